@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// What is true now, without the time since when.
+/// A condition that holds now, without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     pub kind: &'static str,
@@ -15,7 +15,7 @@ pub struct Fact {
     pub message: String,
 }
 
-/// The new list: one condition for each fact, in the order of the facts.
+/// Merges the facts into a status's conditions: one condition per fact, in the order of the facts.
 pub fn merge(old: &[Condition], facts: &[Fact], now: Timestamp) -> Vec<Condition> {
     facts.iter().map(|fact| merge_one(old, fact, now)).collect()
 }
@@ -33,10 +33,10 @@ fn merge_one(old: &[Condition], fact: &Fact, now: Timestamp) -> Condition {
     }
 }
 
-/// A category such as `bucket_not_found` as a condition's reason: `BucketNotFound`.
+/// Turns an error category such as `bucket_not_found` into a condition reason: `BucketNotFound`.
 pub fn reason(category: &str) -> String {
-    let words = category.split('_').filter(|word| !word.is_empty());
-    words.map(capitalised).collect()
+    let parts = category.split('_').filter(|word| !word.is_empty());
+    parts.map(capitalised).collect()
 }
 
 fn capitalised(word: &str) -> String {

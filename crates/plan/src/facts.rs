@@ -1,13 +1,13 @@
-//! Facts that decisions need of a single object and of the cluster. Read by crate `cluster`.
+//! Facts about single objects and about the cluster that decisions depend on. Read by crate `cluster`.
 
 use std::collections::BTreeMap;
 
-/// What is asked of a single object.
+/// The parts of an object that filters look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectFacts<'a> {
     pub name: &'a str,
     pub namespace: Option<&'a str>,
-    /// None where they are not known; then no labels are asked for.
+    /// None where the labels were not read; label filters are then skipped.
     pub labels: Option<&'a BTreeMap<String, String>>,
     /// Whether it carries `velero.io/exclude-from-backup=true`.
     pub excluded: bool,

@@ -1,12 +1,12 @@
-//! Is somebody else's Velero or Stash, or a second Lifeboat, at work here? Takes a description of the cluster's workloads, gives those that
-//! would fight with Lifeboat over the same objects. A running workload counts, custom resource definitions alone do
-//! not. Called by `lifeboat install`, which refuses without `--adopt`.
+//! Detects a Velero, a Stash or a second Lifeboat that is running in the cluster. Takes a description of the
+//! cluster's workloads, gives those that would compete with Lifeboat for the same objects. Only running workloads
+//! count, custom resource definitions alone do not. Called by `lifeboat install`, which refuses without `--adopt`.
 
 use std::collections::BTreeMap;
 
 use crate::install::is_marked;
 
-/// What matters of a Deployment or DaemonSet.
+/// The parts of a Deployment or DaemonSet that identify its product.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     pub kind: String,
@@ -14,19 +14,19 @@ pub struct Workload {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub images: Vec<String>,
-    /// How many pods it wants: 0 is not alive.
+    /// The number of pods requested; 0 means that the workload is not running.
     pub replicas: i32,
 }
 
-/// A workload of Velero's or Stash's that runs.
+/// A running workload of Velero or Stash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     pub product: &'static str,
     pub workload: String,
 }
 
-/// The live workloads that serve the same API groups, in the order given: other backup tools, and a Lifeboat in another
-/// namespace than `namespace`.
+/// The running workloads that serve the same API groups, in the order given: other backup tools, and a Lifeboat in a
+/// namespace other than `namespace`.
 pub fn live(workloads: &[Workload], namespace: &str) -> Vec<Foreign> {
     workloads
         .iter()
@@ -70,7 +70,7 @@ fn product(workload: &Workload) -> Option<&'static str> {
     None
 }
 
-/// An image is recognised by its repository's last part, whatever registry it was mirrored to.
+/// Compares the last path component of the image's repository, so that a mirrored image is recognised too.
 fn runs_image(workload: &Workload, names: &[&str]) -> bool {
     workload.images.iter().any(|image| {
         let without_digest = image.split('@').next().unwrap_or(image);

@@ -1,7 +1,7 @@
-//! Wildcards in names, as upstream has them: `*` for any run of characters, `?` for one, `[abc]`, `[a-z]`, `[!a-c]`.
-//! Matching takes time proportional to pattern and text: patterns come from users.
+//! Wildcards in names, with upstream's syntax: `*` for any run of characters, `?` for one, `[abc]`, `[a-z]`,
+//! `[!a-c]`. Matching takes time proportional to pattern and text, because patterns come from users.
 
-/// A pattern that was found to be well formed.
+/// A validated pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     text: String,
@@ -16,7 +16,7 @@ enum Part {
     Among { ranges: Vec<(char, char)>, not: bool },
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     #[error("the `[` in {0:?} is not closed; write `[abc]`, or `?` for any one character")]
@@ -40,7 +40,7 @@ impl Glob {
         Ok(Self { text: text.to_owned(), parts })
     }
 
-    /// Whether `text` has wildcards at all.
+    /// Whether `text` contains wildcards.
     pub fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
@@ -52,7 +52,7 @@ impl Glob {
     pub fn matches(&self, name: &str) -> bool {
         let letters: Vec<char> = name.chars().collect();
         let (mut part, mut letter) = (0, 0);
-        // Where to go on when the last `*` has to take one more character.
+        // Where matching continues when the last `*` has to take one more character.
         let mut again: Option<(usize, usize)> = None;
         while letter < letters.len() {
             match self.parts.get(part) {
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-/// What follows a `[`, up to its `]`.
+/// Parses a character class: the text after `[`, up to its `]`.
 fn among(rest: &mut std::str::Chars<'_>, text: &str) -> Result<Part, GlobError> {
     let open = || GlobError::Open(text.to_owned());
     let not = rest.as_str().starts_with(['!', '^']);

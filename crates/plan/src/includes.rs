@@ -1,18 +1,18 @@
-//! Lists of what to include and what to exclude, with wildcards: namespaces, resource types. An empty list of includes, or
-//! one with `*`, takes everything; an exclude wins over an include.
+//! Include and exclude lists with wildcards, for namespaces and resource types. An empty include list, or one with
+//! `*`, includes everything; an exclude wins over an include.
 
 use crate::glob::{Glob, GlobError};
 
-/// Two lists that were found to be well formed. The default takes everything.
+/// A validated pair of lists. The default includes everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Includes {
-    /// Empty: everything.
+    /// Empty means everything.
     included: Vec<Glob>,
     excluded: Vec<Glob>,
 }
 
 impl Includes {
-    /// Compiles the lists; what [`Includes::problems`] finds is not looked for.
+    /// Compiles the lists. Does not look for the contradictions that [`Includes::problems`] finds.
     pub fn new(included: &[String], excluded: &[String]) -> Result<Self, GlobError> {
         let everything = included.iter().any(|name| name == "*");
         Ok(Self {
@@ -21,7 +21,7 @@ impl Includes {
         })
     }
 
-    /// What is wrong with the two lists, in upstream's words.
+    /// Contradictions between the two lists, with upstream's messages.
     pub fn problems(included: &[String], excluded: &[String]) -> Vec<String> {
         let mut problems = Vec::new();
         if included.len() > 1 && included.iter().any(|name| name == "*") {
@@ -50,12 +50,12 @@ impl Includes {
         self.excluded.iter().any(|glob| glob.matches(name))
     }
 
-    /// Whether no include narrows anything down; excludes may.
+    /// Whether the include list does not restrict anything. The exclude list still may.
     pub fn includes_everything(&self) -> bool {
         self.included.is_empty()
     }
 
-    /// Whether nothing is left out.
+    /// Whether nothing is excluded.
     pub fn is_everything(&self) -> bool {
         self.included.is_empty() && self.excluded.is_empty()
     }

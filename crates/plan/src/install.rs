@@ -1,5 +1,5 @@
-//! What an installation consists of: takes the options of `lifeboat install` (or the chart's values), gives the
-//! objects to apply, in order. `lifeboat install`, `charts/lifeboat` and the tests all come from here.
+//! The objects of an installation: takes the options of `lifeboat install` (or the chart's values), gives the objects
+//! to apply, in order. `lifeboat install`, `charts/lifeboat` and the tests all use this module.
 
 mod deployment;
 mod movers;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 pub use movers::{MoverOptions, namespace_of as mover_namespace};
 
-/// Where Lifeboat lives unless told otherwise.
+/// The namespace of the installation unless another one is given.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat";
-/// The Secret with the credentials of locations that name none, and its key: upstream's names.
+/// Name and key of the Secret with credentials for locations that name none: upstream's names.
 pub const CLOUD_CREDENTIALS: (&str, &str) = ("cloud-credentials", "cloud");
 /// The server's Deployment.
 pub const DEPLOYMENT: &str = "lifeboat";
-/// The file in the server's container with those credentials, where the Secret exists: upstream's place.
+/// The file in the server's container with those credentials, where the Secret exists: upstream's path.
 pub const CREDENTIALS_FILE: &str = "/credentials/cloud";
 
-/// What the server may do in the cluster.
+/// The server's permissions in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// Can back up and restore anything: `cluster-admin` in effect.
@@ -30,14 +30,14 @@ pub enum Rights {
     Namespaces(Vec<String>),
 }
 
-/// The choices of whoever installs.
+/// The options of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallOptions {
     pub namespace: String,
     pub image: String,
     pub replicas: i64,
     pub rights: Rights,
-    /// The namespace was there before Lifeboat: uninstall must leave it.
+    /// The namespace existed before the installation, so uninstall must not delete it.
     pub namespace_existed: bool,
     /// Arguments after `lifeboat server`.
     pub server_args: Vec<String>,
@@ -50,17 +50,18 @@ pub struct InstallOptions {
     pub spool: Spool,
     /// Images of Velero plugins, in the order in which they are copied.
     pub plugins: Vec<String>,
-    /// Under which URL people reach the server for files of backups; None where storage signs links itself.
+    /// The URL under which users reach the server for files of backups; None where the storage signs links itself.
     pub download_url: Option<String>,
     pub movers: MoverOptions,
 }
 
-/// The disk on which a server unpacks archives and keeps what waits. Texts, because the chart has expressions there.
+/// The volume on which the server unpacks archives and spools data. The fields are strings because the chart puts
+/// template expressions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spool {
     /// The size of the volume; a pod that goes beyond it is evicted.
     pub limit: String,
-    /// How much of it, in MiB, the archive of one restore may take: the rest is for logs and for running backups.
+    /// How many MiB of it the archive of one restore may use. The remainder is for logs and running backups.
     pub archive: String,
 }
 
@@ -70,7 +71,7 @@ impl Spool {
     }
 }
 
-/// The size of the spool unless told otherwise, in MiB.
+/// The default size of the spool, in MiB.
 pub const DEFAULT_SPOOL_MIB: u64 = 2048;
 
 impl InstallOptions {
@@ -95,13 +96,14 @@ impl InstallOptions {
     }
 }
 
-/// Requests are what an idle server needs; the limit is room for its work, bounded by concurrency, and for the processes of
-/// plugins, which are Go programs of 30 to 100 MB each, one for each program and operation, and count as the server's own.
+/// The requests cover an idle server. The limit leaves room for its concurrent work and for the processes of plugins,
+/// which are Go programs of 30 to 100 MB each, one per program and operation, and count towards the server's
+/// container.
 pub fn default_resources() -> Value {
     json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}})
 }
 
-/// All objects but the custom resource definitions and the Secrets, in the order to apply them.
+/// All objects except the custom resource definitions and the Secrets, in the order to apply them.
 pub fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options), service_account(options)];
     objects.extend(rbac::objects(options));
@@ -111,26 +113,26 @@ pub fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-/// The name of rights that are not inside Lifeboat's namespace: it names that namespace, so that two installations
-/// never share, take or delete each other's rights.
+/// The name of cluster-scoped roles and bindings. It contains Lifeboat's namespace, so that two installations never
+/// share, change or delete each other's permissions.
 pub fn rights_name(namespace: &str) -> String {
     format!("lifeboat:{namespace}")
 }
 
-/// The labels of everything that an installation makes; uninstall finds it by them.
+/// The labels of every object that an installation creates; uninstall finds the objects by them.
 pub fn labels() -> Value {
     json!({"app.kubernetes.io/name": "lifeboat", "component": "velero"})
 }
 
-/// Whether labels are those of an object, such as a namespace, that an installation has marked as Lifeboat's.
+/// Whether an object, such as a namespace, carries the labels of an installation of Lifeboat.
 pub fn is_marked(labels: &BTreeMap<String, String>) -> bool {
     labels.get("app.kubernetes.io/name").is_some_and(|name| name == "lifeboat")
 }
 
-/// On a namespace that Lifeboat did not make.
+/// Annotation of a namespace that existed before the installation.
 pub const EXISTED_ANNOTATION: &str = "lifeboat.io/existed-before";
 
-/// The server's namespace, in which only pods of the strictest Pod Security level may run.
+/// The server's namespace. It enforces the strictest Pod Security level.
 fn namespace(options: &InstallOptions) -> Value {
     let mut namespace = json!({
         "apiVersion": "v1",

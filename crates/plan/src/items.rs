@@ -1,6 +1,6 @@
-//! Decisions about the items of a restore, whichever API asks for it: which items are restored, in which order they start,
-//! what is removed from an object, what an object that already exists means, what is waited for. Called by the item
-//! pipeline in crate `items`; a preview prints the same decisions.
+//! Decisions about the items of a restore, for any API: which items are restored, in which order they start, which
+//! fields are removed from an object, what to do with an object that already exists, what an item waits for. Called
+//! by the item pipeline in crate `items`; a dry run prints the same decisions.
 
 pub mod existing;
 pub mod filter;

@@ -1,8 +1,9 @@
-//! Label values: upstream's rule for names that are too long to be one, so that both products find the same objects.
+//! Label values: upstream's rule for names that are too long for a label value, so that both products find the same
+//! objects.
 
 use sha2::{Digest, Sha256};
 
-/// The longest value the API server takes.
+/// The longest value that the API server accepts.
 const MOST: usize = 63;
 
 /// The name itself, or its first 57 characters and six hex digits of its SHA-256.
@@ -15,7 +16,7 @@ pub fn value(name: &str) -> String {
     format!("{}{:02x}{:02x}{:02x}", &name[..end], digest[0], digest[1], digest[2])
 }
 
-/// 32 hex digits that stand for a text of any length, where only a key will do.
+/// 32 hex digits of a hash, for use as a key in place of a text of any length.
 pub fn digest(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
     digest.iter().take(16).fold(String::new(), |all, byte| format!("{all}{byte:02x}"))

@@ -1,19 +1,20 @@
-//! Who leads: takes the Lease as it is now and how long this process has seen it unchanged, gives the next step.
-//! Called by `cluster::lease`. The rule is client-go's: whether a holder is dead is judged by how long *we* have
-//! seen the record unchanged, never by comparing its timestamps with our clock, so clock skew cannot give two leaders.
+//! Leader election: takes the Lease as it is now and how long this process has seen it unchanged, gives the next
+//! step. Called by `cluster::lease`. The rule is client-go's: a holder counts as dead once *this process* has seen
+//! the record unchanged for long enough. Timestamps are never compared with the local clock, so clock skew cannot
+//! lead to two leaders.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// The times of an election. Leadership moves at the latest `duration + retry` after a leader died.
+/// The time settings of the election. Leadership moves at the latest `duration + retry` after a leader died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTimes {
-    /// How long a record may stay unchanged before others may take it.
+    /// How long a record may stay unchanged before another replica may take it.
     pub duration: Duration,
-    /// How long a leader tries to renew before it gives up by itself; shorter than `duration`.
+    /// How long a leader tries to renew before it steps down; shorter than `duration`.
     pub renew_deadline: Duration,
-    /// Pause between two tries.
+    /// Pause between two attempts.
     pub retry: Duration,
 }
 
@@ -27,10 +28,10 @@ impl Default for LeaseTimes {
     }
 }
 
-/// What a Lease object says.
+/// The content of a Lease object.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LeaseRecord {
-    /// Who holds it; empty after a leader stepped down.
+    /// The holder; empty after a leader stepped down.
     pub holder: String,
     pub acquired: Option<Timestamp>,
     pub renewed: Option<Timestamp>,
@@ -40,13 +41,13 @@ pub struct LeaseRecord {
 /// The next step of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Write this record: it is free, expired, or already ours.
+    /// Write this record: the lease is free, expired, or already held by this process.
     Take(LeaseRecord),
-    /// Somebody else leads; look again after the retry time.
+    /// Another replica leads; check again after the retry time.
     Wait,
 }
 
-/// Decides for the process called `me`. `unchanged_for` is how long this process has seen `current` as it is.
+/// Decides for the process named `me`. `unchanged_for` is how long this process has seen `current` unchanged.
 pub fn step(
     me: &str,
     current: Option<&LeaseRecord>,
@@ -76,7 +77,7 @@ pub fn step(
     })
 }
 
-/// The record of a leader that steps down: others may take it at once.
+/// The record of a leader that steps down: other replicas may take it at once.
 pub fn released(current: &LeaseRecord) -> LeaseRecord {
     LeaseRecord { holder: String::new(), ..current.clone() }
 }

@@ -1,9 +1,9 @@
-//! Decisions about Kubernetes objects, as pure functions: what they need (the time, random text, what the
-//! cluster holds) comes in as arguments, what they decide goes out as a value that can be compared and printed.
-//! There is no client, no clock, no randomness and no tokio in this crate; `cargo xtask lint` checks that.
+//! Decisions about Kubernetes objects, as pure functions: their inputs (the time, random text, the state of the
+//! cluster) are arguments, and a decision is a value that can be compared and printed. There is no client, no clock,
+//! no randomness and no tokio in this crate; `cargo xtask lint` checks that.
 //!
-//! [`velero`] decides about Velero's kinds. [`transfer`] (data of volumes) and [`items`] (objects of a restore) decide for any
-//! API and know neither. Everything else is what all of them use.
+//! [`velero`] decides about Velero's kinds. [`transfer`] (data of volumes) and [`items`] (objects of a restore)
+//! decide for any API and do not depend on the kinds of one. The other modules are shared by all of them.
 
 pub mod conditions;
 pub mod facts;

@@ -1,8 +1,9 @@
-//! The repository password: takes what the Secret holds and what was given, gives what the Secret must hold and what
-//! people must be told. Called by `lifeboat install` and by the server when it becomes leader.
+//! The repository password: takes the content of the Secret and the password that was given, gives the content that
+//! the Secret must have and the conditions to report. Called by `lifeboat install` and by the server when it becomes
+//! leader.
 //!
-//! One password per installation. Velero's public default, found in a Secret that is taken over, goes on serving the
-//! repositories that exist; new ones get a random password under a second key.
+//! There is one password per installation. If an adopted Secret holds Velero's public default, existing repositories
+//! keep it; new ones get a random password under a second key.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +11,29 @@ use sha2::{Digest, Sha256};
 
 use crate::conditions::Fact;
 
-/// Upstream's name for the Secret, so that an existing one is taken over.
+/// Upstream's name for the Secret, so that an existing one is adopted.
 pub const SECRET: &str = "velero-repo-credentials";
 /// Upstream's key.
 pub const KEY: &str = "repository-password";
 /// The password of new repositories where `KEY` holds the public default.
 pub const NEW_REPOSITORIES_KEY: &str = "repository-password-new";
-/// Set by `lifeboat repository-password export`: the time, and a fingerprint of what was exported, so that the mark ends
-/// with the password.
+/// Set by `lifeboat repository-password export`: the time, and a fingerprint of the exported password, so that the
+/// annotation becomes invalid when the password changes.
 pub const EXPORTED_ANNOTATION: &str = "lifeboat.io/password-exported-at";
 
-/// What to do until the password is kept elsewhere.
+/// The advice to export the password.
 const EXPORT: &str = "volume data cannot be restored without the repository password, and only this cluster has it: run \
                       `lifeboat repository-password export` and keep the result in a safe place";
 
-/// What every Velero installation uses unless it was told otherwise: no secret at all.
+/// The password of every Velero installation that does not set its own: it is public.
 const PUBLIC_DEFAULT: &str = "static-passw0rd";
 
-/// What the Secret holds now; `None` where there is no Secret.
+/// The content of the Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PasswordSecret {
     pub data: BTreeMap<String, Vec<u8>>,
     pub annotations: BTreeMap<String, String>,
-    /// The resource version that was read: what is written applies to this state and no other.
+    /// The resource version that was read; writes are conditional on it.
     pub version: Option<String>,
 }
 
@@ -46,14 +47,14 @@ impl std::fmt::Debug for PasswordSecret {
     }
 }
 
-/// What to do with the Secret.
+/// The change to the Secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordPlan {
-    /// It holds all that is needed.
+    /// No change.
     Keep,
     /// Create the Secret with this key.
     Create { key: &'static str, password: String },
-    /// Add this key to the Secret as it was read in `version`; what it holds stays.
+    /// Add this key to the Secret as it was read in `version`; the other keys stay.
     AddKey { key: &'static str, password: String, version: Option<String> },
 }
 
@@ -70,7 +71,7 @@ pub enum PasswordError {
     Differs,
 }
 
-/// Decides what the Secret must hold. `random` is a fresh password, used only where one is needed.
+/// Decides the content of the Secret. `random` is a fresh password, used only if one is needed.
 pub fn plan(
     existing: Option<&PasswordSecret>,
     given: Option<&str>,
@@ -91,18 +92,18 @@ pub fn plan(
     }
 }
 
-/// The value under `key`, without the line end that a Secret made from a file often has; `None` where it is empty.
+/// The value of `key`, without the line end that a Secret made from a file often has; `None` if it is empty.
 fn held<'a>(secret: &'a PasswordSecret, key: &str) -> Option<&'a [u8]> {
     secret.data.get(key).map(|value| value.trim_ascii_end()).filter(|value| !value.is_empty())
 }
 
-/// What new repositories are protected with: the key and its value; `None` where there is none to export.
+/// The key and value that protect new repositories; `None` if there is none to export.
 pub fn to_export(secret: &PasswordSecret) -> Option<(&'static str, &[u8])> {
     let key = if uses_public_default(Some(secret)) { NEW_REPOSITORIES_KEY } else { KEY };
     held(secret, key).map(|value| (key, value))
 }
 
-/// The passwords that may open a repository, in the order to try them: that of new ones first.
+/// The passwords that may open a repository, in the order to try them: that of new repositories first.
 pub fn to_try(secret: &PasswordSecret) -> Vec<&str> {
     let mut keys = [KEY, NEW_REPOSITORIES_KEY];
     if uses_public_default(Some(secret)) {
@@ -111,25 +112,26 @@ pub fn to_try(secret: &PasswordSecret) -> Vec<&str> {
     keys.iter().filter_map(|key| std::str::from_utf8(held(secret, key)?).ok()).collect()
 }
 
-/// The annotation that records an export of what the Secret holds now.
+/// The annotation value that records an export of the current password.
 pub fn exported_mark(secret: &PasswordSecret, when: &str) -> Option<String> {
     to_export(secret).map(|(_, value)| format!("{when} {}", fingerprint(value)))
 }
 
-/// When what the Secret holds now was exported; `None` where it was not, or was changed since.
+/// When the current password was exported; `None` if it was not, or has changed since.
 pub fn exported_at(secret: &PasswordSecret) -> Option<&str> {
     let (when, mark) = secret.annotations.get(EXPORTED_ANNOTATION)?.split_once(' ')?;
     let (_, value) = to_export(secret)?;
     (mark == fingerprint(value)).then_some(when)
 }
 
-/// Tells whether a password is the same one, and nothing about it: it stands beside the password itself.
+/// A fingerprint that identifies a password without revealing it. It is stored next to the password itself.
 fn fingerprint(value: &[u8]) -> String {
     let digest = Sha256::new().chain_update(b"lifeboat repository password\n").chain_update(value).finalize();
     digest[..6].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// What every location says about the password, so that nobody learns on the worst day that it was never kept.
+/// The conditions about the password that every location reports, so that a password that was never exported is
+/// noticed before it is needed.
 pub fn facts(secret: Option<&PasswordSecret>) -> Vec<Fact> {
     let marked = secret.is_some_and(|secret| secret.annotations.contains_key(EXPORTED_ANNOTATION));
     let (holds, reason, message) = match secret.and_then(exported_at) {
@@ -156,7 +158,7 @@ pub fn facts(secret: Option<&PasswordSecret>) -> Vec<Fact> {
     facts
 }
 
-/// True where existing repositories are protected by nothing but Velero's public default.
+/// Whether existing repositories are protected only by Velero's public default.
 pub fn uses_public_default(secret: Option<&PasswordSecret>) -> bool {
     secret.and_then(|secret| secret.data.get(KEY)).is_some_and(|stored| is_public_default(stored))
 }
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn says_that_nobody_exported_it_and_that_it_is_public() {
+    fn reports_that_it_was_never_exported_and_that_it_is_public() {
         let stored = secret(&[(KEY, "static-passw0rd")]);
         let kinds: Vec<_> = facts(Some(&stored)).into_iter().map(|fact| (fact.kind, fact.holds)).collect();
         assert_eq!(kinds, [("RepositoryPasswordExported", false), ("RepositoryPasswordPrivate", false)]);

@@ -1,7 +1,7 @@
-//! Plugin images: init containers of the server's Deployment that copy programs into its `plugins` volume. Takes images
-//! and the Deployment and its pods as they are, gives the containers to add, what a container lacks that the Pod
-//! Security level `restricted` asks for, and what is wrong with those that do not run. Called by `install`, by
-//! `lifeboat plugin …` and by the controller of the server's own Deployment.
+//! Plugin images: init containers of the server's Deployment that copy programs into its `plugins` volume. Takes
+//! images, the Deployment and its pods; gives the containers to add, the fields that a container lacks for Pod
+//! Security level `restricted`, and the reasons why containers do not run. Called by `install`, by `lifeboat plugin
+//! …` and by the controller of the server's own Deployment.
 
 mod complete;
 mod trouble;
@@ -11,32 +11,32 @@ use serde_json::{Value, json};
 pub use complete::{Completion, Refusal, completion};
 pub use trouble::{Trouble, TroubleKind, troubles};
 
-/// The volume that plugin images fill; stock tools call it so.
+/// The volume that plugin images fill: the name that stock tools use.
 pub const VOLUME: &str = "plugins";
-/// Where plugin images find that volume, upstream's place.
+/// Where plugin images mount that volume: upstream's path.
 const TARGET: &str = "/target";
-/// The longest name of a container.
+/// The maximum length of a container's name.
 const LONGEST: usize = 63;
 
-/// The init container of an image, complete for a namespace that enforces `restricted`. `taken`: names of containers
-/// that are there. Whoever runs it is the pod's business.
+/// The init container of an image, complete for a namespace that enforces `restricted`. `taken`: names of existing
+/// containers. The user is set by the pod.
 pub fn container(image: &str, pull_policy: &str, taken: &[&str]) -> Value {
     json!({
         "name": name(image, taken),
         "image": image,
         "imagePullPolicy": pull_policy,
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-        // What it says last is in the pod's status, where events and `plugin get` find it.
+        // The end of its log becomes the message in the pod's status, which events and `plugin get` show.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": VOLUME, "mountPath": TARGET}],
     })
 }
 
-/// A container's name from its image, as upstream makes it: without registry, tag and digest.
+/// Derives a container's name from its image, as upstream does: without registry, tag and digest.
 fn name(image: &str, taken: &[&str]) -> String {
     let path = image.split('@').next().unwrap_or_default();
     let path = match path.rsplit_once(':') {
-        // A colon before a slash is that of a registry's port.
+        // A colon before a slash separates a registry's port.
         Some((path, tag)) if !tag.contains('/') => path,
         _ => path,
     };
@@ -55,7 +55,7 @@ fn name(image: &str, taken: &[&str]) -> String {
     (1..=taken.len() + 1).map(numbered).find(|name| !taken.contains(&name.as_str())).unwrap_or_default()
 }
 
-/// All characters are ASCII here.
+/// Cuts a name; all characters are ASCII here.
 fn shortened(name: &str, longest: usize) -> &str {
     name.get(..longest.min(name.len())).unwrap_or(name).trim_end_matches('-')
 }
@@ -66,13 +66,13 @@ pub fn containers(deployment: &Value) -> Vec<Value> {
     list.cloned().unwrap_or_default()
 }
 
-/// Whether a container fills the volume of plugins. Others are none of Lifeboat's business.
+/// Whether a container fills the plugins volume. Lifeboat does not touch other containers.
 pub fn is_plugins(container: &Value) -> bool {
     let mounts = container.get("volumeMounts").and_then(Value::as_array).into_iter().flatten();
     mounts.into_iter().any(|mount| text(mount, "name") == VOLUME)
 }
 
-/// A field of a container that is a text.
+/// A text field of a container.
 pub fn text<'a>(container: &'a Value, field: &str) -> &'a str {
     container.get(field).and_then(Value::as_str).unwrap_or_default()
 }

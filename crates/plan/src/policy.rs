@@ -1,5 +1,5 @@
-//! Resource policies: the YAML in a ConfigMap that a Backup names. Takes its text; gives types to include and exclude, and
-//! what happens to each volume: the first policy whose conditions all hold says it. What the text has and we do not know is
+//! Resource policies: the YAML in a ConfigMap that a Backup references. Takes the text; gives types to include and
+//! exclude, and the action for each volume: that of the first policy whose conditions all match. Unknown fields are
 //! an error, as upstream.
 
 mod filters;
@@ -17,17 +17,17 @@ pub use filters::{NamespacedRule, ResourceRule};
 use filters::{WireCluster, WireNamespaced};
 pub use volume::VolumeFacts;
 
-/// Whether a text is a quantity as Kubernetes writes it.
+/// Whether a text is a valid Kubernetes quantity.
 pub fn is_quantity(text: &str) -> bool {
     Quantity::parse(text).is_some()
 }
 
-/// Why a text is no policy.
+/// Why a text is not a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error("the text cannot be read as resource policies: {0}")]
     Yaml(String),
-    #[error("version is {0:?}; only v1 is known")]
+    #[error("version is {0:?}; only v1 is supported")]
     Version(String),
     #[error("volumePolicies[{at}].action.type is {action:?}; write skip, fs-backup, snapshot or custom")]
     Action { at: usize, action: String },
@@ -45,17 +45,17 @@ pub enum PolicyError {
     Keys(usize),
 }
 
-/// What happens to a volume's data.
+/// How a volume's data is backed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeAction {
     Skip,
     FsBackup,
     Snapshot,
-    /// A plugin of its own takes care.
+    /// A plugin handles it.
     Custom,
 }
 
-/// Types that are taken and left out, beside what the spec says.
+/// Types to include and exclude in addition to the spec's lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IncludeExcludePolicy {
@@ -65,19 +65,19 @@ pub struct IncludeExcludePolicy {
     pub excluded_namespace_scoped_resources: Vec<String>,
 }
 
-/// Policies that were found to be well formed.
+/// Validated policies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
     pub include_exclude: Option<IncludeExcludePolicy>,
-    /// What is taken of cluster-scoped types.
+    /// The filters for cluster-scoped types.
     pub cluster_filters: Vec<ResourceRule>,
-    /// What is taken in single namespaces.
+    /// The filters for single namespaces.
     pub namespaced_filters: Vec<NamespacedRule>,
     volumes: Vec<(Conditions, VolumeAction)>,
 }
 
 impl Policies {
-    /// From the data of the ConfigMap.
+    /// Parses the data of the ConfigMap.
     pub fn from_data(data: &BTreeMap<String, String>) -> Result<Self, PolicyError> {
         match data.values().next() {
             Some(text) if data.len() == 1 => Self::parse(text),
@@ -105,14 +105,14 @@ impl Policies {
         })
     }
 
-    /// Whether something in it chooses types, and so cannot stand beside the older way to choose them.
+    /// Whether it selects types, which cannot be combined with the spec's older type lists.
     pub fn chooses_types(&self) -> bool {
         self.include_exclude.is_some()
             || !self.cluster_filters.is_empty()
             || !self.namespaced_filters.is_empty()
     }
 
-    /// What the first policy that fits says about a volume.
+    /// The action of the first policy that matches a volume.
     pub fn action(&self, volume: &VolumeFacts) -> Option<VolumeAction> {
         self.volumes.iter().find(|(conditions, _)| conditions.hold(volume)).map(|(_, action)| *action)
     }
@@ -154,7 +154,7 @@ struct WirePolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WireAction {
     r#type: String,
-    /// For plugins; read so that it is accepted.
+    /// Parameters for plugins; parsed only so that they are accepted.
     #[serde(default, rename = "parameters")]
     _parameters: Option<BTreeMap<String, serde_json::Value>>,
 }
@@ -189,7 +189,7 @@ struct Csi {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Conditions {
-    /// Zero is no bound.
+    /// Lower and upper bound; zero means unbounded.
     capacity: (Quantity, Quantity),
     storage_class: Vec<String>,
     nfs: Option<Nfs>,
@@ -228,7 +228,7 @@ impl WirePolicy {
     }
 }
 
-/// `low,high`; either may be missing.
+/// Parses `low,high`; either may be missing.
 fn capacity(text: &str) -> Option<(Quantity, Quantity)> {
     if text.is_empty() {
         return Some((Quantity::ZERO, Quantity::ZERO));

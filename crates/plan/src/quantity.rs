@@ -1,4 +1,4 @@
-//! Quantities as Kubernetes writes them: `10Gi`, `1.5G`, `500m`, `1e3`. Compared only, so a float is exact enough.
+//! Kubernetes quantities: `10Gi`, `1.5G`, `500m`, `1e3`. They are only compared, so a float is exact enough.
 
 const SUFFIXES: [(&str, f64); 13] = [
     ("Ki", 1024.0),
@@ -29,7 +29,7 @@ impl Quantity {
             let value: f64 = digits.parse().ok().filter(|_| plain)?;
             value.is_finite().then_some(Self(value * factor))
         };
-        // `E` alone is a suffix, `1E3` an exponent: the number as a whole goes first.
+        // `E` alone is a suffix, `1E3` an exponent: parsing the whole text as a number is tried first.
         if let Some(whole) = number(text, 1.0) {
             return Some(whole);
         }

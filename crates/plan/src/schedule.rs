@@ -1,4 +1,4 @@
-//! Schedules of any API: the expression, and when a run is due.
+//! Schedules of any API: the cron expression, and when a run is due.
 
 mod cron;
 mod due;

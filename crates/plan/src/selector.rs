@@ -1,5 +1,5 @@
-//! Label selectors: compiled once, from a spec's structure or from text, then asked for many objects; and as the text
-//! that the API server filters by.
+//! Label selectors: compiled once, from a spec or from text, then evaluated for many objects, or rendered as a query
+//! for the API server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use lifeboat_api::common::LabelSelector;
 
-/// A selector that was found to be well formed. The default takes everything.
+/// A validated selector. The default matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     terms: Vec<Term>,
@@ -27,7 +27,7 @@ enum Is {
     NotThere,
 }
 
-/// What is wrong with a selector.
+/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     #[error("the operator {operator:?} for label {key:?} is none of In, NotIn, Exists, DoesNotExist")]
@@ -40,7 +40,7 @@ pub enum SelectorError {
         "cannot read {term:?} in the label selector; write key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
     )]
     Text { term: String },
-    #[error("the label selector {text:?} has a comma with nothing before or after it; take it out")]
+    #[error("the label selector {text:?} has a comma with nothing before or after it; remove it")]
     Empty { text: String },
     #[error(
         "{value:?} cannot be the value of label {key:?}: values have at most 63 letters, digits, \"-\", \"_\" and \".\", and start and end with a letter or digit"
@@ -49,7 +49,7 @@ pub enum SelectorError {
 }
 
 impl Selector {
-    /// From the structure in a spec.
+    /// Compiles the selector of a spec.
     pub fn new(spec: &LabelSelector) -> Result<Self, SelectorError> {
         let mut terms: Vec<Term> = spec
             .match_labels
@@ -74,7 +74,7 @@ impl Selector {
         terms.into_iter().map(checked).collect::<Result<_, _>>().map(|terms| Self { terms })
     }
 
-    /// From text, as in `app=web,tier in (a,b),!debug`.
+    /// Parses text such as `app=web,tier in (a,b),!debug`.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         if text.trim().is_empty() {
             return Ok(Self::default());
@@ -103,7 +103,7 @@ impl Selector {
         })
     }
 
-    /// As a spec holds it. A key that is asked for twice stands among the expressions.
+    /// The selector in the form of a spec. A key that is used twice becomes an expression.
     pub fn to_spec(&self) -> LabelSelector {
         let (mut labels, mut expressions) = (BTreeMap::new(), Vec::new());
         for term in &self.terms {
@@ -126,7 +126,7 @@ impl Selector {
         }
     }
 
-    /// As the API server reads it; empty for everything.
+    /// The selector as a query for the API server; empty for everything.
     pub fn to_query(&self) -> String {
         let mut text = String::new();
         for term in &self.terms {
@@ -161,7 +161,7 @@ fn split(text: &str) -> Vec<&str> {
     terms.map(str::trim).collect()
 }
 
-/// No object can have another value, and the API server refuses to look for one.
+/// Rejects values that no label can have, which the API server would reject as well.
 fn checked(term: Term) -> Result<Term, SelectorError> {
     if let Is::In(values) | Is::NotIn(values) = &term.is
         && let Some(value) = values.iter().find(|value| !is_value(value))
@@ -238,7 +238,7 @@ mod tests {
         let found = labels(&[("app", "web"), ("tier", "a")]);
         let selector = Selector::parse(text).unwrap();
         assert_eq!(selector.matches(&found), expected);
-        // The API server must read what we mean.
+        // The API server must interpret the query in the same way.
         assert_eq!(Selector::parse(&selector.to_query()).unwrap(), selector);
         assert_eq!(Selector::new(&selector.to_spec()).unwrap().matches(&found), expected);
     }

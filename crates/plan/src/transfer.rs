@@ -1,6 +1,6 @@
-//! Decisions about moving the data of volumes, whichever API asks for it: the mover's Job, its rights and its turn, whether
-//! another attempt follows, where a node has a volume, how a CSI snapshot stands, what a mover is given in its own namespace,
-//! and how a filled volume is handed to its claim.
+//! Decisions about moving the data of volumes, for any API: the mover's Job, its permissions and its place in the
+//! queue, whether another attempt follows, the directory of a volume on a node, the state of a CSI snapshot, the
+//! objects that a mover gets in its own namespace, and the handover of a filled volume to its claim.
 
 pub mod attempts;
 pub mod consumer;

@@ -1,5 +1,5 @@
-//! Decisions about Velero's kinds: backups, restores, schedules, locations, deletion, sync, and the objects that describe the
-//! data of volumes. Called by the controllers of those kinds and by the command line.
+//! Decisions about Velero's kinds: backups, restores, schedules, locations, deletion, sync, and the objects that
+//! describe the data of volumes. Called by the controllers of those kinds and by the command line.
 
 pub mod backup;
 pub mod backup_repository;
@@ -18,4 +18,4 @@ pub mod schedule;
 pub mod server_status;
 pub mod sync;
 pub mod volume_plugin;
-pub mod wishes;
+pub mod volume_settings;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::transfer::consumer::{Wanted, waits_for_pods, wanted};
+use lifeboat_plan::transfer::consumer::{ConsumerNode, consumer_node, waits_for_pods};
 use lifeboat_plan::transfer::exposed::{Exposure, exposed_name, for_target};
 use lifeboat_plan::transfer::handover::{Bound, bound, claim_patch, volume_patch};
 use serde_json::{Value, json};
@@ -97,14 +97,14 @@ impl Handover<'_> {
                 continue;
             };
             let (patience, message) = match self.wanted(&claim).await? {
-                Wanted::On(node) => return Ok(Unfilled { claim, node: Some(node) }),
-                Wanted::Anywhere => return Ok(Unfilled { claim, node: None }),
-                Wanted::Perhaps => (
+                ConsumerNode::On(node) => return Ok(Unfilled { claim, node: Some(node) }),
+                ConsumerNode::Anywhere => return Ok(Unfilled { claim, node: None }),
+                ConsumerNode::Perhaps => (
                     &making,
                     "waits for the pods of the restore: one may say on which node the volume is wanted"
                         .to_owned(),
                 ),
-                Wanted::WithPod(pod) => {
+                ConsumerNode::WithPod(pod) => {
                     let patience: &Patience = scheduling.get_or_insert_with(|| Patience::new(SCHEDULING));
                     (patience, format!("waits for the node of pod {pod}, where the volume is wanted"))
                 }
@@ -120,16 +120,16 @@ impl Handover<'_> {
     }
 
     /// Where the volume of the claim is wanted.
-    async fn wanted(&self, claim: &Value) -> Result<Wanted, ApiError> {
+    async fn wanted(&self, claim: &Value) -> Result<ConsumerNode, ApiError> {
         let class = match claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
             Some(class) => self.claims.class(class).await?,
             None => None,
         };
         if !class.as_ref().is_some_and(waits_for_pods) {
-            return Ok(wanted(claim, class.as_ref(), &[], false));
+            return Ok(consumer_node(claim, class.as_ref(), &[], false));
         }
         let pods = self.claims.pods(self.namespace).await?;
-        Ok(wanted(claim, class.as_ref(), &pods, self.record.pods_may_come().await?))
+        Ok(consumer_node(claim, class.as_ref(), &pods, self.record.pods_may_come().await?))
     }
 
     /// Makes the empty claim for the mover of this attempt, like the one that is to be filled.

@@ -64,8 +64,8 @@ pub struct MoverRequest {
 /// Learns what a mover does, and writes it where people look. Its methods are called one after the other.
 #[async_trait]
 pub trait MoverObserver: Send + Sync {
-    /// It waits for a turn, and why, as in "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node);
-    /// 3 are before it".
+    /// It waits for a turn, and why, as in "waits for its turn: 2 movers run on node a (limit 2, --movers-per-node);
+    /// 3 are ahead of it".
     async fn queued(&self, message: &str);
     /// Its pod exists, and waits for something: an image, a node with room, a volume.
     async fn preparing(&self, message: &str);
@@ -104,7 +104,7 @@ impl Death {
     /// `owner` is that of the mover's locks.
     fn new(dead: Dead, owner: Option<String>) -> Self {
         let dead_owner = owner.filter(|_| dead.reported);
-        Self { cause: dead.cause, message: dead.words, dead_owner, may_retry: dead.may_retry }
+        Self { cause: dead.cause, message: dead.message, dead_owner, may_retry: dead.may_retry }
     }
 }
 

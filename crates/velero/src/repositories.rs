@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use lifeboat_api::common::{LocationName, NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::password::{SECRET, to_try};
-use lifeboat_plan::velero::backup_repository::{self, About};
+use lifeboat_plan::velero::backup_repository::{self, RepositoryId};
 use lifeboat_repository::repository::{Identity, Options, Repository};
 pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
 use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
@@ -88,8 +88,8 @@ async fn passwords(context: &Context) -> Result<Passwords, ApiError> {
     Ok(Passwords { to_try, missing })
 }
 
-fn about(key: &RepositoryKey) -> About<'_> {
-    About { location: key.storage(), namespace: key.name() }
+fn about(key: &RepositoryKey) -> RepositoryId<'_> {
+    RepositoryId { location: key.storage(), namespace: key.name() }
 }
 
 #[async_trait]

@@ -33,7 +33,7 @@ use lifeboat_plugin::ActionError;
 use lifeboat_plugin::volume::{ProgressOf, VolumeSnapshotter};
 use serde_json::Value;
 
-pub(crate) use plan::{Kind, Standing, Subject};
+pub(crate) use plan::{Kind, OperationState, Subject};
 
 use keep::Kept;
 use shown::Mirror;
@@ -60,7 +60,7 @@ pub(crate) struct Operation<'a> {
 pub(crate) struct Called {
     /// The name that the provider gave the snapshot or the volume, or why there is none.
     pub(crate) made: Result<String, String>,
-    pub(crate) standing: Standing,
+    pub(crate) standing: OperationState,
     /// The object that is left.
     pub(crate) object: Option<Value>,
 }
@@ -119,32 +119,32 @@ where
 async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, String>) -> Called {
     let Operation { client, subject, log, .. } = operation;
     let own = objects::to_json(&own);
-    let standing = plan::standing(&own);
+    let standing = plan::operation_state(&own);
     let Err(message) = &made else { return Called { made, standing, object: Some(own) } };
     let message = message.clone();
     let mut object = Some(own);
-    if standing == Standing::Open {
+    if standing == OperationState::Open {
         let name = object.as_ref().map(name_of).unwrap_or_default();
         match give_up(client, subject.kind, &subject.namespace, &name, &message).await {
             Ok(given_up) => object = given_up.or(object),
             Err(error) => log.warning(&format!("{} {name}: {}", subject.kind.name(), error.chain()), &[]),
         }
     }
-    Called { made, standing: Standing::Failed(message), object }
+    Called { made, standing: OperationState::Failed(message), object }
 }
 
 /// The server's object stands for it.
 async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, String>) -> Called {
     let shown = kept.shown().clone();
     let (shown, standing) = match &made {
-        Err(message) => (shown.ended(Some(message), keep::now()), Standing::Failed(message.clone())),
+        Err(message) => (shown.ended(Some(message), keep::now()), OperationState::Failed(message.clone())),
         Ok(id) => {
             let shown = plan::Shown { made: Some(id.clone()), ..shown };
             shown::after_call(operation, shown, id).await
         }
     };
     kept.show(shown).await;
-    let object = if standing == Standing::Open { Some(kept.wanted()) } else { kept.object() };
+    let object = if standing == OperationState::Open { Some(kept.wanted()) } else { kept.object() };
     Called { made, standing, object }
 }
 
@@ -157,18 +157,18 @@ pub(crate) async fn follow(
     object: &Value,
     snapshotter: Option<&dyn VolumeSnapshotter>,
     over: Option<&str>,
-) -> Result<(Value, Standing), ApiError> {
+) -> Result<(Value, OperationState), ApiError> {
     let mut now = object.clone();
     if let Some(snapshotter) = snapshotter {
         match look(client, kind, namespace, object, snapshotter).await {
-            Ok((seen, Standing::Open)) => now = seen,
+            Ok((seen, OperationState::Open)) => now = seen,
             Ok(ended) => return Ok(ended),
             // Somebody else wrote it meanwhile: the next look sees that.
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error),
         }
     }
-    let Some(message) = over else { return Ok((now, Standing::Open)) };
+    let Some(message) = over else { return Ok((now, OperationState::Open)) };
     let given_up = give_up(client, kind, namespace, &name_of(&now), message).await?.unwrap_or_else(|| {
         let patch = plan::given_up(message, keep::now());
         for (field, value) in patch["status"].as_object().into_iter().flatten() {
@@ -176,7 +176,7 @@ pub(crate) async fn follow(
         }
         now
     });
-    let standing = plan::standing(&given_up);
+    let standing = plan::operation_state(&given_up);
     Ok((given_up, standing))
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn look(
     namespace: &str,
     object: &Value,
     snapshotter: &dyn VolumeSnapshotter,
-) -> Result<(Value, Standing), ApiError> {
+) -> Result<(Value, OperationState), ApiError> {
     let api = api(client, kind, namespace);
     let name = name_of(object);
     let found = api.get_opt(&name).await.attempt(format!("read {} {name}", kind.name()))?;
@@ -197,22 +197,22 @@ pub(crate) async fn look(
         None => again(&api, kind, object).await?,
     };
     let now = objects::to_json(&found);
-    if plan::standing(&now) != Standing::Open || !plan::is_ours(&now) {
-        let standing = plan::standing(&now);
+    if plan::operation_state(&now) != OperationState::Open || !plan::is_ours(&now) {
+        let standing = plan::operation_state(&now);
         return Ok((now, standing));
     }
     let Ok(Some(progress)) = snapshotter.progress(&shown::of_object(kind, &now)).await else {
-        return Ok((now, Standing::Open));
+        return Ok((now, OperationState::Open));
     };
     let before = plan::Shown::of(kind, &now);
     let shown = shown::later(progress, &before);
     if shown == before {
-        return Ok((now, Standing::Open));
+        return Ok((now, OperationState::Open));
     }
     let volume = now.pointer("/status/volumeID").and_then(Value::as_str).unwrap_or_default();
     let patch = plan::patch(kind, volume, &shown, keep::now());
     let written = objects::to_json(&objects::merge(&api, &found, patch).await?);
-    let standing = plan::standing(&written);
+    let standing = plan::operation_state(&written);
     Ok((written, standing))
 }
 
@@ -240,7 +240,7 @@ pub(crate) async fn give_up(
         let found = api.get_opt(name).await.attempt(format!("read {} {name}", kind.name()))?;
         let Some(found) = found else { return Ok(None) };
         let json = objects::to_json(&found);
-        if plan::standing(&json) != Standing::Open {
+        if plan::operation_state(&json) != OperationState::Open {
             return Ok(Some(json));
         }
         match objects::merge(&api, &found, plan::given_up(message, keep::now())).await {
@@ -277,7 +277,7 @@ pub(crate) async fn left_by_plugin(
         let labelled = objects::merge(&api, object, subject.adoption(&json)).await;
         let Ok(labelled) = labelled else { continue };
         let made = json.pointer("/status/snapshotID").and_then(Value::as_str).unwrap_or_default();
-        if plan::standing(&json) == Standing::Completed && !made.is_empty() && found.is_none() {
+        if plan::operation_state(&json) == OperationState::Completed && !made.is_empty() && found.is_none() {
             found = Some(objects::to_json(&labelled));
         } else {
             let message = "the server ended during the call";
@@ -297,7 +297,7 @@ pub(crate) async fn left_by_plugin(
 pub(crate) async fn end_open(client: &Client, kind: Kind, namespace: &str, uid: &str, message: &str) {
     let ended = async {
         for object in of_owner(client, kind, namespace, &kind.uid_selector(uid)).await? {
-            if plan::standing(&objects::to_json(&object)) == Standing::Open {
+            if plan::operation_state(&objects::to_json(&object)) == OperationState::Open {
                 give_up(client, kind, namespace, &object.name_any(), message).await?;
             }
         }

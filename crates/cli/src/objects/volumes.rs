@@ -13,7 +13,7 @@ use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::pod_volumes::{CHANGED_FILES, CONSISTENCY};
 use lifeboat_plan::velero::volume_plugin::{
-    Kind, PROVIDER_VOLUME, SNAPSHOT_LOCATION, Standing, hung, progress, standing,
+    Kind, OperationState, PROVIDER_VOLUME, SNAPSHOT_LOCATION, hung, operation_state, progress,
 };
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(crate) struct Volume {
     completed: Option<Timestamp>,
     /// Bytes done, and all of them where that is known.
     bytes: Option<(u64, u64)>,
-    standing: Standing,
+    standing: OperationState,
     /// Since when nothing has changed, where that is long ago.
     quiet_since: Option<Timestamp>,
     now: Timestamp,
@@ -133,7 +133,7 @@ impl Volume {
             started: time("/status/startTimestamp"),
             completed: time("/status/completionTimestamp"),
             bytes: progress(object).map(|(done, total)| (counted(done), counted(total))),
-            standing: standing(object),
+            standing: operation_state(object),
             quiet_since: hung(object, now),
             now,
         }
@@ -144,7 +144,7 @@ impl Volume {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.standing == Standing::Open
+        self.standing == OperationState::Open
     }
 
     fn percent(&self) -> Option<u64> {
@@ -283,7 +283,7 @@ pub(crate) fn put(
     let mut volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
     volumes.sort_by(|one, other| one.name.cmp(&other.name));
     // The list of volumes, which comes after them, has those whose data was moved.
-    let is_done = |volume: &Volume| volume.standing == Standing::Completed;
+    let is_done = |volume: &Volume| volume.standing == OperationState::Completed;
     volumes.retain(|volume| !is_done(volume) || (details && !volume.is_moved()));
     let (copied, of_plugins): (Vec<_>, Vec<_>) = volumes.iter().partition(|volume| volume.copy.is_some());
     let lines = |of: Vec<&Volume>| of.iter().map(|volume| (volume.line(), volume.to_json())).collect();

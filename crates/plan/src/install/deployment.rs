@@ -1,5 +1,5 @@
-//! The server's Deployment. Stock tools look for label `component=velero` and a container called `velero`; everything
-//! else follows from the `restricted` Pod Security level of the namespace.
+//! The server's Deployment. Stock tools look for the label `component=velero` and a container named `velero`; the
+//! other settings follow from the namespace's Pod Security level `restricted`.
 
 use serde_json::{Value, json};
 
@@ -7,16 +7,16 @@ use super::service::DOWNLOAD_PORT;
 use super::{CLOUD_CREDENTIALS, DEPLOYMENT, InstallOptions, labels, movers};
 use crate::plugin_images;
 
-/// The port of metrics and probes, upstream's.
+/// The port of metrics and probes: upstream's.
 const HTTP_PORT: u16 = 8085;
 
-/// Where archives are unpacked.
+/// The directory where archives are unpacked.
 const SPOOL: &str = "/spool";
 
-/// Where plugins may write, upstream's place.
+/// The directory where plugins may write: upstream's path.
 const SCRATCH: &str = "/scratch";
 
-/// Where plugin programs are, upstream's place.
+/// The directory with the plugin programs: upstream's path.
 const PLUGINS: &str = "/plugins";
 
 pub(super) fn object(options: &InstallOptions) -> Value {
@@ -27,7 +27,7 @@ pub(super) fn object(options: &InstallOptions) -> Value {
         "spec": {
             "replicas": options.replicas,
             "selector": {"matchLabels": labels()},
-            // The old server goes only when a new one answers.
+            // The old server stops only when a new one is ready.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "template": {
                 "metadata": {"labels": pod_labels(options), "annotations": pod_annotations(options)},
@@ -40,7 +40,7 @@ pub(super) fn object(options: &InstallOptions) -> Value {
 fn pod(options: &InstallOptions) -> Value {
     let mut pod = json!({
         "serviceAccountName": "lifeboat",
-        // Time to finish a step, write its status and hand the lease over.
+        // Time to finish a step, write its status and release the lease.
         "terminationGracePeriodSeconds": 30,
         "securityContext": {
             "runAsNonRoot": true,
@@ -59,7 +59,7 @@ fn pod(options: &InstallOptions) -> Value {
         "volumes": [
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             {"name": "spool", "emptyDir": {"sizeLimit": options.spool.limit}},
-            // Plugins of Go have 50 to 150 MB each.
+            // Go plugins take 50 to 150 MB each.
             {"name": plugin_images::VOLUME, "emptyDir": {"sizeLimit": "4Gi"}},
             {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
             {"name": CLOUD_CREDENTIALS.0, "secret": {"secretName": CLOUD_CREDENTIALS.0, "optional": true}},
@@ -133,18 +133,19 @@ fn env(options: &InstallOptions) -> Vec<Value> {
     let mut env = vec![
         field("LIFEBOAT_NAMESPACE", "metadata.namespace"),
         field("LIFEBOAT_IDENTITY", "metadata.name"),
-        // For plugins, as upstream. Where credentials are is said by the server, which knows whether there are any.
+        // For plugins, as upstream. The server itself sets the path of the credentials, because it knows whether
+        // there are any.
         field("VELERO_NAMESPACE", "metadata.namespace"),
         json!({"name": "VELERO_SCRATCH_DIR", "value": SCRATCH}),
         json!({"name": "LD_LIBRARY_PATH", "value": PLUGINS}),
     ];
-    // What the user gave wins: a name may stand there once only.
+    // Variables of the user win: a name may occur only once.
     env.retain(|own| options.env.iter().all(|given| given["name"] != own["name"]));
     env.extend(options.env.iter().cloned());
     env
 }
 
-/// Prometheus finds the metrics by these; what the user gave wins.
+/// Annotations by which Prometheus finds the metrics. Annotations of the user win.
 fn pod_annotations(options: &InstallOptions) -> Value {
     let own = json!({
         "prometheus.io/scrape": "true",
@@ -154,12 +155,12 @@ fn pod_annotations(options: &InstallOptions) -> Value {
     merged(own, &options.pod_annotations)
 }
 
-/// What the user gave, and over it the labels by which the Deployment finds its pods.
+/// Labels of the user, overridden by the labels with which the Deployment selects its pods.
 fn pod_labels(options: &InstallOptions) -> Value {
     merged(options.pod_labels.clone(), &labels())
 }
 
-/// Both maps; the second wins.
+/// Merges two maps; the second one wins.
 fn merged(mut base: Value, over: &Value) -> Value {
     if let (Some(all), Some(given)) = (base.as_object_mut(), over.as_object()) {
         all.extend(given.clone());

@@ -1,5 +1,5 @@
-//! Where movers run: a namespace of their own, whose pods may read volumes and directories of nodes, with nobody else in
-//! it; a service account without a token; no way in from outside. The way out is open, unless the networks of
+//! The namespace of movers: pods in it may read volumes and directories of nodes, and nothing else runs there. It has
+//! a service account without a token and a network policy without ingress. Egress is open unless the networks of the
 //! storage are named.
 
 use serde_json::{Value, json};
@@ -8,17 +8,17 @@ use super::rbac::{role, role_binding};
 use super::{EXISTED_ANNOTATION, InstallOptions, Rights, labels};
 use crate::transfer::movers::job::SERVICE_ACCOUNT;
 
-/// What can be chosen about movers. Texts, because the chart has expressions there.
+/// The options for movers. The fields are strings because the chart puts template expressions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoverOptions {
     pub namespace: String,
-    /// The namespace was there before Lifeboat: uninstall must leave it.
+    /// The namespace existed before the installation, so uninstall must not delete it.
     pub namespace_existed: bool,
-    /// Movers may mount directories of nodes.
+    /// Whether movers may mount directories of nodes.
     pub node_access: bool,
-    /// The kubelet's directory on nodes, where it is not the usual one.
+    /// The kubelet's directory on nodes, where it is not the default.
     pub kubelet_root: Option<String>,
-    /// Networks (CIDR) that movers may reach beside DNS; none: all.
+    /// Networks (CIDR) that movers may reach in addition to DNS; empty means all networks.
     pub egress: Vec<String>,
 }
 
@@ -34,13 +34,13 @@ impl MoverOptions {
     }
 }
 
-/// The namespace of the movers of a server, so that two servers never share one.
+/// The movers' namespace of a server. Each server has its own.
 pub fn namespace_of(server_namespace: &str) -> String {
     let room = server_namespace.len().min(63 - "-movers".len());
     format!("{}-movers", server_namespace[..room].trim_end_matches('-'))
 }
 
-/// The arguments of the server.
+/// The server's arguments that follow from the options.
 pub(super) fn args(options: &InstallOptions) -> Vec<String> {
     let movers = &options.movers;
     let mut args =
@@ -62,7 +62,7 @@ pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-/// Reading files of all owners is beyond every stricter Pod Security level.
+/// The namespace of movers. Reading files of all owners requires Pod Security level `privileged`.
 fn namespace(options: &InstallOptions) -> Value {
     let mut namespace = json!({
         "apiVersion": "v1",
@@ -109,7 +109,7 @@ fn network_policy(options: &MoverOptions) -> Value {
     policy
 }
 
-/// What a server with limited rights needs there: to run movers, and to give them volumes.
+/// The permissions that a server with limited rights needs there: to run movers and to create volumes for them.
 fn rules() -> Value {
     json!([
         {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_told_what_was_chosen() {
+    fn the_server_gets_the_options_as_arguments() {
         let mut options = InstallOptions::new("lifeboat", "i:1");
         assert_eq!(args(&options), ["--mover-image=i:1", "--mover-namespace=lifeboat-movers"]);
         options.movers.node_access = true;

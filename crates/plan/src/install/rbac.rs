@@ -1,6 +1,6 @@
-//! The server's rights, in two honest profiles. Full: it can restore anything, roles and bindings included, which is
-//! `cluster-admin` in effect and is written as that. Limited: everything inside named namespaces, reading of a few
-//! cluster-wide types, nothing else.
+//! The server's permissions, in two profiles. Full: the server can restore anything, including roles and bindings,
+//! which is equivalent to `cluster-admin` and is granted as such. Limited: everything inside named namespaces and
+//! read access to a few cluster-scoped types.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn limited(options: &InstallOptions, namespaces: &[String]) -> Vec<Value> {
     objects
 }
 
-/// Cluster-wide reading that a backup of single namespaces needs.
+/// Cluster-wide read access that a backup of single namespaces needs.
 fn view_rules() -> Value {
     let read = ["get", "list", "watch"];
     json!([
@@ -43,13 +43,13 @@ fn view_rules() -> Value {
     ])
 }
 
-/// Inside a named namespace: whatever users may have put there. RBAC's own rule keeps the server from handing out
-/// rights that it does not have itself.
+/// Permissions inside a namespace of users: any type that users may have created there. RBAC's escalation check keeps
+/// the server from granting permissions that it does not have itself.
 fn namespace_rules() -> Value {
     json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
 }
 
-/// Inside Lifeboat's own namespace: its objects, its election, its Secrets, its events.
+/// Permissions inside Lifeboat's own namespace: custom resources, lease, Secrets, events.
 fn own_role(options: &InstallOptions) -> Value {
     let rules = json!([
             {
@@ -63,7 +63,7 @@ fn own_role(options: &InstallOptions) -> Value {
                 "verbs": ["get", "list", "watch", "create", "patch"],
             },
             {
-                // Journals of running backups go when these end.
+                // Journals of backups are deleted when the backup has ended.
                 "apiGroups": [""],
                 "resources": ["configmaps"],
                 "verbs": ["get", "list", "watch", "create", "patch", "delete"],
@@ -75,7 +75,8 @@ fn own_role(options: &InstallOptions) -> Value {
             },
             {"apiGroups": ["events.k8s.io", ""], "resources": ["events"], "verbs": ["create", "patch"]},
             {
-                // Completes plugins' init containers in its own Deployment, and tells which of them fail.
+                // Completes init containers of plugins in the server's own Deployment, and reports which of them
+                // fail.
                 "apiGroups": ["apps"],
                 "resources": ["deployments"],
                 "resourceNames": [DEPLOYMENT],
@@ -114,7 +115,7 @@ fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Val
     })
 }
 
-/// Binds a Role in a namespace of Lifeboat's, or the namespace ClusterRole in one of the users'.
+/// Binds a Role in a namespace of Lifeboat, or the namespace ClusterRole in a namespace of users.
 pub(super) fn role_binding(options: &InstallOptions, namespace: &str, kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

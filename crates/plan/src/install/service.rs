@@ -1,5 +1,5 @@
-//! The Service of downloads, where the server answers links to files of backups itself. Metrics have none: they are read
-//! from each pod.
+//! The Service for downloads, where the server serves files of backups itself. Metrics need no Service: they are
+//! scraped from each pod.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,6 @@
-//! An object that is in the cluster already: compared with what was to be restored, and left, merged or updated as the
-//! Restore says. The words are upstream's. Called by the executor after a create that met an existing object.
+//! An object that already exists in the cluster: compared with the object to restore, then left, merged or updated
+//! according to the Restore's policy. The messages are upstream's. Called by the executor when a create finds an
+//! existing object.
 
 use jiff::Timestamp;
 use lifeboat_api::velero::ExistingResourcePolicy;
@@ -11,17 +12,17 @@ use super::sanitise;
 /// What to do with an existing object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Existing {
-    /// Nothing: it is as it was in the backup, or nothing is to be added.
+    /// No change: it equals the object in the backup, or the policy adds nothing.
     Same,
-    /// It differs and stays as it is.
+    /// It differs and is left unchanged.
     Different { warning: String },
-    /// Merge `patch` into it. Where the API server refuses that, merge `labels`, where given.
+    /// Merge `patch` into it. If the API server refuses that, merge `labels`, if given.
     Merge { patch: Value, labels: Option<Value> },
-    /// Only the labels that name backup and restore are news; a failure is an error.
+    /// Only the labels with the names of backup and restore change; a failure is an error.
     Labels { patch: Value },
 }
 
-/// Compares. `found` is the object of the cluster as the API server gave it; `wanted` the one that was to be created.
+/// Decides what to do. `found` is the object as read from the API server; `wanted` the one that was to be created.
 pub fn compare(mut found: Value, wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> Existing {
     if sanitise::strip(&mut found).is_err() {
         return Existing::Same;
@@ -42,7 +43,7 @@ pub fn compare(mut found: Value, wanted: &Value, policy: Option<&ExistingResourc
         };
     }
     if update {
-        // The labels as they are now, so that the patch brings them up to date.
+        // The current labels, so that the patch updates them.
         found["metadata"]["labels"] = old_labels.unwrap_or_else(|| json!({}));
         let patch = merge_patch(&found, wanted).unwrap_or_else(|| label_patch(&labels));
         return Existing::Merge { patch, labels: Some(label_patch(&labels)) };
@@ -50,7 +51,7 @@ pub fn compare(mut found: Value, wanted: &Value, policy: Option<&ExistingResourc
     Existing::Different { warning: different(wanted, policy) }
 }
 
-/// Upstream's words; they differ by whether the policy was spelt out.
+/// Upstream's message, which depends on whether the policy is set explicitly.
 fn different(wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> String {
     let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));
@@ -63,13 +64,13 @@ fn different(wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> String 
     )
 }
 
-/// Whether an object of the cluster was made by this restore, so that an earlier run of the server made it.
+/// Whether this restore created the object, in an earlier run of the server.
 pub fn is_ours(found: &Value, restore: &str) -> bool {
     found.pointer("/metadata/labels").and_then(|labels| labels.get(RESTORE_NAME)).and_then(Value::as_str)
         == Some(&crate::label::value(restore))
 }
 
-/// Whether an object is younger than the Restore that began then: its label may come from an earlier one of the same name.
+/// Whether an object was created after the Restore began. Its label may name an earlier Restore of the same name.
 pub fn is_new(found: &Value, begun: Option<Timestamp>) -> bool {
     let made = found.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
     let made = made.and_then(|text| text.parse::<Timestamp>().ok());
@@ -100,7 +101,7 @@ fn label_patch(labels: &[(&str, Value)]) -> Value {
     json!({"metadata": {"labels": labels}})
 }
 
-/// The account of the cluster, with secrets, labels and annotations of the backup that it lacks.
+/// The cluster's service account plus the secrets, labels and annotations of the backup that it lacks.
 fn merged_account(found: &Value, wanted: &Value) -> Value {
     let mut merged = found.clone();
     for list in ["secrets", "imagePullSecrets"] {
@@ -126,7 +127,7 @@ fn merged_account(found: &Value, wanted: &Value) -> Value {
     merged
 }
 
-/// The JSON merge patch (RFC 7386) that makes `to` of `from`; None where they are equal.
+/// The JSON merge patch (RFC 7386) that turns `from` into `to`; None where they are equal.
 pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;
@@ -183,21 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn a_different_object_stays_with_upstreams_words() {
+    fn a_different_object_stays_with_upstreams_message() {
         let (found, wanted) = (
             found("ConfigMap", &json!({"data": {"a": "2"}})),
             wanted("ConfigMap", &json!({"data": {"a": "1"}})),
         );
-        let words = |policy: Option<&ExistingResourcePolicy>| match compare(found.clone(), &wanted, policy) {
+        let warning = |policy: Option<&ExistingResourcePolicy>| match compare(found.clone(), &wanted, policy)
+        {
             Existing::Different { warning } => warning,
             other => panic!("{other:?}"),
         };
         assert_eq!(
-            words(None),
+            warning(None),
             "could not restore, ConfigMap:x already exists. Warning: the in-cluster version is different than the backed-up version"
         );
         assert!(
-            words(Some(&ExistingResourcePolicy::None))
+            warning(Some(&ExistingResourcePolicy::None))
                 .starts_with("could not restore, ConfigMap \"x\" already")
         );
     }

@@ -1,5 +1,5 @@
-//! Which items of a backup a Restore wants: by type, namespace, scope and labels, as upstream decides it. Made once for a
-//! restore; asked for every item of the index, and again, without labels, for additional items.
+//! Which items of a backup a Restore selects: by type, namespace, scope and labels, with upstream's rules. Created
+//! once per restore; called for every item of the index, and without labels for additional items.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::includes::Includes;
 use crate::policy::items::{ItemFilters, ItemPolicies, ItemPolicyError, Opinion};
 use crate::selector::{Selector, SelectorError};
 
-/// Types that are no part of any restore: they describe this cluster, or Lifeboat itself.
+/// Types that are never restored: they describe this cluster, or Lifeboat itself.
 pub const NEVER_RESTORED: [&str; 9] = [
     "nodes",
     "events",
@@ -24,8 +24,8 @@ pub const NEVER_RESTORED: [&str; 9] = [
     "backuprepositories.velero.io",
 ];
 
-/// Types whose objects tell Lifeboat to do something now. One that came back would be done again: a DeleteBackupRequest in a
-/// backup would delete. Upstream restores some of them.
+/// Types whose objects are requests that Lifeboat carries out. A restored one would be carried out again: a
+/// DeleteBackupRequest in a backup would delete a backup. Upstream restores some of them.
 pub const COMMANDS: [&str; 9] = [
     "deletebackuprequests.velero.io",
     "downloadrequests.velero.io",
@@ -38,13 +38,13 @@ pub const COMMANDS: [&str; 9] = [
     "volumepluginrestores.velero.io",
 ];
 
-/// Whether no object of a type is ever created by a restore, whichever item asks for it and whatever it was in the archive.
+/// Whether a restore never creates objects of this type, even as additional items.
 pub fn is_never_created(resource: &GroupResource) -> bool {
     let name = resource.to_string();
     NEVER_RESTORED.contains(&name.as_str()) || COMMANDS.contains(&name.as_str())
 }
 
-/// Types that actions see whatever the filters say, because volumes need them; they are not created.
+/// Types that actions see regardless of the filters, because volumes need them; they are not created.
 const ALWAYS: [&str; 1] = ["datauploads.velero.io"];
 
 /// Why an item is not restored.
@@ -53,13 +53,13 @@ pub enum LeftOut {
     Type,
     Namespace,
     Labels,
-    /// The resource policies of the Restore leave it out.
+    /// Excluded by the Restore's resource policies.
     PolicyType,
     PolicyLabels,
     PolicyName,
-    /// Cluster-scoped, and the Restore says no to those.
+    /// Cluster-scoped, and `includeClusterResources` is false.
     ClusterScoped,
-    /// Cluster-scoped, and the Restore names namespaces.
+    /// Cluster-scoped, and the Restore selects namespaces.
     OnlyNamespaces,
 }
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for LeftOut {
     }
 }
 
-/// A filter that cannot be used.
+/// Why a filter cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error(transparent)]
@@ -96,7 +96,7 @@ pub enum FilterError {
 pub struct RestoreFilter {
     namespaces: Includes,
     resources: Includes,
-    /// An item must match one of them; empty for all items.
+    /// An item must match at least one of them; empty means that labels are not checked.
     selectors: Vec<Selector>,
     cluster: Option<bool>,
     policies: ItemFilters,
@@ -120,7 +120,7 @@ impl RestoreFilter {
         })
     }
 
-    /// Adds resource policies, which go before the Restore's label selectors.
+    /// Adds resource policies, which override the Restore's label selectors.
     pub fn with_policies(
         mut self,
         policies: &ItemPolicies,
@@ -130,12 +130,12 @@ impl RestoreFilter {
         Ok(self)
     }
 
-    /// Whether labels count at all.
+    /// Whether the filter looks at labels.
     pub fn asks_for_labels(&self) -> bool {
         !self.selectors.is_empty() || !self.policies.is_empty()
     }
 
-    /// Whether an item of the backup is restored for its own sake.
+    /// Whether the Restore selects an item of the backup.
     pub fn judge(&self, item: &ItemId, kind: &str, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
         self.judge_additional(item)?;
         if item.namespace.is_none() && self.cluster != Some(true) && !self.namespaces.is_everything() {
@@ -155,7 +155,7 @@ impl RestoreFilter {
         if matches { Ok(()) } else { Err(LeftOut::Labels) }
     }
 
-    /// Whether an item is restored because another one asks for it: labels do not count.
+    /// Whether an additional item is restored: labels are not checked.
     pub fn judge_additional(&self, item: &ItemId) -> Result<(), LeftOut> {
         let always = is_always(&item.resource);
         if !always && !takes_type(&self.resources, &item.resource) {
@@ -164,7 +164,7 @@ impl RestoreFilter {
         match &item.namespace {
             Some(namespace) if !always && !self.namespaces.takes(namespace) => Err(LeftOut::Namespace),
             None if self.cluster == Some(false) => Err(LeftOut::ClusterScoped),
-            // A namespace that nothing is restored into is not wanted either.
+            // A namespace into which nothing is restored is not created either.
             None if is_namespace(&item.resource) && !self.namespaces.takes(&item.name) => {
                 Err(LeftOut::Namespace)
             }
@@ -173,7 +173,7 @@ impl RestoreFilter {
     }
 }
 
-/// Whether the status of a type's objects is restored.
+/// The types whose status is restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFilter {
     types: Option<Includes>,
@@ -187,7 +187,7 @@ impl StatusFilter {
         Ok(Self { types: Some(types) })
     }
 
-    /// An annotation of the object goes before the Restore's list.
+    /// An annotation of the object overrides the Restore's list.
     pub fn takes(&self, resource: &GroupResource, annotation: Option<&str>) -> bool {
         match annotation.map(|text| text.trim().to_lowercase()).as_deref() {
             Some("true") => true,
@@ -197,7 +197,7 @@ impl StatusFilter {
     }
 }
 
-/// Lists of types, each under its full name where the cluster knows it.
+/// Compiles lists of types, each under its full name if the cluster serves it.
 fn types(included: &[String], excluded: &[String], catalogue: &Catalogue) -> Result<Includes, GlobError> {
     let full = |names: &[String]| -> Vec<String> {
         names.iter().flat_map(|name| full_names(name, catalogue)).collect()
@@ -213,7 +213,7 @@ fn full_names(name: &str, catalogue: &Catalogue) -> Vec<String> {
     known.iter().map(|known| known.id.to_string()).collect()
 }
 
-/// By the full name; a type that came with the backup is also known by its plural alone.
+/// Matches by full name; a type that only the backup knows also matches by its plural.
 fn takes_type(types: &Includes, resource: &GroupResource) -> bool {
     let full = resource.to_string();
     let plural = &resource.resource;
@@ -221,7 +221,7 @@ fn takes_type(types: &Includes, resource: &GroupResource) -> bool {
     included && !types.excludes(&full) && (resource.group.is_empty() || !excludes_plural(types, plural))
 }
 
-/// `events` in a list means the core group; other plurals may stand for types that the cluster does not know yet.
+/// `events` in a list means the core group; other plurals may name types that the cluster does not serve yet.
 fn excludes_plural(types: &Includes, plural: &str) -> bool {
     !NEVER_RESTORED.contains(&plural) && types.excludes(plural)
 }

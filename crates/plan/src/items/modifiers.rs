@@ -1,5 +1,5 @@
-//! Resource modifiers: rules in a ConfigMap that change objects before they are restored. Strict YAML, upstream's format
-//! and words. Read once for a restore, applied by the executor to each item after the actions.
+//! Resource modifiers: rules in a ConfigMap that change objects before they are restored. Strict YAML with upstream's
+//! format and messages. Read once per restore, applied by the executor to each item after the actions.
 
 mod error;
 mod json_patch;
@@ -19,7 +19,7 @@ use json_patch::{JsonPatch, PatchError};
 pub use error::ModifierError;
 pub use json_patch::OperationError;
 
-/// Rules that were found to be well formed. The default changes nothing.
+/// Validated rules. The default changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Modifiers {
     rules: Vec<Rule>,
@@ -108,7 +108,7 @@ struct RawData {
 }
 
 impl Modifiers {
-    /// Reads the one value of the ConfigMap.
+    /// Parses the single value of the ConfigMap.
     pub fn parse(yaml: &str) -> Result<Self, ModifierError> {
         let raw: RawModifiers = serde_saphyr::from_str(yaml).map_err(ModifierError::Yaml)?;
         if !raw.version.eq_ignore_ascii_case("v1") {
@@ -125,8 +125,8 @@ impl Modifiers {
         self.rules.is_empty()
     }
 
-    /// Applies every rule whose conditions the object meets as it comes in. What cannot be applied is named; the object
-    /// then keeps the form that the other rules gave it.
+    /// Applies every rule whose conditions the unmodified object meets. Returns a message for each rule that cannot
+    /// be applied; the object then keeps the changes of the other rules.
     pub fn apply(&self, object: &mut Value, resource: &GroupResource) -> Vec<String> {
         if self.rules.is_empty() {
             return Vec::new();
@@ -138,20 +138,20 @@ impl Modifiers {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(problem) => {
-                    problems.push(told(&origin, number, &problem));
+                    problems.push(describe(&origin, number, &problem));
                     continue;
                 }
             }
             if let Err(problem) = rule.patch.apply(object) {
-                problems.push(told(&origin, number, &problem));
+                problems.push(describe(&origin, number, &problem));
             }
         }
         problems
     }
 }
 
-/// A problem with the object and the rule that it belongs to.
-fn told(object: &Value, number: usize, problem: &str) -> String {
+/// A problem prefixed with the object and the number of the rule.
+fn describe(object: &Value, number: usize, problem: &str) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));
     let name = match text("/metadata/namespace") {
@@ -194,7 +194,7 @@ impl Patch {
         match self {
             Self::Json(patches) => match json_patch::apply(object, patches) {
                 Ok(changed) => *object = changed,
-                // As upstream: a test that fails means that nothing is changed.
+                // As upstream: if a test fails, the rule changes nothing.
                 Err(PatchError::TestFailed(_)) => {}
                 Err(error) => return Err(format!("error in applying JSON Patch: {error}")),
             },
@@ -273,7 +273,7 @@ fn yaml(text: &str) -> Result<Value, ModifierError> {
     serde_saphyr::from_str(text).map_err(ModifierError::PatchData)
 }
 
-/// `*` does not reach over a dot, as upstream's patterns; `**` does.
+/// As in upstream's patterns, `*` does not match a dot; `**` does.
 fn matches_type(pattern: &[Glob], resource: &GroupResource) -> bool {
     let full = resource.to_string();
     if let [only] = pattern
@@ -360,8 +360,9 @@ patches:
         assert_eq!(modified(&format!("{conditions}\n{patches}")), (deployment(), Vec::new()));
         let (_, problems) =
             modified(&format!("{conditions}\npatches: [{{operation: remove, path: /spec/nothing}}]"));
-        let words = "Deployment shop/web-1: rule 1 of the resource modifiers: error in applying JSON Patch: ";
-        assert!(problems[0].starts_with(words) && problems[0].contains("/spec/nothing"), "{problems:?}");
+        let message =
+            "Deployment shop/web-1: rule 1 of the resource modifiers: error in applying JSON Patch: ";
+        assert!(problems[0].starts_with(message) && problems[0].contains("/spec/nothing"), "{problems:?}");
     }
 
     #[rstest]

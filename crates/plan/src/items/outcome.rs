@@ -1,8 +1,8 @@
-//! What a restore ends as, from what went wrong. Asked by the controller.
+//! The phase of a restore, derived from its errors. Called by the controller.
 
 use lifeboat_api::velero::RestorePhase;
 
-/// The phase after the items.
+/// The phase after all items were processed.
 pub fn phase_after_items(errors: usize, operations_run: bool) -> RestorePhase {
     match (errors > 0, operations_run) {
         (false, false) => RestorePhase::Finalizing,
@@ -12,7 +12,7 @@ pub fn phase_after_items(errors: usize, operations_run: bool) -> RestorePhase {
     }
 }
 
-/// The phase at the end.
+/// The final phase.
 pub fn end_phase(errors: usize) -> RestorePhase {
     if errors > 0 { RestorePhase::PartiallyFailed } else { RestorePhase::Completed }
 }

@@ -1,6 +1,7 @@
-//! The order of types: which barrier each one is restored in. Upstream's high and low lists, each entry a barrier of its
-//! own; between them the rest, pods ahead of the controllers that would replace them; behind them what acts on others. Made
-//! from `--restore-resource-priorities` once, asked for each restore.
+//! The order of types: which barrier each type is restored in. Upstream's high and low priority lists come first and
+//! last, each entry with a barrier of its own. Between them are all other types, pods before the controllers that
+//! would replace them, and after those the types that act on other objects. Parsed from
+//! `--restore-resource-priorities` once, used for each restore.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ const LOW: [&str; 5] = [
     "packageinstalls.packaging.carvel.dev",
 ];
 
-/// Controllers of pods, which come after all pods and replica sets.
+/// Controllers of pods, restored after all pods and replica sets.
 const CONTROLLERS: [&str; 7] = [
     "deployments.apps",
     "statefulsets.apps",
@@ -50,10 +51,10 @@ const CONTROLLERS: [&str; 7] = [
     "deployments.extensions",
     "daemonsets.extensions",
 ];
-/// What acts on workloads that must be there first.
+/// Types that act on workloads, which must exist first.
 const GUARDS: [&str; 3] =
     ["cronjobs.batch", "horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy"];
-/// What stands between clients and the API server: behind everything that it could refuse.
+/// Types that intercept API requests: restored after everything that they could reject.
 const GATES: [&str; 6] = [
     "validatingwebhookconfigurations.admissionregistration.k8s.io",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -63,18 +64,18 @@ const GATES: [&str; 6] = [
     "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
 ];
 
-/// The two lists, by the names that people gave.
+/// The two lists, with names as users wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priorities {
     high: Vec<String>,
     low: Vec<String>,
 }
 
-/// Why a list cannot be used.
+/// Why a list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrioritiesError {
     #[error(
-        "{0:?} has more than one `-`; it stands once, between the types to restore first and those to restore last"
+        "{0:?} has more than one `-`; write it once, between the types to restore first and those to restore last"
     )]
     SeveralDashes(String),
     #[error("{0:?} names a type twice: {1}")]
@@ -117,7 +118,7 @@ impl std::str::FromStr for Priorities {
 }
 
 impl Priorities {
-    /// The barrier of each type, counted from zero. `types` are those of the backup; the catalogue resolves names.
+    /// The barrier of each type, starting at zero. `types` are those of the backup; the catalogue resolves names.
     pub fn barriers(&self, types: &[GroupResource], catalogue: &Catalogue) -> BTreeMap<GroupResource, usize> {
         let place = |id: &GroupResource| self.place(id, catalogue);
         types.iter().map(|id| (id.clone(), place(id))).collect()
@@ -148,7 +149,7 @@ impl Priorities {
     }
 }
 
-/// Whether a name of a list means this type; types that the cluster does not serve yet are known by their full name.
+/// Whether a name in a list means this type; types that the cluster does not serve yet match by their full name.
 fn means(name: &str, id: &GroupResource, catalogue: &Catalogue) -> bool {
     let known = catalogue.resolve(name);
     if !known.is_empty() {
@@ -160,7 +161,7 @@ fn means(name: &str, id: &GroupResource, catalogue: &Catalogue) -> bool {
     same_group && (wanted.resource == id.resource || plural("s") || plural("es"))
 }
 
-/// Groups of Kubernetes itself have no dot, or end in k8s.io.
+/// API groups of Kubernetes itself have no dot, or end in k8s.io.
 fn is_custom(id: &GroupResource) -> bool {
     id.group.contains('.') && !id.group.ends_with(".k8s.io")
 }

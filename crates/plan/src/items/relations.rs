@@ -1,6 +1,6 @@
-//! From what the index of a backup knows of its items to what the scheduler asks for: for each item those that keep it
-//! back. Owners stay behind what they own, however far down; owned items, pods with claims, objects of a definition and
-//! objects in a namespace stay behind what they need.
+//! Derives the scheduler's entries from the index of a backup: for each item, the items that must be done before it.
+//! Owners come after everything they own, transitively; owned items, pods with claims, custom resources and objects
+//! in a namespace come after what they need.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -9,14 +9,14 @@ use lifeboat_api::catalogue::GroupResource;
 
 use super::scheduler::Entry;
 
-/// One item, as the index of the backup has it.
+/// One item, as recorded in the index of the backup.
 #[derive(Clone, Debug)]
 pub struct Related<'a, U> {
     pub resource: &'a GroupResource,
     pub namespace: Option<&'a str>,
     pub name: &'a str,
     pub barrier: usize,
-    /// Whether it is only restored when another item asks for it.
+    /// Whether it is only restored if another item requests it.
     pub dormant: bool,
     pub uid: Option<U>,
     /// The UIDs of its owners.
@@ -25,10 +25,10 @@ pub struct Related<'a, U> {
     pub claims: Vec<&'a str>,
 }
 
-/// More generations of owners than this are not followed: nothing real has them.
+/// The maximum depth of owner references that is followed; real objects stay far below it.
 const GENERATIONS: usize = 16;
 
-/// One entry for each item, in their order.
+/// One entry per item, in the order of the items.
 pub fn entries<U: Copy + Eq + Hash>(items: &[Related<'_, U>]) -> Vec<Entry> {
     let by_uid: HashMap<U, usize> =
         items.iter().enumerate().filter_map(|(place, item)| Some((item.uid?, place))).collect();
@@ -72,7 +72,7 @@ fn ancestors<U: Copy + Eq + Hash>(
     found
 }
 
-/// The items that others need, by name.
+/// The items that other items need, by name.
 #[derive(Default)]
 struct Names<'a> {
     namespaces: HashMap<&'a str, usize>,

@@ -1,5 +1,5 @@
-//! What applies to every item of a restore: the filters, the mapping of namespaces, what an existing object means, changes by
-//! rules. Made by the API that asks for the restore, from its own objects; used by the item pipeline.
+//! The rules that apply to every item of a restore: filters, namespace mapping, policy for existing objects, resource
+//! modifiers. Built by the API that owns the restore; used by the item pipeline.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use lifeboat_api::velero::ExistingResourcePolicy;
 use super::filter::{RestoreFilter, StatusFilter};
 use super::modifiers::Modifiers;
 
-/// The rules of one restore, found to be valid.
+/// The validated rules of one restore.
 #[derive(Clone, Debug)]
 pub struct ItemRules {
     pub filter: RestoreFilter,
-    /// Which items get their status back.
+    /// The types whose status is restored.
     pub status: StatusFilter,
     /// Namespaces that are restored under another name.
     pub mapping: BTreeMap<String, String>,
     pub existing: Option<ExistingResourcePolicy>,
     pub modifiers: Modifiers,
-    /// Types that are restored in another of their stored versions than the one that the old cluster preferred.
+    /// Types that are restored in a stored version other than the one that the source cluster preferred.
     pub versions: BTreeMap<GroupResource, String>,
 }
 
 impl ItemRules {
-    /// The namespace that objects of `namespace` are restored into.
+    /// The namespace into which objects of `namespace` are restored.
     pub fn target<'a>(&'a self, namespace: &'a str) -> &'a str {
         self.mapping.get(namespace).map_or(namespace, String::as_str)
     }

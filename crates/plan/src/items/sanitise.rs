@@ -1,6 +1,6 @@
-//! What is taken out of an object, or put into it, before it is created in another time and place: what the cluster assigned
-//! to the old one, owners that would have it collected as garbage, the bindings of volumes. As upstream does it. Called by
-//! the executor for each item, between reading it and the actions.
+//! Prepares an object of a backup for creation in another cluster: removes what the source cluster assigned, owner
+//! references that would get it garbage-collected, and the bindings of volumes. As upstream does it. Called by the
+//! executor for each item, after reading it and before the actions.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::label;
 
-/// Fields of `metadata` that belong to the object that was backed up and to no other.
+/// Fields of `metadata` that are only valid for the object that was backed up.
 const OF_THE_OLD_OBJECT: [&str; 9] = [
     "generateName",
     "selfLink",
@@ -23,14 +23,14 @@ const OF_THE_OLD_OBJECT: [&str; 9] = [
     "ownerReferences",
 ];
 
-/// Annotations by which volume controllers remember that a claim and a volume belong together.
+/// Annotations with which volume controllers record that a claim and a volume are bound.
 const BINDING: [&str; 2] = ["pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"];
 
-/// What was taken out, for later.
+/// The removed fields that are needed later.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
     pub status: Option<Value>,
-    /// Who owns which fields, where a server-side applier is among them: only such a one asks.
+    /// The managed fields, if a server-side applier is among the managers: only appliers depend on them.
     pub applied_fields: Option<Value>,
 }
 
@@ -39,7 +39,7 @@ pub struct Taken {
 #[error("metadata not found")]
 pub struct NoMetadata;
 
-/// Leaves what can be created anew.
+/// Removes the fields that prevent the object from being created.
 pub fn strip(object: &mut Value) -> Result<Taken, NoMetadata> {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).ok_or(NoMetadata)?;
     for field in OF_THE_OLD_OBJECT {
@@ -54,7 +54,7 @@ fn has_applier(fields: &Value) -> bool {
     fields.as_array().into_iter().flatten().any(|entry| entry["operation"] == "Apply")
 }
 
-/// Undoes the binding of a claim or a volume, so that the two are bound again.
+/// Removes the binding of a claim or a volume, so that the volume controller binds the two again.
 pub fn unbind(object: &mut Value) {
     if let Some(claim) = object.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
         claim.remove("uid");
@@ -63,7 +63,7 @@ pub fn unbind(object: &mut Value) {
     remove_annotations(object, &BINDING);
 }
 
-/// The volume's claim is where its namespace went.
+/// Moves the volume's claim reference to the namespace into which the claim is restored.
 pub fn move_claim(object: &mut Value, mapping: &BTreeMap<String, String>) {
     if let Some(namespace) = object.pointer_mut("/spec/claimRef/namespace")
         && let Some(target) = namespace.as_str().and_then(|namespace| mapping.get(namespace))
@@ -72,7 +72,7 @@ pub fn move_claim(object: &mut Value, mapping: &BTreeMap<String, String>) {
     }
 }
 
-/// Puts the object into its namespace and marks it as restored.
+/// Sets the namespace and the labels of a restored object.
 pub fn mark(object: &mut Value, namespace: Option<&str>, restore: &str, backup: &str) {
     if let Some(namespace) = namespace {
         object["metadata"]["namespace"] = json!(namespace);
@@ -82,7 +82,7 @@ pub fn mark(object: &mut Value, namespace: Option<&str>, restore: &str, backup: 
     labels.insert(RESTORE_NAME.into(), json!(label::value(restore)));
 }
 
-/// Whether the object did its work already: such pods and jobs are not started again.
+/// Whether a pod or Job has already completed: such objects are not started again.
 pub fn is_completed(resource: &GroupResource, object: &Value) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     match (resource.group.as_str(), resource.resource.as_str()) {
@@ -92,8 +92,8 @@ pub fn is_completed(resource: &GroupResource, object: &Value) -> bool {
     }
 }
 
-/// The Job that a pod works for. A restored Job cannot take over an old pod, because it knows its pods by a new UID: it makes
-/// another one, and the work would be done twice.
+/// The Job that owns a pod. A restored Job cannot adopt the old pod, because it selects pods by its new UID: it would
+/// create another pod and do the work twice.
 pub fn job_of(pod: &ItemId, object: &Value) -> Option<ItemId> {
     if !pod.resource.group.is_empty() || pod.resource.resource != "pods" {
         return None;
@@ -106,13 +106,14 @@ pub fn job_of(pod: &ItemId, object: &Value) -> Option<ItemId> {
     Some(ItemId { resource: GroupResource::new("batch", "jobs"), namespace: pod.namespace.clone(), name })
 }
 
-/// Whether a pod is only the picture of one that a kubelet runs from a file.
+/// Whether a pod is the mirror of a static pod, which a kubelet runs from a file.
 pub fn is_mirror_pod(resource: &GroupResource, object: &Value) -> bool {
     let mirror = object.pointer("/metadata/annotations/kubernetes.io~1config.mirror").and_then(Value::as_str);
     resource.group.is_empty() && resource.resource == "pods" && mirror.is_some_and(|text| !text.is_empty())
 }
 
-/// The namespace to restore into: from the backup its labels, annotations and spec, else just the name.
+/// The namespace to restore into: labels, annotations and spec come from the backup; without a backup only the name
+/// is set.
 pub fn namespace(from_backup: Option<&Value>, name: &str) -> Value {
     let mut made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     for (from, to) in [("labels", "labels"), ("annotations", "annotations")] {
@@ -120,7 +121,7 @@ pub fn namespace(from_backup: Option<&Value>, name: &str) -> Value {
             made["metadata"][to] = value.clone();
         }
     }
-    // The API server writes this label itself and refuses another value.
+    // The API server sets this label itself and rejects any other value.
     if let Some(labels) = made.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)
         && labels.contains_key("kubernetes.io/metadata.name")
     {
@@ -132,7 +133,7 @@ pub fn namespace(from_backup: Option<&Value>, name: &str) -> Value {
     made
 }
 
-/// Removes annotations, and the field with the last of them.
+/// Removes annotations, and the field itself when it becomes empty.
 pub fn remove_annotations(object: &mut Value, names: &[&str]) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
@@ -144,7 +145,7 @@ pub fn remove_annotations(object: &mut Value, names: &[&str]) {
     }
 }
 
-/// A map in `metadata`, made where there is none.
+/// A map in `metadata`, created if it is missing.
 fn entry<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     let place = &mut object["metadata"][field];
     if !place.is_object() {

@@ -1,10 +1,10 @@
-//! When each item of a restore may start: a state machine that takes what happened and gives what comes next. Barriers
-//! come one after the other; within one, items run side by side. An item that waits leaves its barrier, and what depends
-//! on it stays behind. Driven by the executor in crate `items`.
+//! When each item of a restore may start: a state machine that takes events and gives the items to start. Barriers
+//! are opened one after the other; within a barrier, items run in parallel. An item that waits leaves its barrier,
+//! and the items that depend on it are held back. Driven by the pipeline in crate `items`.
 //!
-//! Nothing can lock up: an item that is held back has a fixed set of items that hold it, all of which came before it;
-//! and a request for an additional item that would close a circle is answered with [`Need::Circle`], or starts the item
-//! in spite of what holds it.
+//! There is no deadlock: an item that is held back has a fixed set of holders, all of which precede it; and a request
+//! for an additional item that would close a cycle is answered with [`Need::Circle`], or starts the item regardless
+//! of its holders.
 
 mod places;
 #[cfg(test)]
@@ -12,64 +12,64 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the scheduler knows of an item. Items are numbered by their place in the list.
+/// The scheduler's view of an item. Items are numbered by their index in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its barrier: smaller ones come first.
+    /// Its barrier. Lower barriers come first.
     pub barrier: usize,
-    /// The items that keep it back while they are behind their own barrier.
+    /// The items that hold it back while they are still waiting after leaving their own barrier.
     pub after: Vec<usize>,
-    /// The Restore does not select it: it starts when another item asks for it, or never.
+    /// The Restore does not select it: it only starts if another item requests it.
     pub dormant: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No item has asked for it.
+    /// Not requested by any item.
     Dormant,
     Pending,
-    /// Something that it depends on is behind: it left its barrier without starting.
+    /// A dependency left its barrier and has not ended: this item left its barrier without starting.
     Held,
-    /// It may start, and has not been started yet.
+    /// It may start and has not been started yet.
     Ready,
     Running,
     Done,
 }
 
-/// What to do about an additional item.
+/// The answer to a request for an additional item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It has ended already.
+    /// It has already ended.
     Done,
-    /// Start it now; the asking item goes on when it has ended.
+    /// Start it now; the requesting item continues when it has ended.
     Start,
-    /// It is under way; the asking item goes on when it has ended.
+    /// It is running; the requesting item continues when it has ended.
     Wait,
-    /// It waits for the asking item itself: go on without it.
+    /// It waits for the requesting item itself: continue without it.
     Circle,
 }
 
-/// The machine.
+/// The state machine.
 pub struct Scheduler {
     entries: Vec<Entry>,
     states: Vec<State>,
-    /// Whether an item no longer counts in its barrier: it waits, is held back, or is done.
+    /// Whether an item no longer counts in its barrier: it waits, is held back, or has ended.
     left: Vec<bool>,
-    /// How many items hold a held one.
+    /// The number of holders of each held item.
     holders: BTreeMap<usize, usize>,
-    /// The items that an item behind its barrier holds.
+    /// The items that are held back by an item that left its barrier.
     holds: BTreeMap<usize, Vec<usize>>,
-    /// The items whose end a started one awaits, and the other way round.
+    /// The items whose end a started item awaits, and the inverse map.
     awaits: BTreeMap<usize, BTreeSet<usize>>,
     awaited_by: BTreeMap<usize, BTreeSet<usize>>,
-    /// The items of each barrier, what others depend on first.
+    /// The items of each barrier, dependencies first.
     barriers: Vec<Vec<usize>>,
     /// How many items of each barrier have not left it.
     open: Vec<usize>,
-    /// The barrier after the one that is open.
+    /// The barrier to open next.
     next: usize,
     ready: VecDeque<usize>,
-    /// Items that have not ended; dormant ones are not counted.
+    /// Items that have not ended, without dormant ones.
     rest: usize,
     /// Items that were started, left their barrier and have not ended.
     behind: usize,
@@ -101,9 +101,9 @@ impl Scheduler {
         scheduler
     }
 
-    /// The next item to start; None where none may start now.
+    /// The next item to start; None where no item may start now.
     pub fn start(&mut self) -> Option<usize> {
-        // One that another item asked for in the meantime has started already.
+        // An item that was requested in the meantime has already started.
         let item =
             std::iter::from_fn(|| self.ready.pop_front()).find(|&item| self.states[item] == State::Ready)?;
         self.run(item);
@@ -125,7 +125,7 @@ impl Scheduler {
         (0..self.states.len()).filter(|&item| self.states[item] == State::Running && self.left[item])
     }
 
-    /// A started item now waits for something outside: it leaves its barrier.
+    /// A started item now waits for something outside the restore: it leaves its barrier.
     pub fn wait(&mut self, item: usize) {
         let mut behind = vec![item];
         while let Some(item) = behind.pop() {
@@ -134,13 +134,13 @@ impl Scheduler {
             }
             self.leave(item);
             self.behind += 1;
-            // Items that await its end are behind, too.
+            // Items that await its end leave their barriers, too.
             behind.extend(self.awaited_by.get(&item).into_iter().flatten());
         }
         self.open_barriers();
     }
 
-    /// A started item cannot go on before `other`.
+    /// A started item cannot continue before `other` has ended.
     pub fn need(&mut self, item: usize, other: usize) -> Need {
         if self.states[other] == State::Done {
             return Need::Done;
@@ -166,7 +166,7 @@ impl Scheduler {
         if starts { Need::Start } else { Need::Wait }
     }
 
-    /// A started item has ended, well or not.
+    /// A started item has ended, successfully or not.
     pub fn end(&mut self, item: usize) {
         if self.states[item] == State::Done {
             return;
@@ -194,7 +194,7 @@ impl Scheduler {
         self.open_barriers();
     }
 
-    /// One of the items that hold `held` has ended.
+    /// One of the holders of `held` has ended.
     fn release(&mut self, held: usize) {
         let Some(holders) = self.holders.get_mut(&held) else { return };
         *holders -= 1;
@@ -218,13 +218,13 @@ impl Scheduler {
 
     fn leave(&mut self, item: usize) {
         self.left[item] = true;
-        // A dormant item is in no barrier: it belongs to the item that asked for it.
+        // A dormant item belongs to no barrier but to the item that requested it.
         if !self.entries[item].dormant {
             self.open[self.entries[item].barrier] -= 1;
         }
     }
 
-    /// Opens barrier after barrier for as long as the one that is open has nothing left in it.
+    /// Opens the next barriers as long as the current one has no items left.
     fn open_barriers(&mut self) {
         while self.next < self.barriers.len() && (self.next == 0 || self.open[self.next - 1] == 0) {
             let items = std::mem::take(&mut self.barriers[self.next]);
@@ -237,7 +237,7 @@ impl Scheduler {
         }
     }
 
-    /// The turn of an item has come: it is given out, or held back by what is behind.
+    /// The barrier of an item was opened: the item may start, or is held back.
     fn begin(&mut self, item: usize) {
         let behind: Vec<usize> =
             self.entries[item].after.iter().copied().filter(|&other| self.is_behind(other)).collect();
@@ -253,12 +253,12 @@ impl Scheduler {
         }
     }
 
-    /// Whether an item has left its barrier without having ended.
+    /// Whether an item has left its barrier and has not ended.
     fn is_behind(&self, item: usize) -> bool {
         self.left[item] && self.states[item] != State::Done
     }
 
-    /// Whether `from` cannot end before `to`, by what it awaits and what holds it.
+    /// Whether `from` cannot end before `to`, because of what it awaits and what holds it.
     fn leads_to(&self, from: usize, to: usize) -> bool {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
         while let Some(item) = next.pop() {

@@ -1,18 +1,18 @@
-//! What a backup from an untrusted location may not bring: whatever gives rights or stands between clients and the API
-//! server, or tells Lifeboat what to do. Whoever can write into a bucket must not become an administrator by somebody else's
+//! What is not restored from an untrusted location: objects that grant permissions, intercept API requests, or make
+//! Lifeboat act. A user with write access to a bucket must not become cluster administrator through another user's
 //! restore.
 
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::GroupResource;
 
-/// Annotation of a location, "true": others can write into its bucket, and its content is not trusted.
+/// Annotation of a location, "true": other users can write to its bucket, and its content is not trusted.
 pub const UNTRUSTED: &str = "lifeboat.io/untrusted";
-/// Annotation of a Restore, "true": restore all of it all the same.
+/// Annotation of a Restore, "true": restore privileged objects from an untrusted location as well.
 pub const ALLOW_PRIVILEGED: &str = "lifeboat.io/allow-privileged";
 
-/// Whether objects of a type give rights, stand in the way of requests, or make Lifeboat itself act: the template of a
-/// Schedule has commands in it.
+/// Whether objects of a type grant permissions, intercept requests, or make Lifeboat act: the template of a Schedule
+/// contains commands.
 pub fn is_privileged(resource: &GroupResource) -> bool {
     let group = resource.group.as_str();
     matches!(
@@ -28,7 +28,7 @@ pub fn is_privileged(resource: &GroupResource) -> bool {
     ) || group.ends_with(".stash.appscode.com")
 }
 
-/// Whether the annotations of a Restore allow it all the same.
+/// Whether the annotations of a Restore allow privileged objects.
 pub fn is_allowed(annotations: Option<&BTreeMap<String, String>>) -> bool {
     annotations.and_then(|all| all.get(ALLOW_PRIVILEGED)).is_some_and(|value| value == "true")
 }
@@ -40,7 +40,7 @@ pub fn left_out(item: &str, location: &str) -> String {
     )
 }
 
-/// The warning for a pod whose hooks, which are commands from the backup, do not run.
+/// The warning for a pod whose hooks do not run, because they are commands from the backup.
 pub fn hooks_left_out(pod: &str, location: &str) -> String {
     left_out(&format!("the restore hook in the annotations of pod {pod}"), location)
 }

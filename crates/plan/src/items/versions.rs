@@ -1,24 +1,24 @@
-//! Which of several stored versions of a type a restore takes: the user's wish, then what the cluster prefers, then what the
-//! old cluster preferred, then the best that both have. As upstream decides it. Asked once for each type of an archive that
-//! holds several.
+//! Which of several stored versions of a type is restored: the user's preference, then the target cluster's preferred
+//! version, then the source cluster's, then the highest version that both support. As upstream decides it. Called
+//! once for each type that an archive holds in several versions.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::{Catalogue, GroupResource};
 
-/// The ConfigMap in Lifeboat's namespace, and its key, with the user's wishes.
+/// The ConfigMap in Lifeboat's namespace, and its key, with the user's preferences.
 pub const CONFIG_MAP: &str = "enableapigroupversions";
 pub const CONFIG_KEY: &str = "restoreResourcesVersionPriority";
 
-/// The user's wishes, by the type's full name.
+/// The user's preferred versions, by the type's full name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes(BTreeMap<String, Vec<String>>);
+pub struct VersionPreferences(BTreeMap<String, Vec<String>>);
 
-impl Wishes {
-    /// Reads lines of the form `widgets.example.com=v2,v1`. Lines that are not of this form are given back, for the log.
+impl VersionPreferences {
+    /// Parses lines of the form `widgets.example.com=v2,v1`. Invalid lines are returned, for the log.
     pub fn parse(text: &str) -> (Self, Vec<String>) {
-        let (mut wishes, mut others) = (BTreeMap::new(), Vec::new());
+        let (mut preferences, mut others) = (BTreeMap::new(), Vec::new());
         for line in text.lines() {
             let line: String = line.chars().filter(|letter| !letter.is_whitespace()).collect();
             match line.split_once('=') {
@@ -26,23 +26,23 @@ impl Wishes {
                 Some((name, versions))
                     if !name.is_empty() && !versions.is_empty() && !versions.contains('=') =>
                 {
-                    wishes.insert(name.to_owned(), versions.split(',').map(str::to_owned).collect());
+                    preferences.insert(name.to_owned(), versions.split(',').map(str::to_owned).collect());
                 }
                 _ => others.push(line),
             }
         }
-        (Self(wishes), others)
+        (Self(preferences), others)
     }
 }
 
-/// Chooses for one type. `preferred` is the version that the old cluster preferred, `others` are the further ones in the
-/// backup. None: the preferred one, as always.
+/// Chooses the version of one type. `preferred` is the version that the source cluster preferred, `others` are the
+/// further ones in the backup. None means the preferred one.
 pub fn choose(
     resource: &GroupResource,
     preferred: &str,
     others: &[&str],
     catalogue: &Catalogue,
-    wishes: &Wishes,
+    preferences: &VersionPreferences,
 ) -> Option<String> {
     let mut served: Vec<&str> = catalogue
         .all()
@@ -51,7 +51,7 @@ pub fn choose(
         .map(|known| known.version.as_str())
         .collect();
     let stored = |version: &str| version == preferred || others.contains(&version);
-    let asked_for = wishes.0.get(&resource.to_string()).into_iter().flatten();
+    let asked_for = preferences.0.get(&resource.to_string()).into_iter().flatten();
     let asked_for = asked_for.map(String::as_str).find(|version| stored(version) && served.contains(version));
     let cluster =
         catalogue.get(resource).map(|known| known.version.as_str()).filter(|version| stored(version));
@@ -62,7 +62,8 @@ pub fn choose(
     (chosen != preferred).then(|| chosen.to_owned())
 }
 
-/// Kubernetes' order of versions: stable before beta before alpha, high numbers before low ones, others last by name.
+/// Kubernetes' order of versions: stable before beta before alpha, high numbers before low ones, other names last,
+/// alphabetically.
 pub fn compare(left: &str, right: &str) -> Ordering {
     match (parts(left), parts(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// The first is the preferred one.
+    /// The first version is the preferred one.
     fn catalogue(versions: &str) -> Catalogue {
         let of = |version: &str, preferred| ResourceType {
             id: GroupResource::parse("widgets.example.com"),
@@ -114,18 +115,18 @@ mod tests {
     #[case::only_a_common_one("v3,v1beta1,v2beta1", "", Some("v2beta1"))]
     #[case::nothing_in_common("v3", "", None)]
     #[case::not_served("", "", None)]
-    #[case::wish("v1,v2,v2beta1", "widgets.example.com = v9, v2beta1", Some("v2beta1"))]
+    #[case::preference("v1,v2,v2beta1", "widgets.example.com = v9, v2beta1", Some("v2beta1"))]
     #[case::wish_that_is_not_served("v2,v1", "widgets.example.com=v1beta1", Some("v2"))]
     #[case::wish_for_another_type("v1,v2", "gadgets.example.com=v2", None)]
     #[case::wish_for_the_old_one("v2,v1", "widgets.example.com=v1", None)]
     fn a_version_is_chosen_as_upstream_does(
         #[case] served: &str,
-        #[case] wish: &str,
+        #[case] preference: &str,
         #[case] expected: Option<&str>,
     ) {
         let resource = GroupResource::parse("widgets.example.com");
-        let (wishes, _) = Wishes::parse(wish);
-        let chosen = choose(&resource, "v1", &["v2", "v2beta1", "v1beta1"], &catalogue(served), &wishes);
+        let (preferences, _) = VersionPreferences::parse(preference);
+        let chosen = choose(&resource, "v1", &["v2", "v2beta1", "v1beta1"], &catalogue(served), &preferences);
         assert_eq!(chosen.as_deref(), expected);
     }
 
@@ -142,8 +143,8 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_wishes_are_given_back() {
-        let (wishes, others) = Wishes::parse("a.b=v1\n\nnonsense\n=v1\nc=\nd=v1=v2\n");
-        assert_eq!(wishes.0.len(), 1);
+        let (preferences, others) = VersionPreferences::parse("a.b=v1\n\nnonsense\n=v1\nc=\nd=v1=v2\n");
+        assert_eq!(preferences.0.len(), 1);
         assert_eq!(others, ["nonsense", "=v1", "c=", "d=v1=v2"]);
     }
 }

@@ -1,44 +1,44 @@
-//! What items of a restore wait for, and since when: written by the server into an annotation of the Restore while it runs,
-//! read by the CLI for `describe` and `watch`. Bounded, because an object must stay small whatever plugins name.
+//! What the items of a restore wait for, and since when: written by the server into an annotation of the Restore
+//! while it runs, read by the CLI for `describe` and `watch`. The size is bounded regardless of what plugins name.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Annotation of a Restore: what it waits for now, as JSON; none where it waits for nothing.
+/// Annotation of a Restore: its current waits, as JSON; absent if it waits for nothing.
 pub const WAITING: &str = "lifeboat.io/waiting";
 
-/// How many waits are shown, the longest first.
+/// How many waits are shown, the longest ones first.
 const MOST: usize = 20;
-/// How many things that one item waits for are shown.
+/// How many objects are shown per waiting item.
 const MOST_THINGS: usize = 5;
-/// The longest name that is shown.
+/// The maximum length of a name that is shown.
 const LONGEST: usize = 300;
 
 /// One item that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Wait {
-    /// `pods/shop/web`, as it is called in the cluster.
+    /// The item as named in the cluster: `pods/shop/web`.
     pub item: String,
-    /// What it waits for, as the backup calls it.
+    /// The objects it waits for, as named in the backup.
     #[serde(rename = "for")]
     pub things: Vec<String>,
-    /// How many more things than those that are shown.
+    /// How many further objects it waits for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
-    /// The action that asks to wait; empty where it is the server itself.
+    /// The action that requested the wait; empty if the server itself waits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub action: String,
     pub since: Timestamp,
 }
 
-/// All of them.
+/// All waits of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     pub waits: Vec<Wait>,
-    /// How many more items wait than those that are shown.
+    /// How many further items wait.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -73,7 +73,7 @@ impl fmt::Display for Wait {
 }
 
 impl Waits {
-    /// Those that wait longest; the others are counted.
+    /// Keeps the longest waits; the others are counted.
     pub fn new(mut all: Vec<Wait>) -> Self {
         all.sort_by(|one, other| (one.since, &one.item).cmp(&(other.since, &other.item)));
         let more = all.len().saturating_sub(MOST);
@@ -81,12 +81,12 @@ impl Waits {
         Self { waits: all, more }
     }
 
-    /// The annotation's value; None where nothing waits.
+    /// The annotation's value; None if nothing waits.
     pub fn annotation(&self) -> Option<String> {
         if self.waits.is_empty() { None } else { serde_json::to_string(self).ok() }
     }
 
-    /// What an annotation says; nothing where it says nothing that can be read.
+    /// Parses the annotation; empty if it is missing or invalid.
     pub fn read(annotation: Option<&str>) -> Self {
         annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_wait_the_annotation_stays_small_and_tells_the_longest() {
+    fn the_annotation_stays_small_and_shows_the_longest_waits() {
         let all = (0..5000).rev().map(|at| wait(&"x".repeat(4000), 10_000, at)).collect();
         let waits = Waits::new(all);
         assert_eq!((waits.waits.len(), waits.more), (20, 4980));

@@ -1,31 +1,31 @@
-//! What init containers of the server's Deployment lack for the Pod Security level `restricted`: stock `velero plugin add`
-//! writes no securityContext, and no new pod would be made. Takes the Deployment, gives the patch, and the containers that
-//! ask for more than `restricted` allows.
+//! Completes init containers of the server's Deployment for Pod Security level `restricted`: stock `velero plugin
+//! add` writes no securityContext, so no new pod would be admitted. Takes the Deployment, gives the patch, and the
+//! containers that require more than `restricted` allows.
 
 use serde_json::{Map, Value, json};
 
 use super::{containers, is_plugins, text};
 
-/// Who plugins' init containers run as where the pod does not say it: the image's nobody.
+/// The user of plugin init containers if the pod does not set one: the image's unprivileged user.
 const USER: u64 = 65532;
 
-/// What to do about a Deployment.
+/// The change to a Deployment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Completion {
     /// A strategic merge patch with init containers only.
     pub patch: Option<Value>,
     /// The containers that it completes: name and image.
     pub completed: Vec<(String, String)>,
-    /// Those that no patch of ours makes fit, where the cluster has refused their pods.
+    /// Containers that a patch cannot make compliant and whose pods the cluster has rejected.
     pub refused: Vec<Refusal>,
 }
 
-/// A container that asks for what the namespace forbids.
+/// A container that requires something that the namespace forbids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub container: String,
     pub image: String,
-    /// For people, with the next step.
+    /// The message for users, with the next step.
     pub message: String,
 }
 
@@ -61,7 +61,8 @@ pub fn completion(deployment: &Value) -> Completion {
     completion
 }
 
-/// What a container asks for that `restricted` forbids. Nobody takes away what somebody asked for.
+/// The settings of a container that `restricted` forbids. They are reported, never removed, because the user set
+/// them.
 fn asks(own: &Value) -> Vec<&'static str> {
     let is = |pointer: &str, value: &Value| own.pointer(pointer) == Some(value);
     let added = own.pointer("/capabilities/add").and_then(Value::as_array).into_iter().flatten();
@@ -74,7 +75,7 @@ fn asks(own: &Value) -> Vec<&'static str> {
         (is("/seccompProfile/type", &json!("Unconfined")), "seccompProfile Unconfined"),
         (more, "more capabilities"),
     ];
-    asked.into_iter().filter(|(is, _)| *is).map(|(_, words)| words).collect()
+    asked.into_iter().filter(|(is, _)| *is).map(|(_, setting)| setting).collect()
 }
 
 fn lacks(own: &Value, pod: &Value) -> Map<String, Value> {
@@ -100,7 +101,7 @@ fn lacks(own: &Value, pod: &Value) -> Map<String, Value> {
     lacks
 }
 
-/// The cluster makes no pods of the Deployment as it is.
+/// Whether the cluster rejects the pods of the Deployment as it is.
 fn is_held_up(deployment: &Value) -> bool {
     let conditions = deployment.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions
@@ -111,7 +112,7 @@ fn is_held_up(deployment: &Value) -> bool {
 fn refusal(name: &str, image: &str, asks: &[&str]) -> String {
     format!(
         "init container '{name}' (image {image}) asks for {}, which Pod Security level 'restricted' of this namespace \
-         forbids: no new server starts, the old one goes on; take it out with `lifeboat plugin remove {name}` and use an \
+         forbids: no new server pod starts, the old one keeps running; remove it with `lifeboat plugin remove {name}` and use an \
          image that runs as any user",
         asks.join(", ")
     )
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
     use crate::install::{InstallOptions, objects};
 
-    /// Our own Deployment with these init containers.
+    /// Lifeboat's own Deployment with these init containers.
     fn deployment(containers: &Value) -> Value {
         let mut made = objects(&InstallOptions::new("lifeboat", "i")).into_iter();
         let mut deployment = made.find(|object| object["kind"] == "Deployment").unwrap();
@@ -133,7 +134,7 @@ mod tests {
         deployment
     }
 
-    /// What stock `velero plugin add` appends.
+    /// The container that stock `velero plugin add` appends.
     fn stock() -> Value {
         json!({"name": "velero-plugin-for-aws", "image": "velero/velero-plugin-for-aws:v1.14.3", "resources": {},
             "imagePullPolicy": "IfNotPresent", "volumeMounts": [{"name": "plugins", "mountPath": "/target"}]})
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_init_container_that_is_no_image_of_plugins_is_nobodys_business() {
+    fn an_init_container_that_is_not_a_plugin_image_is_left_alone() {
         let other = json!({"name": "vault-agent", "image": "vault", "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]});
         let made = completion(&deployment(&json!([other, {"name": "bare", "image": "x"}])));
         assert_eq!(made, Completion::default());
@@ -185,7 +186,7 @@ mod tests {
     #[case::seccomp(json!({"seccompProfile": {"type": "Unconfined"}}), "seccompProfile")]
     fn a_container_that_asks_for_more_is_refused_once_its_pods_are(
         #[case] context: Value,
-        #[case] words: &str,
+        #[case] expected: &str,
     ) {
         let mut asking = stock();
         asking["securityContext"] = context;
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(made.patch, None);
         let message = &made.refused[0].message;
         assert!(
-            message.contains(words) && message.contains("plugin remove velero-plugin-for-aws"),
+            message.contains(expected) && message.contains("plugin remove velero-plugin-for-aws"),
             "{message}"
         );
     }

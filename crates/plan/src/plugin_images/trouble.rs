@@ -1,5 +1,5 @@
-//! Init containers of the server's pods that do not come to their end: an image that cannot be fetched, one that must run
-//! as root, one that fails. Takes the Deployment and its pods, gives what is wrong in words that name the image and the next step.
+//! Init containers of the server's pods that do not complete: the image cannot be pulled, needs root, or fails. Takes
+//! the Deployment and its pods, gives messages that name the image and the next step.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use serde_json::Value;
 
 use super::{containers, text};
 
-/// How much of what a container said is repeated.
+/// How many characters of a container's log are quoted.
 const LONGEST: usize = 400;
 
-/// What is wrong with one container, in one of its pods.
+/// A problem with one container in one of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub container: String,
     pub image: String,
     pub kind: TroubleKind,
-    /// For people.
+    /// The message for users.
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TroubleKind {
-    /// The image cannot be fetched.
+    /// The image cannot be pulled.
     Image,
-    /// It works as root only, which this namespace forbids.
+    /// It only works as root, which the namespace forbids.
     NeedsRoot,
     /// It ended with an error, or cannot be started.
     Failed,
 }
 
 impl TroubleKind {
-    /// The reason of an event.
+    /// The reason for an event.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Image => "PluginImageNotPulled",
@@ -41,8 +41,8 @@ impl TroubleKind {
     }
 }
 
-/// At most one for each container. Pods that are being deleted do not count, nor do containers that the Deployment no longer
-/// has: their pods go soon.
+/// At most one problem per container. Pods that are being deleted are ignored, and so are containers that the
+/// Deployment no longer has, because their pods will be deleted.
 pub fn troubles(deployment: &Value, pods: &[Value]) -> Vec<Trouble> {
     let wanted = containers(deployment);
     let is_wanted = |trouble: &Trouble| {
@@ -70,16 +70,16 @@ fn judge(pod: &Value, status: &Value) -> Option<Trouble> {
             (TroubleKind::Image, format!("its image cannot be fetched: {}", clean(said)))
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            (of_words(said), format!("it cannot be started: {}", clean(said)))
+            (kind_of(said), format!("it cannot be started: {}", clean(said)))
         }
-        // Between two tries the last one counts.
+        // Between two runs the result of the last one is used.
         _ => ended(status)?,
     };
     let container = text(status, "name").to_owned();
-    // The status may name the image by its digest; people know the name that they gave.
+    // The status may identify the image by digest; the message uses the name from the spec.
     let image = given_image(pod, &container).unwrap_or_else(|| text(status, "image").to_owned());
     let message = format!(
-        "init container '{container}' (image {image}) keeps new servers from starting, the old one goes on: {what}; {}",
+        "init container '{container}' (image {image}) prevents new server pods from starting, the old one keeps running: {what}; {}",
         advice(kind, &container)
     );
     Some(Trouble { container, image, kind, message })
@@ -88,33 +88,33 @@ fn judge(pod: &Value, status: &Value) -> Option<Trouble> {
 fn ended(status: &Value) -> Option<(TroubleKind, String)> {
     let of = |pointer: &str| status.pointer(pointer).filter(|ended| ended["exitCode"] != 0);
     let ended = of("/state/terminated").or_else(|| {
-        // One that runs again may succeed; one that waits to be run again failed.
+        // A container that is running again may succeed; one in back-off has failed.
         status.pointer("/state/waiting").and_then(|_| of("/lastState/terminated"))
     })?;
     let said = text(ended, "message");
-    let words = if said.trim().is_empty() { text(ended, "reason") } else { said };
-    Some((of_words(said), format!("it ended with exit code {}: {}", ended["exitCode"], clean(words))))
+    let message = if said.trim().is_empty() { text(ended, "reason") } else { said };
+    Some((kind_of(said), format!("it ended with exit code {}: {}", ended["exitCode"], clean(message))))
 }
 
-fn of_words(said: &str) -> TroubleKind {
+fn kind_of(said: &str) -> TroubleKind {
     let said = said.to_lowercase();
     let root =
         ["permission denied", "operation not permitted", "run as root", "must be root", "eacces", "eperm"];
-    if root.iter().any(|words| said.contains(words)) { TroubleKind::NeedsRoot } else { TroubleKind::Failed }
+    if root.iter().any(|phrase| said.contains(phrase)) { TroubleKind::NeedsRoot } else { TroubleKind::Failed }
 }
 
 fn advice(kind: TroubleKind, container: &str) -> String {
     match kind {
         TroubleKind::Image => {
-            format!("correct the image, or take it out with `lifeboat plugin remove {container}`")
+            format!("correct the image, or remove it with `lifeboat plugin remove {container}`")
         }
         TroubleKind::NeedsRoot => format!(
-            "the image must run as root, which Pod Security level 'restricted' forbids; take it out with `lifeboat plugin \
+            "the image must run as root, which Pod Security level 'restricted' forbids; remove it with `lifeboat plugin \
              remove {container}` and use an image whose files any user may read and whose program only writes to /target"
         ),
         TroubleKind::Failed => {
             format!(
-                "an image of plugins copies them to /target and ends; `lifeboat plugin remove {container}` takes it out"
+                "a plugin image copies its plugins to /target and exits; `lifeboat plugin remove {container}` removes it"
             )
         }
     }
@@ -126,15 +126,15 @@ fn given_image(pod: &Value, container: &str) -> Option<String> {
     Some(text(found, "image").to_owned()).filter(|image| !image.is_empty())
 }
 
-/// Bounded, and on one line.
+/// Bounds the text and puts it on one line.
 fn clean(said: &str) -> String {
     let said = said.trim();
-    // The end of a log says why.
+    // The end of a log has the error.
     let skip = said.chars().count().saturating_sub(LONGEST);
     let line: String = said.chars().skip(skip).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = line.trim();
     match (line.is_empty(), skip) {
-        (true, _) => "it says no more".to_owned(),
+        (true, _) => "it gave no further message".to_owned(),
         (_, 0) => line.to_owned(),
         _ => format!("…{line}"),
     }
@@ -178,17 +178,17 @@ mod tests {
         TroubleKind::Failed, "exit code 7: Error;")]
     #[case::no_program(json!({"waiting": {"reason": "CreateContainerError", "message": "no command specified"}}),
         json!({}), TroubleKind::Failed, "no command specified")]
-    fn what_keeps_a_server_from_starting_is_told(
+    fn what_prevents_a_server_from_starting_is_reported(
         #[case] state: Value,
         #[case] last: Value,
         #[case] kind: TroubleKind,
-        #[case] words: &str,
+        #[case] expected: &str,
     ) {
         let found = found(&[pod(&state, &last), pod(&state, &last)]);
         let [trouble] = &found[..] else { panic!("{found:?}") };
         assert_eq!((trouble.kind, trouble.image.as_str()), (kind, "velero/aws:v1"));
         assert!(
-            trouble.message.contains(words) && trouble.message.contains("velero/aws:v1"),
+            trouble.message.contains(expected) && trouble.message.contains("velero/aws:v1"),
             "{}",
             trouble.message
         );
@@ -225,7 +225,10 @@ mod tests {
     #[test]
     fn a_long_log_is_cut_to_its_end_and_one_line() {
         let said = format!("{}\nthe end", "ü".repeat(1000));
-        let words = clean(&said);
-        assert!(words.starts_with('…') && words.ends_with("the end") && !words.contains('\n'), "{words}");
+        let message = clean(&said);
+        assert!(
+            message.starts_with('…') && message.ends_with("the end") && !message.contains('\n'),
+            "{message}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Filters of a policy for single namespaces and for cluster-scoped types: which types, labels and names are taken there.
-//! Takes the text's structure; gives what was found well formed, with upstream's rules.
+//! Filters of a policy for single namespaces and for cluster-scoped types: which types, labels and names are
+//! included. Takes the parsed YAML; gives validated rules, with upstream's semantics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use crate::glob::Glob;
 use crate::includes::Includes;
 use crate::selector::Selector;
 
-/// What is taken of some types.
+/// The rule for some types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRule {
-    /// Names of types as they were written; empty for every type that no other rule names.
+    /// Names of types as written; empty for every type that no other rule names.
     pub kinds: Vec<String>,
-    /// Empty: all labels. Else one of them has to match.
+    /// At least one of them must match; empty means that labels are not checked.
     pub selectors: Vec<Selector>,
     pub names: Includes,
 }
 
-/// What is taken in some namespaces: an exclusive list.
+/// The rules for some namespaces: an exclusive list of types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespacedRule {
     pub namespaces: Vec<Glob>,
@@ -70,7 +70,7 @@ struct WireRequirement {
     values: Vec<String>,
 }
 
-/// Where in the text something is wrong, and what.
+/// An error with its position in the text.
 fn wrong(at: impl Into<String>, problem: impl Into<String>) -> PolicyError {
     PolicyError::Filter { at: at.into(), problem: problem.into() }
 }
@@ -84,7 +84,7 @@ impl WireCluster {
         let rules = rules(at, self.resource_filters)?;
         match rules.iter().position(|rule| rule.kinds.is_empty()) {
             Some(place) => {
-                Err(wrong(format!("{at}.resourceFilters[{place}]"), "kinds are needed here, other than '*'"))
+                Err(wrong(format!("{at}.resourceFilters[{place}]"), "kinds other than '*' are required here"))
             }
             None => Ok(rules),
         }
@@ -105,7 +105,7 @@ pub(super) fn namespaced(wire: Vec<WireNamespaced>) -> Result<Vec<NamespacedRule
                 return Err(wrong(at, format!("the namespace {name:?} is named twice")));
             }
             if name.is_empty() || name.contains("**") || name.contains(['|', '(', ')', '!', '{', '}', ',']) {
-                return Err(wrong(at, format!("{name:?} is no namespace and no pattern of namespaces")));
+                return Err(wrong(at, format!("{name:?} is neither a namespace nor a namespace pattern")));
             }
             namespaces.push(Glob::new(name).map_err(|error| wrong(&at, error.to_string()))?);
         }

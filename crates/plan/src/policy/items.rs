@@ -1,6 +1,6 @@
-//! Resource policies of a Restore: for namespaces and for cluster-scoped types, which kinds, names and labels are restored.
-//! Takes the text of the ConfigMap that a Restore names; gives filters that go before the Restore's own selectors. What a
-//! Backup's policies say about volumes has no place here, as upstream.
+//! Resource policies of a Restore: which kinds, names and labels are restored, for namespaces and for cluster-scoped
+//! types. Takes the text of the ConfigMap that a Restore references; gives filters that override the Restore's own
+//! selectors. Volume policies, which a Backup may have, are an error here, as upstream.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use lifeboat_api::catalogue::{Catalogue, ItemId};
 use super::{NamespacedRule, Policies, PolicyError, ResourceRule};
 use crate::glob::Glob;
 
-/// Why a text is no policy for restores.
+/// Why a text is not a valid policy for restores.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ItemPolicyError {
     #[error(transparent)]
@@ -20,17 +20,17 @@ pub enum ItemPolicyError {
     Twice { place: String, name: String },
 }
 
-/// Policies that were found to be well formed.
+/// Validated policies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemPolicies {
     cluster: Vec<ResourceRule>,
     namespaces: Vec<NamespacedRule>,
 }
 
-/// What the policies say about an item.
+/// The result of the policies for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opinion {
-    /// Nothing: the Restore's own selectors count.
+    /// No policy applies: the Restore's own selectors are used.
     None,
     Take,
     LeaveType,
@@ -39,7 +39,7 @@ pub enum Opinion {
 }
 
 impl ItemPolicies {
-    /// From the data of the ConfigMap.
+    /// Parses the data of the ConfigMap.
     pub fn from_data(data: &BTreeMap<String, String>) -> Result<Self, ItemPolicyError> {
         Self::of(Policies::from_data(data)?)
     }
@@ -58,7 +58,7 @@ impl ItemPolicies {
         Ok(Self { cluster: policies.cluster_filters, namespaces: policies.namespaced_filters })
     }
 
-    /// The same with the names of types resolved through what the cluster serves.
+    /// Compiles the policies into filters, with names of types resolved through the types that the cluster serves.
     pub fn resolve(&self, catalogue: &Catalogue) -> Result<ItemFilters, ItemPolicyError> {
         let namespaces = self.namespaces.iter().enumerate().map(|(at, rule)| {
             let place = format!("namespacedFilterPolicies[{at}]");
@@ -71,7 +71,7 @@ impl ItemPolicies {
     }
 }
 
-/// Policies, ready to be asked. The default says nothing about anything.
+/// Compiled policies. The default applies to no item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemFilters {
     cluster: Filters,
@@ -83,7 +83,7 @@ impl ItemFilters {
         self.cluster.filters.is_empty() && self.namespaces.is_empty()
     }
 
-    /// Asks for one item of a backup. A namespace that is named goes before one that a pattern matches.
+    /// Evaluates the policies for one item of a backup. A namespace listed by name takes precedence over a pattern.
     pub fn judge(&self, item: &ItemId, kind: &str, labels: &BTreeMap<String, String>) -> Opinion {
         let Some(namespace) = &item.namespace else {
             let rule = self.cluster.of(&item.resource.to_string(), kind);
@@ -107,7 +107,7 @@ struct Filters {
     catch_all: Option<ResourceRule>,
 }
 
-/// The names of types as they were written, in lower case, and as the cluster knows them.
+/// The rules by the names of types: as written, in lower case, and as the cluster serves them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Kinds {
     written: Vec<String>,
@@ -139,7 +139,7 @@ impl Filters {
         Ok(made)
     }
 
-    /// By the type's name; a type that only the backup knows, by its kind.
+    /// Finds the rule by the type's name; for a type that only the backup knows, by its kind.
     fn of(&self, resource: &str, kind: &str) -> Option<&ResourceRule> {
         let by_name = self.filters.iter().find(|(kinds, _)| kinds.resolved.iter().any(|one| one == resource));
         let by_kind = || {

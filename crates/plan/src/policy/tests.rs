@@ -1,4 +1,4 @@
-//! Policies from text, asked about volumes.
+//! Policies parsed from text and evaluated for volumes.
 
 use rstest::rstest;
 use serde_json::{Value, json};

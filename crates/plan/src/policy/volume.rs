@@ -1,4 +1,4 @@
-//! What policies ask about a volume: from a PersistentVolume or a pod's volume, and its claim.
+//! The facts about a volume that policies match: from a PersistentVolume or a pod's volume, and its claim.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::quantity::Quantity;
 
-/// Fields of a PersistentVolume's spec that are no source.
+/// Fields of a PersistentVolume's spec that are not its volume source.
 const NO_SOURCE: [&str; 9] = [
     "accessModes",
     "capacity",
@@ -19,14 +19,14 @@ const NO_SOURCE: [&str; 9] = [
     "volumeMode",
 ];
 
-/// A volume as policies see it.
+/// The facts about one volume.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VolumeFacts {
     pub(super) capacity: Quantity,
     pub(super) storage_class: String,
     pub(super) nfs: Option<(String, String)>,
     pub(super) csi: Option<(String, BTreeMap<String, String>)>,
-    /// The source's name in the object: `csi`, `nfs`, `emptyDir`.
+    /// The name of the source field: `csi`, `nfs`, `emptyDir`.
     pub(super) kind: String,
     pub(super) claim: ClaimFacts,
 }
@@ -40,7 +40,7 @@ pub(super) struct ClaimFacts {
 }
 
 impl VolumeFacts {
-    /// `volume`: a PersistentVolume.
+    /// From a PersistentVolume.
     pub fn of_volume(volume: &Value) -> Self {
         let spec = &volume["spec"];
         let size = text(&spec["capacity"]["storage"]);
@@ -50,12 +50,12 @@ impl VolumeFacts {
         facts
     }
 
-    /// `volume`: an entry of a pod's `spec.volumes`.
+    /// From an entry of a pod's `spec.volumes`.
     pub fn of_pod_volume(volume: &Value) -> Self {
         Self::of_source(volume)
     }
 
-    /// Adds what the claim says.
+    /// Adds the facts of the claim.
     #[must_use]
     pub fn with_claim(mut self, claim: &Value) -> Self {
         let modes = claim["spec"]["accessModes"].as_array().into_iter().flatten();

@@ -1,7 +1,7 @@
-//! A schedule's times: five fields with names, `@daily` and the like, `@every 6h`, and a zone in front. Text in, the next time
-//! after any other out. What upstream reads is read, and means the same, with two differences on purpose: a pattern that no
-//! day fits is refused instead of never running, and a time that a change of the clock leaves out (02:30 when it goes from
-//! 02:00 to 03:00) is made up for instead of lost.
+//! Cron expressions: five fields with names, `@daily` and the like, `@every 6h`, and an optional time zone in front.
+//! Parses the text and computes the next time after a given one. Accepts what upstream accepts, with the same meaning
+//! and two intended differences: an expression that matches no date is refused instead of never running, and a time
+//! that a clock change skips (02:30 when the clock goes from 02:00 to 03:00) runs afterwards instead of being lost.
 
 mod fields;
 
@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use lifeboat_api::common::{GoDuration, ParseDurationError};
 
-/// The times of a schedule.
+/// A parsed schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cron {
     times: Times,
@@ -22,7 +22,7 @@ enum Times {
     Pattern { pattern: Box<croner::Cron>, zone: TimeZone },
 }
 
-/// What is wrong with the text.
+/// Why an expression is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
     #[error("it is empty; write a cron expression such as \"0 3 * * *\", \"@daily\" or \"@every 6h\"")]
@@ -31,13 +31,13 @@ pub enum CronError {
         "{text:?} has {found} fields; a cron expression has five: minute, hour, day of month, month, day of week"
     )]
     Fields { text: String, found: usize },
-    #[error("{text:?} is no cron expression: {reason}")]
+    #[error("{text:?} is not a cron expression: {reason}")]
     Pattern { text: String, reason: String },
-    #[error("{text:?} fits no date, so no backup would ever be made")]
+    #[error("{text:?} matches no date, so no backup would ever be created")]
     NoDate { text: String },
     #[error("{text:?} is unknown; there are @yearly, @monthly, @weekly, @daily, @hourly and @every DURATION")]
     Name { text: String },
-    #[error("{text:?} has no usable length of time: {source}")]
+    #[error("{text:?} has no valid duration: {source}")]
     Every { text: String, source: ParseDurationError },
     #[error("{text:?}: the shortest time between two backups is one second")]
     TooOften { text: String },
@@ -76,15 +76,15 @@ impl Cron {
         }
     }
 
-    /// The latest time in `(from, until]`. Found by asking only for next times, so that a time is the same from wherever it is
-    /// looked for.
+    /// The latest time in `(from, until]`. It is found only through [`Cron::next`], so that a run has the same time
+    /// no matter where the search starts.
     pub fn latest(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let first = self.next(from).filter(|first| *first <= until)?;
         if let Times::Every(length) = &self.times {
             let more = until.duration_since(first).as_secs() / length.as_secs();
             return first.checked_add(SignedDuration::from_secs(more * length.as_secs())).ok();
         }
-        // The next time after `low` is in the range, the next time after `high` is not.
+        // Invariant: the next time after `low` is in the range, the next time after `high` is not.
         let (mut low, mut high) = (from.as_second(), until.as_second());
         let mut found = first;
         while high - low > 1 {
@@ -101,19 +101,19 @@ impl Cron {
         Some(found)
     }
 
-    /// The latest time up to now, however far back: where a run before `now` cannot be told by what was noted.
+    /// The latest time up to `now`, however long ago: for when the recorded time of the last run cannot be used.
     pub(super) fn latest_ever(&self, now: Timestamp) -> Option<Timestamp> {
         if matches!(self.times, Times::Every(_)) {
             return Timestamp::from_second(now.as_second()).ok();
         }
-        // 29 February on its longest break (1896 to 1904) is eight years away.
+        // The longest gap is that of 29 February (1896 to 1904): eight years.
         let nine_years = SignedDuration::from_hours(9 * 366 * 24);
         self.latest(now.checked_sub(nine_years).unwrap_or(Timestamp::MIN), now)
     }
 }
 
 fn zone(name: &str) -> Result<TimeZone, CronError> {
-    // Upstream's server knows its own zone as "Local", and no name is UTC; ours is always UTC.
+    // Upstream's server knows its own zone as "Local", and no name means UTC; Lifeboat's server always uses UTC.
     if matches!(name, "UTC" | "Local" | "") {
         return Ok(TimeZone::UTC);
     }
@@ -123,7 +123,7 @@ fn zone(name: &str) -> Result<TimeZone, CronError> {
 fn every(text: &str, length: &str) -> Result<Cron, CronError> {
     let duration: GoDuration =
         length.parse().map_err(|source| CronError::Every { text: text.to_owned(), source })?;
-    // Parts of a second are cut off, as upstream does.
+    // Fractions of a second are truncated, as upstream does.
     let seconds = duration.to_signed().as_secs();
     if seconds < 1 {
         return Err(CronError::TooOften { text: text.to_owned() });
@@ -148,7 +148,7 @@ fn pattern(text: &str, zone: TimeZone) -> Result<Cron, CronError> {
     if let Some(reason) = fields::problem(fields) {
         return Err(CronError::Pattern { text: text.to_owned(), reason });
     }
-    // `5/10` is "from 5 on, every 10th", as upstream reads it.
+    // `5/10` means "every 10th, starting at 5", as in upstream.
     let parser =
         CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).sloppy_ranges(true).build();
     let wrong = |error: &croner::errors::CronError| CronError::Pattern {
@@ -157,20 +157,20 @@ fn pattern(text: &str, zone: TimeZone) -> Result<Cron, CronError> {
     };
     let pattern = parser.parse(fields).map_err(|error| wrong(&error))?;
     let cron = Cron { times: Times::Pattern { pattern: Box::new(pattern), zone } };
-    // Any start does: dates come again after 8 years at the latest.
+    // Any start works: every date recurs after 8 years at the latest.
     if cron.next(Timestamp::UNIX_EPOCH).is_none() {
         return Err(CronError::NoDate { text: text.to_owned() });
     }
     Ok(cron)
 }
 
-/// The parser's words, without its own headings.
+/// The parser's message, without its prefix.
 fn reason(error: &croner::errors::CronError) -> String {
     use croner::errors::CronError as Inner;
     match error {
-        Inner::InvalidPattern(words) | Inner::IllegalCharacters(words) | Inner::ComponentError(words) => {
-            words.trim_end_matches('.').to_owned()
-        }
+        Inner::InvalidPattern(message)
+        | Inner::IllegalCharacters(message)
+        | Inner::ComponentError(message) => message.trim_end_matches('.').to_owned(),
         other => other.to_string(),
     }
 }

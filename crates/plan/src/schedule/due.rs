@@ -1,4 +1,4 @@
-//! Whether a run of a schedule is due: decided by the expression, what is noted of earlier runs, and the clock.
+//! Whether a run of a schedule is due, from the expression, the recorded times of earlier runs and the current time.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::cron::Cron;
 
-/// How far clocks of servers may lie apart: what was noted up to this far in the future is waited for.
+/// The maximum clock skew between servers: a recorded time up to this far in the future is waited for.
 pub const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// The clock is looked at this often at least: a timer knows nothing of a clock that was set.
+/// The maximum time between two checks, because a timer does not notice when the clock is set.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// What is noted of runs so far.
+/// The recorded times of earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
     pub created: Timestamp,
@@ -21,24 +21,24 @@ pub struct Past {
 }
 
 impl Past {
-    /// From when on runs are counted.
+    /// The time after which the next run is computed.
     fn anchor(&self) -> Timestamp {
         self.last.max(self.skipped).unwrap_or(self.created)
     }
 }
 
-/// Whether there is something to do.
+/// The next step of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Not before the schedule changes.
+    /// Nothing until the schedule changes.
     Never,
-    /// Look again after this time.
+    /// Check again after this time.
     Later(Duration),
-    /// The run of this time is to be made.
+    /// Start the run of this time.
     Due(Timestamp),
 }
 
-/// Decides by the clock alone.
+/// Decides from the expression and the time alone.
 pub fn run(cron: &Cron, past: &Past, now: Timestamp) -> Run {
     let anchor = past.anchor();
     let Some(next) = cron.next(anchor) else { return Run::Never };
@@ -52,7 +52,7 @@ pub fn run(cron: &Cron, past: &Past, now: Timestamp) -> Run {
     Run::Later(rest.min(LOOK).max(Duration::from_millis(1)))
 }
 
-/// What was noted lies so far ahead that the next run would be left out while it is waited for.
+/// Whether the recorded time is so far in the future that waiting for it would skip the next run.
 fn is_from_a_wrong_clock(cron: &Cron, anchor: Timestamp, now: Timestamp) -> bool {
     let far = anchor.duration_since(now) > SKEW;
     far && cron.next(now).is_some_and(|next| next < anchor)

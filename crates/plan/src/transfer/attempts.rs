@@ -1,31 +1,31 @@
-//! Attempts at moving the data of a volume: the task of each, whether another one follows a mover that died, and what a
-//! snapshot that was stored says of itself. Called by crate `transfer`.
+//! Attempts at moving the data of a volume: the task of each attempt, whether another attempt follows a mover that
+//! died, and the message for a snapshot with missing files. Called by crate `transfer`.
 
 use lifeboat_api::common::TaskId;
 
-/// Annotation: what can be said of the moment that a copy shows.
+/// Annotation: the consistency of a copy.
 pub const CONSISTENCY: &str = "lifeboat.io/consistency";
-/// Its values: others were writing; or hooks had brought the workload to rest.
+/// Its values: the application may have been writing; or hooks had quiesced it.
 pub const LIVE: &str = "Live";
 pub const QUIESCED: &str = "Quiesced";
-/// How often a mover that died through no fault of the volume is sent.
+/// How many movers are started for a volume if they die for reasons unrelated to it.
 pub const ATTEMPTS: u64 = 2;
 /// How many files a message names.
 const NAMED: usize = 3;
 
-/// A snapshot that was made.
+/// A snapshot that a mover stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub id: String,
     pub bytes: u64,
     pub bytes_added: u64,
     pub changed: u64,
-    /// Files that are not in it, and the first of them.
+    /// How many files are missing in it, and the first of them.
     pub unreadable: u64,
     pub unreadable_first: Vec<String>,
 }
 
-/// What is missing in a snapshot.
+/// The message for a snapshot with missing files.
 pub fn incomplete(snapshot: &Snapshot) -> String {
     let shown: Vec<&str> = snapshot.unreadable_first.iter().take(NAMED).map(String::as_str).collect();
     let more = if snapshot.unreadable > shown.len() as u64 { ", …" } else { "" };
@@ -37,32 +37,32 @@ pub fn incomplete(snapshot: &Snapshot) -> String {
     )
 }
 
-/// The task of an attempt.
+/// The UID of an attempt's task.
 pub fn task_uid(uid: &str, attempt: u64) -> TaskId {
     TaskId::new(format!("{uid}-{attempt}"))
 }
 
-/// What is known of a mover that died.
+/// The facts about a mover that died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Died {
-    /// Counted from 1.
+    /// The number of the attempt, starting at 1.
     pub attempt: u64,
-    /// The same may succeed when it is tried again.
+    /// Another attempt may succeed.
     pub may_retry: bool,
-    /// Its end was reported, or it never began: it does nothing any more.
+    /// Its end was reported, or it never started: it no longer writes.
     pub is_over: bool,
-    /// It was to write into a volume, where two must not write.
+    /// It writes to a volume, which two movers must not do at the same time.
     pub writes: bool,
-    /// It is certain that it had not done its work before.
+    /// It is certain that it had not completed its work.
     pub is_undone: bool,
 }
 
-/// What follows.
+/// What follows a mover that died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Again,
     Nothing,
-    /// Nothing, because it may still be writing.
+    /// No further attempt, because the mover may still be writing.
     NothingBeside,
 }
 

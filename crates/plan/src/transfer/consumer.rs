@@ -1,43 +1,43 @@
-//! On which node the volume of a restored claim is wanted. Some classes make volumes where the first pod goes that uses them;
-//! the claim's own pod says where that is, as soon as the scheduler has chosen. Only a pod that is there or can still come is
-//! waited for.
+//! The node on which the volume of a restored claim is needed. Storage classes with `WaitForFirstConsumer` create a
+//! volume where its first pod is scheduled; that pod shows the node as soon as the scheduler has chosen one. Waits
+//! only for a pod that exists or that the restore may still create.
 
 use serde_json::Value;
 
 use super::text;
 
-/// What the scheduler writes into a claim whose volume is made for a pod.
+/// Annotation that the scheduler sets on a claim whose volume is created for a pod.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Where a volume is wanted.
+/// The node on which a volume is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ConsumerNode {
     Anywhere,
     On(String),
-    /// On the node of this pod, which has none yet.
+    /// On the node of this pod, which is not scheduled yet.
     WithPod(String),
     /// Pods that mount the claim can still come.
     Perhaps,
 }
 
 /// Reads it. `class`: the claim's; `pods`: those of its namespace; `may_come`: whether others can still be made.
-pub fn wanted(claim: &Value, class: Option<&Value>, pods: &[Value], may_come: bool) -> Wanted {
+pub fn consumer_node(claim: &Value, class: Option<&Value>, pods: &[Value], may_come: bool) -> ConsumerNode {
     if let Some(node) = claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
-        return Wanted::On(node.to_owned());
+        return ConsumerNode::On(node.to_owned());
     }
     if !class.is_some_and(waits_for_pods) {
-        return Wanted::Anywhere;
+        return ConsumerNode::Anywhere;
     }
     let name = text(claim, "/metadata/name");
     if let Some(pod) = pods.iter().find(|pod| uses(pod, name)) {
         let node = text(pod, "/spec/nodeName");
-        let waits = || Wanted::WithPod(text(pod, "/metadata/name").to_owned());
-        return if node.is_empty() { waits() } else { Wanted::On(node.to_owned()) };
+        let waits = || ConsumerNode::WithPod(text(pod, "/metadata/name").to_owned());
+        return if node.is_empty() { waits() } else { ConsumerNode::On(node.to_owned()) };
     }
-    if may_come { Wanted::Perhaps } else { Wanted::Anywhere }
+    if may_come { ConsumerNode::Perhaps } else { ConsumerNode::Anywhere }
 }
 
-/// Whether a class makes volumes only for pods.
+/// Whether a storage class creates volumes only for scheduled pods.
 pub fn waits_for_pods(class: &Value) -> bool {
     class["volumeBindingMode"] == "WaitForFirstConsumer"
 }
@@ -62,31 +62,35 @@ mod tests {
     }
 
     #[rstest]
-    #[case::its_pod_has_no_node_yet(Some(pod("data", "", "Pending")), false, Wanted::WithPod("db-0".into()))]
-    #[case::its_pod_has_a_node(Some(pod("data", "a", "Pending")), true, Wanted::On("a".into()))]
-    #[case::a_pod_of_another_claim(Some(pod("other", "a", "Pending")), false, Wanted::Anywhere)]
-    #[case::a_pod_that_ended(Some(pod("data", "a", "Succeeded")), false, Wanted::Anywhere)]
-    #[case::pods_can_come(None, true, Wanted::Perhaps)]
-    #[case::everything_is_made(None, false, Wanted::Anywhere)]
+    #[case::its_pod_has_no_node_yet(Some(pod("data", "", "Pending")), false, ConsumerNode::WithPod("db-0".into()))]
+    #[case::its_pod_has_a_node(Some(pod("data", "a", "Pending")), true, ConsumerNode::On("a".into()))]
+    #[case::a_pod_of_another_claim(Some(pod("other", "a", "Pending")), false, ConsumerNode::Anywhere)]
+    #[case::a_pod_that_ended(Some(pod("data", "a", "Succeeded")), false, ConsumerNode::Anywhere)]
+    #[case::pods_can_come(None, true, ConsumerNode::Perhaps)]
+    #[case::everything_is_made(None, false, ConsumerNode::Anywhere)]
     fn only_a_pod_that_is_there_or_can_come_is_waited_for(
         #[case] pod: Option<Value>,
         #[case] may_come: bool,
-        #[case] expected: Wanted,
+        #[case] expected: ConsumerNode,
     ) {
         let claim = json!({"metadata": {"name": "data"}});
         let class = json!({"volumeBindingMode": "WaitForFirstConsumer"});
         let pods: Vec<Value> = pod.into_iter().collect();
-        assert_eq!(wanted(&claim, Some(&class), &pods, may_come), expected);
+        assert_eq!(consumer_node(&claim, Some(&class), &pods, may_come), expected);
     }
 
     #[test]
-    fn classes_that_make_volumes_at_once_wait_for_nobody() {
+    fn classes_that_create_volumes_immediately_wait_for_no_pod() {
         let mut claim = json!({"metadata": {"name": "data"}});
         let class = json!({"volumeBindingMode": "Immediate"});
         let pods = [pod("data", "", "Pending")];
-        assert_eq!(wanted(&claim, Some(&class), &pods, true), Wanted::Anywhere);
-        assert_eq!(wanted(&claim, None, &pods, true), Wanted::Anywhere);
+        assert_eq!(consumer_node(&claim, Some(&class), &pods, true), ConsumerNode::Anywhere);
+        assert_eq!(consumer_node(&claim, None, &pods, true), ConsumerNode::Anywhere);
         claim["metadata"]["annotations"] = json!({SELECTED_NODE: "b"});
-        assert_eq!(wanted(&claim, None, &[], false), Wanted::On("b".into()), "the scheduler has chosen");
+        assert_eq!(
+            consumer_node(&claim, None, &[], false),
+            ConsumerNode::On("b".into()),
+            "the scheduler has chosen"
+        );
     }
 }

@@ -1,18 +1,19 @@
-//! Where a node has the files of a pod's volume: the kubelet's layout. A mover mounts the directory above, so that it sees
-//! when the volume itself goes away, and proves that it has the volume that is meant. The root of a node is never mounted.
+//! The directory of a pod's volume on its node, by the kubelet's layout. A mover mounts the parent directory, so that
+//! it notices when the volume is unmounted, and verifies that it has the right volume. The root directory of a node
+//! is never mounted.
 
 use serde_json::Value;
 
 use super::text;
 
-/// A claim of the pod's namespace, with its volume where it has one.
+/// A claim of the pod's namespace, with its volume if it is bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClaimOf {
     pub claim: Value,
     pub volume: Option<Value>,
 }
 
-/// The claim that a pod's volume is of: one that it names, or one that is made with the pod.
+/// The claim of a pod's volume: one that it references, or an ephemeral one that is created with the pod.
 pub fn claim_of(pod: &str, volume: &Value) -> Option<String> {
     let named = text(volume, "/persistentVolumeClaim/claimName");
     if !named.is_empty() {
@@ -24,38 +25,38 @@ pub fn claim_of(pod: &str, volume: &Value) -> Option<String> {
 /// Annotation of a node: the kubelet's directory on it.
 pub const KUBELET_ROOT: &str = "lifeboat.io/kubelet-root";
 
-/// Where the files are.
+/// The directory of a volume on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// The directory of the host that is mounted.
+    /// The host directory that is mounted.
     pub mount: String,
-    /// The volume's place below it; empty where it is what is mounted.
+    /// The volume's path below `mount`; empty if the volume's own directory is mounted.
     pub path: String,
     pub proof: Proof,
 }
 
 impl Directory {
-    /// The volume's own directory on its node.
+    /// The absolute path of the volume's own directory on its node.
     pub fn on_node(&self) -> String {
         if self.path.is_empty() { self.mount.clone() } else { format!("{}/{}", self.mount, self.path) }
     }
 }
 
-/// What shows that it is the volume that is meant.
+/// How the mover verifies that it has the right volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// `file`, below what is mounted, names the driver and the volume.
+    /// `file`, below the mounted directory, names the driver and the volume.
     Csi {
         file: String,
         driver: String,
         handle: String,
     },
     MountPoint,
-    /// A plain directory that stays the same.
+    /// A plain directory, identified by device and inode.
     Directory,
 }
 
-/// Kinds that are mounted below a directory of their plugin.
+/// In-tree volume types that are mounted below a directory of their plugin.
 const MOUNTED: [(&str, &str); 16] = [
     ("nfs", "kubernetes.io~nfs"),
     ("local", "kubernetes.io~local-volume"),
@@ -75,10 +76,10 @@ const MOUNTED: [(&str, &str); 16] = [
     ("scaleIO", "kubernetes.io~scaleio"),
 ];
 
-/// Says of a volume of an old kind that a CSI driver mounts it.
+/// Annotation of an in-tree volume that a CSI driver mounts.
 const MIGRATED: &str = "pv.kubernetes.io/migrated-to";
 
-/// What about a volume is not supported: its files cannot be found on a node.
+/// Why the files of a volume cannot be found on a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirectoryError {
     #[error("volume {volume:?} of a pod with UID {uid:?} has no directory on a node")]
@@ -91,7 +92,7 @@ pub enum DirectoryError {
         "volume {volume} is a block volume, which has no files to copy; back it up by CSI snapshot, with snapshotMoveData to move its data"
     )]
     Block { volume: String },
-    #[error("volume {volume}: {driver:?} is no name of a FlexVolume driver")]
+    #[error("volume {volume}: {driver:?} is not the name of a FlexVolume driver")]
     FlexVolume { volume: String, driver: String },
     #[error(
         "volume {volume} is of a kind whose files cannot be found on a node ({kinds}); leave it out with the annotation backup.velero.io/backup-volumes-excludes or a volume policy"
@@ -103,8 +104,8 @@ pub enum DirectoryError {
     HostPath { volume: String, path: String },
 }
 
-/// The directory of a pod's volume. `root`: the kubelet's; `volume`: the entry of the pod's spec; `claim`: where it is of
-/// one.
+/// The directory of a pod's volume. `root`: the kubelet's directory; `volume`: the entry in the pod's spec; `claim`:
+/// its claim, if it has one.
 pub fn directory(
     root: &str,
     pod: &Value,
@@ -137,7 +138,7 @@ pub fn directory(
     of_source(&volumes, bound_name, &bound["spec"], name)
 }
 
-/// `name`: what the kubelet calls the directory; `title`: what people call the volume.
+/// `name`: the kubelet's name for the directory; `title`: the volume's name in messages.
 fn of_source(volumes: &str, name: &str, source: &Value, title: &str) -> Result<Directory, DirectoryError> {
     let below = |plugin: &str, proof: Proof| Directory {
         mount: format!("{volumes}/{plugin}"),
@@ -146,7 +147,7 @@ fn of_source(volumes: &str, name: &str, source: &Value, title: &str) -> Result<D
     };
     if let Some(driver) = source.get("csi") {
         let (driver, handle) = (text(driver, "/driver"), text(driver, "/volumeHandle"));
-        // One that is made with the pod gets its handle from the kubelet.
+        // The kubelet generates the handle of an inline volume.
         let proof = if handle.is_empty() {
             Proof::MountPoint
         } else {
@@ -183,13 +184,13 @@ fn csi(volumes: &str, name: &str, proof: Proof) -> Directory {
     Directory { mount: format!("{volumes}/kubernetes.io~csi/{name}"), path: "mount".to_owned(), proof }
 }
 
-/// A PersistentVolume that is a directory of the node.
+/// The directory of a PersistentVolume that is a directory of the node.
 fn of_host(name: &str, path: &str) -> Result<Directory, DirectoryError> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let usable = path.starts_with('/') && !parts.iter().any(|part| matches!(*part, "." | ".."));
     let (mount, path) = match parts.split_last() {
-        // Above it is the root, which holds everything of the node: the directory itself is mounted, and stays the same
-        // one, by device and inode.
+        // The parent directory would be the root with all files of the node. The directory itself is mounted instead,
+        // and identified by device and inode.
         Some((last, [])) if usable => (format!("/{last}"), String::new()),
         Some((last, above)) if usable => (format!("/{}", above.join("/")), (*last).to_owned()),
         _ => {
@@ -199,13 +200,13 @@ fn of_host(name: &str, path: &str) -> Result<Directory, DirectoryError> {
     Ok(Directory { mount, path, proof: Proof::Directory })
 }
 
-/// The UID that names the pod's directory: for a pod from a file of the node it is not that of its object.
+/// The UID in the path of the pod's directory: for a static pod it differs from the UID of its object.
 fn directory_uid(pod: &Value) -> &str {
     let mirrored = pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].as_str();
     mirrored.unwrap_or_else(|| text(pod, "/metadata/uid"))
 }
 
-/// A name that is one part of a path.
+/// Whether a name is a single path component.
 fn is_plain(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     !name.is_empty() && name != "." && name != ".." && name.bytes().all(letter)

@@ -1,4 +1,4 @@
-//! Every kind of volume, and where the kubelet has it.
+//! Every volume type, and its directory on the node.
 
 use rstest::rstest;
 use serde_json::json;
@@ -101,8 +101,8 @@ fn a_persistent_volume_of_the_node_is_its_directory(
 #[case::unknown(json!({"novelty": {}}), "novelty")]
 #[case::none(json!({}), "names none")]
 fn what_has_no_files_on_a_node_is_named(#[case] source: Value, #[case] word: &str) {
-    let words = of_claim(bound(&source)).unwrap_err().to_string();
-    assert!(words.contains(word), "{words}");
+    let message = of_claim(bound(&source)).unwrap_err().to_string();
+    assert!(message.contains(word), "{message}");
 }
 
 #[test]

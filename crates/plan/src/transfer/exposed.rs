@@ -1,32 +1,32 @@
-//! What a mover gets in its own namespace: a claim made from the snapshot, by a content that points at the same snapshot of
-//! the driver; or an empty claim like the one that is to be filled.
+//! The objects that a mover gets in its own namespace: a claim made from a snapshot, through a second content with
+//! the same snapshot handle; or an empty claim like the one to fill.
 
 use serde_json::{Value, json};
 
 use super::snapshots::{GROUP, SERVER, VERSION, grown};
 use super::text;
 
-/// Label of what is made for a mover: the UID of the object that it works for.
+/// Label of objects created for a mover: the UID of the object that the mover works for.
 pub const MADE_FOR: &str = "lifeboat.io/data-movement";
 
-/// What is made for a mover is called by its object's UID, so that whoever comes after a crash finds it. A claim that is
-/// written into is called by the task's, so that each attempt has its own.
+/// Objects for a mover are named by the UID of the object it works for, so that the next attempt finds them after a
+/// crash. A claim that is written to is named by the task's UID, so that each attempt has its own.
 pub fn exposed_name(uid: &str) -> String {
     format!("lifeboat-{uid}")
 }
 
-/// On which node's driver a snapshot is, where drivers snapshot each for their node.
+/// Label with the node of the driver that took a snapshot, for drivers that run per node.
 const MANAGED_BY: &str = "snapshot.storage.kubernetes.io/managed-by";
 
-/// What is made for one mover.
+/// The identity of the objects created for one mover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure<'a> {
     pub name: &'a str,
-    /// That of movers.
+    /// The movers' namespace.
     pub namespace: &'a str,
-    /// Of the object that the mover works for.
+    /// The UID of the object that the mover works for.
     pub uid: &'a str,
-    /// The namespace of the server: installations may share that of movers.
+    /// The namespace of the server, because installations may share the movers' namespace.
     pub server: &'a str,
 }
 
@@ -36,14 +36,14 @@ impl Exposure<'_> {
     }
 }
 
-/// The UID of the object that something was made for by this server; none of what is another's.
+/// The UID of the object that this server created something for; None for objects of other servers.
 pub fn made_for<'a>(object: &'a Value, server: &str) -> Option<&'a str> {
     let labels = &object["metadata"]["labels"];
     let uid = labels[MADE_FOR].as_str().filter(|uid| !uid.is_empty())?;
     (labels[SERVER] == *crate::label::value(server)).then_some(uid)
 }
 
-/// A content of the same snapshot, for a VolumeSnapshot of the same name. Whatever happens to it, the snapshot stays.
+/// A content with the same snapshot handle, for a VolumeSnapshot of the same name. Deleting it leaves the snapshot.
 pub fn content(of: &Value, exposure: Exposure<'_>, class: &str) -> Value {
     let Exposure { name, namespace, .. } = exposure;
     let mut labels = exposure.labels();
@@ -71,7 +71,7 @@ pub fn content(of: &Value, exposure: Exposure<'_>, class: &str) -> Value {
     made
 }
 
-/// The VolumeSnapshot that is bound to it.
+/// The VolumeSnapshot that is bound to that content.
 pub fn snapshot(exposure: Exposure<'_>) -> Value {
     let Exposure { name, namespace, .. } = exposure;
     json!({
@@ -82,7 +82,7 @@ pub fn snapshot(exposure: Exposure<'_>) -> Value {
     })
 }
 
-/// A claim made from it. `of`: the claim whose snapshot it is, where that is still there.
+/// A claim made from that VolumeSnapshot. `of`: the claim that was snapshotted, if it still exists.
 pub fn claim(exposure: Exposure<'_>, of: Option<&Value>, content: &Value, class: &str) -> Value {
     let Exposure { name, namespace, .. } = exposure;
     let mut made = json!({
@@ -90,8 +90,8 @@ pub fn claim(exposure: Exposure<'_>, of: Option<&Value>, content: &Value, class:
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": namespace, "labels": exposure.labels()},
         "spec": {
-            // Whatever the claim itself allows: one pod reads it. ReadWriteOncePod of the source would hold for this volume of
-            // its own all the same, and ReadOnlyMany is refused by drivers that do not share.
+            // Regardless of the claim's own modes, one pod reads the volume. ReadWriteOncePod of the source would
+            // also work for this separate volume; ReadOnlyMany is rejected by drivers without shared volumes.
             "accessModes": ["ReadWriteOnce"],
             "volumeMode": mode(of, content),
             "dataSource": {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": name},
@@ -115,16 +115,16 @@ fn mode(of: Option<&Value>, content: &Value) -> String {
     if given.is_empty() { "Filesystem".to_owned() } else { given.to_owned() }
 }
 
-/// The access modes with which a mover can fill a volume for a claim: the claim's own, unless it only reads. The volume is
-/// given the claim's when it is handed over. ReadWriteOncePod is fine: one pod mounts it, and a further try gets a further
-/// volume.
+/// The access modes with which a mover can fill a volume for a claim: the claim's own, unless they are read-only. The
+/// volume gets the claim's modes at the handover. ReadWriteOncePod is fine: one pod mounts the volume, and the next
+/// attempt gets a new one.
 fn writable(spec: &Value) -> Value {
     let modes = spec["accessModes"].as_array().into_iter().flatten();
     let writes = modes.filter_map(Value::as_str).any(|mode| mode != "ReadOnlyMany");
     if writes { spec["accessModes"].clone() } else { json!(["ReadWriteOnce"]) }
 }
 
-/// An empty claim like the one that is to be filled.
+/// An empty claim like the one to fill.
 pub fn for_target(exposure: Exposure<'_>, target: &Value) -> Value {
     let Exposure { name, namespace, .. } = exposure;
     let spec = &target["spec"];
@@ -142,8 +142,8 @@ pub fn for_target(exposure: Exposure<'_>, target: &Value) -> Value {
     made
 }
 
-/// The one node on which a snapshot's volume can be made, where there is only one: whose driver took it, or the only one
-/// that the volume itself can be used on.
+/// The only node on which a snapshot's volume can be created, if there is only one: the node of the driver that took
+/// it, or the only one on which the volume can be used.
 pub fn node(content: &Value, volume: Option<&Value>, nodes: &[Value]) -> Option<String> {
     let named = |name: &str| nodes.iter().any(|node| text(node, "/metadata/name") == name);
     if let Some(node) = content["metadata"]["labels"][MANAGED_BY].as_str().filter(|node| named(node)) {
@@ -158,7 +158,8 @@ pub fn node(content: &Value, volume: Option<&Value>, nodes: &[Value]) -> Option<
     }
 }
 
-/// Only what provisioners write is understood: labels that are in a list. Anything else fits every node.
+/// Understands only the terms that provisioners write: labels with a list of values. Any other term matches every
+/// node.
 fn term_fits(term: &Value, node: &Value) -> bool {
     let wanted = term["matchExpressions"].as_array().into_iter().flatten();
     wanted.filter(|one| one["operator"] == "In").all(|one| {

@@ -1,11 +1,11 @@
-//! Hands a volume that was filled in the movers' namespace to the claim that it is for: patches of claim and volume, and
-//! whether they found each other. Every patch can be made again.
+//! Hands a volume that was filled in the movers' namespace to its claim: the patches of claim and volume, and whether
+//! the two are bound. Every patch can be repeated.
 
 use serde_json::{Value, json};
 
 use super::text;
 
-/// Names the volume in the claim.
+/// Sets the volume's name in the claim.
 pub fn claim_patch(volume: &str) -> Value {
     json!({
         "metadata": {"annotations": {
@@ -16,7 +16,7 @@ pub fn claim_patch(volume: &str) -> Value {
     })
 }
 
-/// Gives the volume to the claim, with the labels that the claim's selector wants. None where it is given already.
+/// Sets the claim in the volume, and the labels that the claim's selector requires. None if that is already done.
 pub fn volume_patch(volume: &Value, claim: &Value) -> Option<Value> {
     let reference = &volume["spec"]["claimRef"];
     let target = &claim["metadata"];
@@ -27,11 +27,11 @@ pub fn volume_patch(volume: &Value, claim: &Value) -> Option<Value> {
         "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": null}},
         "spec": {"claimRef": {
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": target["namespace"], "name": target["name"],
-            // With it the volume goes by its policy where the claim is deleted before they have found each other.
+            // With the UID, the volume follows its reclaim policy if the claim is deleted before they are bound.
             "uid": target["uid"], "resourceVersion": null,
         }},
     });
-    // A claim that only reads is filled through a volume that can be written; it is bound only to one with its modes.
+    // A read-only claim is filled through a writable volume; it is only bound to a volume with its own modes.
     let modes = |object: &Value| object["spec"]["accessModes"].as_array().cloned().unwrap_or_default();
     let (has, wanted) = (modes(volume), modes(claim));
     if !wanted.is_empty() && !wanted.iter().all(|mode| has.contains(mode)) {
@@ -43,12 +43,12 @@ pub fn volume_patch(volume: &Value, claim: &Value) -> Option<Value> {
     Some(patch)
 }
 
-/// How a claim and the volume for it stand.
+/// The state of a claim and the volume for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     Yes,
     NotYet,
-    /// Something else was faster.
+    /// The claim was bound to another volume.
     Other(String),
 }
 
@@ -99,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_something_else_was_bound_to_is_told_of() {
+    fn a_claim_that_is_bound_to_another_volume_is_reported() {
         let claim =
             |phase: &str, volume: &str| json!({"spec": {"volumeName": volume}, "status": {"phase": phase}});
         assert_eq!(bound(&claim("Bound", "pv"), "pv"), Bound::Yes);
         assert_eq!(bound(&claim("Pending", "pv"), "pv"), Bound::NotYet);
-        assert!(matches!(bound(&claim("Bound", "x"), "pv"), Bound::Other(words) if words.contains('x')));
+        assert!(matches!(bound(&claim("Bound", "x"), "pv"), Bound::Other(message) if message.contains('x')));
     }
 }

@@ -1,5 +1,6 @@
-//! Movers as Jobs: where one runs, what it mounts and which rights it has. The server fills a [`MoverJob`]; `job` makes the
-//! objects of it, `queue` decides which mover starts next, `verdict` reads from pod and node how a mover stands.
+//! Movers as Jobs: where a mover runs, what it mounts and which permissions it has. The server fills a [`MoverJob`];
+//! `job` renders its objects, `queue` decides which mover starts next, `verdict` derives the state of a mover from
+//! its pod and node.
 
 pub mod job;
 pub mod queue;
@@ -8,45 +9,45 @@ pub mod verdict;
 
 pub use rights::{NotAllowed, PodSecurity, TargetPod};
 
-/// Where movers for the Velero API run unless told otherwise.
+/// The default namespace of movers for the Velero API.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat-movers";
 
-/// What the Job of a mover is made from. Job and Secret are named by the task's UID.
+/// The input for the Job of a mover. Job and Secret are named by the task's UID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoverJob {
-    /// The task's UID: unique, a valid part of an object's name, made from what is known before (object UID, attempt),
-    /// so that whoever comes after a crash finds the same Job.
+    /// The task's UID: unique, a valid part of an object's name, and derived from the object's UID and the attempt,
+    /// so that a restarted server finds the same Job.
     pub uid: String,
-    /// The object that the mover works for: labels of the Job, by which it is adopted after a restart.
+    /// The object that the mover works for. The Job's labels name it; with them a restarted server adopts the Job.
     pub owner: Owner,
     pub place: MoverPlace,
-    /// The repository that it works on, as in `default/shop`: so many at once and no more.
+    /// The repository it uses, as in `default/shop`: the number of movers per repository is limited.
     pub repository: String,
-    /// Whose turn it is: the queue takes one of each group after the other. A backup's or restore's name.
+    /// The name of the backup or restore. The queue alternates between groups.
     pub group: String,
-    /// The pod is ended after this time.
+    /// The pod is stopped after this time.
     pub deadline_seconds: u64,
-    /// Where the Job is made.
+    /// The namespace of the Job.
     pub namespace: String,
     pub pod: PodSettings,
 }
 
-/// How the pods of movers run.
+/// The settings of the pods of movers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSettings {
-    /// The server's own namespace: its movers are never taken for those of another server.
+    /// The server's own namespace, which distinguishes its movers from those of another server.
     pub server: String,
     pub image: String,
     pub cpu_request: String,
     pub memory_request: String,
     pub memory_limit: String,
     pub priority_class: Option<String>,
-    /// Where the program looks for its task, and the variable from which it reads the UID of its pod.
+    /// The directory with the task file, and the variable with the UID of the pod.
     pub task_directory: String,
     pub pod_uid_variable: String,
-    /// What the namespace lets pods do.
+    /// The Pod Security level of the namespace.
     pub security: PodSecurity,
-    /// The pod whose volume is read or written, where the mover has to run as it does.
+    /// The pod that uses the volume, if the mover has to run with its user.
     pub target: Option<TargetPod>,
 }
 
@@ -59,14 +60,14 @@ pub struct Owner {
     pub uid: String,
 }
 
-/// Where a mover runs and what it sees.
+/// Where a mover runs and which data it mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoverPlace {
-    /// On this node, with a directory of the host at [`DATA`]. Read-only for a backup.
+    /// On this node, with a host directory at [`DATA`]. Read-only for a backup.
     NodeDirectory { node: String, directory: String, writable: bool },
-    /// With a claim of the movers' namespace: at [`DATA`], or as the device [`DEVICE`].
+    /// With a claim of the movers' namespace, mounted at [`DATA`] or attached as the device [`DEVICE`].
     Claim { claim: String, block: bool, writable: bool, node: Option<String> },
-    /// Anywhere, with no data at all: maintenance.
+    /// On any node, without data: maintenance.
     Anywhere,
 }
 
@@ -80,9 +81,9 @@ impl MoverPlace {
     }
 }
 
-/// Where a mover's container has the volume, or the directory of the host that holds it.
+/// The mount path of the volume, or of the host directory that contains it.
 pub const DATA: &str = "/mover/data";
-/// Where it has a block device.
+/// The path of a block device.
 pub const DEVICE: &str = "/mover/device";
-/// Where it may write: caches, large indexes.
+/// The directory for caches and large indexes.
 pub const SCRATCH: &str = "/mover/scratch";

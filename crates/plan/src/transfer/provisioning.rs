@@ -1,5 +1,5 @@
-//! Whether a restored claim gets its volume from its snapshot. Takes the claim, its class, its events and how long one has
-//! waited; says what to do. A driver that cannot find the snapshot says so in events only, for ever.
+//! Whether a restored claim gets its volume from its snapshot. Takes the claim, its class, its events and the time
+//! waited; gives the state. A driver that cannot find the snapshot only reports this in events, and keeps retrying.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use serde_json::Value;
 
 use super::text;
 
-/// A driver that says for so long that the snapshot is not there will not find it.
+/// After this time of "not found" reports, the driver will not find the snapshot any more.
 const CERTAIN: Duration = Duration::from_secs(90);
-/// A claim that no pod wants is waited for so long.
+/// How long to wait for a claim that no pod uses.
 const UNUSED: Duration = Duration::from_secs(10);
 
-/// How the volume of a claim stands.
+/// The state of a claim's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provisioning {
     Bound,
     Wait,
-    /// Its class makes volumes only for pods, and no pod mounts it.
+    /// Its class creates volumes only for pods, and no pod mounts it.
     Unused,
-    /// It will not come; the reason.
+    /// It will not be created; the reason.
     Failed(String),
 }
 
-/// Whether the claim of a class waits for a pod that says where its volume is wanted.
+/// Whether the claim waits for a pod, because its class creates volumes only for scheduled pods.
 pub fn awaits_pod(claim: &Value, class: Option<&Value>) -> bool {
     let late = class.is_some_and(|class| text(class, "/volumeBindingMode") == "WaitForFirstConsumer");
     late && claim["metadata"]["annotations"].get("volume.kubernetes.io/selected-node").is_none()
 }
 
-/// Whether a pod that may still run mounts a claim.
+/// Whether a pod that has not ended mounts a claim.
 fn mounts(pod: &Value, claim: &str) -> bool {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
         && volumes.into_iter().any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
 }
 
-/// Why no node was found for a pod.
+/// Why the scheduler found no node for a pod.
 fn unscheduled(pod: &Value) -> String {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     let said = conditions
@@ -46,12 +46,12 @@ fn unscheduled(pod: &Value) -> String {
     format!(
         "pod {}, which mounts it, was not scheduled in time (--resource-timeout): {}",
         text(pod, "/metadata/name"),
-        said.unwrap_or("the scheduler does not say why")
+        said.unwrap_or("the scheduler gave no reason")
     )
 }
 
-/// `pods`: those of its namespace, where it awaits one; `waited`: since the claim was first looked at; `limit`: how long to
-/// wait for a volume at all.
+/// `pods`: those of its namespace, if it waits for one; `waited`: since the first check of the claim; `limit`: how
+/// long to wait for a volume at most.
 pub fn provisioning(
     claim: Option<&Value>,
     class: Option<&Value>,
@@ -74,24 +74,24 @@ pub fn provisioning(
         .map(|event| text(event, if event.get("note").is_some() { "/note" } else { "/message" }))
         .next_back();
     match failure {
-        Some(words) if waited >= limit || (waited >= CERTAIN && is_gone(words)) => {
-            Provisioning::Failed(words.to_owned())
+        Some(message) if waited >= limit || (waited >= CERTAIN && is_gone(message)) => {
+            Provisioning::Failed(message.to_owned())
         }
         None if awaits && consumer.is_none() && waited >= UNUSED => Provisioning::Unused,
         None if awaits && consumer.is_some() && waited >= limit => {
             Provisioning::Failed(consumer.map(unscheduled).unwrap_or_default())
         }
         None if waited >= limit => Provisioning::Failed(
-            "it was not bound in time (--resource-timeout), and nobody says why".to_owned(),
+            "it was not bound in time (--resource-timeout), and no event says why".to_owned(),
         ),
         _ => Provisioning::Wait,
     }
 }
 
-/// A driver's way to say that it does not know the snapshot: gRPC's code.
-fn is_gone(words: &str) -> bool {
-    let words = words.to_lowercase();
-    words.contains("notfound") || words.contains("not found")
+/// Whether a driver reports that it does not know the snapshot: gRPC's code.
+fn is_gone(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("notfound") || message.contains("not found")
 }
 
 #[cfg(test)]
@@ -113,8 +113,8 @@ mod tests {
     #[case::another_failure("Pending", "Immediate", true, Some("busy"), 100, Provisioning::Wait)]
     #[case::too_late("Pending", "Immediate", true, Some("busy"), 600, Provisioning::Failed("busy".into()))]
     #[case::silence("Pending", "Immediate", true, None, 600,
-        Provisioning::Failed("it was not bound in time (--resource-timeout), and nobody says why".into()))]
-    fn a_claim_that_gets_no_volume_is_told_of(
+        Provisioning::Failed("it was not bound in time (--resource-timeout), and no event says why".into()))]
+    fn a_claim_that_gets_no_volume_is_reported(
         #[case] phase: &str,
         #[case] mode: &str,
         #[case] chosen: bool,
@@ -127,7 +127,7 @@ mod tests {
             json!({"metadata": {"name": "data", "annotations": annotations}, "status": {"phase": phase}});
         let class = json!({"volumeBindingMode": mode});
         let events: Vec<Value> = failure
-            .map(|words| json!({"type": "Warning", "reason": "ProvisioningFailed", "message": words}))
+            .map(|message| json!({"type": "Warning", "reason": "ProvisioningFailed", "message": message}))
             .into_iter()
             .collect();
         let (waited, limit) = (Duration::from_secs(seconds), Duration::from_mins(10));
@@ -156,6 +156,6 @@ mod tests {
     #[test]
     fn a_claim_that_is_gone_gets_none() {
         let found = provisioning(None, None, &[], &[], Duration::ZERO, Duration::from_mins(10));
-        assert!(matches!(found, Provisioning::Failed(words) if words.contains("gone")));
+        assert!(matches!(found, Provisioning::Failed(message) if message.contains("gone")));
     }
 }

@@ -1,5 +1,5 @@
-//! Snapshots of claims by CSI drivers, through the objects of snapshot.storage.k8s.io, as any API meets them: whether a claim
-//! has a volume that can be snapshotted, how far a snapshot is, what its driver reports. Takes objects as they are.
+//! CSI snapshots of claims, through the objects of snapshot.storage.k8s.io, for any API: whether a claim has a volume
+//! that can be snapshotted, the state of a snapshot, errors that its driver reports.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use serde_json::{Value, json};
@@ -8,20 +8,20 @@ use super::attempts::QUIESCED;
 use super::text;
 use crate::quantity::Quantity;
 
-/// The group of all of these objects.
+/// The API group of all of these objects.
 pub const GROUP: &str = "snapshot.storage.k8s.io";
-/// The version that is spoken.
+/// The API version in use.
 pub const VERSION: &str = "v1";
 
-/// Label of what a server made: the server's namespace. Other installations leave such objects alone.
+/// Label of objects that a server created: the server's namespace. Other installations ignore such objects.
 pub const SERVER: &str = "lifeboat.io/server-namespace";
 
-/// How consistent the data of a snapshot is: as after a power cut, or as an application left it that hooks brought to rest.
+/// The consistency of a snapshot's data: crash-consistent, or quiesced by hooks.
 pub fn consistency(quiesced: bool) -> &'static str {
     if quiesced { QUIESCED } else { SNAPSHOT }
 }
 
-/// All files at one moment.
+/// Crash-consistent: all files at one moment.
 pub const SNAPSHOT: &str = "Snapshot";
 
 pub fn snapshots() -> GroupResource {
@@ -36,7 +36,7 @@ pub fn classes() -> GroupResource {
     GroupResource::new(GROUP, "volumesnapshotclasses")
 }
 
-/// The volume of a claim that is bound; only those have data.
+/// The volume of a bound claim; unbound claims have no data.
 pub fn volume_of(claim: &Value) -> Option<ItemId> {
     let volume = text(claim, "/spec/volumeName");
     let bound = text(claim, "/status/phase") == "Bound" && !volume.is_empty();
@@ -53,23 +53,23 @@ pub fn bound_content(snapshot: &Value) -> Option<&str> {
     Some(text(snapshot, "/status/boundVolumeSnapshotContentName")).filter(|name| !name.is_empty())
 }
 
-/// Whether a content's snapshot is fixed in time.
+/// Whether the data of a content's snapshot is final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fixed {
     Yes,
-    /// Not yet; what the objects say.
+    /// Not yet; the message that the objects report.
     Waiting(String),
 }
 
-/// What happens to the volume from now on does not change the snapshot: it has its handle and its time.
+/// A snapshot is final once it has its handle and creation time: later writes to the volume do not change it.
 pub fn fixed(snapshot: &Value, content: Option<&Value>) -> Fixed {
     let said = trouble(snapshot).or(content.and_then(trouble));
     if is_going(snapshot) || content.is_some_and(is_going) {
         return Fixed::Waiting("it is being deleted".to_owned());
     }
     let Some(content) = content else {
-        let words = "no snapshot controller has bound it to a content yet; is one running?";
-        return Fixed::Waiting(said.unwrap_or_else(|| words.to_owned()));
+        let message = "no snapshot controller has bound it to a content yet; is one running?";
+        return Fixed::Waiting(said.unwrap_or_else(|| message.to_owned()));
     };
     let status = &content["status"];
     if status["snapshotHandle"].is_string() && !status["creationTime"].is_null() {
@@ -78,23 +78,23 @@ pub fn fixed(snapshot: &Value, content: Option<&Value>) -> Fixed {
     Fixed::Waiting(said.unwrap_or_else(|| "its driver has not taken it yet".to_owned()))
 }
 
-/// Whether somebody has deleted the object: it is there only until its finalizers are done.
+/// Whether the object is being deleted and only waits for its finalizers.
 pub fn is_going(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether volumes can be made from it.
+/// Whether volumes can be created from it.
 pub fn is_ready(content: &Value) -> bool {
     content["status"]["readyToUse"] == true
 }
 
-/// What a driver or controller says is wrong.
+/// The error that a driver or controller reports.
 pub fn trouble(object: &Value) -> Option<String> {
     let message = text(object, "/status/error/message");
     (!message.is_empty()).then(|| message.to_owned())
 }
 
-/// Makes a claim ask for at least the size that its snapshot needs: a volume may be larger than it was asked for.
+/// Raises a claim's request to the size that its snapshot needs: a volume may be larger than requested.
 pub fn grown(claim: &mut Value, restore_size: Option<i64>) {
     let Some(size) = restore_size.filter(|size| *size > 0) else { return };
     let asked = claim.pointer("/spec/resources/requests/storage").and_then(Value::as_str);
@@ -129,7 +129,7 @@ pub fn list_secret(class: &Value) -> Option<ItemId> {
     )
 }
 
-/// Bytes as Kubernetes writes them.
+/// Formats bytes as a Kubernetes quantity.
 pub(crate) fn binary(bytes: i64) -> String {
     let suffixes = ["Ki", "Mi", "Gi", "Ti", "Pi"];
     let (mut number, mut suffix) = (bytes, "");

@@ -1,5 +1,5 @@
-//! Decisions about Backups: defaults, validation, the queue, phases, volumes, the words of results. Pure; called by the
-//! controller and the pipeline of crate `velero`.
+//! Decisions about Backups: defaults, validation, the queue, phases, volumes, messages in results. Pure; called by
+//! the controller and the pipeline in crate `velero`.
 
 pub mod defaults;
 pub mod phase;
@@ -12,24 +12,25 @@ pub mod volumes;
 
 pub use crate::velero::filter::ALWAYS_EXCLUDED;
 
-/// Annotation: how often the pass of this backup was begun. Fences the last writes of a server that leads no more.
+/// Annotation: the number of the current attempt. It fences off late writes of a server that is no longer leader.
 pub const ATTEMPT: &str = "lifeboat.io/attempt";
 
-/// Annotation: with any value but "false", the backup is to end.
+/// Annotation: with any value but "false", the backup is cancelled.
 pub const CANCEL: &str = "lifeboat.io/cancel";
 
-/// Annotation: how many bytes the archive has that this attempt wrote. An archive of another size is another's.
+/// Annotation: the size of the archive that this attempt wrote. An archive of another size belongs to another
+/// attempt.
 pub const ARCHIVE_BYTES: &str = "lifeboat.io/archive-bytes";
 
-/// Label of journals; its value says of what they are.
+/// Label of journals; its value says what they record.
 pub const JOURNAL: &str = "lifeboat.io/journal";
 
-/// The number of an attempt, as the annotation says it; 0 where there was none.
+/// The number of the attempt in the annotation; 0 without one.
 pub fn attempt(annotation: Option<&str>) -> u64 {
     annotation.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Whether the annotation asks for the end.
+/// Whether the annotation cancels the backup.
 pub fn is_cancelled(annotation: Option<&str>) -> bool {
     annotation.is_some_and(|value| !value.eq_ignore_ascii_case("false"))
 }

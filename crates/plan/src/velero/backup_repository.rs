@@ -1,5 +1,5 @@
 //! BackupRepositories: their names and objects, and when their maintenance is due. Takes objects and the time, gives
-//! objects to create, patches and pauses. Called by the controller and by whoever needs a repository.
+//! objects to create, patches and delays. Called by the controller, and by transfers that need a repository.
 
 use std::time::Duration;
 
@@ -12,39 +12,41 @@ use serde_json::{Value, json};
 use crate::label;
 use crate::velero::pod_volumes;
 
-/// Set on a BackupRepository: the number of the maintenance that runs, so that whoever leads next finds the same Job.
+/// Annotation of a BackupRepository: the number of the running maintenance, so that the next leader finds the same
+/// Job.
 pub const MAINTENANCE: &str = "lifeboat.io/maintenance";
-/// Set by people (`lifeboat repo maintain`): maintenance is due since then.
+/// Set by users (`lifeboat repo maintain`): maintenance is due since this time.
 pub const MAINTAIN_SINCE: &str = "lifeboat.io/maintain-since";
-/// Set where Lifeboat itself forgot the last snapshot, and removed when one is to come: only then may maintenance believe
-/// that there is none, and free all of the space.
+/// Set when Lifeboat itself forgot the last snapshot, and removed before a new one is stored: only with it may
+/// maintenance treat the repository as empty and free all of its space.
 pub const EMPTIED: &str = "lifeboat.io/emptied";
-/// Annotations of a BackupRepository, one for each task that was given up while its mover may still have been at work: until when
-/// it can write a snapshot, which nobody wants.
+/// Annotations of a BackupRepository, one per task that was given up while its mover may still have been running:
+/// until when the mover can store a snapshot, which is then forgotten.
 const GIVEN_UP: &str = "given-up.lifeboat.io/";
-/// Annotations of a BackupRepository, one for each mover whose end was reported and whose locks could not be removed: their owner.
+/// Annotations of a BackupRepository, one per mover whose end was reported and whose locks could not be removed: the
+/// owner of the locks.
 const DEAD_OWNER: &str = "dead-owner.lifeboat.io/";
-/// How long after its deadline a mover may take to write what it has.
+/// How long after its deadline a mover may still write.
 const LAST_WORDS: Duration = Duration::from_mins(10);
-/// Runs that are remembered: upstream's number.
+/// How many runs are kept in the status: upstream's number.
 const REMEMBERED: usize = 25;
-/// How soon a maintenance that failed is tried again, at the latest.
+/// The maximum delay before a failed maintenance is retried.
 const AGAIN: Duration = Duration::from_hours(1);
-/// Where maintenance is off, it is looked again whether it still is.
+/// How often the object is checked again while maintenance is disabled.
 const NEVER: Duration = Duration::from_hours(24);
-/// Rounds a time up to the next second, which is how a run is numbered.
+/// Rounds a time up to the next second, which is the number of a run.
 const ALMOST_A_SECOND: Duration = Duration::from_nanos(999_999_999);
 
-/// Which repository.
+/// The location and namespace of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About<'a> {
+pub struct RepositoryId<'a> {
     pub location: &'a str,
-    /// Whose volumes it holds.
+    /// The namespace whose volumes it holds.
     pub namespace: &'a str,
 }
 
-impl About<'_> {
-    /// Finds its objects; long names share labels, so [`About::is_of`] has the last word.
+impl RepositoryId<'_> {
+    /// Selects its objects; long names may share labels, so [`RepositoryId::is_of`] makes the final check.
     pub fn selector(&self) -> String {
         let Self { location, namespace } = self;
         let (location, namespace) = (label::value(location), label::value(namespace));
@@ -59,14 +61,14 @@ impl About<'_> {
     }
 }
 
-/// Whether it is in the format that Lifeboat reads and writes; old objects do not say it.
+/// Whether it is in restic's format; old objects do not name a format.
 pub fn is_restic(object: &Value) -> bool {
     matches!(object["spec"]["repositoryType"].as_str(), None | Some("" | "restic"))
 }
 
 /// The object of a repository.
-pub fn object(about: About<'_>, identifier: &str, frequency: Duration) -> Value {
-    let About { location, namespace } = about;
+pub fn object(about: RepositoryId<'_>, identifier: &str, frequency: Duration) -> Value {
+    let RepositoryId { location, namespace } = about;
     json!({
         "apiVersion": "velero.io/v1",
         "kind": "BackupRepository",
@@ -88,20 +90,20 @@ pub fn object(about: About<'_>, identifier: &str, frequency: Duration) -> Value 
     })
 }
 
-/// What to merge when a task is given up whose mover may still be at work until `deadline`.
+/// The patch when a task is given up whose mover may keep running until `deadline`.
 pub fn give_up(task: &TaskId, deadline: Timestamp) -> Value {
     let until = seconds(after(deadline, LAST_WORDS));
     json!({"metadata": {"annotations": {format!("{GIVEN_UP}{task}"): until}}})
 }
 
-/// What becomes of tasks that were given up.
+/// The tasks that were given up, by what happens to their snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
-    /// Whose snapshots nobody wants.
+    /// Tasks whose snapshots are forgotten.
     pub unwanted: Vec<TaskId>,
-    /// Of which nobody can tell, or not yet.
+    /// Tasks about which nothing is known, or not yet.
     pub unknown: Vec<TaskId>,
-    /// Whose snapshot is the copy after all.
+    /// Tasks whose snapshot is the copy after all.
     pub wanted: Vec<TaskId>,
 }
 
@@ -111,8 +113,8 @@ impl GivenUp {
     }
 }
 
-/// What becomes of the tasks that were given up. `objects`: all PodVolumeBackups and DataUploads. A task is noted before the
-/// end of its object is, so the object has the last word; where it is gone, nothing is deleted.
+/// Sorts the tasks that were given up. `objects`: all PodVolumeBackups and DataUploads. A task is recorded before the
+/// end of its object, so the object decides; if the object is gone, nothing is deleted.
 pub fn given_up(repository: &Value, objects: &[Value]) -> GivenUp {
     let mut found = GivenUp::default();
     for (task, _) in notes(repository) {
@@ -133,7 +135,8 @@ pub fn given_up(repository: &Value, objects: &[Value]) -> GivenUp {
     found
 }
 
-/// What to merge after the snapshots of the unwanted ones were looked for at `looked`; None where all stay noted.
+/// The patch after the snapshots of the unwanted tasks were searched for at `looked`; None if all tasks stay
+/// recorded.
 pub fn looked_for(repository: &Value, found: &GivenUp, looked: Timestamp) -> Option<Value> {
     let over = |(task, until): &(&str, &Value)| {
         let until = until.as_str().and_then(|text| text.parse::<Timestamp>().ok());
@@ -148,13 +151,13 @@ fn notes(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
     of_prefix(object, GIVEN_UP)
 }
 
-/// The annotations whose names begin so, without that.
+/// The annotations with a prefix, without the prefix.
 fn of_prefix<'a>(object: &'a Value, prefix: &'static str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
     annotations.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
 }
 
-/// What to merge where the locks of a dead owner, `<cluster>/<pod>`, could not be removed.
+/// The patch if the locks of a dead owner, `<cluster>/<pod>`, could not be removed.
 pub fn note_dead(owner: &str) -> Value {
     json!({"metadata": {"annotations": {dead_note(owner): owner}}})
 }
@@ -163,30 +166,30 @@ fn dead_note(owner: &str) -> String {
     format!("{DEAD_OWNER}{}", owner.rsplit('/').next().unwrap_or_default())
 }
 
-/// The owners that were noted.
+/// The recorded owners.
 pub fn dead_owners(repository: &Value) -> Vec<String> {
     of_prefix(repository, DEAD_OWNER).filter_map(|(_, owner)| owner.as_str().map(str::to_owned)).collect()
 }
 
-/// What to merge when their locks are gone.
+/// The patch after their locks were removed.
 pub fn unlocked(owners: &[String]) -> Value {
     let gone: serde_json::Map<String, Value> =
         owners.iter().map(|owner| (dead_note(owner), Value::Null)).collect();
     json!({"metadata": {"annotations": gone}})
 }
 
-/// What is to be done about maintenance.
+/// The next step of maintenance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// This run was begun and not recorded: it is gone on with.
+    /// This run was started and its end is not recorded: it continues.
     GoOn(u64),
-    /// A new run, of this number.
+    /// A new run with this number.
     Now(u64),
-    /// Look again after this time.
+    /// Check again after this time.
     In(Duration),
 }
 
-/// When a repository is to be maintained. `default`: how often, where the object does not say it; zero means only when asked.
+/// When maintenance is due. `default`: the frequency, if the object sets none; zero means only on request.
 pub fn due(object: &Value, default: Duration, now: Timestamp) -> Due {
     let annotations = &object["metadata"]["annotations"];
     if let Some(number) = annotations[MAINTENANCE].as_str().and_then(|text| text.parse().ok()) {
@@ -200,7 +203,7 @@ pub fn due(object: &Value, default: Duration, now: Timestamp) -> Due {
     if let Some(asked) = time(&annotations[MAINTAIN_SINCE])
         && last_run.and_then(|run| time(&run["startTimestamp"])).is_none_or(|begun| begun < asked)
     {
-        // The run counts as one that began after it was asked for, whatever this clock says.
+        // The run counts as started after it was requested, whatever this clock shows.
         return Due::Now(number(now.max(after(asked, ALMOST_A_SECOND))));
     }
     let own =
@@ -232,14 +235,14 @@ pub fn task(repository_uid: &str, number: u64) -> String {
     format!("{repository_uid}-m{number}")
 }
 
-/// Whether a task is the run that is under way.
+/// Whether a task is the current run.
 pub fn is_under_way(object: &Value, run: &str) -> bool {
     let number = object["metadata"]["annotations"][MAINTENANCE].as_str().and_then(|text| text.parse().ok());
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     number.is_some_and(|number| task(uid, number) == run)
 }
 
-/// What to merge into an object when a run has ended. `failure`: why it failed, where it did.
+/// The patch when a run has ended. `failure`: the error, if it failed.
 pub fn ended(object: &Value, begun: Timestamp, failure: Option<&str>, now: Timestamp) -> Value {
     let mut runs = object["status"]["recentMaintenance"].as_array().cloned().unwrap_or_default();
     let mut run = json!({
@@ -385,11 +388,11 @@ mod tests {
 
     #[test]
     fn an_object_of_a_repository_is_found_by_what_it_says() {
-        let about = About { location: "default", namespace: "shop" };
+        let about = RepositoryId { location: "default", namespace: "shop" };
         let made = object(about, "s3:x/restic/shop", Duration::from_hours(24));
         assert!(about.is_of(&made));
         assert_eq!(made["metadata"]["name"], "shop-default-restic");
-        assert!(!About { location: "other", namespace: "shop" }.is_of(&made));
+        assert!(!RepositoryId { location: "other", namespace: "shop" }.is_of(&made));
         let mut kopia = made.clone();
         kopia["spec"]["repositoryType"] = json!("kopia");
         assert!(!about.is_of(&kopia));

@@ -1,6 +1,6 @@
-//! Snapshots by CSI drivers, through the objects of snapshot.storage.k8s.io: which class takes one, what a snapshot, its
-//! content and a restored claim look like, how a snapshot stands. Takes objects as they are; gives objects and decisions.
-//! Called by the actions in crate `velero` that bear upstream's names, and by the passes around them.
+//! CSI snapshots, through the objects of snapshot.storage.k8s.io: the class for a snapshot, the objects for a
+//! snapshot, its content and a restored claim, the state of a snapshot. Takes objects; gives objects and decisions.
+//! Called by the actions in crate `velero` that have upstream's names, and by backups and restores.
 
 mod class;
 mod deletion;
@@ -16,8 +16,8 @@ use crate::label;
 pub use class::{ClassError, classes_of, of_claim, of_group};
 pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan, restored_from};
 pub use group::{
-    GROUP_SNAPSHOTS, GroupError, GroupStanding, Member, MemberSnapshot, VolumeGroup, group_content,
-    group_handle, group_standing, is_of_group,
+    GROUP_SNAPSHOTS, GroupError, GroupState, Member, MemberSnapshot, VolumeGroup, group_content,
+    group_handle, group_state, is_of_group,
 };
 pub use restored::{
     NotRestorable, claim as restored_claim, content as restored_content, snapshot as restored_snapshot,
@@ -29,7 +29,7 @@ pub use crate::transfer::snapshots::{
     driver_of, fixed, grown, is_going, is_ready, list_secret, snapshots, trouble, volume_of,
 };
 
-/// The actions, under upstream's names.
+/// The actions, with upstream's names.
 pub const CLAIM_BACKUPPER: &str = "velero.io/csi-pvc-backupper";
 pub const SNAPSHOT_BACKUPPER: &str = "velero.io/csi-volumesnapshot-backupper";
 pub const CONTENT_BACKUPPER: &str = "velero.io/csi-volumesnapshotcontent-backupper";
@@ -40,7 +40,7 @@ pub const CONTENT_RESTORER: &str = "velero.io/csi-volumesnapshotcontent-restorer
 pub const CLASS_RESTORER: &str = "velero.io/csi-volumesnapshotclass-restorer";
 pub const CONTENT_DELETER: &str = "velero.io/csi-volumesnapshotcontent-delete";
 
-/// Annotation and label of a claim in a backup: the VolumeSnapshot that holds its data.
+/// Annotation and label of a claim in a backup: the VolumeSnapshot with its data.
 pub const SNAPSHOT_NAME: &str = "velero.io/volume-snapshot-name";
 /// Annotations of a VolumeSnapshot in a backup.
 pub const HANDLE: &str = "velero.io/csi-volumesnapshot-handle";
@@ -48,17 +48,17 @@ pub const RESTORE_SIZE: &str = "velero.io/csi-volumesnapshot-restore-size";
 pub const DRIVER: &str = "velero.io/csi-driver-name";
 pub const DELETION_POLICY: &str = "velero.io/csi-vsc-deletion-policy";
 pub const GROUP_HANDLE: &str = "velero.io/csi-volumegroupsnapshot-handle";
-/// Annotation that restore item actions set: no filter counts for their additional items.
+/// Annotation that restore item actions set: filters do not apply to their additional items.
 pub const MUST_RESTORE: &str = "restore.velero.io/must-include-additional-items";
 
-/// Label of snapshots and contents that a backup is taking: its UID. Restored ones do not have it.
+/// Label of snapshots and contents of a running backup: its UID. Restored ones do not have it.
 pub const OF_BACKUP: &str = "lifeboat.io/backup-uid";
 
-/// Label of what a controller made for a group snapshot of a backup: the backup's UID. It stands for the same snapshots of the
-/// driver as the backup's own objects, and goes without them.
+/// Label of objects that a controller created for a group snapshot of a backup: the backup's UID. They refer to the
+/// same snapshots as the backup's own objects, and are deleted without deleting the snapshots.
 pub const OF_GROUP: &str = "lifeboat.io/volume-group-of";
 
-/// Label: the storage location of the backup, where it is looked for when its object is gone.
+/// Label: the storage location of the backup, where it is looked up when its object is gone.
 pub const LOCATION: &str = "velero.io/storage-location";
 
 /// The backup that takes a snapshot.
@@ -68,13 +68,14 @@ pub struct OfBackup {
     pub uid: String,
     /// Its storage location.
     pub location: String,
-    /// Its own, which is its server's.
+    /// Its namespace, which is that of its server.
     pub namespace: String,
 }
 
-/// The name of the VolumeSnapshot that a backup takes of a claim. The same in every attempt, so that none is taken twice.
+/// The name of the VolumeSnapshot that a backup takes of a claim. It is the same in every attempt, so that no
+/// snapshot is taken twice.
 pub fn snapshot_name(claim: &str, claim_uid: &str, backup_uid: &str) -> String {
-    // As long as a label's value may be: claims in backups have it as one.
+    // At most as long as a label value, because claims in backups have it as one.
     const ROOM: usize = 63 - "velero-".len() - 1 - 16;
     let end = (0..=claim.len().min(ROOM)).rev().find(|at| claim.is_char_boundary(*at)).unwrap_or(0);
     let begin = claim[..end].trim_end_matches(['-', '.']);

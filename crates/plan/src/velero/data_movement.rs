@@ -12,14 +12,14 @@ use crate::json::text;
 
 /// Annotation of a claim in a backup: namespace and name of the DataUpload that moved its data.
 pub const UPLOAD_NAME: &str = "velero.io/data-upload-name";
-/// Label of a selector that no volume has: nothing is bound to the claim before its data is there.
+/// Label in a claim's selector that no volume has: the claim is not bound before its data is there.
 pub const SELECTOR: &str = "velero.io/dynamic-pv-restore";
-/// Annotation of a DataDownload: the volume that was filled, written before it is handed over.
+/// Annotation of a DataDownload: the volume that was filled, written before the handover.
 pub const VOLUME: &str = "lifeboat.io/volume";
-/// Annotation: the reclaim policy that this volume gets back.
+/// Annotation: the reclaim policy to set on this volume after the handover.
 pub const RECLAIM_POLICY: &str = "lifeboat.io/reclaim-policy";
 
-/// Whether Lifeboat's own mover is meant; others bring their own controllers.
+/// Whether Lifeboat's own mover is used; other data movers have their own controllers.
 pub fn is_built_in(datamover: Option<&str>) -> bool {
     matches!(datamover, None | Some("" | "velero" | "lifeboat"))
 }

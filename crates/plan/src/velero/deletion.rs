@@ -1,4 +1,4 @@
-//! Requests to delete a backup: when one is begun, refused, kept, removed. Called by the controller of
+//! Requests to delete a backup: when one is carried out, refused, kept and removed. Called by the controller of
 //! DeleteBackupRequest.
 
 use std::time::Duration;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::velero::garbage::LocationState;
 
-/// How long an answered request is kept, upstream's value.
+/// How long a processed request is kept: upstream's value.
 pub const KEEP: Duration = Duration::from_hours(24);
 
-/// Begins the reason of a Backup that failed because storage has another one of its name, as upstream's does.
+/// The prefix of the failure reason of a Backup whose name another backup in storage already has: upstream's.
 pub const NAME_TAKEN: &str = "backup already exists in object storage";
 
-/// What to do with a request.
+/// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPlan {
-    /// Begin, or go on: every step can be repeated.
+    /// Start or continue: every step can be repeated.
     Work,
-    /// Answered; look again after this time.
+    /// Processed; check again after this time.
     KeepFor(Duration),
     Remove,
 }
@@ -41,57 +41,57 @@ pub fn plan(request: &Value, now: Timestamp) -> RequestPlan {
     }
 }
 
-/// What a deletion has to remove.
+/// What a deletion removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Files, snapshots and the object.
     Everything,
-    /// Nothing but the object: the backup never began, or the files under its name are another's.
+    /// Only the object: the backup never started, or the files under its name belong to another backup.
     ObjectOnly,
 }
 
-/// What storage says of the file that makes a directory a backup.
+/// The state of `velero-backup.json`, the file that makes a directory a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     Absent,
-    /// It is there, or may be; the words say why it cannot be read.
+    /// It exists, or may exist; the reason why it cannot be read.
     Unreadable(String),
     Found {
         uid: String,
-        /// `status.startTimestamp`; empty where there is none.
+        /// `status.startTimestamp`; empty if there is none.
         started: String,
     },
 }
 
-/// What a Backup object says about itself.
+/// The identity of a Backup object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub uid: String,
-    /// A server claimed this very object; one that was synced carries no such mark.
+    /// A server claimed this object; a synced one carries no claim.
     pub claimed: bool,
-    /// `status.startTimestamp`; empty where there is none.
+    /// `status.startTimestamp`; empty if there is none.
     pub started: String,
     pub failure: String,
 }
 
-/// What is known before a deletion begins.
+/// The input of the decision.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
     pub backup: &'a str,
-    /// None where there is no such Backup.
+    /// None if the Backup does not exist.
     pub phase: Option<BackupPhase>,
     pub identity: Identity,
-    /// Only asked for where the location is usable.
+    /// Only read if the location is available.
     pub stored: Stored,
-    /// The label of the request that says which object it is about; empty where there is none.
+    /// The UID in the request's label; empty if there is none.
     pub asked_uid: &'a str,
     pub location: &'a str,
     pub location_state: LocationState,
-    /// Restores from this backup that have not ended.
+    /// Restores of this backup that have not ended.
     pub running_restores: &'a [String],
 }
 
-/// Why a deletion does not begin, for the request's errors.
+/// Why a deletion is refused, for the request's errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
     #[error("backup not found: there is no Backup '{backup}'")]
@@ -112,7 +112,7 @@ pub enum NotAdmitted {
     )]
     ReadOnly { location: String },
     #[error(
-        "backup storage location '{location}' not found: make it again, or delete the Backup object with kubectl"
+        "backup storage location '{location}' not found: create it again, or delete the Backup object with kubectl"
     )]
     NoLocation { location: String },
     #[error(
@@ -120,13 +120,13 @@ pub enum NotAdmitted {
     )]
     Unavailable { location: String },
     #[error(
-        "cannot tell whether the files below 'backups/{backup}/' are this backup's, so all of them remain: \
-         'backups/{backup}/velero-backup.json' {problem}; remove or mend that file, then ask again"
+        "cannot determine whether the files below 'backups/{backup}/' belong to this backup, so all of them remain: \
+         'backups/{backup}/velero-backup.json' {problem}; remove or repair that file, then request the deletion again"
     )]
     UnknownFiles { backup: String, problem: String },
 }
 
-/// Whether the deletion may begin, and of how much.
+/// Whether the deletion may start, and what it removes.
 pub fn admit(known: &Known<'_>) -> Result<Extent, NotAdmitted> {
     let (backup, location) = (known.backup.to_owned(), known.location.to_owned());
     match &known.phase {
@@ -166,18 +166,18 @@ pub fn admit(known: &Known<'_>) -> Result<Extent, NotAdmitted> {
     }
 }
 
-/// Whether the files under the name are this object's. A name alone says nothing: a second cluster, or an object that was
-/// made again, may have the same one. What cannot be told is not deleted.
+/// Whether the files under the name belong to this object. The name alone proves nothing: a second cluster, or a
+/// recreated object, may have the same one. If it cannot be determined, nothing is deleted.
 fn owns_files(known: &Known<'_>, phase: &BackupPhase) -> Result<Extent, NotAdmitted> {
     let Known { backup, identity, .. } = known;
     let never_began = *phase == BackupPhase::Failed && !identity.claimed && identity.started.is_empty();
     match &known.stored {
-        // Its files went first in an earlier try, or were never all written.
+        // An earlier attempt removed the files first, or they were never completely written.
         Stored::Absent if identity.failure.contains(NAME_TAKEN) || never_began => Ok(Extent::ObjectOnly),
         Stored::Absent => Ok(Extent::Everything),
         Stored::Found { uid, .. } if *uid == identity.uid => Ok(Extent::Everything),
         Stored::Found { .. } if identity.claimed || never_began => Ok(Extent::ObjectOnly),
-        // An object that was synced has a UID of its own, and the times of the file.
+        // A synced object has its own UID, and the timestamps of the file.
         Stored::Found { started, .. } if *started == identity.started => Ok(Extent::Everything),
         Stored::Found { .. } => Ok(Extent::ObjectOnly),
         Stored::Unreadable(problem) => {
@@ -192,9 +192,9 @@ pub fn restore_runs(restore: &Value) -> bool {
     !matches!(phase, "Completed" | "PartiallyFailed" | "Failed" | "FailedValidation")
 }
 
-/// The status of a Backup whose deletion failed. `stored` is the phase of the file in storage, None where it is gone or
-/// cannot be read; `begun` says whether files were being removed. Where some may be gone, nobody may take the rest for a
-/// backup.
+/// The status of a Backup whose deletion failed. `stored` is the phase of the file in storage, None if it is gone or
+/// cannot be read; `begun` says whether files were being removed. If some files may be gone, the backup must not look
+/// complete.
 pub fn status_after_failure(before: &BackupPhase, stored: Option<&str>, begun: bool) -> Value {
     let kept = stored.map(BackupPhase::from).filter(BackupPhase::is_terminal);
     let touched = begun || *before == BackupPhase::Deleting;
@@ -208,7 +208,7 @@ pub fn status_after_failure(before: &BackupPhase, stored: Option<&str>, begun: b
     }
 }
 
-/// That status where snapshots of its volumes are gone: nobody may take it for a whole backup.
+/// Changes that status if snapshots of volumes are gone: the backup must not look complete.
 pub fn without_snapshots(mut status: Value) -> Value {
     if status["phase"] == BackupPhase::Completed.as_str() {
         status["phase"] = BackupPhase::PartiallyFailed.as_str().into();
@@ -261,10 +261,10 @@ mod tests {
     #[case::unavailable(LocationState::Unavailable, "unavailable")]
     fn a_location_that_cannot_be_written_keeps_its_backups(
         #[case] state: LocationState,
-        #[case] words: &str,
+        #[case] expected: &str,
     ) {
         let refused = admit(&known(Some("Completed"), state)).unwrap_err().to_string();
-        assert!(refused.contains(words), "{refused}");
+        assert!(refused.contains(expected), "{refused}");
         assert_eq!(admit(&known(Some("FailedValidation"), state)), Ok(Extent::ObjectOnly));
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn a_backup_without_its_snapshots_is_none_that_completed(#[case] before: &str, #[case] expected: &str) {
         let status = without_snapshots(json!({"phase": before}));
         assert_eq!(status["phase"], expected);
-        assert!(status["failureReason"].as_str().is_some_and(|words| words.starts_with("partly deleted")));
+        assert!(status["failureReason"].as_str().is_some_and(|reason| reason.starts_with("partly deleted")));
     }
 
     fn found(uid: &str, started: &str) -> Stored {

@@ -1,5 +1,5 @@
-//! Requests for a link to a file: which file is meant, how long the request lives, and the token of links that this
-//! server answers itself. Called by the controller of DownloadRequest and by the download endpoint.
+//! Download requests: which file is meant, how long the request is kept, and the token of links to the server's own
+//! download endpoint. Called by the controller of DownloadRequest and by the download endpoint.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Sha256;
 
-/// How long a link works, upstream's value.
+/// How long a link is valid: upstream's value.
 pub const LINK_LIFE: Duration = Duration::from_mins(10);
 
-/// How long a request that cannot be answered is tried again.
+/// How long a request that cannot be answered is retried.
 pub const PATIENCE: Duration = Duration::from_mins(10);
 
-/// What to do with a request.
+/// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPlan {
     Answer,
-    /// Answered; look again after this time.
+    /// Answered; check again after this time.
     KeepFor(Duration),
     Remove,
 }
@@ -34,7 +34,7 @@ pub fn plan(request: &Value, now: Timestamp) -> RequestPlan {
     let url = request.pointer("/status/downloadURL").and_then(Value::as_str).unwrap_or_default();
     let until = if url.is_empty() {
         let Some(created) = time("/metadata/creationTimestamp") else { return RequestPlan::Answer };
-        // A request that nobody could answer for so long has nobody who waits for it.
+        // No client waits this long for an answer.
         return if now > created + PATIENCE { RequestPlan::Remove } else { RequestPlan::Answer };
     } else {
         time("/status/expiration")
@@ -45,14 +45,14 @@ pub fn plan(request: &Value, now: Timestamp) -> RequestPlan {
     }
 }
 
-/// Whose file is meant.
+/// The kind of object that a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Backup,
     Restore,
 }
 
-/// Whose file a kind of target is; None for a kind that this version does not know.
+/// The owner of a kind of target; None for a kind that this version does not know.
 pub fn owner(kind: &DownloadTargetKind) -> Option<Owner> {
     match kind {
         DownloadTargetKind::RestoreLog
@@ -65,19 +65,19 @@ pub fn owner(kind: &DownloadTargetKind) -> Option<Owner> {
     }
 }
 
-/// What a token opens: one object of one location, until a time.
+/// What a token permits: reading one object of one location, until a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     #[serde(rename = "l")]
     pub location: String,
     #[serde(rename = "k")]
     pub key: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     #[serde(rename = "e")]
     pub expires: i64,
 }
 
-/// Why a token opens nothing.
+/// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error("the token is not one of ours")]
@@ -86,14 +86,14 @@ pub enum TokenError {
     Expired,
 }
 
-/// The token of a grant: what it says, readable, and a seal by `secret` over it. Safe in a path of a URL.
+/// The token of a grant: its readable content and a MAC over it with `secret`. Safe in the path of a URL.
 pub fn seal(grant: &Grant, secret: &[u8]) -> String {
     let said = URL_SAFE_NO_PAD.encode(serde_json::to_vec(grant).unwrap_or_default());
     let seal = URL_SAFE_NO_PAD.encode(mac(secret, &said).finalize().into_bytes());
     format!("{said}.{seal}")
 }
 
-/// What a token grants, if it was sealed by the same secret and has not expired. Compared in constant time.
+/// The grant of a token, if its MAC is valid and it has not expired. Compared in constant time.
 pub fn open(token: &str, secret: &[u8], now: Timestamp) -> Result<Grant, TokenError> {
     let (said, seal) = token.split_once('.').ok_or(TokenError::Forged)?;
     let seal = URL_SAFE_NO_PAD.decode(seal).map_err(|_| TokenError::Forged)?;

@@ -1,10 +1,10 @@
-//! What a backup takes: its namespaces, its types, its labels, and the exceptions of single objects. Takes a Backup's
-//! spec, what the cluster serves and the namespaces that exist; gives a [`Filter`] that the pipeline asks for each type
-//! and each object.
+//! What a backup includes: namespaces, types, labels, and exclusions of single objects. Takes a Backup's spec, the
+//! types that the cluster serves and the existing namespaces; gives a [`Filter`] that the pipeline applies to each
+//! type and each object.
 //!
-//! There are upstream's two ways to choose types: the older one (`includedResources`, `excludedResources`,
-//! `includeClusterResources`) and the newer one, with lists of their own for cluster-scoped and namespace-scoped types.
-//! A spec that uses neither is of the newer way.
+//! There are upstream's two ways to select types: the older one (`includedResources`, `excludedResources`,
+//! `includeClusterResources`) and the newer one, with separate lists for cluster-scoped and namespace-scoped types. A
+//! spec without any of them uses the newer one.
 
 mod namespaces;
 mod policies;
@@ -27,11 +27,11 @@ use crate::glob::GlobError;
 use crate::policy::{Policies, ResourceRule};
 use crate::selector::{Selector, SelectorError};
 
-/// Types that no backup lists: they come as additional items of their volumes, or not at all.
+/// Types that backups do not list: they are included as additional items of their volumes, or not at all.
 pub const ALWAYS_EXCLUDED: [&str; 2] =
     ["volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"];
 
-/// Why a spec is no filter.
+/// Why a filter cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error("{field}: {source}")]
@@ -42,25 +42,25 @@ pub enum FilterError {
     Selector { field: &'static str, source: SelectorError },
 }
 
-/// Whether an object is taken; where not, why, in words for the log.
+/// Whether an object is included; if not, the reason for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Take,
     Leave(&'static str),
 }
 
-/// A spec's choice, ready to be asked.
+/// A compiled filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     namespaces: NamespaceFilter,
     types: TypeFilter,
-    /// Empty: all labels. Else one of them has to match.
+    /// At least one of them must match; empty means that labels are not checked.
     selectors: Vec<Selector>,
     policies: FilterPolicies,
 }
 
 impl Filter {
-    /// `live`: the names of all namespaces that exist; wildcards are matched against them.
+    /// `live`: the names of all existing namespaces; wildcards are matched against them.
     pub fn new(
         spec: &BackupSpec,
         catalogue: &Catalogue,
@@ -87,12 +87,12 @@ impl Filter {
         &self.types
     }
 
-    /// What of the resource policy and of the included types has no effect.
+    /// Warnings about parts of the resource policy and of the included types that have no effect.
     pub fn warnings(&self) -> &[String] {
         &self.policies.warnings
     }
 
-    /// The label selectors to list a type with, one list for each; an empty one is everything.
+    /// The label selectors to list a type with, one list request each; an empty one selects everything.
     pub fn queries(&self, kind: &ResourceType) -> Vec<String> {
         let selectors = match self.policies.ruling(kind, None) {
             _ if kind.namespaced && self.policies.differ() => &[],
@@ -105,12 +105,12 @@ impl Filter {
         selectors.iter().map(Selector::to_query).collect()
     }
 
-    /// Whether labels narrow the backup down.
+    /// Whether the backup is restricted by labels.
     pub fn has_selectors(&self) -> bool {
         self.selectors.iter().any(|selector| !selector.is_everything())
     }
 
-    /// Whether an object that was listed with [`Filter::queries`] is taken.
+    /// Whether an object that was listed with [`Filter::queries`] is included.
     pub fn takes_listed(&self, kind: &ResourceType, object: &ObjectFacts<'_>) -> Verdict {
         let (selectors, rule) = match self.policies.ruling(kind, object.namespace) {
             Ruling::NotListed => {
@@ -129,7 +129,7 @@ impl Filter {
         }
     }
 
-    /// What holds for listed and additional items alike.
+    /// The checks for both listed and additional items.
     fn takes_any(&self, object: &ObjectFacts<'_>) -> Verdict {
         if object.excluded {
             return Verdict::Leave("it has the label velero.io/exclude-from-backup=true");
@@ -140,8 +140,8 @@ impl Filter {
         alive(object)
     }
 
-    /// Whether an additional or related item is taken. Cluster-scoped ones stay out only where they are excluded.
-    /// `must`: an action wants it in the backup whatever the filters say.
+    /// Whether an additional or related item is included. Cluster-scoped ones are left out only if they are excluded.
+    /// `must`: an action requires it in the backup regardless of the filters.
     pub fn takes_additional(&self, kind: &ResourceType, object: &ObjectFacts<'_>, must: bool) -> Verdict {
         if must {
             return alive(object);
@@ -152,7 +152,8 @@ impl Filter {
                 Verdict::Leave("its type is cluster-scoped and excluded")
             }
             Some(_) if !self.types.takes(kind) => Verdict::Leave("its type is excluded"),
-            // Types that a policy does not list come in all the same: what belongs together stays together, as upstream.
+            // Types that a policy does not list are included all the same, so that related items stay together, as
+            // upstream.
             _ => match self.policies.ruling(kind, object.namespace) {
                 Ruling::Rule(rule) if named(Some(rule), object) != Verdict::Take => named(Some(rule), object),
                 _ => self.takes_any(object),
@@ -160,8 +161,8 @@ impl Filter {
         }
     }
 
-    /// Whether a Namespace object is taken: it has to be chosen and alive; where labels narrow the backup down and its
-    /// name is not what chose it, it has to match them or to hold something that was taken.
+    /// Whether a Namespace object is included: it must be selected and Active. If the backup is restricted by labels
+    /// and the namespace is not included by name, it must also match them or contain an included object.
     pub fn takes_namespace_object(
         &self,
         name: &str,

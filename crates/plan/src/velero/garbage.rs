@@ -1,4 +1,4 @@
-//! Backups whose time to live has ended: what becomes of each. Called by the garbage collection.
+//! Expired backups: the next step for each. Called by the garbage collection.
 
 use jiff::Timestamp;
 use lifeboat_api::velero::{AccessMode, BackupPhase, BackupStorageLocation, names};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::label;
 
-/// What is known of the location that an expired backup is in.
+/// The state of an expired backup's location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocationState {
     Usable,
-    /// Looked at, and found wanting; it may come back.
+    /// Checked and not usable; it may become available again.
     Unavailable,
     ReadOnly,
     NotFound,
-    /// The API server did not tell.
+    /// The API server did not answer.
     Unknown,
 }
 
@@ -31,19 +31,19 @@ impl LocationState {
     }
 }
 
-/// What to do with a backup.
+/// The next step for a backup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GarbagePlan {
     Keep,
-    /// Ask for its deletion. `unlabel`: an earlier failure is no longer true.
+    /// Request its deletion. `unlabel`: remove the label of an earlier failure.
     Request {
         unlabel: bool,
     },
-    /// It cannot be deleted; upstream's label says why.
+    /// It cannot be deleted; the value of upstream's label with the reason.
     Label(&'static str),
 }
 
-/// Whether the backup has outlived its time; one that has not ended never has.
+/// Whether the backup has expired; a backup that has not ended never has.
 pub fn has_expired(backup: &Value, now: Timestamp) -> bool {
     let text = |path: &str| backup.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let ended = matches!(
@@ -56,7 +56,7 @@ pub fn has_expired(backup: &Value, now: Timestamp) -> bool {
     ended && text("/status/expiration").parse::<Timestamp>().is_ok_and(|expiration| expiration <= now)
 }
 
-/// Decides for an expired backup. `pending`: its deletion has been asked for and has not been answered.
+/// Decides for an expired backup. `pending`: its deletion was requested and has not been processed.
 pub fn plan(backup: &Value, location: LocationState, pending: bool) -> GarbagePlan {
     let labels = backup.pointer("/metadata/labels");
     let shown = labels.and_then(|labels| labels.get(names::GC_FAILURE)).and_then(Value::as_str);
@@ -71,7 +71,7 @@ pub fn plan(backup: &Value, location: LocationState, pending: bool) -> GarbagePl
     }
 }
 
-/// The object that asks for a backup's deletion, as stock clients make it.
+/// The DeleteBackupRequest for a backup, as stock clients create it.
 pub fn request(backup: &str, uid: &str) -> Value {
     json!({
         "apiVersion": "velero.io/v1",

@@ -1,4 +1,4 @@
-//! Backup storage locations: is the spec complete, when is the next look at the bucket due, which of several
+//! Backup storage locations: whether the spec is complete, when the next check of the bucket is due, which of several
 //! defaults stays. Takes the object and the time, gives values. Called by the controller of BackupStorageLocation.
 
 use std::collections::BTreeMap;
@@ -13,19 +13,19 @@ use serde_json::Value;
 
 use crate::conditions::{self, Fact};
 
-/// Annotation on a VolumeSnapshotLocation: why it cannot be used. Its status has no field for it.
+/// Annotation of a VolumeSnapshotLocation: why it cannot be used. Its status has no field for it.
 pub const UNAVAILABLE_BECAUSE: &str = "lifeboat.io/unavailable-because";
-/// The annotation of a location that says which store is used for it.
+/// The annotation of a location that names the store to use for it.
 pub const STORE_ANNOTATION: &str = "lifeboat.io/store";
 
-/// A reference to one value of a Secret in Lifeboat's namespace.
+/// A reference to one key of a Secret in Lifeboat's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretKey {
     pub secret: String,
     pub key: String,
 }
 
-/// Where the certificate authority of the endpoint comes from.
+/// The source of the endpoint's certificate authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaSource {
     System,
@@ -33,7 +33,7 @@ pub enum CaSource {
     Secret(SecretKey),
 }
 
-/// A spec that says all that is needed to open the bucket.
+/// A validated spec, sufficient to open the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidLocation {
     pub provider: String,
@@ -41,11 +41,11 @@ pub struct ValidLocation {
     pub prefix: String,
     pub config: BTreeMap<String, String>,
     pub ca: CaSource,
-    /// `None`: the installation's credentials, else the server's own identity.
+    /// `None`: the installation's credentials, or the server's own identity.
     pub credential: Option<SecretKey>,
 }
 
-/// A field that keeps a location from being used.
+/// A field that prevents a location from being used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FieldProblem {
@@ -53,7 +53,7 @@ pub struct FieldProblem {
     pub problem: String,
 }
 
-/// Reads the spec; all problems are named at once.
+/// Validates the spec; all problems are returned at once.
 pub fn validate(spec: &BackupStorageLocationSpec) -> Result<ValidLocation, Vec<FieldProblem>> {
     let mut problems = Vec::new();
     let storage = spec.object_storage.clone();
@@ -110,11 +110,11 @@ fn secret_key(field: &'static str, secret: &str, key: &str, problems: &mut Vec<F
     SecretKey { secret: secret.to_owned(), key: key.to_owned() }
 }
 
-fn problem(field: &'static str, words: &str) -> FieldProblem {
-    FieldProblem { field, problem: words.to_owned() }
+fn problem(field: &'static str, problem: &str) -> FieldProblem {
+    FieldProblem { field, problem: problem.to_owned() }
 }
 
-/// When the bucket is looked at next.
+/// When the bucket is checked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     Now,
@@ -123,8 +123,8 @@ pub enum Due {
     WhenItChanges,
 }
 
-/// `changed`: spec or credentials are not those of the last look. `frequency` is the location's own where it has one,
-/// else the server's; zero switches periodic looks off, as upstream.
+/// `changed`: spec or credentials have changed since the last check. `frequency` is the location's own, or the
+/// server's; zero disables periodic checks, as upstream.
 pub fn due(frequency: Duration, changed: bool, last_look: Option<Timestamp>, now: Timestamp) -> Due {
     let Some(last_look) = last_look else { return Due::Now };
     if changed {
@@ -133,7 +133,7 @@ pub fn due(frequency: Duration, changed: bool, last_look: Option<Timestamp>, now
     if frequency.is_zero() {
         return Due::WhenItChanges;
     }
-    // A clock that went back must not postpone the next look beyond one period.
+    // A clock that was set back must not delay the next check beyond one period.
     let age = Duration::try_from(now.duration_since(last_look)).unwrap_or_default();
     match frequency.checked_sub(age) {
         Some(rest) if !rest.is_zero() => Due::In(rest),
@@ -141,14 +141,14 @@ pub fn due(frequency: Duration, changed: bool, last_look: Option<Timestamp>, now
     }
 }
 
-/// What a location shows of earlier looks, and how often it wants to be looked at. Read from the object as it is: one
-/// whose spec cannot be read has a status all the same.
+/// The results of earlier checks in the object, and its check frequency. Read from the raw object, because an object
+/// with an invalid spec still has a status.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Shown {
     pub last_look: Option<Timestamp>,
     pub phase: String,
     pub conditions: Vec<Condition>,
-    /// `None`: the server's frequency. Zero, or less: only when something changes.
+    /// `None`: the server's frequency. Zero or less: only when something changes.
     pub frequency: Option<Duration>,
 }
 
@@ -168,22 +168,22 @@ fn value<T: DeserializeOwned>(object: &Value, pointer: &str) -> Option<T> {
     serde_json::from_value(object.pointer(pointer)?.clone()).ok()
 }
 
-/// A negative frequency means what zero means: off.
+/// A negative frequency means zero: disabled.
 fn positive(duration: GoDuration) -> Duration {
     u64::try_from(duration.as_nanos()).map(Duration::from_nanos).unwrap_or_default()
 }
 
-/// A look that this server remembers.
+/// A check that this server remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastLook {
-    /// All that the verdict depended on.
+    /// Everything that the result depended on.
     pub inputs: String,
     pub at: Timestamp,
 }
 
-/// Whether the next look is due, from what the location shows and what this server remembers. Conditions that are gone
-/// come back by a new look: a stock client that wrote the object does not know them and dropped them. What the API
-/// server would not take is not in the object; the memory counts then.
+/// Whether the next check is due, from the object and from what this server remembers. Missing conditions are
+/// restored by a new check: a stock client that wrote the object does not know them and dropped them. If the API
+/// server rejected the status, the remembered check counts.
 pub fn next_look(
     shown: &Shown,
     past: Option<&PastLook>,
@@ -195,7 +195,7 @@ pub fn next_look(
     due(frequency, changed, shown.last_look.max(past.map(|past| past.at)), now)
 }
 
-/// What a look found: `problem` is a category and a message, `used` the store that was asked.
+/// The conditions after a check: `problem` is a category and a message, `used` the store that was used.
 pub fn facts(problem: Option<(&str, &str)>, warnings: &[String], used: Option<&str>) -> Vec<Fact> {
     let mut facts = vec![match problem {
         None => Fact {
@@ -225,15 +225,15 @@ pub fn facts(problem: Option<(&str, &str)>, warnings: &[String], used: Option<&s
     facts
 }
 
-/// What matters of a location for the choice of the default.
+/// The facts about a location that decide which default stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultCandidate {
     pub name: String,
     pub created: Option<Timestamp>,
 }
 
-/// Of several locations marked as default the most recently created stays; gives it and those to unset. Locations
-/// made in the same second are told apart by name, so that every server decides alike.
+/// If several locations are marked as default, the most recently created stays; gives its name and those to unmark.
+/// Locations created in the same second are ordered by name, so that every server decides alike.
 pub fn surplus_defaults(mut marked: Vec<DefaultCandidate>) -> Option<(String, Vec<String>)> {
     marked.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
     let stays = marked.pop()?;
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(valid.unwrap().ca, CaSource::Secret(SecretKey { secret: "s".into(), key: "k".into() }));
     }
 
-    /// Looked at 40 s ago, shown and remembered.
+    /// Checked 40 s ago, in the object and in memory.
     fn looked_at() -> (Value, PastLook) {
         let condition = json!({"type": "Available", "status": "True", "reason": "BucketUsable", "message": "",
             "lastTransitionTime": "1970-01-01T00:00:00Z"});

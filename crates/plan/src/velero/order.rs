@@ -1,9 +1,11 @@
-//! Ordered resources: for each type a list of names, whose objects are processed one after the other, before all others of
-//! their type. Takes `spec.orderedResources` and what the cluster serves; gives an [`Order`] for each type, or what is
-//! wrong. Called by the backup controller (validation), the pipeline (sorting) and the CLI (the text of the flag).
+//! Ordered resources: for each type a list of names, whose objects are processed one after the other, before all
+//! others of their type. Takes `spec.orderedResources` and the types that the cluster serves; gives an [`Order`] per
+//! type, or the problems. Called by the backup controller (validation), the pipeline (sorting) and the CLI (parsing
+//! the flag).
 //!
-//! An entry is `namespace/name`, or `name` for cluster-scoped types; `*`, `?` and `[…]` make it a pattern; a leading `~` makes
-//! it an anchored regular expression over the whole `namespace/name`, in which `,` `;` `=` are written `\x2c` `\x3b` `\x3d`.
+//! An entry is `namespace/name`, or `name` for cluster-scoped types; `*`, `?` and `[…]` make it a pattern; a leading
+//! `~` makes it an anchored regular expression over the whole `namespace/name`, in which `,` `;` `=` are written
+//! `\x2c` `\x3b` `\x3d`.
 
 mod entry;
 #[cfg(test)]
@@ -19,7 +21,7 @@ use lifeboat_api::catalogue::{Catalogue, GroupResource};
 pub use text::{OrderTextError, parse_ordered_resources};
 pub use volumes::{Claimed, Listed, Mounts, Step, VolumeOrder, order_volumes};
 
-/// What makes `spec.orderedResources` wrong as a whole.
+/// Errors in `spec.orderedResources` as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     #[error("spec.orderedResources has an empty key; the key names a resource type, such as pods")]
@@ -39,24 +41,24 @@ pub struct Order {
     entries: Vec<Entry>,
 }
 
-/// All orders of a backup, and what is odd about them.
+/// All orders of a backup, and warnings about them.
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
     pub by_type: BTreeMap<GroupResource, Order>,
     pub warnings: Vec<String>,
 }
 
-/// Objects of one type, sorted.
+/// The sorted objects of one type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sorted {
-    /// Places in what was given, in the order asked for.
+    /// Indexes into the input, in the requested order.
     pub listed: Vec<usize>,
-    /// The others, as they came.
+    /// The indexes of all other objects, in their original order.
     pub unlisted: Vec<usize>,
     pub warnings: Vec<String>,
 }
 
-/// Reads the whole map; every problem is named at once.
+/// Parses the whole map; all problems are returned at once.
 pub fn orders(
     spec: Option<&BTreeMap<String, String>>,
     catalogue: &Catalogue,
@@ -101,17 +103,17 @@ pub fn orders(
 }
 
 impl Order {
-    /// The place of an object: that of the first entry it matches.
+    /// The position of an object: the index of the first entry that matches it.
     pub fn place(&self, path: &str) -> Option<usize> {
         self.entries.iter().position(|entry| entry.matches(path))
     }
 
-    /// The entries as they were written.
+    /// The entries as written.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(Entry::as_str)
     }
 
-    /// Sorts objects, given as `namespace/name` or `name`. Several that one entry matches are sorted by name.
+    /// Sorts objects, given as `namespace/name` or `name`. Several that match one entry are sorted by name.
     pub fn sort(&self, paths: &[String]) -> Sorted {
         let mut listed: Vec<(usize, &str, usize)> = Vec::new();
         let mut unlisted = Vec::new();
@@ -130,7 +132,7 @@ impl Order {
         Sorted { listed: listed.into_iter().map(|(_, _, at)| at).collect(), unlisted, warnings }
     }
 
-    /// Why an entry places nothing.
+    /// The warning why an entry has no effect.
     fn idle(&self, place: usize, paths: &[String]) -> String {
         let (entry, key) = (&self.entries[place], &self.key);
         let text = entry.as_str();

@@ -1,6 +1,6 @@
-//! Volumes of pods, copied file by file: which ones, where a node has them, and the objects PodVolumeBackup and
-//! PodVolumeRestore. Takes pods, claims, volumes and what a Backup asks for; gives choices, directories, objects and
-//! patches. Called by the pipelines and by the controllers of both kinds.
+//! File copies of pod volumes: which volumes are copied, and the objects PodVolumeBackup and PodVolumeRestore. Takes
+//! pods, claims, volumes and a Backup's settings; gives choices, objects and patches. Called by the pipelines and by
+//! the controllers of both kinds.
 
 mod choose;
 pub mod files;
@@ -11,9 +11,9 @@ mod waiting;
 
 pub(crate) use choose::used;
 pub use choose::{Choice, Choices, Verdict, choose};
-pub use object::{PodVolume, Wanted, backup_name, backup_object, backup_tag, host, report_key, tags};
+pub use object::{CopySettings, PodVolume, backup_name, backup_object, backup_tag, host, report_key, tags};
 pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
-pub use waiting::{CONTAINER, PodLeft, Standing, Wait, mark, started, stayed, take_mark, wait_container};
+pub use waiting::{CONTAINER, PodLeft, Wait, WaitState, mark, started, stayed, take_mark, wait_container};
 
 pub use crate::transfer::attempts::{CONSISTENCY, LIVE, QUIESCED, task_uid};
 pub use crate::transfer::directory::{
@@ -28,32 +28,33 @@ use crate::json::text;
 
 /// Annotation: how many files changed while they were read.
 pub const CHANGED_FILES: &str = "lifeboat.io/changed-files";
-/// Annotation: how many files could not be read, and are not in the snapshot.
+/// Annotation: how many files could not be read and are missing in the snapshot.
 pub const UNREADABLE_FILES: &str = "lifeboat.io/unreadable-files";
-/// Annotation: which attempt runs, counted from 1. The mover's task is named by it, so it is written before.
+/// Annotation: the number of the current attempt, starting at 1. The mover's task is named by it, so it is written
+/// first.
 pub const ATTEMPT: &str = "lifeboat.io/attempt";
-/// Annotation: owners of locks whose end the kubelet reported, with commas between them.
+/// Annotation: owners of locks whose end the kubelet reported, separated by commas.
 pub const DEAD_OWNERS: &str = "lifeboat.io/dead-owners";
-/// The directory in a volume that says which restores are done; never part of a copy.
+/// The directory in a volume that records completed restores; never part of a copy.
 pub const DONE_DIRECTORY: &str = ".velero";
 
-/// The attempt that an object's annotation names, at least 1.
+/// The number of the attempt in an object's annotation, at least 1.
 pub fn attempt(annotation: Option<&str>) -> u64 {
     annotation.and_then(|text| text.parse().ok()).filter(|number| *number > 0).unwrap_or(1)
 }
 
-/// Whether a PodVolumeBackup, PodVolumeRestore, DataUpload or DataDownload is at its end.
+/// Whether a PodVolumeBackup, PodVolumeRestore, DataUpload or DataDownload has ended.
 pub fn has_ended(object: &Value) -> bool {
     DataMovePhase::from(text(object, "/status/phase")).is_terminal()
 }
 
-/// The task of the attempt that an object is at.
+/// The task of an object's current attempt.
 pub fn task_of(object: &Value) -> TaskId {
     let number = attempt(object["metadata"]["annotations"][ATTEMPT].as_str());
     task_uid(text(object, "/metadata/uid"), number)
 }
 
-/// The owners of locks that an object's annotation names.
+/// The owners of locks in an object's annotation.
 pub fn dead_owners(annotation: Option<&str>) -> Vec<String> {
     annotation.unwrap_or_default().split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect()
 }

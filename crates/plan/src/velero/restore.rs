@@ -1,5 +1,5 @@
-//! Decisions of a restore: which items, in which order, changed how, and what an object that already exists means. Called
-//! by the restore controller and its executor in crate `velero`; a dry run prints the same decisions.
+//! Decisions about Restores: validation, hooks, volumes, and warnings about settings without effect. Called by the
+//! restore controller and its executor in crate `velero`; a dry run prints the same decisions.
 
 pub mod hooks;
 pub mod idle;

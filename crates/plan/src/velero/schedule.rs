@@ -1,20 +1,20 @@
-//! Schedules: when a backup is due, what it is called, what it holds. A Schedule, its backups and the time come in; what is to
-//! be done comes out. Called by the schedule controller; the command line shows the next times and makes backups from a
-//! schedule's template with the same functions.
+//! Schedules: when a backup is due, its name and its content. Takes a Schedule, its backups and the time; gives the
+//! next step. Called by the schedule controller; the command line uses the same functions to show the next times and
+//! to create backups from a schedule's template.
 //!
-//! # Why no run is doubled or lost
+//! # Why no run is duplicated or lost
 //!
-//! A run is identified by its **due time**, not by the moment it is made: the Backup's name is the schedule's name and the due
-//! time in UTC. Whoever makes the run creates that one name. If the server dies between the create and the note in
-//! `status.lastBackup`, or if two replicas lead for a moment, the second create meets its own name, and that is the answer
-//! that the run is made. `lastBackup` only says from where to count on; it is written on the condition that nobody changed the
-//! Schedule meanwhile.
+//! A run is identified by its **due time**, not by the moment it is started: the Backup's name is the schedule's name
+//! and the due time in UTC, so every server that starts the run creates the same name. If the server dies between
+//! creating the Backup and updating `status.lastBackup`, or if two replicas lead for a moment, the second create
+//! fails because the name exists, which proves that the run was started. `lastBackup` is only the time after which
+//! the next run is computed; it is written on the condition that the Schedule has not changed.
 //!
-//! Of several due times that passed while nobody looked, the latest is made (upstream does not catch up either). When the
-//! clock steps forward, that is the same case. When it steps back by less than a period, the runs up to `lastBackup` are made
-//! already and nothing happens until the one after it. When it steps back further, `lastBackup` was written by a clock that was
-//! wrong, and waiting for it could take years: the latest due time before now counts as due, and its name tells whether it was
-//! made before.
+//! If several due times have passed while no server was running, only the latest is started (upstream does not catch
+//! up either). A clock that is set forward is the same case. If it is set back by less than a period, the runs up to
+//! `lastBackup` exist already and nothing happens until the next one. If it is set back further, `lastBackup` was
+//! written by a wrong clock, and waiting for it could take years: the latest due time before now counts as due, and
+//! whether a Backup of its name exists shows whether it was started before.
 
 mod backup;
 mod due;
@@ -22,7 +22,7 @@ mod due;
 mod tests;
 
 pub use backup::{backup, backup_name, own_name};
-pub use due::{Made, Submission, past, submission};
+pub use due::{ScheduledBackup, Submission, past, submission};
 
 pub use crate::schedule::{Cron, CronError, Past, Run, SKEW, run};
 
@@ -31,19 +31,19 @@ use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::{Schedule, SchedulePhase};
 use serde_json::{Value, json};
 
-/// Longer names leave no room for the time in a backup's name.
+/// The maximum length of a schedule's name: a backup's name has the time appended.
 const LONGEST_NAME: usize = 253 - "-20261116010203".len();
 
-/// What is to be done with a Schedule now.
+/// The next step for a Schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulePlan {
-    /// Merge this first, on the condition that nobody changed the object; `None` where nothing changes.
+    /// Merge this first, on the condition that the object has not changed; `None` if nothing changes.
     pub patch: Option<Value>,
     /// Then this.
     pub run: Run,
 }
 
-/// Decides. `skip_by_default`: the server's setting for schedules that do not say whether to skip the first run.
+/// Decides. `skip_by_default`: the server's setting for schedules that do not set `skipImmediately`.
 pub fn plan(schedule: &Schedule, now: Timestamp, skip_by_default: bool) -> SchedulePlan {
     let cron = match valid(schedule) {
         Ok(cron) => cron,
@@ -65,13 +65,13 @@ pub fn plan(schedule: &Schedule, now: Timestamp, skip_by_default: bool) -> Sched
     SchedulePlan { patch: changed(patch), run: run(&cron, &past, now) }
 }
 
-/// The times of a schedule, or everything that is wrong with it.
+/// The parsed expression, or all problems of a schedule.
 pub fn valid(schedule: &Schedule) -> Result<Cron, Vec<String>> {
     let mut errors = Vec::new();
     let name = schedule.metadata.name.as_deref().unwrap_or_default();
     if name.len() > LONGEST_NAME {
         errors.push(format!(
-            "the name of this schedule has {} characters: with the time after it no backup could be called so; use at most {LONGEST_NAME}",
+            "the name of this schedule has {} characters: with the time appended, the backup's name would be too long; use at most {LONGEST_NAME}",
             name.len()
         ));
     }
@@ -98,8 +98,8 @@ fn changed(patch: Value) -> Option<Value> {
     patch.as_object().is_some_and(|fields| !fields.is_empty()).then_some(patch)
 }
 
-/// What the Schedule shows once the run of that due time is made. Both times are set to it where they lie behind it in the
-/// future: they were written by a clock that was wrong.
+/// The status of the Schedule once the run of a due time was started. Both timestamps are set to it if they are
+/// later: they were written by a wrong clock.
 pub fn made(past: &Past, due: Timestamp) -> Value {
     let mut status = json!({"lastBackup": seconds(due)});
     if past.skipped.is_some_and(|skipped| skipped > due) {

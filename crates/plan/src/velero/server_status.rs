@@ -1,6 +1,6 @@
-//! ServerStatusRequest: a client asks which server answers and which plugins it has. Takes the request, gives what to do
-//! with it now. What the kind has no field for (where plugins come from, what is wrong with others) is in an annotation,
-//! which `lifeboat plugin get` reads back with [`Details::read`].
+//! ServerStatusRequest: a client asks for the server's version and plugins. Takes the request, gives the next step.
+//! What the kind has no field for (the programs of plugins, problems with others) is in an annotation, which
+//! `lifeboat plugin get` reads with [`Details::read`].
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use lifeboat_api::common::time::seconds;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The version of Velero's API that is served. Stock clients warn unless major and minor are theirs; our own version
-/// follows as build metadata.
+/// The version of Velero's API that is served. Stock clients warn unless major and minor version equal theirs;
+/// Lifeboat's own version is appended as build metadata.
 pub const VELERO_VERSION: &str = "v1.18.3";
 
-/// How long an answered request is kept, upstream's value.
+/// How long an answered request is kept: upstream's value.
 pub const KEEP: Duration = Duration::from_mins(1);
 
-/// What to do with a request.
+/// The next step for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestPlan {
     /// Write this status.
     Answer(Value),
-    /// Answered; look again after this time.
+    /// Answered; check again after this time.
     KeepFor(Duration),
     /// Answered long enough ago.
     Delete,
@@ -30,11 +30,11 @@ pub enum RequestPlan {
 /// The annotation of an answer.
 pub const DETAILS_ANNOTATION: &str = "lifeboat.io/plugin-details";
 
-/// An annotation must stay small: so many problems, and so much of each.
+/// Limits of the annotation's size: the number of problems, and the length of each.
 const MOST_PROBLEMS: usize = 50;
 const LONGEST_PROBLEM: usize = 1000;
 
-/// One plugin that the server has.
+/// One plugin of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedPlugin {
     pub kind: String,
@@ -44,17 +44,17 @@ pub struct ListedPlugin {
     pub program: Option<String>,
 }
 
-/// Something in the plugin directory that is not used.
+/// A file in the plugin directory that is not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedProblem {
     pub program: String,
     pub message: String,
 }
 
-/// All plugins, and what is wrong with others.
+/// All plugins, and problems with unused files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
-    /// Of programs only; the built-in ones are those of the status that are not here.
+    /// Plugins of programs only; plugins of the status that are not listed here are built in.
     #[serde(default)]
     pub plugins: Vec<ListedPlugin>,
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// From an answered request: all plugins of its status, with what the annotation knows of them.
+    /// From an answered request: all plugins of its status, with the details from the annotation.
     pub fn read(request: &Value) -> Self {
         let text = request["metadata"]["annotations"][DETAILS_ANNOTATION].as_str().unwrap_or_default();
         let known: Self = serde_json::from_str(text).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Details {
     }
 }
 
-/// Decides for one request. `own_version` is Lifeboat's, `plugins` all that the server has.
+/// Decides for one request. `own_version` is Lifeboat's, `plugins` all plugins of the server.
 pub fn plan(request: &Value, own_version: &str, plugins: &Details, now: Timestamp) -> RequestPlan {
     let phase = request.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     if phase != "Processed" {

@@ -1,5 +1,5 @@
-//! Backups of a bucket in a cluster: which of them come in, in what form, and which objects go because their backup is
-//! gone. Called by the sync controller. What a bucket holds may have been written by anyone.
+//! Sync of a bucket's backups into the cluster: which ones become objects, in what form, and which objects are
+//! deleted because their backup is gone. Called by the sync controller. The content of a bucket is not trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::label;
 use crate::velero::volume_plugin;
 
-/// How many complete listings in a row a backup must be missing from before storage is asked for it by name.
+/// The number of consecutive complete listings that a backup must be missing from before storage is asked for it by
+/// name.
 const LISTINGS: u32 = 2;
 
 /// When a location is synced.
@@ -30,7 +31,7 @@ pub fn turn(own: Option<Duration>, default: Duration, last: Option<Timestamp>, n
         return Turn::Never;
     }
     let Some(last) = last else { return Turn::Now };
-    // A clock that went back must not postpone the next sync beyond one period.
+    // A clock that was set back must not delay the next sync beyond one period.
     let age = Duration::try_from(now.duration_since(last)).unwrap_or_default();
     match period.checked_sub(age) {
         Some(rest) if !rest.is_zero() => Turn::In(rest),
@@ -38,7 +39,7 @@ pub fn turn(own: Option<Duration>, default: Duration, last: Option<Timestamp>, n
     }
 }
 
-/// A Backup as its bucket has it, and where it is to be.
+/// A Backup in a bucket, and the cluster to create it in.
 pub struct Stored<'a> {
     /// The name of its directory.
     pub name: &'a str,
@@ -50,19 +51,19 @@ pub struct Stored<'a> {
     pub schedules: &'a BTreeSet<(String, String)>,
 }
 
-/// What to do with a backup of the bucket that the cluster does not have.
+/// The next step for a backup in the bucket without an object in the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incoming {
-    /// Make this object.
+    /// Create this object.
     Create(Box<Value>),
-    /// It is still being made, by a server of another cluster.
+    /// A server of another cluster is still writing it.
     NotYet,
-    /// It is no backup that can be taken over, and why.
+    /// It is not a valid backup; the reason.
     Refused(String),
 }
 
-/// Decides for one backup. Hooks are left out, because nobody runs them again and they hold commands; so are owners that
-/// this cluster does not have, and annotations that are ours.
+/// Decides for one backup. Hooks are removed, because they contain commands and never run again; so are owners that
+/// this cluster does not have, and Lifeboat's own annotations.
 pub fn incoming(stored: &Stored<'_>, now: Timestamp) -> Incoming {
     let json = stored.json;
     let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -84,7 +85,7 @@ pub fn incoming(stored: &Stored<'_>, now: Timestamp) -> Incoming {
             if !expired(json, now) {
                 return Incoming::NotYet;
             }
-            // Taken over, so that its time to live ends it.
+            // Created, so that its time to live ends it.
             BackupPhase::PartiallyFailed
         }
         other => {
@@ -136,8 +137,8 @@ fn lives(owner: &Value, schedules: &BTreeSet<(String, String)>) -> bool {
     text("kind") == "Schedule" && schedules.contains(&(text("name"), text("uid")))
 }
 
-/// A PodVolumeBackup of a backup that came in, as the cluster is to have it: only one that has ended, because nobody is
-/// to work on it here.
+/// The PodVolumeBackup of a synced backup, as it is created in the cluster. Only for one that has ended, because no
+/// controller may work on it here.
 pub fn pod_volume_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
     let phase = json.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     if !matches!(phase, "Completed" | "Failed" | "Canceled") {
@@ -148,9 +149,9 @@ pub fn pod_volume_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) ->
     Some(object)
 }
 
-/// The same for a VolumePluginBackup.
+/// The VolumePluginBackup of a synced backup, as it is created in the cluster. Only for one that has ended.
 pub fn volume_plugin_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
-    if volume_plugin::standing(json) == volume_plugin::Standing::Open {
+    if volume_plugin::operation_state(json) == volume_plugin::OperationState::Open {
         return None;
     }
     of_volume(stored, "VolumePluginBackup", json, backup_uid)
@@ -186,16 +187,16 @@ fn expired(backup: &Value, now: Timestamp) -> bool {
     expiration.and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|expiration| expiration < now)
 }
 
-/// Which backups of a location have been missing, and from how many listings in a row. A server that starts anew counts
-/// anew: an object goes late rather than wrongly.
+/// The missing backups of a location, and the number of consecutive listings without them. A restarted server starts
+/// counting again: an object is rather deleted late than wrongly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absences {
     missing: BTreeMap<String, u32>,
 }
 
 impl Absences {
-    /// Takes one complete listing and the backups that the cluster has of this location; gives those that storage is to
-    /// be asked for by name. Only a 404 for such a backup's own file proves that it is gone.
+    /// Takes one complete listing and the location's backups in the cluster; gives those to ask storage for by name.
+    /// Only a 404 for a backup's own file proves that it is gone.
     pub fn observe(&mut self, listed: &BTreeSet<String>, in_cluster: &BTreeSet<String>) -> Vec<String> {
         self.missing.retain(|name, _| in_cluster.contains(name) && !listed.contains(name));
         for name in in_cluster.difference(listed) {
@@ -205,8 +206,8 @@ impl Absences {
     }
 }
 
-/// Whether an object whose backup is gone may go too: only one that ended well once. A failed backup may never have
-/// written anything, and one that runs has not yet.
+/// Whether an object whose backup is gone may be deleted: only if the backup completed. A failed backup may never
+/// have written a file, and a running one has not written it yet.
 pub fn may_go(backup: &Value) -> bool {
     let phase = backup.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     let deleting = backup.pointer("/metadata/deletionTimestamp").is_some();

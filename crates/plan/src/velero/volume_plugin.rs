@@ -1,8 +1,9 @@
-//! VolumePluginBackup and VolumePluginRestore: the object of one operation of a volume snapshotter, and what is written into
-//! it when. Takes what the operation is about, what the plugin says of itself and the time; gives objects and patches.
+//! VolumePluginBackup and VolumePluginRestore: the object of one operation of a volume snapshotter, and its patches.
+//! Takes the subject of the operation, the state that the plugin reports and the time; gives objects and patches.
 //! Called by module `volume_plugin` of crate `velero`; [`hung`] by the command line too.
 //!
-//! An object of the server's carries the label [`OURS`]. A plugin's own gets our other labels and an owner, nothing else.
+//! Objects that the server created carry the label [`OURS`]. A plugin's own object gets the other labels and an
+//! owner, nothing else.
 
 use std::collections::BTreeMap;
 
@@ -17,28 +18,28 @@ use crate::label;
 
 mod late;
 mod name;
-mod standing;
+mod state;
 
 pub use late::is_over;
 pub use name::can_be_name;
-pub use standing::{HUNG_AFTER, Standing, given_up, hung, is_bad, last_change, standing};
+pub use state::{HUNG_AFTER, OperationState, given_up, hung, is_bad, last_change, operation_state};
 
-/// Label on objects that the server made: it writes their status.
+/// Label of objects that the server created: it writes their status.
 pub const OURS: &str = "lifeboat.io/volume-plugin";
 
-/// Label: the VolumeSnapshotLocation whose snapshotter is at work.
+/// Label: the VolumeSnapshotLocation of the snapshotter.
 pub const SNAPSHOT_LOCATION: &str = "lifeboat.io/snapshot-location";
 
-/// Annotation on the server's objects: when their progress last changed.
+/// Annotation of the server's objects: when their progress last changed.
 pub const PROGRESS_CHANGED: &str = "lifeboat.io/progress-changed";
 
-/// Annotation on the server's VolumePluginRestores: the volume, as the provider names it.
+/// Annotation of the server's VolumePluginRestores: the provider's ID of the volume.
 pub const PROVIDER_VOLUME: &str = "lifeboat.io/provider-volume";
 
-/// Annotation on plugins' own VolumePluginRestores: the PersistentVolume.
+/// Annotation of plugins' own VolumePluginRestores: the PersistentVolume.
 pub const PERSISTENT_VOLUME: &str = "lifeboat.io/persistent-volume";
 
-/// Which of the two kinds.
+/// One of the two kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Backup,
@@ -78,7 +79,7 @@ impl Kind {
         format!("{}={}", self.owner().1, label::value(name))
     }
 
-    /// The field of status that holds what the operation makes.
+    /// The status field with the ID of the created snapshot or volume.
     fn made(self) -> &'static str {
         match self {
             Self::Backup => "snapshotID",
@@ -87,11 +88,11 @@ impl Kind {
     }
 }
 
-/// What one operation is about.
+/// The subject of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub kind: Kind,
-    /// Lifeboat's.
+    /// Lifeboat's namespace.
     pub namespace: String,
     /// Name and UID of the Backup or Restore.
     pub owner: (String, String),
@@ -103,7 +104,7 @@ pub struct Subject {
     pub location: String,
     /// Name of the PersistentVolume.
     pub volume: String,
-    /// Of a restore: the snapshot. Empty for a backup, which makes it.
+    /// For a restore: the snapshot's ID. Empty for a backup, which creates the snapshot.
     pub snapshot_id: String,
 }
 
@@ -123,7 +124,7 @@ impl Subject {
         }
     }
 
-    /// Labels for the server's objects and for plugins' own.
+    /// Labels of the server's objects and of plugins' own.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let (_, name, uid) = self.kind.owner();
         let text = |value: &str| label::value(value);
@@ -141,7 +142,7 @@ impl Subject {
         json!({"apiVersion": "velero.io/v1", "kind": kind, "name": self.owner.0, "uid": self.owner.1})
     }
 
-    /// The server's object as it is made.
+    /// The server's object to create.
     pub fn object(&self, shown: &Shown, now: Timestamp) -> Value {
         let mut labels = self.labels();
         labels.insert(OURS.to_owned(), "server".to_owned());
@@ -170,12 +171,12 @@ impl Subject {
         object
     }
 
-    /// What to merge into the server's object.
+    /// The patch for the server's object.
     pub fn patch(&self, shown: &Shown, now: Timestamp) -> Value {
         patch(self.kind, &self.volume, shown, now)
     }
 
-    /// What to merge into a plugin's own object: our labels, and us among its owners.
+    /// The patch for a plugin's own object: Lifeboat's labels and owner reference.
     pub fn adoption(&self, object: &Value) -> Value {
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let mut owners: Vec<Value> = owners.cloned().unwrap_or_default();
@@ -185,14 +186,15 @@ impl Subject {
         json!({"metadata": {"labels": self.labels(), "ownerReferences": owners}})
     }
 
-    /// Selects the objects that may be a plugin's own for this operation: neither ours nor somebody's yet.
+    /// Selects the objects that may be a plugin's own for this operation: not created by the server and not adopted
+    /// yet.
     pub fn own_selector(&self) -> String {
         let (_, _, uid) = self.kind.owner();
         format!("!{OURS},!{uid}")
     }
 
-    /// Whether an object is the plugin's own for this operation. `made`: what the call returned; `before`: UIDs of the
-    /// objects that were there before it.
+    /// Whether an object is the plugin's own for this operation. `made`: the ID that the call returned; `before`:
+    /// UIDs of the objects that existed before the call.
     pub fn is_plugins_own(&self, object: &Value, made: Option<&str>, before: &[String]) -> bool {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (_, _, uid) = self.kind.owner();
@@ -203,14 +205,14 @@ impl Subject {
         let new = !before.iter().any(|uid| uid == text("/metadata/uid"));
         match self.kind {
             Kind::Backup => {
-                // The design gives it the snapshot's name, which not every snapshot's name can be.
+                // By design it has the snapshot's ID as its name, but not every ID is a valid name.
                 let named = made == Some(text("/metadata/name"))
                     && ["", self.backup.as_str()].contains(&text("/spec/backup"));
                 let about = text("/spec/backup") == self.backup && text("/spec/volume") == self.volume;
                 named || (new && about && same_plugin(text("/spec/plugin"), &self.plugin))
             }
             Kind::Restore => {
-                // CreateVolumeFromSnapshot does not say which backup it is for.
+                // CreateVolumeFromSnapshot does not pass the name of the backup.
                 let backup = ["", self.backup.as_str()].contains(&text("/spec/backup"));
                 let about = text("/spec/snapshotID") == self.snapshot_id && backup;
                 new && about && same_plugin(text("/spec/plugin"), &self.plugin)
@@ -219,7 +221,7 @@ impl Subject {
     }
 }
 
-/// What to merge into the server's object of a kind; `volume`: the PersistentVolume.
+/// The patch for the server's object of a kind; `volume`: the PersistentVolume.
 pub fn patch(kind: Kind, volume: &str, shown: &Shown, now: Timestamp) -> Value {
     let made = match kind {
         Kind::Backup => shown.made.clone(),
@@ -237,7 +239,7 @@ pub fn patch(kind: Kind, volume: &str, shown: &Shown, now: Timestamp) -> Value {
             "message": (!shown.message.is_empty()).then_some(&shown.message),
             "startTimestamp": time(shown.started),
             "completionTimestamp": time(shown.completed),
-            // Both spellings: the design's Go struct has no JSON names.
+            // Both spellings, because the design's Go struct has no JSON names.
             "progress": shown.progress.map(|(done, total)| {
                 json!({"bytesDone": done, "totalBytes": total, "BytesDone": done, "TotalBytes": total})
             }),
@@ -250,41 +252,41 @@ pub fn patch(kind: Kind, volume: &str, shown: &Shown, now: Timestamp) -> Value {
     patch
 }
 
-/// `aws` is `velero.io/aws`.
+/// Whether two plugin names are equal: `aws` means `velero.io/aws`.
 fn same_plugin(one: &str, other: &str) -> bool {
     let bare = |name: &str| name.strip_prefix("velero.io/").unwrap_or(name).to_owned();
     bare(one) == bare(other)
 }
 
-/// What an object of the server's shows.
+/// The state that an object of the server shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     pub phase: String,
     pub message: String,
     pub started: Option<Timestamp>,
     pub completed: Option<Timestamp>,
-    /// Bytes done, and all of them.
+    /// Bytes done and bytes in total.
     pub progress: Option<(i64, i64)>,
     pub plugin_specific: BTreeMap<String, String>,
-    /// What the call returned.
+    /// The ID that the call returned.
     pub made: Option<String>,
 }
 
 impl Shown {
-    /// The call begins.
+    /// The call starts.
     pub fn begun(now: Timestamp) -> Self {
         Self { phase: phase::IN_PROGRESS.to_owned(), started: Some(now), ..Self::default() }
     }
 
-    /// The same operation, ended; `words` where it failed.
+    /// The state after the operation ended; with a message if it failed.
     #[must_use]
-    pub fn ended(mut self, words: Option<&str>, now: Timestamp) -> Self {
-        let word = if words.is_some() { phase::FAILED } else { phase::COMPLETED };
+    pub fn ended(mut self, message: Option<&str>, now: Timestamp) -> Self {
+        let word = if message.is_some() { phase::FAILED } else { phase::COMPLETED };
         word.clone_into(&mut self.phase);
-        if let Some(words) = words {
-            words.clone_into(&mut self.message);
+        if let Some(message) = message {
+            message.clone_into(&mut self.message);
         } else if let Some((done, total)) = &mut self.progress {
-            // A plugin that ended well has done all of it, whenever it last said how far it was.
+            // A plugin that succeeded has done all of it, whatever its last progress report was.
             *total = (*done).max(*total);
             *done = *total;
         }
@@ -292,7 +294,7 @@ impl Shown {
         self
     }
 
-    /// What an object of the server's shows now.
+    /// The state that an object of the server shows now.
     pub fn of(kind: Kind, object: &Value) -> Self {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let time = |path: &str| text(path).and_then(|text| text.parse().ok());
@@ -317,12 +319,12 @@ impl Shown {
     }
 }
 
-/// Whether the server made the object.
+/// Whether the server created the object.
 pub fn is_ours(object: &Value) -> bool {
     object["metadata"]["labels"].get(OURS).is_some()
 }
 
-/// Bytes done and all of them, in either spelling; of two, the larger one.
+/// Bytes done and bytes in total, in either spelling; if both are present, the larger one.
 pub fn progress(object: &Value) -> Option<(i64, i64)> {
     let shown = object.pointer("/status/progress")?;
     let number = |one: &str, other: &str| shown[one].as_i64().max(shown[other].as_i64());
@@ -330,7 +332,7 @@ pub fn progress(object: &Value) -> Option<(i64, i64)> {
     (done.is_some() || total.is_some()).then(|| (done.unwrap_or_default(), total.unwrap_or_default()))
 }
 
-/// An object without what only one cluster or one moment knows, as it is stored and made again.
+/// An object without the fields that are only valid in one cluster, as it is stored and created again.
 pub fn stored(object: &Value) -> Value {
     let mut stored = object.clone();
     if let Some(metadata) = stored.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -213,7 +213,8 @@ impl<'a> Follower<'a> {
             }
             if !message.trim().is_empty() && death.cause == DeathCause::Killed {
                 let begin: String = message.trim().chars().take(200).collect();
-                death.words = format!("{}; instead of a result of this task it left: {begin}", death.words);
+                death.message =
+                    format!("{}; instead of a result of this task it left: {begin}", death.message);
             }
             return Ended::Died(self.death(death));
         };

@@ -283,7 +283,7 @@ async fn jobs_of_the_term_before_count_until_they_end() {
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), ends);
     assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
     assert!(
-        watcher.all()[0].starts_with("queued: waits for a turn: 1 mover runs in all"),
+        watcher.all()[0].starts_with("queued: waits for its turn: 1 mover runs in all"),
         "{:?}",
         watcher.all()
     );

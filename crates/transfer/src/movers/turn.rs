@@ -133,7 +133,7 @@ impl Line {
                 if state.queue.is_running(&uid) {
                     return Waited::Turn(turn);
                 }
-                (Instant::now() >= report_at).then(|| state.queue.words(&uid).unwrap_or_default())
+                (Instant::now() >= report_at).then(|| state.queue.message(&uid).unwrap_or_default())
             };
             if let Some(message) = message {
                 if message != reported {

@@ -9,8 +9,8 @@ use kube::{Api, Client};
 use lifeboat_cluster::discovery::preferred_version;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::velero::csi::{
-    self, GROUP_SNAPSHOTS, GroupStanding, Member, OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup,
-    group_content, group_standing, is_of_group,
+    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup,
+    group_content, group_state, is_of_group,
 };
 use serde_json::{Value, json};
 
@@ -70,19 +70,15 @@ impl GroupSnapshots {
     }
 
     /// One look at how far it is.
-    pub(super) async fn look(
-        &self,
-        group: &VolumeGroup,
-        members: &[Member],
-    ) -> Result<GroupStanding, ApiError> {
+    pub(super) async fn look(&self, group: &VolumeGroup, members: &[Member]) -> Result<GroupState, ApiError> {
         let Some(object) = self.get(group).await? else {
-            return Ok(GroupStanding::Waiting("somebody deleted the VolumeGroupSnapshot".to_owned()));
+            return Ok(GroupState::Waiting("the VolumeGroupSnapshot was deleted".to_owned()));
         };
         let name = group_content(&object);
         let content = self.contents().get_opt(&name).await;
         let content = content.attempt(format!("read VolumeGroupSnapshotContent {name}"))?;
         let made = self.made_of(&object).await?;
-        Ok(group_standing(&object, content.as_ref().map(objects::to_json).as_ref(), members, &made))
+        Ok(group_state(&object, content.as_ref().map(objects::to_json).as_ref(), members, &made))
     }
 
     /// The VolumeSnapshots that came of a group snapshot, each with its content.

@@ -11,7 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::velero::backup::ATTEMPT;
-use lifeboat_plan::velero::csi::{self, GroupStanding, Member, MemberSnapshot, VolumeGroup};
+use lifeboat_plan::velero::csi::{self, GroupState, Member, MemberSnapshot, VolumeGroup};
 use lifeboat_plugin::actions::{ActionError, Lookup};
 use serde_json::Value;
 
@@ -237,8 +237,8 @@ impl Taking<'_> {
         let patience = Patience::new(self.limit);
         loop {
             let last = match self.groups.look(self.group, &self.members).await {
-                Ok(GroupStanding::Taken(taken)) => return Ok(taken),
-                Ok(GroupStanding::Waiting(words)) => words,
+                Ok(GroupState::Taken(taken)) => return Ok(taken),
+                Ok(GroupState::Waiting(words)) => words,
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(error.chain()),
             };

@@ -13,7 +13,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::MoverPlace;
-use lifeboat_plan::velero::pod_volumes::{ClaimOf, DONE_DIRECTORY, Standing, files, started, status};
+use lifeboat_plan::velero::pod_volumes::{ClaimOf, DONE_DIRECTORY, WaitState, files, started, status};
 use lifeboat_transfer::attempts::{
     NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
 };
@@ -82,13 +82,13 @@ impl Steps for Filling<'_> {
                 return Err(NotPrepared::Because(format!("pod {name} is gone")));
             };
             let words = match started(&pod) {
-                Standing::Waits(_) => return self.prepared(&pod).await,
-                Standing::Over => {
+                WaitState::Waits(_) => return self.prepared(&pod).await,
+                WaitState::Over => {
                     let words = "the pod's init container had ended before anything was written: nobody may write into the volume of a running pod";
                     return Err(NotPrepared::Because(words.to_owned()));
                 }
-                Standing::Never(words) => return Err(NotPrepared::Because(words)),
-                Standing::NotYet(words) => words,
+                WaitState::Never(words) => return Err(NotPrepared::Because(words)),
+                WaitState::NotYet(words) => words,
             };
             if self.transfer.now() >= until || cancel.is_cancelled() {
                 return Err(NotPrepared::Because(format!("pod {name} did not come up in time: {words}")));
@@ -114,7 +114,7 @@ impl Steps for Filling<'_> {
     /// A pod that went on saw the file which the mover writes last.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         let pod = self.found_pod().await?.filter(|_| self.into().is_none());
-        if pod.is_some_and(|pod| started(&pod) == Standing::Over) {
+        if pod.is_some_and(|pod| started(&pod) == WaitState::Over) {
             let bytes = self.object.spec.snapshot_size.unwrap_or_default();
             return self.completed(u64::try_from(bytes).unwrap_or_default()).await;
         }

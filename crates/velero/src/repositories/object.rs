@@ -5,7 +5,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupRepository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::backup_repository::{self, About, EMPTIED};
+use lifeboat_plan::velero::backup_repository::{self, EMPTIED, RepositoryId};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -15,7 +15,10 @@ fn api(context: &Context) -> Api<DynamicObject> {
     objects::namespaced(&context.client, &context.settings.namespace, &resource)
 }
 
-pub(super) async fn find(context: &Context, about: About<'_>) -> Result<Option<DynamicObject>, ApiError> {
+pub(super) async fn find(
+    context: &Context,
+    about: RepositoryId<'_>,
+) -> Result<Option<DynamicObject>, ApiError> {
     let listed = api(context).list(&ListParams::default().labels(&about.selector())).await;
     let mut found = listed.attempt("list BackupRepositories")?.items;
     found.sort_by_key(ResourceExt::name_any);
@@ -42,7 +45,7 @@ pub(crate) async fn change(context: &Context, object: &DynamicObject, patch: Val
 }
 
 /// Writes something down for the controller.
-pub(super) async fn note(context: &Context, about: About<'_>, patch: Value) -> Result<(), ApiError> {
+pub(super) async fn note(context: &Context, about: RepositoryId<'_>, patch: Value) -> Result<(), ApiError> {
     match find(context, about).await? {
         Some(object) => change(context, &object, patch).await,
         None => Ok(()),
@@ -52,7 +55,7 @@ pub(super) async fn note(context: &Context, about: About<'_>, patch: Value) -> R
 /// The object of this repository.
 pub(super) async fn ensure(
     context: &Context,
-    about: About<'_>,
+    about: RepositoryId<'_>,
     identifier: &str,
 ) -> Result<DynamicObject, ApiError> {
     if let Some(object) = find(context, about).await? {

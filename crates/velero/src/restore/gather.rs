@@ -8,7 +8,7 @@ use lifeboat_api::common::TypedLocalObjectReference;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, BackupStorageLocation, Restore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::items::versions::{self, Wishes};
+use lifeboat_plan::items::versions::{self, VersionPreferences};
 use lifeboat_plan::velero::schedule::own_name;
 
 use crate::context::Context;
@@ -63,12 +63,12 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
 }
 
 /// The versions of types that the user wishes for; empty where there is no such ConfigMap.
-pub(super) async fn wishes(context: &Context) -> Result<Wishes, ApiError> {
+pub(super) async fn wishes(context: &Context) -> Result<VersionPreferences, ApiError> {
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let found = maps.get_opt(versions::CONFIG_MAP).await;
     let found = found.attempt(format!("read ConfigMap {}", versions::CONFIG_MAP))?;
     let text = found.and_then(|map| map.data?.remove(versions::CONFIG_KEY)).unwrap_or_default();
-    let (wishes, others) = Wishes::parse(&text);
+    let (wishes, others) = VersionPreferences::parse(&text);
     for line in others {
         tracing::warn!(line, "ConfigMap {} has a line that is no TYPE=VERSION,...", versions::CONFIG_MAP);
     }

@@ -11,7 +11,7 @@ use lifeboat_archive::{BackupFiles, Level, RunLog, Spool};
 use lifeboat_cluster::discovery;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::items::trust::UNTRUSTED;
-use lifeboat_plan::items::versions::{Wishes, choose};
+use lifeboat_plan::items::versions::{VersionPreferences, choose};
 use lifeboat_plan::velero::restore::native::doubled;
 use lifeboat_plan::velero::restore::validate::{ValidRestore, compile};
 use lifeboat_plan::velero::restore::volumes::{DataIn, by_volume};
@@ -160,7 +160,7 @@ async fn versions(
         return Ok(BTreeMap::new());
     }
     let everywhere = context.settings.backup.has_feature("EnableAPIGroupVersions");
-    let wishes = if everywhere { gather::wishes(context).await? } else { Wishes::default() };
+    let wishes = if everywhere { gather::wishes(context).await? } else { VersionPreferences::default() };
     let preferred: BTreeMap<&GroupResource, &str> =
         spool.items().map(|item| (item.resource(), item.version())).collect();
     let mut chosen = BTreeMap::new();

@@ -5,12 +5,12 @@ use kube::api::ListParams;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::schedule::{Made, own_name};
+use lifeboat_plan::velero::schedule::{ScheduledBackup, own_name};
 use serde_json::Value;
 
 use crate::context::Context;
 
-pub(super) async fn backups(context: &Context, schedule: &str) -> Result<Vec<Made>, ApiError> {
+pub(super) async fn backups(context: &Context, schedule: &str) -> Result<Vec<ScheduledBackup>, ApiError> {
     let resource = objects::resource_of::<Backup>();
     let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
     let labelled = ListParams::default().labels(&format!("{SCHEDULE_NAME}={}", own_name(schedule)));
@@ -20,7 +20,7 @@ pub(super) async fn backups(context: &Context, schedule: &str) -> Result<Vec<Mad
         .map(|backup| {
             let phase = backup.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
             let phase = if phase.is_empty() { BackupPhase::New } else { phase.into() };
-            Made { name: backup.name_any(), phase }
+            ScheduledBackup { name: backup.name_any(), phase }
         })
         .collect())
 }

@@ -1,7 +1,7 @@
 //! From what a plugin says of its progress to what its object shows.
 
 use lifeboat_archive::RunLog;
-use lifeboat_plan::velero::volume_plugin::{Kind, PROVIDER_VOLUME, Shown, Standing};
+use lifeboat_plan::velero::volume_plugin::{Kind, OperationState, PROVIDER_VOLUME, Shown};
 use lifeboat_plugin::volume::{Ended, ProgressOf, VolumeProgress};
 use serde_json::Value;
 
@@ -55,8 +55,12 @@ pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
 }
 
 /// How an operation stands whose call returned well.
-pub(super) async fn after_call(operation: &Operation<'_>, shown: Shown, made: &str) -> (Shown, Standing) {
-    let completed = |shown: Shown| (shown.ended(None, keep::now()), Standing::Completed);
+pub(super) async fn after_call(
+    operation: &Operation<'_>,
+    shown: Shown,
+    made: &str,
+) -> (Shown, OperationState) {
+    let completed = |shown: Shown| (shown.ended(None, keep::now()), OperationState::Completed);
     if !matches!(operation.snapshotter.reports_progress().await, Ok(true)) {
         return completed(shown);
     }
@@ -71,14 +75,14 @@ pub(super) async fn after_call(operation: &Operation<'_>, shown: Shown, made: &s
             let ended = progress.ended();
             let shown = later(progress, &shown);
             let standing = match ended {
-                None => Standing::Open,
-                Some(Ended::Well) => Standing::Completed,
-                Some(Ended::Badly) => Standing::Failed(shown.message.clone()),
+                None => OperationState::Open,
+                Some(Ended::Well) => OperationState::Completed,
+                Some(Ended::Badly) => OperationState::Failed(shown.message.clone()),
             };
             (shown, standing)
         }
         // It may answer later.
-        Err(_) => (shown, Standing::Open),
+        Err(_) => (shown, OperationState::Open),
     }
 }
 

@@ -185,7 +185,7 @@ async fn a_plugin_that_says_nothing_gets_phase_and_times(
 ) {
     let cluster = Cluster::new().await;
     let done = called(&cluster, kind, &FakeSnapshotter::default()).await;
-    assert_eq!(done.standing, Standing::Completed);
+    assert_eq!(done.standing, OperationState::Completed);
     let names = cluster.names(kind.plural());
     assert_eq!(names, [subject(kind).name()]);
     let object = cluster.get(kind.plural(), &names[0]).unwrap();
@@ -207,7 +207,7 @@ async fn progress_is_shown_while_the_call_runs_and_never_backwards() {
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
     assert_eq!(
         done.standing,
-        Standing::Completed,
+        OperationState::Completed,
         "a snapshot that its own plugin does not know is the call's"
     );
     let progress = done.object.unwrap()["status"]["progress"].clone();
@@ -222,7 +222,7 @@ async fn an_upload_that_goes_on_after_the_call_stays_open_until_it_ends() {
     let cluster = Cluster::new().await;
     let snapshotter = FakeSnapshotter::with_progress(vec![bytes(1, 9), phase("Uploading")]);
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
-    assert_eq!(done.standing, Standing::Open);
+    assert_eq!(done.standing, OperationState::Open);
     let object = done.object.unwrap();
     assert_eq!(
         (&object["status"]["phase"], &object["status"]["snapshotID"]),
@@ -230,21 +230,21 @@ async fn an_upload_that_goes_on_after_the_call_stays_open_until_it_ends() {
     );
     let client = &cluster.context.client;
     let (same, standing) = look(client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
-    assert_eq!((standing, &same["status"]), (Standing::Open, &object["status"]));
+    assert_eq!((standing, &same["status"]), (OperationState::Open, &object["status"]));
     let ended = FakeSnapshotter::with_progress(vec![phase("completed")]);
     let (object, standing) = look(client, Kind::Backup, "lifeboat", &object, &ended).await.unwrap();
-    assert_eq!(standing, Standing::Completed);
+    assert_eq!(standing, OperationState::Completed);
     assert_eq!(object["status"]["progress"]["bytesDone"], 9);
     assert!(object["status"]["completionTimestamp"].is_string());
 }
 
 #[rstest]
-#[case::says_failed(phase("FAILED"), Standing::Failed("the plugin gives no reason".into()))]
-#[case::cannot_be_asked(Err(ActionError::Failed("gone".into())), Standing::Open)]
+#[case::says_failed(phase("FAILED"), OperationState::Failed("the plugin gives no reason".into()))]
+#[case::cannot_be_asked(Err(ActionError::Failed("gone".into())), OperationState::Open)]
 #[tokio::test]
 async fn what_the_plugin_says_after_the_call_counts(
     #[case] answer: Answer<Option<VolumeProgress>>,
-    #[case] expected: Standing,
+    #[case] expected: OperationState,
 ) {
     let cluster = Cluster::new().await;
     let done = called(&cluster, Kind::Backup, &FakeSnapshotter::with_progress(vec![answer])).await;
@@ -292,16 +292,16 @@ fn with_own(cluster: &Cluster, kind: Kind, name: &str, status: &Value) -> FakeSn
 }
 
 #[rstest]
-#[case::named_by_the_snapshot(Kind::Backup, "snap-pv", json!({"phase": "Completed"}), Standing::Completed)]
-#[case::named_otherwise(Kind::Backup, "any", json!({"phase": "Uploading"}), Standing::Open)]
-#[case::of_a_restore(Kind::Restore, "any", json!({"phase": "Uploading"}), Standing::Open)]
-#[case::failed(Kind::Restore, "any", json!({"phase": "Failed", "message": "full"}), Standing::Failed("full".into()))]
+#[case::named_by_the_snapshot(Kind::Backup, "snap-pv", json!({"phase": "Completed"}), OperationState::Completed)]
+#[case::named_otherwise(Kind::Backup, "any", json!({"phase": "Uploading"}), OperationState::Open)]
+#[case::of_a_restore(Kind::Restore, "any", json!({"phase": "Uploading"}), OperationState::Open)]
+#[case::failed(Kind::Restore, "any", json!({"phase": "Failed", "message": "full"}), OperationState::Failed("full".into()))]
 #[tokio::test]
 async fn a_plugins_own_object_is_adopted_and_ours_goes(
     #[case] kind: Kind,
     #[case] name: &str,
     #[case] status: Value,
-    #[case] expected: Standing,
+    #[case] expected: OperationState,
 ) {
     let cluster = Cluster::new().await;
     let snapshotter = with_own(&cluster, kind, name, &status);
@@ -312,7 +312,7 @@ async fn a_plugins_own_object_is_adopted_and_ours_goes(
     assert_eq!(own["status"], status, "the plugin's to write");
     assert_eq!(own["metadata"]["labels"]["velero.io/backup-name"], "b");
     assert_eq!(own["metadata"]["ownerReferences"][0]["uid"], "uid-b");
-    if expected == Standing::Open {
+    if expected == OperationState::Open {
         let message = "its time is over";
         give_up(&cluster.context.client, kind, "lifeboat", name, message).await.unwrap();
         assert_eq!(cluster.get(kind.plural(), name).unwrap()["status"]["phase"], "Failed");
@@ -359,7 +359,7 @@ async fn an_object_that_is_deleted_while_it_runs_is_made_again() {
         ..FakeSnapshotter::with_progress(vec![bytes(1, 9), bytes(2, 9)])
     };
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
-    assert_eq!(done.standing, Standing::Open);
+    assert_eq!(done.standing, OperationState::Open);
     assert_eq!(cluster.names("volumepluginbackups"), [name.as_str()]);
     cluster.shared().remove("volumepluginbackups", &name);
     let object = done.object.unwrap();

@@ -137,7 +137,7 @@ mod tests {
         let refused = |line: &[&str]| {
             Line::try_parse_from([&["create"], line].concat()).map(|_| ()).unwrap_err().to_string()
         };
-        assert!(refused(&["n", "--schedule", "0 0 31 2 *"]).contains("fits no date"));
+        assert!(refused(&["n", "--schedule", "0 0 31 2 *"]).contains("matches no date"));
         assert!(refused(&["n", "--schedule", "hourly"]).contains("five"));
         assert!(refused(&["n"]).contains("--schedule"));
         assert!(refused(&["n", "--schedule", "0 0 L * *"]).contains("no day of month"));

@@ -1,4 +1,4 @@
-//! What can be wrong with resource modifiers, in upstream's words where it has any. Shown in the Restore's status.
+//! Errors in resource modifiers, with upstream's messages where it has them. Shown in the Restore's status.
 
 use super::OperationError;
 use crate::glob::GlobError;
@@ -20,7 +20,7 @@ pub enum ModifierError {
     NoPatch,
     #[error("path is required for match rule")]
     NoMatchPath,
-    /// A namespace or a type.
+    /// An invalid pattern for a namespace or a type.
     #[error(transparent)]
     Pattern(#[from] GlobError),
     #[error("error in matching regex {0}")]

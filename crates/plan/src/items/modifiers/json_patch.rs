@@ -1,9 +1,9 @@
-//! JSON Patch (RFC 6902), with values as upstream's ConfigMaps write them: text that is read as JSON where it looks like
-//! it.
+//! JSON Patch (RFC 6902). Values are written as in upstream's ConfigMaps: text that is parsed as JSON where it looks
+//! like JSON.
 
 use serde_json::Value;
 
-/// One operation.
+/// One operation of a patch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JsonPatch {
     operation: Operation,
@@ -27,11 +27,11 @@ pub(super) enum PatchError {
     TestFailed(String),
     #[error("the object has no {0}")]
     Missing(String),
-    #[error("{0} is no place in the object; a path starts with / and an index is a number within the list")]
+    #[error("{0} is not a path in the object; a path starts with / and an index is a number within the list")]
     Path(String),
 }
 
-/// What is wrong with an operation.
+/// Why an operation is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
     #[error("operation cannot be empty")]
@@ -70,7 +70,7 @@ impl JsonPatch {
     }
 }
 
-/// JSON where it is null, a truth value, a number, a list or an object; else text, quoted or not.
+/// Parses null, booleans, numbers, lists and objects as JSON; everything else is text, quoted or not.
 fn read(text: &str) -> Result<Value, OperationError> {
     let quoted = text.len() >= 2 && text.starts_with('"') && text.ends_with('"');
     if quoted {
@@ -91,7 +91,7 @@ fn read(text: &str) -> Result<Value, OperationError> {
         .map_or_else(|_| Value::String(text.to_owned()), Value::Number))
 }
 
-/// The object after all operations.
+/// Returns the object after all operations.
 pub(super) fn apply(object: &Value, patches: &[JsonPatch]) -> Result<Value, PatchError> {
     let mut object = object.clone();
     for patch in patches {
@@ -130,12 +130,12 @@ fn step(object: &mut Value, step: &JsonPatch) -> Result<(), PatchError> {
     }
 }
 
-/// Numbers are equal by what they are, not by how they are written.
+/// Compares numbers by value, not by notation.
 fn equal(one: &Value, other: &Value) -> bool {
     one == other || one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one.total_cmp(&other).is_eq())
 }
 
-/// The parent of a place, and the last part of its path.
+/// The parent of the value at a path, and the last component of the path.
 fn parent<'a>(object: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), PatchError> {
     let (parent, last) = path.rsplit_once('/').ok_or_else(|| PatchError::Path(path.to_owned()))?;
     let place = object.pointer_mut(parent).ok_or_else(|| PatchError::Missing(parent.to_owned()))?;

@@ -1,17 +1,17 @@
-//! Strategic merge patch: like a merge patch, but lists of named things are merged item by item, and `$patch` directives
-//! delete or replace. Which field names the items of a list is fixed by Kubernetes' own types; a type of another group has
-//! no such table, and is refused as upstream does.
+//! Strategic merge patch: like a merge patch, but lists of named elements are merged element by element, and `$patch`
+//! directives delete or replace. Kubernetes' own types define which field is the merge key of a list; types of other
+//! groups have no such definition and are refused, as upstream does.
 
 use serde_json::{Map, Value};
 
-/// What cannot be merged.
+/// Why a patch cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum StrategicError {
     #[error(
         "no kind {0:?} is registered for version {1:?}; use patches or mergePatches for custom resources"
     )]
     UnknownKind(String, String),
-    #[error("{0:?} is no directive; use delete, replace or merge")]
+    #[error("{0:?} is not a directive; use delete, replace or merge")]
     Directive(String),
     #[error("an item for list {0:?} has no {1:?}")]
     NoKey(String, &'static str),
@@ -126,7 +126,7 @@ fn without_directives(fields: &Map<String, Value>) -> Map<String, Value> {
     kept.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The field that names the items of a list; None for lists that are replaced whole.
+/// The merge key of a list; None for lists that are replaced as a whole.
 fn merge_key(list: &str, inside: &str) -> Option<&'static str> {
     Some(match list {
         "containers"

@@ -1,9 +1,9 @@
-//! The items of each barrier, in the order in which their turn comes: what others of the same barrier depend on first, then
-//! by number. A circle is cut where it is entered.
+//! The order of items within each barrier: dependencies in the same barrier first, then by number. A cycle is broken
+//! where it is entered.
 
 use super::Entry;
 
-/// For each barrier up to the last one that has items.
+/// The items of each barrier, up to the last barrier that has items.
 pub(super) fn barriers(entries: &[Entry]) -> Vec<Vec<usize>> {
     let count = entries.iter().map(|entry| entry.barrier + 1).max().unwrap_or(0);
     let mut barriers = vec![Vec::new(); count];
@@ -14,7 +14,7 @@ pub(super) fn barriers(entries: &[Entry]) -> Vec<Vec<usize>> {
     barriers
 }
 
-/// Puts an item behind what it depends on, without recursion: chains may be long.
+/// Places an item after its dependencies, without recursion, because chains may be long.
 fn place(item: usize, entries: &[Entry], placed: &mut [bool], barrier: &mut Vec<usize>) {
     if std::mem::replace(&mut placed[item], true) {
         return;

@@ -25,7 +25,7 @@ fn a_barrier_starts_when_the_one_before_it_has_ended() {
 }
 
 #[test]
-fn a_waiting_pod_holds_its_controllers_and_nobody_else() {
+fn a_waiting_pod_holds_only_its_controllers() {
     // Two pods, a replica set of the first, its deployment, another deployment.
     let (pod, replica_set, deployment, other) = (0, 2, 3, 4);
     let mut scheduler =
@@ -55,7 +55,7 @@ fn an_additional_item_starts_ahead_of_its_barrier() {
 }
 
 #[test]
-fn whoever_needs_a_waiting_item_waits_with_it() {
+fn an_item_that_needs_a_waiting_item_waits_with_it() {
     let (volume, claim, later) = (0, 1, 2);
     let mut scheduler = Scheduler::new(vec![entry(0, &[]), entry(0, &[]), entry(1, &[])]);
     started(&mut scheduler);
@@ -95,7 +95,7 @@ fn an_item_held_by_the_one_that_needs_it_starts_all_the_same() {
     assert_eq!(scheduler.need(0, 1), Need::Start);
 }
 
-/// A step of the world around the scheduler: which item, and what happens to it.
+/// An event for the scheduler: an item, and what happens to it.
 #[derive(Clone, Debug)]
 enum Step {
     Start,
@@ -114,7 +114,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// Up to 24 items in up to 5 barriers, with dependencies in all directions, circles included.
+/// Up to 24 items in up to 5 barriers, with dependencies in all directions, cycles included.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     (1_usize..24).prop_flat_map(|count| {
         let one = (0_usize..5, proptest::collection::vec(0..count, 0..4), proptest::bool::weighted(0.2));
@@ -135,12 +135,12 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     })
 }
 
-/// The world: what was started, waits, was asked for and has ended.
+/// The state around the scheduler: the items that were started, wait, were requested and have ended.
 struct World {
     scheduler: Scheduler,
     entries: Vec<Entry>,
     started: BTreeSet<usize>,
-    /// Waits, or depends on what does.
+    /// Items that wait, or depend on an item that waits.
     behind: BTreeSet<usize>,
     asked: Vec<(usize, usize)>,
     ended: BTreeSet<usize>,
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// What depends on an item that is behind, or asked for one, may be behind from now on, until it ends.
+    /// Items that depend on a waiting item, or requested one, may wait from now on, until they end.
     fn note_who_is_behind(&mut self) {
         loop {
             let before = self.behind.len();
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// The `number`th item that runs and awaits nothing.
+    /// The `number`th running item that awaits nothing.
     fn free(&self, number: usize) -> Option<usize> {
         let awaits = |item: usize| {
             self.asked.iter().any(|(asking, other)| *asking == item && !self.ended.contains(other))
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// Lets everything come to its end, without further requests.
+    /// Ends all items, without further requests.
     fn finish(&mut self) {
         for _ in 0..self.entries.len() * 3 {
             while self.started.len() < self.entries.len() {

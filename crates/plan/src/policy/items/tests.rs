@@ -1,4 +1,4 @@
-//! Policies from text, asked about items.
+//! Policies parsed from text and evaluated for items.
 
 use lifeboat_api::catalogue::{GroupResource, ResourceType};
 use rstest::rstest;
@@ -107,7 +107,7 @@ fn items_are_judged_as_upstream_does(
 )]
 #[case::all_kinds_of_the_cluster(
     "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{kinds: ['*']}]}",
-    "kinds are needed here"
+    "are required here"
 )]
 #[case::no_namespace(
     "version: v1\nnamespacedFilterPolicies: [{resourceFilters: [{kinds: [a]}]}]",
@@ -123,7 +123,7 @@ fn items_are_judged_as_upstream_does(
 )]
 #[case::pattern(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: ['{a,b}'], resourceFilters: [{kinds: [b]}]}]",
-    "is no namespace and no pattern"
+    "is neither a namespace nor a namespace pattern"
 )]
 #[case::kind_twice(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [b]}, {kinds: [b]}]}]",

@@ -1,5 +1,5 @@
-//! The five fields one by one: what upstream's parser would not read is refused here, in words that name the field and what
-//! it may hold. The parser behind it reads more than upstream (`L`, `W`, `#`).
+//! Validates the five fields one by one. The parser behind it accepts more than upstream's (`L`, `W`, `#`); what
+//! upstream does not accept is refused here, with a message that names the field and its valid values.
 
 struct Field {
     name: &'static str,
@@ -17,11 +17,11 @@ const FIELDS: [Field; 5] = [
     Field { name: "hour", least: 0, most: 23, names: &[] },
     Field { name: "day of month", least: 1, most: 31, names: &[] },
     Field { name: "month", least: 1, most: 12, names: &MONTHS },
-    // Sunday is 0, and 7 too.
+    // Sunday is 0 or 7.
     Field { name: "day of week", least: 0, most: 7, names: &DAYS },
 ];
 
-/// What is wrong with the first field that is wrong.
+/// The problem of the first invalid field.
 pub(super) fn problem(text: &str) -> Option<String> {
     let wrong = |(field, text): (&Field, &str)| text.split(',').find_map(|part| field.problem(part));
     FIELDS.iter().zip(text.split_whitespace()).find_map(wrong)
@@ -41,7 +41,10 @@ impl Field {
                 [first, .., last] => format!(" or {first} to {last}"),
                 _ => String::new(),
             };
-            format!("{value:?} is no {}; that is {} to {}{named}, or \"*\"", self.name, self.least, self.most)
+            format!(
+                "{value:?} is not a valid {}; use {} to {}{named}, or \"*\"",
+                self.name, self.least, self.most
+            )
         })
     }
 

@@ -1,8 +1,8 @@
-//! The Job of a mover and the Secret with its task: takes a [`MoverJob`], gives manifests; and reads from a Job what it was
-//! made for. Called by the server, which adds the Secret's content.
+//! The Job of a mover and the Secret with its task: takes a [`MoverJob`], gives manifests; and reads from an existing
+//! Job which task it is for. Called by the server, which adds the Secret's content.
 //!
-//! A mover has no token, no network identity of its own and the fewest rights that its place allows; see `rights` below
-//! and docs/movers.md.
+//! A mover has no token, no network identity of its own and the fewest permissions that its data allows; see `rights`
+//! below and docs/movers.md.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{DATA, DEVICE, MoverJob, MoverPlace, Owner, SCRATCH, queue::Candidate
 use super::{NotAllowed, rights, rights::Rights};
 use crate::label;
 
-/// The service account of movers: it may do nothing, and its token is not mounted.
+/// The service account of movers: it has no permissions, and its token is not mounted.
 pub const SERVICE_ACCOUNT: &str = "lifeboat-mover";
 /// The container of a mover's pod.
 pub const CONTAINER: &str = "mover";
@@ -28,13 +28,13 @@ const REPOSITORY: &str = "lifeboat.io/repository";
 const GROUP: &str = "lifeboat.io/group";
 const NODE: &str = "lifeboat.io/node";
 
-/// How long a mover has to end after it was told to: it writes its result and takes its lock away.
+/// How long a mover may take to end after SIGTERM: it writes its result and removes its lock.
 pub const GRACE_SECONDS: u32 = 30;
-/// A Job goes once its end is recorded. This is for one that nobody knows any more.
+/// The server deletes a Job once its end is recorded. This limit is for Jobs that no server tracks any more.
 const KEPT_SECONDS: u32 = 24 * 60 * 60;
-/// What a mover may put beside its memory: indexes of large repositories.
+/// The size limit of the scratch volume: indexes of large repositories.
 const SCRATCH_LIMIT: &str = "20Gi";
-/// Selects all Jobs, pods and Secrets of the movers of a server, named by its namespace.
+/// Selects all Jobs, pods and Secrets of the movers of a server, which is identified by its namespace.
 pub fn selector(server: &str) -> String {
     format!("app.kubernetes.io/name={NAME},{SERVER}={server}")
 }
@@ -55,7 +55,7 @@ pub fn secret(wanted: &MoverJob) -> Value {
     })
 }
 
-/// What ties the Secret to its Job, so that they go together.
+/// The owner reference that makes the Secret be deleted with its Job.
 pub fn owner_reference(job: &Value) -> Value {
     json!([{
         "apiVersion": "batch/v1",
@@ -65,7 +65,7 @@ pub fn owner_reference(job: &Value) -> Value {
     }])
 }
 
-/// The Job; the error says why the namespace would refuse its pod.
+/// The Job; the error says why the namespace would reject its pod.
 pub fn job(wanted: &MoverJob) -> Result<Value, NotAllowed> {
     let rights = rights::of(&wanted.place, wanted.pod.target.as_ref(), wanted.pod.security)?;
     Ok(json!({
@@ -75,9 +75,9 @@ pub fn job(wanted: &MoverJob) -> Result<Value, NotAllowed> {
         "spec": {
             "completions": 1,
             "parallelism": 1,
-            // Whether to try again is decided by the server, which knows what the repository holds.
+            // The server decides about another attempt, because it knows what the repository holds.
             "backoffLimit": 0,
-            // A pod that is being ended counts only once it has ended: no second one beside it.
+            // A terminating pod is replaced only once it has ended: two pods never run at the same time.
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {
@@ -97,7 +97,7 @@ fn metadata(wanted: &MoverJob) -> Value {
     })
 }
 
-/// Names that may be no label values are digested; annotations have them in full.
+/// Names that may be invalid as label values are hashed; the annotations have them in full.
 fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
@@ -130,15 +130,15 @@ fn pod(wanted: &MoverJob, rights: Rights) -> Value {
         "enableServiceLinks": false,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        // Of the pod, not of the Job, whose deadline deletes the pod and what it said.
+        // The deadline is set on the pod, because the deadline of a Job deletes the pod together with its result.
         "activeDeadlineSeconds": wanted.deadline_seconds.clamp(1, i32::MAX.unsigned_abs().into()),
         "securityContext": rights.pod(),
         "containers": [container(wanted, rights)],
         "volumes": volumes(wanted, rights),
     });
     if let Some(node) = wanted.place.node() {
-        // Not `nodeName`: the scheduler still looks whether there is room. The data is where it is, whatever the
-        // node's taints keep away.
+        // Not `nodeName`, so that the scheduler checks the node's free resources. Taints are tolerated, because the
+        // data is on this node.
         pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}],
         }}});
@@ -159,7 +159,7 @@ fn container(wanted: &MoverJob, rights: Rights) -> Value {
     match &wanted.place {
         MoverPlace::NodeDirectory { writable, .. } => mounts.push(json!({
             "name": "data", "mountPath": DATA, "readOnly": !writable,
-            // What the kubelet mounts later below it is seen too.
+            // Mounts that the kubelet adds later below it become visible.
             "mountPropagation": "HostToContainer",
         })),
         MoverPlace::Claim { block: false, writable, .. } => {
@@ -194,11 +194,11 @@ fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
         json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
     ];
     match &wanted.place {
-        // `Directory`: one that is not there any more is no empty one.
+        // `Directory`: a missing directory must fail and not be created empty.
         MoverPlace::NodeDirectory { directory, .. } => {
             volumes.push(json!({"name": "data", "hostPath": {"path": directory, "type": "Directory"}}));
         }
-        // The claim itself is never marked read-only: with some drivers that is another way of attaching it.
+        // The claim itself is never marked read-only: some drivers attach it differently then.
         MoverPlace::Claim { claim, .. } => {
             volumes.push(json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}}));
         }
@@ -207,17 +207,17 @@ fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
     volumes
 }
 
-/// What a Job was made for, as far as its labels and annotations tell.
+/// What the labels and annotations of a Job say about its mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct MoverRecord {
     pub candidate: Candidate,
     pub owner: Owner,
-    /// It will run no more.
+    /// The Job has completed or failed.
     pub finished: bool,
 }
 
-/// Reads a Job of a mover; None where it is none.
-pub fn read(job: &Value) -> Option<Made> {
+/// Reads the Job of a mover; None if it is the Job of something else.
+pub fn read(job: &Value) -> Option<MoverRecord> {
     let map = |field: &str| -> BTreeMap<String, String> {
         serde_json::from_value(job["metadata"][field].clone()).unwrap_or_default()
     };
@@ -230,7 +230,7 @@ pub fn read(job: &Value) -> Option<Made> {
     let finished = conditions.into_iter().flatten().any(|condition| {
         condition["status"] == "True" && (condition["type"] == "Complete" || condition["type"] == "Failed")
     });
-    Some(Made {
+    Some(MoverRecord {
         owner: Owner {
             kind: label(OWNER_KIND),
             name: annotations.remove(OWNER_NAME).unwrap_or_default(),

@@ -1,15 +1,16 @@
-//! The queue of movers: who runs, who waits, who starts next, and why somebody waits. At most so many run at once in all,
-//! on one node and on one repository: 500 schedules at midnight are not 500 pods. Groups (backups, restores) take turns,
-//! so that a small one does not wait for all volumes of a large one; within a group the first comes first.
+//! The queue of movers: which movers run, which wait and why, and which one starts next. The number of running movers
+//! is limited in total, per node and per repository: 500 schedules at midnight do not start 500 pods. Groups
+//! (backups, restores) alternate, so that a small one does not wait for all volumes of a large one; within a group,
+//! movers start in the order of arrival.
 //!
-//! Where the first of a group cannot start because its node or repository is full, another of the group may. It then keeps
-//! the turn that it had, so that nobody who comes later gets the place that it waits for. The server drives it.
+//! If the first mover of a group cannot start because its node or repository is full, another one of the group may.
+//! The first one keeps its turn, so that no later mover takes the slot that it waits for. Driven by the server.
 
 use std::collections::BTreeMap;
 
 use super::MoverJob;
 
-/// How many run at once. None of them is taken as less than one.
+/// The limits of running movers. A limit below one counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub total: usize,
@@ -17,12 +18,12 @@ pub struct Limits {
     pub on_repository: usize,
 }
 
-/// What the queue needs to know of a mover.
+/// The queue's view of a mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub uid: String,
     pub group: String,
-    /// None where the scheduler finds one.
+    /// None if the scheduler chooses the node.
     pub node: Option<String>,
     pub repository: String,
 }
@@ -37,7 +38,7 @@ impl Candidate {
         }
     }
 
-    /// Those of one lane wait for the same.
+    /// Movers of the same lane wait for the same limits.
     fn lane(&self) -> Lane {
         (self.group.clone(), self.node.clone(), self.repository.clone())
     }
@@ -53,14 +54,14 @@ enum Full {
     Repository,
 }
 
-/// Who waits and who runs.
+/// The waiting and the running movers.
 #[derive(Clone, Debug)]
 pub struct Queue {
     limits: Limits,
-    /// In the order of their arrival.
+    /// In order of arrival.
     waiting: Vec<Candidate>,
     running: BTreeMap<String, Candidate>,
-    /// When each group that waits had its last turn, or came.
+    /// When each waiting group had its last turn, or arrived.
     turns: BTreeMap<String, u64>,
     /// The turn that a lane had when its node or repository was full.
     kept: BTreeMap<Lane, u64>,
@@ -79,7 +80,7 @@ impl Queue {
         }
     }
 
-    /// The scheduler found a node for one that runs: it counts there.
+    /// The scheduler chose a node for a running mover: it counts towards the node's limit.
     pub fn settle(&mut self, uid: &str, node: &str) {
         if let Some(candidate) = self.running.get_mut(uid) {
             candidate.node.get_or_insert_with(|| node.to_owned());
@@ -90,7 +91,7 @@ impl Queue {
         self.limits = limits;
     }
 
-    /// Waits from now on, behind the others of its group, unless it runs or waits already.
+    /// Adds a mover at the end of its group, unless it is already running or waiting.
     pub fn arrive(&mut self, candidate: Candidate) {
         if self.is_running(&candidate.uid) || self.waiting.iter().any(|other| other.uid == candidate.uid) {
             return;
@@ -102,21 +103,21 @@ impl Queue {
         self.waiting.push(candidate);
     }
 
-    /// Runs already, as its Job shows: it counts, whatever the limits are.
+    /// Adds a mover whose Job already runs: it counts, regardless of the limits.
     pub fn adopt(&mut self, candidate: Candidate) {
         self.waiting.retain(|other| other.uid != candidate.uid);
         self.running.insert(candidate.uid.clone(), candidate);
         self.forget();
     }
 
-    /// Neither waits nor runs any more.
+    /// Removes a mover that neither waits nor runs any more.
     pub fn leave(&mut self, uid: &str) {
         self.waiting.retain(|candidate| candidate.uid != uid);
         self.running.remove(uid);
         self.forget();
     }
 
-    /// Starts everyone who may: they count as running from now on.
+    /// Starts every mover that may start: they count as running from now on.
     pub fn start(&mut self) {
         while let Some(place) = self.next() {
             let candidate = self.waiting.remove(place);
@@ -140,8 +141,8 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Why this one waits and how many are before it; None where it does not wait.
-    pub fn words(&self, uid: &str) -> Option<String> {
+    /// The message why a mover waits and how many are ahead of it; None if it does not wait.
+    pub fn message(&self, uid: &str) -> Option<String> {
         let candidate = self.waiting.iter().find(|candidate| candidate.uid == uid)?;
         let full = self.full_for(candidate);
         let rivals: Vec<&Candidate> = self
@@ -165,15 +166,15 @@ impl Queue {
         let movers = if count == 1 { "1 mover runs".to_owned() } else { format!("{count} movers run") };
         let reason = format!("{movers} {place} (limit {}, {flag})", limit.max(1));
         Some(match before {
-            0 => format!("waits for a turn: {reason}; it is the next"),
-            1 => format!("waits for a turn: {reason}; 1 is before it"),
-            _ => format!("waits for a turn: {reason}; {before} are before it"),
+            0 => format!("waits for its turn: {reason}; it is next"),
+            1 => format!("waits for its turn: {reason}; 1 is ahead of it"),
+            _ => format!("waits for its turn: {reason}; {before} are ahead of it"),
         })
     }
 
-    /// The place among those who wait of the one who starts next.
+    /// The index of the waiting mover that starts next.
     fn next(&mut self) -> Option<usize> {
-        // The first of each lane, by turn, then by arrival: places are in that order.
+        // The first mover of each lane, by turn, then by arrival: indexes are in that order.
         let mut heads: BTreeMap<Lane, usize> = BTreeMap::new();
         for (place, candidate) in self.waiting.iter().enumerate() {
             heads.entry(candidate.lane()).or_insert(place);
@@ -212,7 +213,7 @@ impl Queue {
         self.running.values().filter(|running| running.repository == repository).count()
     }
 
-    /// How many of the rivals start before it when groups take turns.
+    /// How many of the rivals start before it when groups alternate.
     fn before(&self, candidate: &Candidate, rivals: &[&Candidate]) -> usize {
         let own = rivals.iter().filter(|rival| rival.group == candidate.group);
         let place = own.take_while(|rival| rival.uid != candidate.uid).count();
@@ -230,7 +231,7 @@ impl Queue {
         self.clock
     }
 
-    /// What is kept of groups and lanes that nobody waits in.
+    /// Forgets groups and lanes without waiting movers.
     fn forget(&mut self) {
         let waiting = &self.waiting;
         self.turns.retain(|group, _| waiting.iter().any(|candidate| candidate.group == *group));

@@ -1,37 +1,37 @@
-//! The rights of a mover's container: which user, which capabilities. Takes the place of the data, the pod whose volume it
-//! is and what the namespace's Pod Security allows; gives security contexts for `job`, or why no mover can run there.
-//! docs/movers.md has the table for admins; this is where it comes from.
+//! The permissions of a mover's container: user and capabilities. Takes the location of the data, the pod that uses
+//! the volume and the namespace's Pod Security level; gives security contexts for `job`, or why no mover can run
+//! there. The table for administrators is in docs/movers.md.
 
 use serde_json::{Value, json};
 
 use super::MoverPlace;
 
-/// Reading files of all owners: nothing else is needed for a backup.
+/// Reads files of all owners: sufficient for a backup.
 const READ: &[&str] = &["DAC_READ_SEARCH"];
 
-/// Reading files of all owners where Pod Security level `baseline` refuses `DAC_READ_SEARCH`.
+/// Reads files of all owners where Pod Security level `baseline` rejects `DAC_READ_SEARCH`.
 const READ_BASELINE: &[&str] = &["DAC_OVERRIDE"];
 
-/// Writing files of all owners as they were. Level `baseline` allows all of them.
+/// Writes files of all owners with their metadata. Level `baseline` allows all of them.
 const WRITE: &[&str] = &[
-    // Owners and groups.
+    // To set owners and groups.
     "CHOWN",
-    // Into directories that their owner closed.
+    // To write into directories that their owner made inaccessible.
     "DAC_OVERRIDE",
-    // Modes, times and extended attributes of files of others.
+    // To set modes, times and extended attributes of files of other owners.
     "FOWNER",
-    // Set-user and set-group bits stay when others write.
+    // To keep set-user and set-group bits when the file belongs to another user.
     "FSETID",
-    // Device files.
+    // To create device files.
     "MKNOD",
-    // Capabilities of files.
+    // To set file capabilities.
     "SETFCAP",
 ];
 
 /// The user of the image, who owns no files.
 const USER: i64 = 65532;
 
-/// What a namespace lets pods do: the levels of Pod Security admission.
+/// The Pod Security level that a namespace enforces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodSecurity {
     #[default]
@@ -40,16 +40,16 @@ pub enum PodSecurity {
     Restricted,
 }
 
-/// The pod whose volume a mover reads or writes.
+/// The pod that uses the volume of a mover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetPod {
-    /// The user and group of its containers, where its spec names them.
+    /// The user and group of its containers, if its spec sets them.
     pub user: Option<i64>,
     pub group: Option<i64>,
     pub fs_group: Option<i64>,
 }
 
-/// Why no mover can run there.
+/// Why no mover can run in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAllowed {
     #[error(
@@ -68,18 +68,18 @@ pub enum NotAllowed {
     Device,
 }
 
-/// What a mover may do.
+/// The permissions of a mover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     user: User,
     capabilities: &'static [&'static str],
-    /// It sees directories of the host, which carry labels of other pods where SELinux is on.
+    /// It mounts host directories, which have the SELinux labels of other pods.
     host: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
-    /// Needed where files or devices of all owners are read or written.
+    /// Needed to read or write files or devices of all owners.
     Root,
     Other {
         user: i64,
@@ -88,7 +88,7 @@ enum User {
     },
 }
 
-const NOBODY: User = User::Other { user: USER, group: USER, fs_group: USER };
+const UNPRIVILEGED: User = User::Other { user: USER, group: USER, fs_group: USER };
 
 pub(super) fn of(
     place: &MoverPlace,
@@ -101,13 +101,13 @@ pub(super) fn of(
         }
         (MoverPlace::NodeDirectory { .. }, _) => Err(NotAllowed::NodeDirectory),
         (MoverPlace::Claim { block: true, .. }, PodSecurity::Restricted) => Err(NotAllowed::Device),
-        // The device belongs to root, who needs nothing more for it.
+        // The device belongs to root, so no capability is needed.
         (MoverPlace::Claim { block: true, .. }, _) => Ok(root(&[], false)),
         (MoverPlace::Claim { .. }, PodSecurity::Restricted) => as_target(target),
         (MoverPlace::Claim { writable: true, .. }, _) => Ok(root(WRITE, false)),
         (MoverPlace::Claim { .. }, PodSecurity::Baseline) => Ok(root(READ_BASELINE, false)),
         (MoverPlace::Claim { .. }, PodSecurity::Privileged) => Ok(root(READ, false)),
-        (MoverPlace::Anywhere, _) => Ok(Rights { user: NOBODY, capabilities: &[], host: false }),
+        (MoverPlace::Anywhere, _) => Ok(Rights { user: UNPRIVILEGED, capabilities: &[], host: false }),
     }
 }
 
@@ -115,7 +115,7 @@ fn root(capabilities: &'static [&'static str], host: bool) -> Rights {
     Rights { user: User::Root, capabilities, host }
 }
 
-/// As the pod itself, which can read and write its own files.
+/// The user of the pod itself, who can read and write its files.
 fn as_target(target: Option<&TargetPod>) -> Result<Rights, NotAllowed> {
     let user = target.and_then(|target| target.user).filter(|user| *user != 0).ok_or(NotAllowed::NoUser)?;
     let group = target.and_then(|target| target.group).unwrap_or(user);
@@ -150,7 +150,7 @@ impl Rights {
         })
     }
 
-    /// Files of a Secret belong to root; another user reads them by the pod's group.
+    /// Files of a Secret belong to root; another user reads them through the pod's group.
     pub(super) fn secret_mode(self) -> u32 {
         if self.user == User::Root { 0o400 } else { 0o440 }
     }

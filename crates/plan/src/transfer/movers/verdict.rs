@@ -1,6 +1,6 @@
-//! How a mover stands, read from its Job, its pod and the pod's node: it prepares, runs, has ended, or will never end by
-//! itself. Takes the objects as the API server gives them and the time, gives a verdict with words for people. The server
-//! asks at every change.
+//! The state of a mover, derived from its Job, its pod and the pod's node: it is being prepared, runs, has ended, or
+//! will never end by itself. Takes the objects from the API server and the time, gives a verdict with a message.
+//! Called by the server at every change.
 
 mod ended;
 mod preparing;
@@ -14,47 +14,47 @@ use super::job::CONTAINER;
 
 pub use preparing::{Stuck, stuck};
 
-/// What the server saw.
+/// The objects that the server read.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// None where it is gone.
+    /// None if it is gone.
     pub job: Option<&'a Value>,
     pub pod: Option<&'a Value>,
-    /// Whether there was a pod before.
+    /// Whether the mover had a pod earlier.
     pub had_pod: bool,
     pub node: NodeSeen<'a>,
-    /// The newest warning about the pod or, without one, about the Job.
+    /// The newest warning event of the pod or, without a pod, of the Job.
     pub warning: Option<&'a Warning>,
-    /// Since when the container waits for the reason that [`stuck`] gives.
+    /// Since when the container waits for the reason that [`stuck`] returns.
     pub stuck_since: Option<Timestamp>,
 }
 
 /// The node of the pod, or the one that it has to run on.
 #[derive(Clone, Copy, Debug)]
 pub enum NodeSeen<'a> {
-    /// Nobody looked, or there is none yet.
+    /// The node was not read, or the pod has none yet.
     Unknown,
     Gone,
     There(&'a Value),
 }
 
-/// An event.
+/// A warning event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub reason: String,
     pub message: String,
 }
 
-/// How long what is borne.
+/// How long each kind of failure is tolerated before the mover is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Until the container runs.
     pub prepare: Duration,
-    /// Without a word of the node.
+    /// While the node is not ready.
     pub node: Duration,
 }
 
-/// How a mover stands.
+/// The state of a mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its pod waits for something.
@@ -62,7 +62,7 @@ pub enum Verdict {
     Running {
         node: String,
     },
-    /// Its container ended. What it left is to be read; where that is no result, this is its death.
+    /// Its container ended. The caller reads its result; if there is none, this is the cause of its death.
     Ended {
         message: String,
         death: Dead,
@@ -74,15 +74,15 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dead {
     pub cause: DeathCause,
-    /// What happened and what to do.
-    pub words: String,
-    /// The kubelet reported that the container ended: nobody writes any more, its locks may go.
+    /// What happened and what the user can do.
+    pub message: String,
+    /// The kubelet reported that the container ended: it no longer writes, and its locks may be removed.
     pub reported: bool,
-    /// The same may succeed when it is tried again.
+    /// Another attempt may succeed.
     pub may_retry: bool,
 }
 
-/// A bounded word for events and metrics.
+/// The cause, from a fixed list, for events and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeathCause {
     Killed,
@@ -94,23 +94,23 @@ pub enum DeathCause {
     Unschedulable,
     /// A volume of the pod cannot be mounted.
     Volume,
-    /// Someone deleted the Job or the pod.
+    /// The Job or the pod was deleted.
     Deleted,
-    /// The server's settings or the API server do not allow it.
+    /// The server's settings or the API server do not allow the mover.
     Refused,
 }
 
 impl Dead {
-    pub fn new(cause: DeathCause, words: impl Into<String>) -> Self {
+    pub fn new(cause: DeathCause, message: impl Into<String>) -> Self {
         let may_retry = matches!(
             cause,
             DeathCause::Killed | DeathCause::Evicted | DeathCause::NodeLost | DeathCause::Deleted
         );
-        Self { cause, words: words.into(), reported: false, may_retry }
+        Self { cause, message: message.into(), reported: false, may_retry }
     }
 }
 
-/// Judges.
+/// Derives the state of a mover.
 pub fn verdict(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict {
     let Some(pod) = seen.pod else { return preparing::without_pod(seen, patience, now) };
     let state = container_state(pod);
@@ -129,13 +129,13 @@ pub fn verdict(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict 
     Verdict::Running { node: text(&pod["spec"]["nodeName"]).to_owned() }
 }
 
-/// The node is gone, or says nothing for too long. Whether the container still runs there nobody knows.
+/// The node is gone, or has not reported for too long. The container may still be running there.
 fn lost(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Option<Dead> {
     let node = match seen.node {
         NodeSeen::Unknown => return None,
         NodeSeen::Gone => {
-            let words = "the node of the mover is gone from the cluster";
-            return Some(Dead::new(DeathCause::NodeLost, words));
+            let message = "the mover's node is gone from the cluster";
+            return Some(Dead::new(DeathCause::NodeLost, message));
         }
         NodeSeen::There(node) => node,
     };
@@ -147,27 +147,27 @@ fn lost(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Option<Dead> {
     let since = time(&ready["lastTransitionTime"])?;
     (passed(since, now) > patience.node).then(|| {
         let name = text(&node["metadata"]["name"]);
-        let words = format!(
+        let message = format!(
             "node {name} is not ready since {since} ({}); its mover may still run there, so its lock on the repository \
              holds until it is 30 minutes old",
             text(&ready["reason"])
         );
-        Dead::new(DeathCause::NodeLost, words)
+        Dead::new(DeathCause::NodeLost, message)
     })
 }
 
-/// A pod that is being deleted and does not end: its grace is over for long.
+/// A pod that is being deleted and has not ended long after its grace period.
 fn overdue(pod: &Value, patience: &Patience, now: Timestamp) -> Option<Dead> {
     let until = time(&pod["metadata"]["deletionTimestamp"])?;
     (passed(until, now) > patience.node).then(|| {
         Dead::new(
             DeathCause::Deleted,
-            "someone deleted the pod of the mover, and its node does not say that it ended",
+            "the mover's pod was deleted, and its node has not reported that it ended",
         )
     })
 }
 
-/// The state of the mover's container; null where the kubelet told none.
+/// The state of the mover's container; null if the kubelet reported none.
 fn container_state(pod: &Value) -> &Value {
     let statuses = pod["status"]["containerStatuses"].as_array();
     let status = statuses.into_iter().flatten().find(|status| status["name"] == CONTAINER);
@@ -190,7 +190,7 @@ fn passed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// "reason: message", or the one that there is.
+/// "reason: message", or the one that is not empty.
 fn joined(reason: &str, message: &str) -> String {
     match (reason.trim(), message.trim()) {
         ("", message) => message.to_owned(),

@@ -1,5 +1,6 @@
-//! What a Backup's spec leaves open and the server fills in, written into the object before work starts, so that it shows
-//! what really happened. Takes the spec, the server's settings and what the cluster holds; gives the whole spec.
+//! Defaults for the fields that a Backup's spec does not set. The server writes them into the object before the
+//! backup starts, so that the object shows the effective settings. Takes the spec, the server's settings and the
+//! state of the cluster; gives the complete spec.
 
 use crate::facts::ClusterVersion;
 use std::collections::BTreeMap;
@@ -11,24 +12,24 @@ use lifeboat_api::velero::{BackupSpec, names};
 use super::ALWAYS_EXCLUDED;
 use crate::velero::filter::uses_old_filters;
 
-/// How long a CSI snapshot may take, where nobody says it; upstream has no setting for it.
+/// The default limit for a CSI snapshot; upstream has no server setting for it.
 const CSI_SNAPSHOT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The server's settings that stand in for fields of the spec.
+/// The server's settings that are defaults for fields of the spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerDefaults {
     pub ttl: Duration,
     pub item_operation_timeout: Duration,
     pub volumes_to_fs_backup: bool,
     pub snapshot_move_data: bool,
-    /// The label by whose value claims are snapshotted together.
+    /// The label by whose value claims are grouped into one group snapshot.
     pub volume_group_label: String,
-    /// The location that serves where none is marked as default.
+    /// The default location if no location is marked as default.
     pub location: String,
     pub resource_timeout: Duration,
 }
 
-/// What the cluster says.
+/// The state of the cluster that defaults depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The location that is marked as default.
@@ -38,7 +39,7 @@ pub struct Surroundings {
     pub version: ClusterVersion,
 }
 
-/// The spec with every gap filled.
+/// The spec with every default filled in.
 pub fn with_defaults(spec: &BackupSpec, server: &ServerDefaults, around: &Surroundings) -> BackupSpec {
     let mut spec = spec.clone();
     let duration = |given, default: Duration| Some(GoDuration::set(given).unwrap_or_else(|| default.into()));
@@ -75,7 +76,7 @@ fn exclude_always(spec: &mut BackupSpec) {
         (&mut spec.excluded_namespace_scoped_resources, snapshots),
         (&mut spec.excluded_cluster_scoped_resources, contents),
     ] {
-        // A list with `*` leaves them out already, and may hold nothing else.
+        // A list with `*` excludes them already, and may hold no other entry.
         if !list.as_deref().unwrap_or_default().iter().any(|known| known == "*") {
             add(list, [name]);
         }
@@ -172,7 +173,7 @@ mod tests {
         );
     }
 
-    /// Filling in twice changes nothing: a restarted server does it again.
+    /// Filling in the defaults twice changes nothing: a restarted server does it again.
     fn made_again(spec: &BackupSpec, around: &Surroundings) -> BackupSpec {
         with_defaults(spec, &server(), around)
     }

@@ -1,4 +1,4 @@
-//! Phases of a Backup and the patches that show them. Takes what happened and the time; gives what to merge.
+//! The phases of a Backup and the status patches for them. Takes the events and the time; gives the patch to merge.
 
 use jiff::Timestamp;
 use lifeboat_api::common::GoDuration;
@@ -6,10 +6,10 @@ use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::BackupPhase;
 use serde_json::{Value, json};
 
-/// The format that we write.
+/// The archive format that Lifeboat writes.
 pub const FORMAT_VERSION: &str = "1.1.0";
 
-/// What a pass counted.
+/// The counters of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub items: usize,
@@ -22,14 +22,14 @@ pub struct Counts {
     pub operations_failed: usize,
     pub snapshots: usize,
     pub snapshots_failed: usize,
-    /// Snapshots that their plugins go on with.
+    /// Native snapshots whose plugins are still working.
     pub snapshots_open: usize,
-    /// Snapshots that CSI drivers were asked for, and those that are ready.
+    /// CSI snapshots that were requested, and those that are ready.
     pub csi_snapshots: usize,
     pub csi_ready: usize,
 }
 
-/// The phase after the objects are written.
+/// The phase after the pass.
 pub fn after_pass(counts: &Counts) -> BackupPhase {
     match (counts.operations_open + counts.snapshots_open > 0, counts.errors > 0) {
         (true, false) => BackupPhase::WaitingForPluginOperations,
@@ -39,7 +39,7 @@ pub fn after_pass(counts: &Counts) -> BackupPhase {
     }
 }
 
-/// The end of a backup that is being finalized; None for other phases.
+/// The final phase of a backup that is being finalized; None for other phases.
 pub fn finalized(phase: &BackupPhase) -> Option<BackupPhase> {
     match phase {
         BackupPhase::Finalizing => Some(BackupPhase::Completed),
@@ -48,7 +48,7 @@ pub fn finalized(phase: &BackupPhase) -> Option<BackupPhase> {
     }
 }
 
-/// Status when work begins. A second attempt keeps the first one's start and expiration.
+/// The status when the pass starts. A further attempt keeps the start and expiration of the first one.
 pub fn started(status: &Value, ttl: GoDuration, now: Timestamp) -> Value {
     let given = |field: &str| status.get(field).and_then(Value::as_str).map(str::to_owned);
     let expires = now.checked_add(ttl.to_signed()).unwrap_or(Timestamp::MAX);
@@ -63,7 +63,7 @@ pub fn started(status: &Value, ttl: GoDuration, now: Timestamp) -> Value {
     })
 }
 
-/// Status after the pass. Zeros are left out, as upstream's encoder does.
+/// The status after the pass. Zeros are omitted, as by upstream's encoder.
 pub fn passed(counts: &Counts) -> Value {
     let number = |count: usize| if count == 0 { Value::Null } else { json!(count) };
     json!({
@@ -86,7 +86,7 @@ pub fn passed(counts: &Counts) -> Value {
     })
 }
 
-/// Status of a backup that ended without a usable result.
+/// The status of a backup that ended without a usable result.
 pub fn failed(reason: &str, now: Timestamp) -> Value {
     json!({
         "phase": BackupPhase::Failed.as_str(),
@@ -96,7 +96,7 @@ pub fn failed(reason: &str, now: Timestamp) -> Value {
     })
 }
 
-/// Status of a backup that cannot run.
+/// The status of a backup that failed validation.
 pub fn refused(problems: &[String]) -> Value {
     json!({
         "version": 1,
@@ -107,7 +107,7 @@ pub fn refused(problems: &[String]) -> Value {
     })
 }
 
-/// Status at the end.
+/// The final status.
 pub fn ended(phase: &BackupPhase, now: Timestamp) -> Value {
     json!({"phase": phase.as_str(), "completionTimestamp": seconds(now)})
 }

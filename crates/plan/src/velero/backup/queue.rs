@@ -1,6 +1,6 @@
-//! The queue of backups: who waits, who starts. Takes all backups that wait or run and the namespaces that exist; gives the
-//! changes to write. As upstream: at most so many at once, in the order of their creation, and none beside another that
-//! takes one of its namespaces.
+//! The queue of backups: which ones wait and which start. Takes all backups that wait or run and the existing
+//! namespaces; gives the changes to write. As upstream: a limited number at once, in the order of their creation, and
+//! never two with a namespace in common.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use lifeboat_api::velero::BackupPhase;
 
 use crate::velero::filter::NamespaceFilter;
 
-/// What the queue needs to know of a backup.
+/// The queue's view of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Waiting {
 /// One change to one backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Queued, at this place, 1 being the next.
+    /// Queued at this position; 1 is next.
     Queue {
         name: String,
         position: i64,
@@ -33,7 +33,7 @@ pub enum Change {
     },
 }
 
-/// What to write now.
+/// The changes to write now.
 pub fn changes(backups: &[Waiting], live: &[String], concurrent: usize) -> Vec<Change> {
     let running =
         |backup: &&Waiting| matches!(backup.phase, BackupPhase::InProgress | BackupPhase::ReadyToStart);
@@ -45,7 +45,7 @@ pub fn changes(backups: &[Waiting], live: &[String], concurrent: usize) -> Vec<C
     for backup in in_order(backups) {
         let wanted = namespaces(backup, live);
         let blocked = busy.iter().any(|taken| !taken.is_disjoint(&wanted));
-        // Whoever waits behind must not overtake for the same namespaces.
+        // Backups behind this one must not overtake it for the same namespaces.
         busy.push(wanted);
         if free > 0 && !blocked {
             free -= 1;
@@ -60,7 +60,7 @@ pub fn changes(backups: &[Waiting], live: &[String], concurrent: usize) -> Vec<C
     changes
 }
 
-/// Those that wait: first those with a place, by it, then new ones by age.
+/// The waiting backups: those with a position first, then new ones by age.
 fn in_order(backups: &[Waiting]) -> Vec<&Waiting> {
     let waits = |backup: &&Waiting| matches!(backup.phase, BackupPhase::New | BackupPhase::Queued);
     let mut waiting: Vec<_> = backups.iter().filter(waits).collect();
@@ -71,7 +71,7 @@ fn in_order(backups: &[Waiting]) -> Vec<&Waiting> {
     waiting
 }
 
-/// The namespaces that a backup takes; none where its lists are wrong, which its validation will say.
+/// The namespaces of a backup; none if its lists are invalid, which its validation reports.
 fn namespaces(backup: &Waiting, live: &[String]) -> BTreeSet<String> {
     NamespaceFilter::new(&backup.included_namespaces, &backup.excluded_namespaces, live)
         .map(|filter| filter.chosen_among(live).into_iter().collect())

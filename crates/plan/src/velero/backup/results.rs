@@ -1,17 +1,17 @@
-//! The words of a backup's results, in the form that upstream's clients show.
+//! The messages in a backup's results, in the format that upstream's clients show.
 
 use std::fmt::Write as _;
 
-/// What a warning or an error is about.
+/// The object that a warning or an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About<'a> {
+pub struct ResultSubject<'a> {
     /// `pods`, `deployments.apps`.
     pub resource: Option<&'a str>,
     pub name: Option<&'a str>,
 }
 
-/// ` resource: /pods name: /db-0 message: /… error: /…`, as upstream builds it from its log.
-pub fn words(about: &About<'_>, message: &str, error: Option<&str>) -> String {
+/// Formats ` resource: /pods name: /db-0 message: /… error: /…`, as upstream builds it from its log.
+pub fn result_message(about: &ResultSubject<'_>, message: &str, error: Option<&str>) -> String {
     let mut text = String::new();
     let parts =
         [("resource", about.resource), ("name", about.name), ("message", Some(message)), ("error", error)];
@@ -30,11 +30,11 @@ mod tests {
 
     #[test]
     fn the_form_is_upstreams() {
-        let about = About { resource: Some("pods"), name: Some("db-0") };
+        let about = ResultSubject { resource: Some("pods"), name: Some("db-0") };
         assert_eq!(
-            words(&about, "Error executing hook", Some("timed out")),
+            result_message(&about, "Error executing hook", Some("timed out")),
             " resource: /pods name: /db-0 message: /Error executing hook error: /timed out"
         );
-        assert_eq!(words(&About::default(), "odd", None), " message: /odd");
+        assert_eq!(result_message(&ResultSubject::default(), "odd", None), " message: /odd");
     }
 }

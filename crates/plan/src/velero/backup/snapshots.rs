@@ -1,22 +1,21 @@
-//! Snapshots by volume snapshotters: which volumes, in which zone, with which tags. Takes the PersistentVolume, its claim, the
-//! pods that mount it and what the spec asks for; gives the decision. Called by the pass for each volume that goes into the
-//! backup.
+//! Native snapshots: which volumes, in which zone, with which tags. Takes the PersistentVolume, its claim, the pods
+//! that mount it and the Backup's settings; gives the decision. Called by the pass for each volume of the backup.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::volumes::{VolumeBook, Wishes};
+use super::volumes::{VolumeBook, VolumeSettings};
 use crate::policy::{VolumeAction, VolumeFacts};
 
-/// Tags that every snapshot gets beside the labels of its backup.
+/// Tags of every snapshot in addition to the labels of its backup.
 const BACKUP_TAG: &str = "velero.io/backup";
 const VOLUME_TAG: &str = "velero.io/pv";
 
-/// Where the zone of a volume is written.
+/// Labels with the zone of a volume.
 const ZONE: &str = "topology.kubernetes.io/zone";
 const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-/// A volume of this provider can be in several zones, which it names together.
+/// GKE's label: a volume can be in several zones, which the value lists together.
 const GKE_ZONE: &str = "topology.gke.io/zone";
 const ZONE_KEYS: [&str; 7] = [
     "topology.ebs.csi.aws.com/zone",
@@ -28,7 +27,7 @@ const ZONE_KEYS: [&str; 7] = [
     OLD_ZONE,
 ];
 
-/// Why no snapshotter is asked for a volume.
+/// Why no native snapshot of a volume is taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotWanted {
     #[error("a volume policy says skip")]
@@ -43,19 +42,19 @@ pub enum NotWanted {
     SwitchedOff,
 }
 
-/// Whether a snapshotter is asked for a volume, as upstream decides it: policies first, then copies of files, then
-/// `spec.snapshotVolumes`. `pods`: those of the claim's namespace. An error says why not.
+/// Whether a native snapshot of a volume is taken, as upstream decides it: policies first, then file copies, then
+/// `spec.snapshotVolumes`. `pods`: those of the claim's namespace. The error says why not.
 pub fn is_wanted(
     volume: &Value,
     claim: Option<&Value>,
     pods: &VolumeBook,
-    wishes: &Wishes<'_>,
+    settings: &VolumeSettings<'_>,
 ) -> Result<(), NotWanted> {
     let mut facts = VolumeFacts::of_volume(volume);
     if let Some(claim) = claim {
         facts = facts.with_claim(claim);
     }
-    match wishes.policies.and_then(|policies| policies.action(&facts)) {
+    match settings.policies.and_then(|policies| policies.action(&facts)) {
         Some(VolumeAction::Snapshot) => return Ok(()),
         Some(VolumeAction::Skip) => return Err(NotWanted::PolicySkips),
         Some(VolumeAction::Custom) => return Err(NotWanted::PolicyLeavesIt),
@@ -64,16 +63,16 @@ pub fn is_wanted(
     }
     let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let claimed = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
-    if let Some(pod) = pods.copier(&claimed, wishes) {
+    if let Some(pod) = pods.copier(&claimed, settings) {
         return Err(NotWanted::Copied { pod });
     }
-    if wishes.snapshot == Some(false) {
+    if settings.snapshot == Some(false) {
         return Err(NotWanted::SwitchedOff);
     }
     Ok(())
 }
 
-/// The zone of a volume: its label, else what it requires of nodes; empty where neither says it.
+/// The zone of a volume: its label, or its node affinity; empty if neither has one.
 pub fn zone(volume: &Value) -> String {
     let labels = &volume["metadata"]["labels"];
     if let Some(zone) = labels[ZONE].as_str().or_else(|| labels[OLD_ZONE].as_str()) {
@@ -99,7 +98,7 @@ pub fn zone(volume: &Value) -> String {
     together.join("__")
 }
 
-/// What is kept with a snapshot.
+/// The tags of a snapshot.
 pub fn tags(labels: &BTreeMap<String, String>, backup: &str, volume: &str) -> BTreeMap<String, String> {
     let mut tags = labels.clone();
     tags.insert(BACKUP_TAG.to_owned(), backup.to_owned());
@@ -142,8 +141,8 @@ mod tests {
         #[case] copy_files: bool,
         #[case] expected: bool,
     ) {
-        let wishes = Wishes { copy_files, snapshot, ..Wishes::default() };
-        let wanted = is_wanted(&volume(), None, &pods(annotation), &wishes);
+        let settings = VolumeSettings { copy_files, snapshot, ..VolumeSettings::default() };
+        let wanted = is_wanted(&volume(), None, &pods(annotation), &settings);
         assert_eq!(wanted.is_ok(), expected, "{wanted:?}");
     }
 
@@ -156,10 +155,14 @@ mod tests {
             "version: v1\nvolumePolicies:\n- conditions:\n    pvcLabels: {{tier: db}}\n  action: {{type: {action}}}"
         );
         let policies = Policies::parse(&text).unwrap();
-        let wishes = Wishes { snapshot: Some(!expected), policies: Some(&policies), ..Wishes::default() };
+        let settings = VolumeSettings {
+            snapshot: Some(!expected),
+            policies: Some(&policies),
+            ..VolumeSettings::default()
+        };
         let claim = json!({"metadata": {"labels": {"tier": "db"}}});
         let pods = pods("backup.velero.io/backup-volumes");
-        assert_eq!(is_wanted(&volume(), Some(&claim), &pods, &wishes).is_ok(), expected);
+        assert_eq!(is_wanted(&volume(), Some(&claim), &pods, &settings).is_ok(), expected);
     }
 
     fn required(expressions: &Value) -> Value {

@@ -1,103 +1,103 @@
-//! What is undone when a backup comes to nothing, and in which order. Takes how the backup ended, how far it came and what is
-//! known of its files; gives effects. Carried out by `operator`'s `backup/undo.rs`, for every way in which a backup ends
-//! without a result that can be restored.
+//! What is undone when a backup ends without a usable result, and in which order. Takes how the backup ended, how far
+//! it got and what is known about its files; gives effects. Carried out by `backup/undo.rs` of crate `velero`, for
+//! every way in which a backup can end like that.
 //!
-//! A backup of which nothing can be restored leaves nothing behind. What may belong to another backup stays: every effect but
-//! [`Effect::Files`], [`Effect::Lists`] and [`Effect::Uploads`] finds what it removes by the Backup's UID.
+//! A backup that cannot be restored leaves nothing behind. What may belong to another backup stays: every effect
+//! except [`Effect::Files`], [`Effect::Lists`] and [`Effect::Uploads`] finds what it removes by the Backup's UID.
 
 /// How the backup ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It failed or was cancelled. Its object stays and says why; its log and results stay in storage.
+    /// It failed or was cancelled. Its object stays and has the reason; its log and results stay in storage.
     Failed,
     /// Its object was deleted while a server worked on it.
     Deleted,
-    /// Its object was deleted, or its server died before it had cleared up: a later server finds the journal.
+    /// Its object was deleted, or its server died before the cleanup: a later server finds the journal.
     Orphaned,
-    /// It has not: a server died after the pass and before it had removed what the journal has of it.
+    /// It has not ended: a server died after the pass and before it removed the backup's entries from the journal.
     GoesOn,
 }
 
-/// How far the backup came, which says where its effects are on record.
+/// How far the backup got, which determines where its effects are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its pass did not end: the journal has what it began.
+    /// Its pass did not end: the journal records what it started.
     Pass,
-    /// Its pass has ended: lists in storage have what it made.
+    /// Its pass has ended: lists in storage record what it created.
     AfterPass,
 }
 
-/// What is known of the backup's directory in storage.
+/// What is known about the backup's directory in storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// It holds the archive of this very backup.
+    /// It holds the archive of this backup, identified by UID.
     Own,
-    /// It holds no archive: this backup wrote there, and no other has ended its pass.
+    /// It holds no archive: this backup wrote there, and no other backup has ended its pass there.
     Begun,
-    /// It holds `velero-backup.json`: the backup can be restored, and the next sync makes its object again.
+    /// It holds `velero-backup.json`: the backup can be restored, and the next sync creates its object again.
     Restorable,
-    /// Storage was not read, cannot be read, or does not say whose the files are.
+    /// Storage was not read, cannot be read, or does not show which backup the files belong to.
     Unknown,
 }
 
-/// Where operations and snapshots of volume plugins are on record.
+/// Where operations and native snapshots are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     Journal,
     Storage,
 }
 
-/// One thing that a backup made outside its own object.
+/// Something that a backup created outside its own object, and how it is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Pods whose pre hooks ran: their post hooks run.
     OpenHooks,
-    /// Parts of uploads that never ended: aborted.
+    /// Incomplete multipart uploads: aborted.
     Uploads,
-    /// Operations that actions go on with: cancelled.
+    /// Operations that actions started: cancelled.
     Operations(Record),
-    /// Snapshots of volume plugins: deleted.
+    /// Native snapshots: deleted.
     NativeSnapshots(Record),
-    /// Snapshots of CSI drivers: deleted.
+    /// CSI snapshots: deleted.
     CsiSnapshots,
-    /// Copies of pods' volumes: cancelled, and their snapshots forgotten. `listed`: also those that only a list in storage
-    /// has, because their objects may be gone with their owner.
+    /// Copies of pod volumes: cancelled, and their restic snapshots forgotten. `listed`: also those that are only in
+    /// a list in storage, because their objects may have been deleted with their owner.
     Copies { listed: bool },
-    /// Data of CSI snapshots that was moved into repositories: cancelled, and its snapshots forgotten.
+    /// Moved data of CSI snapshots: cancelled, and its restic snapshots forgotten.
     Movements { listed: bool },
-    /// Snapshots in repositories that carry the Backup's UID and that neither an object nor a list names: forgotten. Looked
-    /// for where the journal, the lists or the objects say that movers of this backup wrote.
+    /// Restic snapshots that carry the Backup's UID and that neither an object nor a list names: forgotten. Searched
+    /// for where the journal, the lists or the objects show that movers of this backup wrote.
     TaggedSnapshots,
-    /// Lists in storage of snapshots that are gone now: written anew with what is left.
+    /// Lists in storage of deleted snapshots: rewritten with the remaining ones.
     Lists,
     /// VolumePluginBackups that show a snapshot as running: ended.
     ShownSnapshots,
-    /// The files in storage, which are the last list of all else: they go only where nothing else is left.
+    /// The files in storage. They list all other effects, so they are removed only when nothing else is left.
     Files,
-    /// The journal: removed.
+    /// The journal: deleted.
     Journal,
-    /// The journal of a backup that may go on: only the repositories that it names stay.
+    /// The journal of a backup that may continue: only the repositories that it names are kept.
     PassedJournal,
 }
 
-/// The effects of a backup, in their order. Each can be carried out again after a crash.
+/// The effects of a backup, in order. Each one can be repeated after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undo {
-    /// Before the backup's end is written into its object.
+    /// Before the backup's end is written to its object.
     pub before: Vec<Effect>,
-    /// After it.
+    /// After the backup's end was written to its object.
     pub after: Vec<Effect>,
 }
 
-/// What is undone.
+/// The effects to undo.
 pub fn undo(ending: Ending, stage: Stage, files: Files) -> Undo {
     let last = [Effect::ShownSnapshots, Effect::Journal];
     match (ending, stage, files) {
-        // The lists in storage have the operations, which are waited for.
+        // The lists in storage have the operations, which are still waited for.
         (Ending::GoesOn, ..) => {
             Undo { before: vec![Effect::OpenHooks, Effect::PassedJournal], after: Vec::new() }
         }
-        // The backup can be restored, or nobody knows: what it made stays.
+        // The backup can be restored, or it is unknown whether it can: its effects stay.
         (Ending::Orphaned, Stage::AfterPass, Files::Restorable | Files::Unknown) => {
             let journal = if files == Files::Restorable { Effect::Journal } else { Effect::PassedJournal };
             let before = vec![Effect::OpenHooks, Effect::Operations(Record::Journal), journal];
@@ -106,16 +106,16 @@ pub fn undo(ending: Ending, stage: Stage, files: Files) -> Undo {
         (Ending::Deleted, Stage::AfterPass, Files::Restorable) => {
             Undo { before: vec![Effect::OpenHooks, Effect::Journal], after: Vec::new() }
         }
-        // Its object says that it failed, and a deletion of the backup removes the rest.
+        // Its object shows that it failed; deleting the backup removes the rest.
         (Ending::Failed, Stage::AfterPass, Files::Restorable) => {
             let after = std::iter::once(Effect::OpenHooks).chain(last).collect();
             Undo { before: Vec::new(), after }
         }
-        // A server that dies here is followed by another attempt: the end must not be on record before.
+        // If the server dies here, another attempt follows: the end must not be recorded yet.
         (Ending::Failed, Stage::Pass, files) => {
             Undo { before: made(ending, stage, files), after: last.to_vec() }
         }
-        // A server that dies here is followed by one that would complete the backup: it must find the end on record.
+        // If the server dies here, the next one would complete the backup: the end must already be recorded.
         (Ending::Failed, Stage::AfterPass, files) => {
             let after = made(ending, stage, files).into_iter().chain(last).collect();
             Undo { before: Vec::new(), after }
@@ -127,28 +127,28 @@ pub fn undo(ending: Ending, stage: Stage, files: Files) -> Undo {
     }
 }
 
-/// All but what comes last.
+/// All effects except the final ones.
 fn made(ending: Ending, stage: Stage, files: Files) -> Vec<Effect> {
     let after_pass = stage == Stage::AfterPass;
     let (own, writable) = (files == Files::Own, matches!(files, Files::Own | Files::Begun));
-    // Another backup of the same name may be writing where an orphan wrote.
+    // Another backup of the same name may be writing to the directory of an orphan.
     let uploads = (writable && ending != Ending::Orphaned).then_some(Effect::Uploads);
-    // The journal is all that is left of an orphan.
+    // The journal is the only record of an orphan.
     let record = if after_pass && ending != Ending::Orphaned { Record::Storage } else { Record::Journal };
-    // Objects are there as long as their owner is.
+    // The objects exist as long as their owner does.
     let tagged = (ending != Ending::Failed).then_some(Effect::TaggedSnapshots);
     let lists = match ending {
         Ending::Failed => writable,
         Ending::Deleted => own,
         Ending::Orphaned | Ending::GoesOn => false,
     };
-    // Pods first: one may be frozen.
+    // Pods first, because one may be frozen.
     let effects = std::iter::once(Effect::OpenHooks).chain(uploads).chain([
         Effect::Operations(record),
         Effect::NativeSnapshots(record),
         Effect::CsiSnapshots,
         Effect::Copies { listed: after_pass && writable },
-        // Entries of the list of volumes carry no UID.
+        // Entries in the list of volumes have no UID.
         Effect::Movements { listed: after_pass && own },
     ]);
     let effects = effects.chain(tagged).chain(lists.then_some(Effect::Lists));
@@ -165,7 +165,7 @@ mod tests {
     const STAGES: [Stage; 2] = [Stage::Pass, Stage::AfterPass];
     const FILES: [Files; 4] = [Files::Own, Files::Begun, Files::Restorable, Files::Unknown];
 
-    /// Every combination with its effects, before and after the end is on record.
+    /// Every combination with its effects, before and after the end is recorded.
     fn all() -> impl Iterator<Item = ((Ending, Stage, Files), Undo)> {
         let pairs = ENDINGS.into_iter().flat_map(|ending| STAGES.map(|stage| (ending, stage)));
         let all = pairs.flat_map(|(ending, stage)| FILES.map(|files| (ending, stage, files)));

@@ -1,5 +1,5 @@
-//! Whether a Backup can run: takes its whole spec (see [`super::defaults`]) and what the cluster holds; gives all that the
-//! pipeline needs, compiled, or every problem at once, in words for `status.validationErrors`.
+//! Whether a Backup can run: takes its complete spec (see [`super::defaults`]) and the state of the cluster; gives
+//! the compiled settings for the pipeline, or all problems at once, as messages for `status.validationErrors`.
 
 use std::collections::BTreeMap;
 
@@ -26,29 +26,29 @@ pub struct SnapshotLocation {
     pub provider: String,
 }
 
-/// All that the verdict depends on.
+/// The input of the validation.
 pub struct Input<'a> {
     pub spec: &'a BackupSpec,
     pub catalogue: &'a Catalogue,
-    /// All namespaces that exist.
+    /// All existing namespaces.
     pub namespaces: &'a [String],
-    /// None: there is no such location.
+    /// None if the location does not exist.
     pub location: Option<LocationFacts>,
     pub snapshot_locations: &'a [SnapshotLocation],
-    /// The server's choice for providers that have several, by provider.
+    /// The server's default location per provider, for providers with several.
     pub default_snapshot_locations: &'a BTreeMap<String, String>,
-    /// What the ConfigMap of `spec.resourcePolicy` holds, or why it cannot be used.
+    /// The policies in the ConfigMap of `spec.resourcePolicy`, or why they cannot be used.
     pub policies: Option<Result<Policies, String>>,
 }
 
-/// A spec that can be carried out.
+/// A validated spec.
 #[derive(Clone, Debug)]
 pub struct ValidBackup {
     pub filter: Filter,
     pub orders: Orders,
     pub hooks: HookRules,
     pub policies: Option<Policies>,
-    /// The snapshot locations to use, one for each provider.
+    /// The snapshot locations to use, one per provider.
     pub snapshot_locations: Vec<String>,
 }
 
@@ -70,12 +70,12 @@ pub fn validate(input: Input<'_>) -> Result<ValidBackup, Vec<String>> {
                 .to_owned(),
         );
     }
-    let mut kept = |made: Result<Filter, _>| made.map_err(|error| problems.push(words(&error))).ok();
+    let mut kept = |made: Result<Filter, _>| made.map_err(|error| problems.push(message(&error))).ok();
     let filter = kept(Filter::new(input.spec, input.catalogue, input.namespaces, policies.as_ref()));
     let hooks =
-        HookRules::new(input.spec, input.catalogue).map_err(|error| problems.push(words(&error))).ok();
+        HookRules::new(input.spec, input.catalogue).map_err(|error| problems.push(message(&error))).ok();
     let orders = orders(input.spec.ordered_resources.as_ref(), input.catalogue)
-        .map_err(|errors| problems.extend(errors.iter().map(words)))
+        .map_err(|errors| problems.extend(errors.iter().map(message)))
         .ok();
     match (filter, hooks, orders) {
         (Some(filter), Some(hooks), Some(orders)) if problems.is_empty() => {
@@ -85,7 +85,7 @@ pub fn validate(input: Input<'_>) -> Result<ValidBackup, Vec<String>> {
     }
 }
 
-fn words(error: &impl ToString) -> String {
+fn message(error: &impl ToString) -> String {
     error.to_string()
 }
 
@@ -112,14 +112,14 @@ fn location_problems(input: &Input<'_>) -> Vec<String> {
     }
 }
 
-/// What is wrong with the lists of a spec by themselves; the command line asks for it too.
+/// Problems of the spec's lists that need no cluster; also used by the command line.
 pub fn list_problems(spec: &BackupSpec) -> Vec<String> {
     let mut problems = Vec::new();
     let list = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
-    let mut check = |words: &str, included: Vec<String>, excluded: Vec<String>| {
+    let mut check = |what: &str, included: Vec<String>, excluded: Vec<String>| {
         let found = Includes::problems(&included, &excluded);
         problems.extend(
-            found.into_iter().map(|problem| format!("Invalid included/excluded {words} lists: {problem}")),
+            found.into_iter().map(|problem| format!("Invalid included/excluded {what} lists: {problem}")),
         );
     };
     check("namespace", list(&spec.included_namespaces), list(&spec.excluded_namespaces));
@@ -160,18 +160,18 @@ pub fn list_problems(spec: &BackupSpec) -> Vec<String> {
     problems
 }
 
-/// The newer lists may exclude `*`, which is all of a scope.
+/// The newer lists may exclude `*`, which means everything of a scope.
 fn scoped_problems(included: &[String], excluded: &[String]) -> Vec<String> {
     if excluded.iter().any(|name| name == "*") {
         let alone = excluded.len() == 1 && included.is_empty();
-        let words =
+        let message =
             "an excludes list with '*' must hold nothing else, and there can be no includes beside it";
-        return if alone { Vec::new() } else { vec![words.to_owned()] };
+        return if alone { Vec::new() } else { vec![message.to_owned()] };
     }
     Includes::problems(included, excluded)
 }
 
-/// One location for each provider: the one that is named, or the only one there is, or the server's default.
+/// One location per provider: the one that is named, the only one, or the server's default.
 fn snapshot_locations(input: &Input<'_>, problems: &mut Vec<String>) -> Vec<String> {
     if input.spec.snapshot_volumes == Some(false) {
         return Vec::new();
@@ -199,7 +199,7 @@ fn snapshot_locations(input: &Input<'_>, problems: &mut Vec<String>) -> Vec<Stri
         }
         let mut same = input.snapshot_locations.iter().filter(|other| other.provider == known.provider);
         let default = input.default_snapshot_locations.get(&known.provider).filter(|name| !name.is_empty());
-        let words = match default {
+        let message = match default {
             _ if same.clone().count() == 1 => {
                 chosen.push(known);
                 continue;
@@ -219,8 +219,8 @@ fn snapshot_locations(input: &Input<'_>, problems: &mut Vec<String>) -> Vec<Stri
                 known.provider
             ),
         };
-        if !problems.contains(&words) {
-            problems.push(words);
+        if !problems.contains(&message) {
+            problems.push(message);
         }
     }
     chosen.into_iter().map(|location| location.name.clone()).collect()

@@ -1,4 +1,4 @@
-//! What keeps a Backup from running.
+//! Problems that prevent a Backup from running.
 
 use lifeboat_api::catalogue::{GroupResource, ResourceType};
 use rstest::rstest;
@@ -76,7 +76,7 @@ fn the_server_chooses_where_a_provider_has_several_locations(
     let verdict = verdict_with(spec, usable(), None, &defaults);
     match expected {
         Ok(names) => assert_eq!(verdict.unwrap().snapshot_locations, names),
-        Err(words) => assert!(verdict.unwrap_err()[0].contains(words)),
+        Err(expected) => assert!(verdict.unwrap_err()[0].contains(expected)),
     }
 }
 

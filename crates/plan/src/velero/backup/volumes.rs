@@ -1,9 +1,9 @@
-//! What becomes of volume data. Takes the pods, claims and volumes of a backup, as the pipeline saw them pass by, and what
-//! the spec, the policies and the pods' annotations ask for; gives one record for each volume.
+//! How the data of each volume is backed up. Takes the pods, claims and volumes of a backup, as the pipeline
+//! processed them, and the settings of the spec, the policies and the pods' annotations; gives one record per volume.
 //!
-//! Volume snapshotters take snapshots (see [`super::snapshots`]); files are copied with their pods (see
-//! [`crate::velero::pod_volumes`]). A volume whose data somebody asked for and that nobody took is an error that names it; one that
-//! nobody asked for is recorded as skipped, with the reason.
+//! Volume snapshotters take native snapshots (see [`super::snapshots`]); files are copied with their pods (see
+//! [`crate::velero::pod_volumes`]). If data was requested and is not backed up, the record is an error that names the
+//! volume; if it was not requested, the volume is recorded as skipped, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,44 +12,44 @@ use serde_json::Value;
 
 use crate::policy::{VolumeAction, VolumeFacts};
 use crate::velero::pod_volumes::{claim_of, used};
-use crate::velero::wishes::{copy_reason, is_never_copied};
+use crate::velero::volume_settings::{copy_reason, is_never_copied};
 
-pub use crate::velero::wishes::Wishes;
+pub use crate::velero::volume_settings::VolumeSettings;
 
-/// How the data was to be kept.
+/// How the data was to be backed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     FileCopy,
     Snapshot,
 }
 
-/// What became of the data of one volume.
+/// The result for the data of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A snapshotter was called for it; how that went is in its snapshot.
+    /// A snapshotter was called; the result is in its snapshot.
     Snapshotted,
-    /// Its files are copied; how that went is in the PodVolumeBackup of this name.
+    /// Its files are copied; the result is in the PodVolumeBackup of this name.
     Copied(String),
-    /// Its CSI driver was asked for a snapshot; how that went is known to whoever asked.
+    /// A CSI snapshot was requested; the action that requested it has the result.
     CsiSnapshotted,
-    /// Nobody asked for it.
+    /// Not requested; the reason.
     Skipped(String),
-    /// Asked for and not backed up.
+    /// Requested and not backed up.
     Missed(Method, String),
 }
 
-/// What came of a pod's volume whose files were to be copied.
+/// The result for a pod volume whose files were to be copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copy {
-    /// By the PodVolumeBackup of this name.
+    /// Copied by the PodVolumeBackup of this name.
     Made(String),
-    /// Not, which is no failure, and why.
+    /// Not copied, which is not an error; the reason.
     Left(String),
-    /// Not, and why.
+    /// Not copied, which is an error; the reason.
     Missed(String),
 }
 
-/// By namespace, pod and the volume's name in it.
+/// By namespace, pod and the volume's name in the pod.
 pub type Copies = BTreeMap<(String, String, String), Copy>;
 
 /// One volume of the backup.
@@ -66,7 +66,7 @@ pub struct VolumeRecord {
 }
 
 impl VolumeRecord {
-    /// What it is called in messages.
+    /// The volume's name in messages.
     pub fn title(&self) -> String {
         match (&self.claim, &self.volume, &self.pod) {
             (Some((namespace, name)), Some(volume), _) => format!("{volume} of claim {namespace}/{name}"),
@@ -77,14 +77,14 @@ impl VolumeRecord {
     }
 }
 
-/// Collects what passes by; small facts only, never whole objects.
+/// Collects facts about the processed objects; never whole objects.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeBook {
     mounts: Vec<Mount>,
     /// By namespace and name.
     claims: BTreeMap<(String, String), Claim>,
     volumes: BTreeMap<String, Volume>,
-    /// Claims whose CSI driver was asked for a snapshot.
+    /// Claims for which a CSI snapshot was requested.
     csi: BTreeSet<(String, String)>,
 }
 
@@ -94,10 +94,10 @@ struct Mount {
     pod_uid: String,
     claim: Option<String>,
     facts: VolumeFacts,
-    /// Named in the pod's annotation of volumes to copy.
+    /// Listed in the pod's annotation of volumes to copy.
     opted_in: bool,
     opted_out: bool,
-    /// Used as a block device: it has no files.
+    /// Used as a block device, without files.
     device: bool,
 }
 
@@ -165,44 +165,44 @@ impl VolumeBook {
         self.volumes.insert(text(volume, "/metadata/name"), known);
     }
 
-    /// The CSI driver of a claim's volume was asked for a snapshot.
+    /// Records that a CSI snapshot of a claim was requested.
     pub fn add_csi(&mut self, claim: (String, String)) {
         self.csi.insert(claim);
     }
 
-    /// Whether all pods that mount a claim, as far as they passed by, are among those that hooks brought to rest.
+    /// Whether all processed pods that mount a claim were quiesced by hooks.
     pub fn is_quiesced(&self, claim: &(String, String), quiesced: &BTreeSet<String>) -> bool {
         let of_claim = |mount: &&Mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1);
         let mut mounts = self.mounts.iter().filter(of_claim).peekable();
         mounts.peek().is_some() && mounts.all(|mount| quiesced.contains(&mount.pod_uid))
     }
 
-    /// The pod that takes the files of a claim with it, where the spec or an annotation asks for it; policies decide
-    /// before.
-    pub(super) fn copier(&self, claim: &(String, String), wishes: &Wishes<'_>) -> Option<String> {
+    /// The pod with which the files of a claim are copied, if the spec or an annotation requests it; policies are
+    /// evaluated before.
+    pub(super) fn copier(&self, claim: &(String, String), settings: &VolumeSettings<'_>) -> Option<String> {
         let mounts = self.mounts.iter().filter(|mount| {
             mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1) && !mount.device
         });
-        let copied = |mount: &&Mount| if wishes.copy_files { !mount.opted_out } else { mount.opted_in };
+        let copied = |mount: &&Mount| if settings.copy_files { !mount.opted_out } else { mount.opted_in };
         mounts.filter(copied).map(|mount| format!("{}/{}", mount.pod.0, mount.pod.1)).next()
     }
 
-    /// One record for each volume, files of pods first. `snapshotted`: the volumes for which a snapshotter was called;
-    /// `copies`: what came of those whose files were to be copied.
+    /// One record per volume, pod volumes first. `snapshotted`: the volumes for which a snapshotter was called;
+    /// `copies`: the results of file copies.
     pub fn records(
         &self,
-        wishes: &Wishes<'_>,
+        settings: &VolumeSettings<'_>,
         snapshotted: &BTreeSet<String>,
         copies: &Copies,
     ) -> Vec<VolumeRecord> {
         let mut records = Vec::new();
         let mut done: BTreeSet<(String, String)> = BTreeSet::new();
-        // Of several pods with one claim, one that was copied says more than one that was not.
+        // If several pods mount one claim, a copied one has the more relevant result.
         let is_made = |mount: &&Mount| matches!(copies.get(&mount.pod), Some(Copy::Made(_)));
         let (made, others): (Vec<_>, Vec<_>) = self.mounts.iter().partition(is_made);
         for mount in made.into_iter().chain(others) {
             let claim = mount.claim.as_ref().map(|name| (mount.pod.0.clone(), name.clone()));
-            let Some(reason) = self.copy_asked(mount, claim.as_ref(), wishes) else { continue };
+            let Some(reason) = self.copy_asked(mount, claim.as_ref(), settings) else { continue };
             let fate = match copies.get(&mount.pod) {
                 Some(Copy::Made(name)) => Fate::Copied(name.clone()),
                 _ if claim.as_ref().is_some_and(|claim| self.is_snapshotted(claim, snapshotted)) => continue,
@@ -229,19 +229,19 @@ impl VolumeBook {
                 } else if snapshotted.contains(name) {
                     Fate::Snapshotted
                 } else {
-                    self.snapshot_fate(volume, wishes)
+                    self.snapshot_fate(volume, settings)
                 },
             });
         }
-        records.extend(self.claims_alone(wishes, &done));
+        records.extend(self.claims_alone(settings, &done));
         records
     }
 
-    /// Records of claims whose volumes did not pass by, because the backup leaves volumes out: their data is asked for
-    /// all the same.
+    /// Records of claims whose volumes were not processed, because the backup excludes volumes: their data may be
+    /// requested all the same.
     fn claims_alone(
         &self,
-        wishes: &Wishes<'_>,
+        settings: &VolumeSettings<'_>,
         done: &BTreeSet<(String, String)>,
     ) -> impl Iterator<Item = VolumeRecord> {
         let alone = self.claims.iter().filter(|(key, claim)| {
@@ -255,7 +255,7 @@ impl VolumeBook {
                 pod: None,
                 reclaim_policy: String::new(),
                 labels: BTreeMap::new(),
-                fate: if self.csi.contains(key) { Fate::CsiSnapshotted } else { fate(&facts, wishes) },
+                fate: if self.csi.contains(key) { Fate::CsiSnapshotted } else { fate(&facts, settings) },
             }
         })
     }
@@ -265,7 +265,7 @@ impl VolumeBook {
         &self,
         mount: &Mount,
         claim: Option<&(String, String)>,
-        wishes: &Wishes<'_>,
+        settings: &VolumeSettings<'_>,
     ) -> Option<String> {
         let known = claim.and_then(|claim| self.claims.get(claim));
         let volume = known.and_then(|claim| self.volumes.get(&claim.volume));
@@ -273,7 +273,7 @@ impl VolumeBook {
         if let Some(claim) = known {
             facts = facts.with_claim(&claim.object);
         }
-        copy_reason(&facts, mount.opted_in, mount.opted_out, wishes)
+        copy_reason(&facts, mount.opted_in, mount.opted_out, settings)
     }
 
     fn is_snapshotted(&self, claim: &(String, String), snapshotted: &BTreeSet<String>) -> bool {
@@ -294,19 +294,19 @@ impl VolumeBook {
         }
     }
 
-    fn snapshot_fate(&self, volume: &Volume, wishes: &Wishes<'_>) -> Fate {
+    fn snapshot_fate(&self, volume: &Volume, settings: &VolumeSettings<'_>) -> Fate {
         let mut facts = volume.facts.clone();
         if let Some(claim) = volume.claim.as_ref().and_then(|claim| self.claims.get(claim)) {
             facts = facts.with_claim(&claim.object);
         }
-        fate(&facts, wishes)
+        fate(&facts, settings)
     }
 }
 
-/// What becomes of a volume whose files no pod's copy takes.
-fn fate(facts: &VolumeFacts, wishes: &Wishes<'_>) -> Fate {
+/// The result for a volume whose files are not copied with a pod.
+fn fate(facts: &VolumeFacts, settings: &VolumeSettings<'_>) -> Fate {
     let skipped = |reason: &str| Fate::Skipped(reason.to_owned());
-    match wishes.policies.and_then(|policies| policies.action(facts)) {
+    match settings.policies.and_then(|policies| policies.action(facts)) {
         Some(VolumeAction::Skip) => skipped("a volume policy says skip"),
         Some(VolumeAction::Custom) => skipped("a volume policy leaves it to a plugin"),
         Some(VolumeAction::FsBackup) => Fate::Missed(
@@ -316,11 +316,11 @@ fn fate(facts: &VolumeFacts, wishes: &Wishes<'_>) -> Fate {
         Some(VolumeAction::Snapshot) => {
             Fate::Missed(Method::Snapshot, "a volume policy asks for a snapshot".to_owned())
         }
-        None if wishes.snapshot == Some(false) => skipped("snapshotVolumes is false"),
-        None if wishes.snapshot == Some(true) => {
+        None if settings.snapshot == Some(false) => skipped("snapshotVolumes is false"),
+        None if settings.snapshot == Some(true) => {
             Fate::Missed(Method::Snapshot, "snapshotVolumes is true".to_owned())
         }
-        None if wishes.move_data => Fate::Missed(Method::Snapshot, "snapshotMoveData is true".to_owned()),
+        None if settings.move_data => Fate::Missed(Method::Snapshot, "snapshotMoveData is true".to_owned()),
         None => skipped("neither the spec nor a policy nor an annotation asks for its data"),
     }
 }

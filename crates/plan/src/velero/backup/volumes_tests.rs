@@ -1,4 +1,4 @@
-//! A pod with a claim on a volume, and all ways to ask for its data.
+//! A pod with a claim on a volume, and all ways to request its data.
 
 use rstest::rstest;
 use serde_json::json;
@@ -22,27 +22,27 @@ fn book(annotations: &Value) -> VolumeBook {
     book
 }
 
-fn wishes<'a>() -> Wishes<'a> {
-    Wishes::default()
+fn settings<'a>() -> VolumeSettings<'a> {
+    VolumeSettings::default()
 }
 
 #[rstest]
-#[case::nobody_asks(json!({}), wishes(), None)]
-#[case::annotation(json!({"backup.velero.io/backup-volumes": "other, data"}), wishes(), Some(Method::FileCopy))]
-#[case::copy_all(json!({}), Wishes { copy_files: true, ..wishes() }, Some(Method::FileCopy))]
+#[case::nobody_asks(json!({}), settings(), None)]
+#[case::annotation(json!({"backup.velero.io/backup-volumes": "other, data"}), settings(), Some(Method::FileCopy))]
+#[case::copy_all(json!({}), VolumeSettings { copy_files: true, ..settings() }, Some(Method::FileCopy))]
 #[case::copy_all_but(json!({"backup.velero.io/backup-volumes-excludes": "data"}),
-    Wishes { copy_files: true, ..wishes() }, None)]
-#[case::snapshots(json!({}), Wishes { snapshot: Some(true), ..wishes() }, Some(Method::Snapshot))]
-#[case::no_snapshots(json!({}), Wishes { snapshot: Some(false), move_data: true, ..wishes() }, None)]
-#[case::moved(json!({}), Wishes { move_data: true, ..wishes() }, Some(Method::Snapshot))]
+    VolumeSettings { copy_files: true, ..settings() }, None)]
+#[case::snapshots(json!({}), VolumeSettings { snapshot: Some(true), ..settings() }, Some(Method::Snapshot))]
+#[case::no_snapshots(json!({}), VolumeSettings { snapshot: Some(false), move_data: true, ..settings() }, None)]
+#[case::moved(json!({}), VolumeSettings { move_data: true, ..settings() }, Some(Method::Snapshot))]
 #[case::a_copy_goes_before_a_snapshot(json!({"backup.velero.io/backup-volumes": "data"}),
-    Wishes { snapshot: Some(true), ..wishes() }, Some(Method::FileCopy))]
+    VolumeSettings { snapshot: Some(true), ..settings() }, Some(Method::FileCopy))]
 fn data_that_is_asked_for_is_missed(
     #[case] annotations: Value,
-    #[case] wishes: Wishes<'_>,
+    #[case] settings: VolumeSettings<'_>,
     #[case] expected: Option<Method>,
 ) {
-    let records = book(&annotations).records(&wishes, &BTreeSet::new(), &Copies::new());
+    let records = book(&annotations).records(&settings, &BTreeSet::new(), &Copies::new());
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].title(), "pv-1 of claim shop/data");
     assert_eq!(records[0].reclaim_policy, "Delete");
@@ -68,7 +68,7 @@ fn a_policy_goes_before_the_spec(
     );
     let policies = Policies::parse(&text).unwrap();
     let records = book(&json!({})).records(
-        &Wishes { snapshot, policies: Some(&policies), ..wishes() },
+        &VolumeSettings { snapshot, policies: Some(&policies), ..settings() },
         &BTreeSet::new(),
         &Copies::new(),
     );
@@ -80,10 +80,11 @@ fn a_volume_without_a_claim_belongs_to_its_pod() {
     let mut book = VolumeBook::default();
     book.add_pod(&json!({"metadata": {"namespace": "n", "name": "p"},
         "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "host", "hostPath": {}}]}}));
-    let records = book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new(), &Copies::new());
+    let records =
+        book.records(&VolumeSettings { copy_files: true, ..settings() }, &BTreeSet::new(), &Copies::new());
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].title(), "tmp of pod n/p");
-    assert!(book.records(&wishes(), &BTreeSet::new(), &Copies::new()).is_empty());
+    assert!(book.records(&settings(), &BTreeSet::new(), &Copies::new()).is_empty());
 }
 
 #[test]
@@ -92,20 +93,21 @@ fn a_claim_that_two_pods_mount_is_one_volume() {
     book.add_pod(&json!({"metadata": {"namespace": "shop", "name": "db-1"},
         "spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}}));
     assert_eq!(
-        book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new(), &Copies::new()).len(),
+        book.records(&VolumeSettings { copy_files: true, ..settings() }, &BTreeSet::new(), &Copies::new())
+            .len(),
         1
     );
 }
 
 #[rstest]
-#[case::snapshots(Wishes { snapshot: Some(true), ..wishes() }, true)]
-#[case::moved(Wishes { move_data: true, ..wishes() }, true)]
-#[case::nobody_asks(wishes(), false)]
-fn a_claim_whose_volume_is_left_out_has_a_record(#[case] wishes: Wishes<'_>, #[case] missed: bool) {
+#[case::snapshots(VolumeSettings { snapshot: Some(true), ..settings() }, true)]
+#[case::moved(VolumeSettings { move_data: true, ..settings() }, true)]
+#[case::nobody_asks(settings(), false)]
+fn a_claim_whose_volume_is_left_out_has_a_record(#[case] settings: VolumeSettings<'_>, #[case] missed: bool) {
     let mut book = book(&json!({}));
     book.volumes.clear();
     book.add_claim(&json!({"metadata": {"namespace": "shop", "name": "unbound"}, "spec": {}}));
-    let records = book.records(&wishes, &BTreeSet::new(), &Copies::new());
+    let records = book.records(&settings, &BTreeSet::new(), &Copies::new());
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].title(), "pv-1 of claim shop/data");
     assert_eq!(matches!(records[0].fate, Fate::Missed(Method::Snapshot, _)), missed);
@@ -117,8 +119,11 @@ fn a_policy_that_asks_for_files_that_no_pod_mounts_is_not_forgotten() {
     book.mounts.clear();
     let text = "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: fs-backup}";
     let policies = Policies::parse(text).unwrap();
-    let records =
-        book.records(&Wishes { policies: Some(&policies), ..wishes() }, &BTreeSet::new(), &Copies::new());
+    let records = book.records(
+        &VolumeSettings { policies: Some(&policies), ..settings() },
+        &BTreeSet::new(),
+        &Copies::new(),
+    );
     assert!(matches!(records[0].fate, Fate::Missed(Method::FileCopy, _)), "{records:?}");
 }
 
@@ -128,8 +133,8 @@ fn a_policy_that_asks_for_files_that_no_pod_mounts_is_not_forgotten() {
 #[case::missed(Copy::Missed("no".into()), Fate::Missed(Method::FileCopy, "defaultVolumesToFsBackup is true, and no".into()))]
 fn the_record_says_what_came_of_a_copy(#[case] copy: Copy, #[case] expected: Fate) {
     let copies = Copies::from([(("shop".into(), "db-0".into(), "data".into()), copy)]);
-    let wishes = Wishes { copy_files: true, ..wishes() };
-    assert_eq!(book(&json!({})).records(&wishes, &BTreeSet::new(), &copies)[0].fate, expected);
+    let settings = VolumeSettings { copy_files: true, ..settings() };
+    assert_eq!(book(&json!({})).records(&settings, &BTreeSet::new(), &copies)[0].fate, expected);
 }
 
 #[test]
@@ -141,7 +146,7 @@ fn a_pod_that_was_copied_speaks_for_the_claim_of_one_that_was_not() {
         (("shop".into(), "db-0".into(), "data".into()), Copy::Left("not running".into())),
         (("shop".into(), "db-1".into(), "d".into()), Copy::Made("o".into())),
     ]);
-    let records = book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new(), &copies);
+    let records = book.records(&VolumeSettings { copy_files: true, ..settings() }, &BTreeSet::new(), &copies);
     assert_eq!(
         records.iter().map(|record| record.fate.clone()).collect::<Vec<_>>(),
         [Fate::Copied("o".into())]

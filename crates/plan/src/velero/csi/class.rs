@@ -1,7 +1,7 @@
-//! Which VolumeSnapshotClass takes a claim's snapshot, and which VolumeGroupSnapshotClass a group's: the one that the claim
-//! names, the one that the backup names for the driver, one with upstream's label, the cluster's default, the only one of
-//! the driver. In this order, as upstream; but a class that somebody named and that cannot be used is an error, not a
-//! reason to take another.
+//! The VolumeSnapshotClass for a claim's snapshot, and the VolumeGroupSnapshotClass for a group: the one that the
+//! claim names, the one that the Backup names for the driver, one with upstream's label, the cluster's default, the
+//! only one of the driver. In this order, as upstream; but a class that is named and cannot be used is an error, not
+//! a reason to use another one.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use super::text;
 
-/// A kind of classes, and how one of them is chosen.
+/// A kind of class, and where its choice is recorded.
 struct Rules {
     kind: &'static str,
-    /// Label of a class; with `_<driver>`, annotation of a Backup.
+    /// Label of a class; with `_<driver>` appended, annotation of a Backup.
     chosen: &'static str,
     /// Annotation of a claim.
     by_claim: &'static str,
     /// Annotation of a class.
     default: &'static str,
-    /// What else can be done.
+    /// The alternative that error messages suggest.
     otherwise: &'static str,
 }
 
@@ -33,7 +33,7 @@ const SNAPSHOTS: Rules = Rules {
 const GROUPS: Rules = Rules {
     kind: "VolumeGroupSnapshotClass",
     chosen: "velero.io/csi-volumegroupsnapshot-class",
-    // Upstream spells it differently here.
+    // Upstream's name differs here.
     by_claim: "velero.io/csi-volume-group-snapshot-class",
     default: "groupsnapshot.storage.kubernetes.io/is-default-class",
     otherwise: "remove the group's label from its claims, to snapshot them one by one",
@@ -55,7 +55,7 @@ pub enum ClassError {
         driver: String,
         known: Box<str>,
     },
-    #[error("no {kind} is for driver {driver}: make one, or {otherwise}")]
+    #[error("no {kind} is for driver {driver}: create one, or {otherwise}")]
     None { kind: &'static str, driver: String, otherwise: &'static str },
     #[error(
         "several {kind}es are for driver {driver} ({known}) and none is chosen: give one the label {label}, or name one in the claim's annotation {annotation}"
@@ -77,7 +77,7 @@ pub fn classes_of<'a>(classes: &'a [Value], driver: &str) -> Vec<&'a Value> {
     found
 }
 
-/// The class for a claim whose volume is `driver`'s.
+/// The class for a claim whose volume belongs to `driver`.
 pub fn of_claim<'a>(
     classes: &'a [Value],
     driver: &str,
@@ -87,7 +87,7 @@ pub fn of_claim<'a>(
     choose(&SNAPSHOTS, classes, driver, claim, backup)
 }
 
-/// The class for the group of a claim whose volumes are `driver`'s.
+/// The class for the group of a claim whose volumes belong to `driver`.
 pub fn of_group<'a>(
     classes: &'a [Value],
     driver: &str,
@@ -193,7 +193,7 @@ mod tests {
         let chosen = of_claim(&classes, "d", &claim, &backup);
         match (chosen, expected) {
             (Ok(class), Ok(name)) => assert_eq!(class["metadata"]["name"], name),
-            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             (chosen, expected) => panic!("{chosen:?} instead of {expected:?}"),
         }
     }

@@ -1,5 +1,5 @@
-//! The deletion of a snapshot that only its driver still has: a content with its handle is made for the purpose, and deleted
-//! again, upon which the driver deletes the snapshot. And what becomes of snapshots in the cluster whose Backup is gone.
+//! Deletes a snapshot that only its driver still has: a content with its handle is created and deleted again, upon
+//! which the driver deletes the snapshot. Also decides about snapshots in the cluster whose Backup is gone.
 
 use serde_json::{Value, json};
 
@@ -7,45 +7,45 @@ use super::{DELETION_POLICY, GROUP, OF_BACKUP, SERVER, VERSION, text};
 use crate::label;
 use crate::velero::deletion::Stored;
 
-/// What snapshots are whose Backup is gone from the cluster.
+/// What snapshots in the cluster are whose Backup is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Orphan {
-    /// Storage has the backup: they are its own.
+    /// Storage has the backup: they belong to it.
     Stored,
-    /// Nobody has it, and nobody will ever name them again.
+    /// No location has the backup: the snapshots are not referenced any more.
     Lost,
-    /// Nobody knows; the words say why.
+    /// It cannot be determined; the reason.
     Unknown(String),
 }
 
-/// `looked`: the locations where the backup with this UID may be, and what each says of a backup of its name.
+/// `looked`: the locations where the backup with this UID may be, and what each has under the backup's name.
 pub fn orphan(uid: &str, looked: &[(String, Stored)]) -> Orphan {
     let is_it = |stored: &Stored| matches!(stored, Stored::Found { uid: found, .. } if found == uid);
     if looked.iter().any(|(_, stored)| is_it(stored)) {
         return Orphan::Stored;
     }
     let unread = looked.iter().find_map(|(location, stored)| match stored {
-        Stored::Unreadable(words) => Some(format!("its file in location {location} {words}")),
-        // An old or foreign file may not say whose it is.
+        Stored::Unreadable(problem) => Some(format!("its file in location {location} {problem}")),
+        // An old or foreign file may have no UID.
         Stored::Found { uid, .. } if uid.is_empty() => {
             Some(format!("its file in location {location} has no UID"))
         }
         Stored::Absent | Stored::Found { .. } => None,
     });
     match unread {
-        Some(words) => Orphan::Unknown(words),
+        Some(reason) => Orphan::Unknown(reason),
         None if looked.is_empty() => Orphan::Unknown("no storage location is known for it".to_owned()),
         None => Orphan::Lost,
     }
 }
 
-/// Whether a backup took the snapshot of this content; others are somebody's own.
+/// Whether a backup took the snapshot of this content; other contents belong to users.
 pub fn is_of_backup(content: &Value, backup: &str) -> bool {
     content["metadata"]["labels"]["velero.io/backup-name"] == *label::value(backup)
 }
 
-/// Where the VolumeSnapshot of a content is to be that a restore made for the same snapshot as `deleted`. None for all others:
-/// what may delete something of its driver is not touched.
+/// Namespace and name of the VolumeSnapshot for a content that a restore created for the same snapshot as `deleted`.
+/// None for all other contents: those whose deletion may delete a snapshot are not touched.
 pub fn restored_from<'a>(content: &'a Value, deleted: &Value, backup: &str) -> Option<(&'a str, &'a str)> {
     let handle = text(deleted, "/status/snapshotHandle");
     let is_same = !handle.is_empty()
@@ -67,16 +67,16 @@ pub fn content_of_handle(name: &str, handle: &str, driver: &str, backup: &str) -
     })
 }
 
-/// What keeps a content until its driver has deleted the snapshot; the driver's sidecar takes it away.
+/// The finalizer that keeps a content until its driver has deleted the snapshot; the driver's sidecar removes it.
 const PROTECTION: &str = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
 
-/// The content to make and delete; its name is the same at every try. None where no snapshot was ever made.
+/// The content to create and delete; its name is the same in every attempt. None if no snapshot was taken.
 pub fn for_deletion(content: &Value) -> Option<Value> {
     let handle = content["status"]["snapshotHandle"].as_str().filter(|handle| !handle.is_empty())?;
     let driver = content["spec"]["driver"].as_str().unwrap_or_default();
     let name = format!("lifeboat-delete-{}", label::digest(&format!("{driver}/{handle}")));
     let mut annotations = content["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    // Whoever deletes with a Secret finds it by these; what only the old object went through is left out.
+    // Drivers find their Secret by these annotations; the others only describe the old object.
     annotations.retain(|key, _| {
         !key.starts_with("snapshot.storage.kubernetes.io/volumesnapshot-being") && key != DELETION_POLICY
     });
@@ -86,13 +86,14 @@ pub fn for_deletion(content: &Value) -> Option<Value> {
     let mut made = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "VolumeSnapshotContent",
-        // The controller gives contents of no VolumeSnapshot none: without it the object would go, and no driver hear of it.
+        // The controller does not add it to contents without a VolumeSnapshot; without it the object would disappear
+        // before the driver deletes the snapshot.
         "metadata": {"name": name, "labels": labels, "annotations": annotations, "finalizers": [PROTECTION]},
         "spec": {
             "deletionPolicy": "Delete",
             "driver": driver,
             "source": {"snapshotHandle": handle},
-            // Nobody's: a content without a UID here is deleted with its snapshot.
+            // References no VolumeSnapshot: a content without a UID here is deleted together with its snapshot.
             "volumeSnapshotRef": {"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VolumeSnapshot",
                 "namespace": "lifeboat-deletes", "name": name},
         },
@@ -121,10 +122,13 @@ mod tests {
     #[case::unreadable(vec![Stored::Absent, Stored::Unreadable("cannot be read: no route".into())], Err("cannot be read: no route"))]
     #[case::without_a_uid(vec![found("")], Err("has no UID"))]
     #[case::no_location(vec![], Err("no storage location"))]
-    fn only_what_nobody_has_is_lost(#[case] looked: Vec<Stored>, #[case] expected: Result<Orphan, &str>) {
+    fn only_snapshots_of_backups_in_no_location_are_lost(
+        #[case] looked: Vec<Stored>,
+        #[case] expected: Result<Orphan, &str>,
+    ) {
         let looked: Vec<_> = looked.into_iter().map(|stored| ("main".to_owned(), stored)).collect();
         match (orphan("u", &looked), expected) {
-            (Orphan::Unknown(words), Err(part)) => assert!(words.contains(part), "{words}"),
+            (Orphan::Unknown(reason), Err(part)) => assert!(reason.contains(part), "{reason}"),
             (orphan, Ok(expected)) => assert_eq!(orphan, expected),
             (orphan, expected) => panic!("{orphan:?} instead of {expected:?}"),
         }

@@ -1,7 +1,8 @@
-//! Claims that share a label are snapshotted at one moment, by a VolumeGroupSnapshot. It is a means: as soon as the driver
-//! has taken the snapshots of all claims, each gets a VolumeSnapshot and a content of the backup's own, as if it had been
-//! taken alone, and the group goes without what its driver has. Members are not adopted as they are: the snapshot
-//! controller deletes them with their group, and gives them their owner back when somebody takes it away.
+//! Claims that share a label are snapshotted at one moment, through a VolumeGroupSnapshot. It is only temporary: as
+//! soon as the driver has taken the snapshots of all claims, each gets a VolumeSnapshot and a content of the backup's
+//! own, as if it had been taken alone, and the group is deleted without its snapshots. The members' original objects
+//! are not adopted: the snapshot controller deletes them with their group, and restores their owner references when
+//! they are removed.
 
 use std::collections::BTreeMap;
 
@@ -17,46 +18,46 @@ use crate::label;
 /// The API group of group snapshots.
 pub const GROUP_SNAPSHOTS: &str = "groupsnapshot.storage.k8s.io";
 
-/// On which node's driver a snapshot is, where drivers snapshot each for their node.
+/// Label with the node of the driver that took a snapshot, for drivers that run per node.
 const MANAGED_BY: &str = "snapshot.storage.kubernetes.io/managed-by";
 
-/// A group within a backup.
+/// A volume group of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeGroup {
     pub namespace: String,
-    /// The label that its claims share, and the value.
+    /// The label that its claims share, and its value.
     pub key: String,
     pub value: String,
     pub backup: OfBackup,
 }
 
-/// A claim of a group, with its volume where it has one.
+/// A claim of a group, with its volume if it is bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     pub claim: Value,
     pub volume: Option<Value>,
 }
 
-/// What the driver took of a claim.
+/// The snapshot that the driver took of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberSnapshot {
     pub claim: Value,
-    /// The content that the group's controller made.
+    /// The content that the group's controller created.
     pub content: Value,
 }
 
-/// How a group stands.
+/// The state of a group snapshot.
 #[derive(Clone, Debug, PartialEq)]
-pub enum GroupStanding {
+pub enum GroupState {
     Taken(Vec<MemberSnapshot>),
-    /// Not yet; what the objects say.
+    /// Not yet taken; the message that the objects report.
     Waiting(String),
 }
 
 /// Why the claims of a group cannot be snapshotted together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    #[error("no volume of a CSI driver is bound to its claims {claims}: take the label from them")]
+    #[error("no volume of a CSI driver is bound to its claims {claims}: remove the label from them")]
     NotBound { claims: String },
     #[error("no claim has its label any more")]
     Empty,
@@ -68,7 +69,7 @@ pub enum GroupError {
 }
 
 impl VolumeGroup {
-    /// The group of a claim; None where it is in none.
+    /// The group of a claim; None if it belongs to none.
     pub fn of(claim: &Value, key: &str, backup: &OfBackup) -> Option<Self> {
         let value = claim["metadata"]["labels"][key].as_str().filter(|value| !value.is_empty())?;
         (!key.is_empty()).then(|| Self {
@@ -83,24 +84,25 @@ impl VolumeGroup {
         format!("{}={}", self.key, self.value)
     }
 
-    /// As messages call it.
+    /// The group's name in messages.
     pub fn title(&self) -> String {
         format!("volume group {} of namespace {} (label {})", self.value, self.namespace, self.key)
     }
 
-    /// The name of its VolumeGroupSnapshot. The same in every attempt of the backup, so that none is taken twice.
+    /// The name of its VolumeGroupSnapshot. It is the same in every attempt of the backup, so that no snapshot is
+    /// taken twice.
     pub fn name(&self) -> String {
         let Self { namespace, key, value, backup } = self;
         let digest = label::digest(&format!("{}/{namespace}/{key}/{value}", backup.uid));
         format!("velero-group-{}", &digest[..16])
     }
 
-    /// The VolumeSnapshot of a member.
+    /// The name of a member's VolumeSnapshot.
     pub fn snapshot_of(&self, claim: &Value) -> String {
         snapshot_name(text(claim, "/metadata/name"), text(claim, "/metadata/uid"), &self.backup.uid)
     }
 
-    /// The driver of all members. An error says which claims cannot be in one group.
+    /// The driver of all members. The error names the claims that cannot be in one group.
     pub fn driver(&self, members: &[Member]) -> Result<String, GroupError> {
         let mut drivers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut without = Vec::new();
@@ -126,7 +128,7 @@ impl VolumeGroup {
         }
     }
 
-    /// The object that asks a driver for all snapshots at once.
+    /// The VolumeGroupSnapshot that requests all snapshots at once.
     pub fn request(&self, version: &str, class: &str) -> Value {
         json!({
             "apiVersion": format!("{GROUP_SNAPSHOTS}/{version}"),
@@ -148,8 +150,8 @@ impl VolumeGroup {
         })
     }
 
-    /// The content of a member, by the handle that the driver gave; for a VolumeSnapshot of the same name. `class`: one of
-    /// its driver, where there is one.
+    /// The content of a member, with the handle from the driver; for a VolumeSnapshot of the same name. `class`: one
+    /// of its driver, if there is one.
     pub fn content(&self, member: &MemberSnapshot, class: Option<&str>) -> Value {
         let (of, name) = (&member.content, self.snapshot_of(&member.claim));
         let mut labels = self.labels();
@@ -198,8 +200,8 @@ impl VolumeGroup {
     }
 }
 
-/// What the content of a member's own keeps of the one that the group had: with which Secrets it is deleted, and what a
-/// driver that does not list its snapshots would not tell again.
+/// The annotations that a member's own content keeps from the group's content: the Secrets for its deletion, and the
+/// values that a driver without snapshot listing does not report again.
 fn annotations(of: &Value) -> Map<String, Value> {
     let known = of["metadata"]["annotations"].as_object().into_iter().flatten();
     let mut kept: Map<String, Value> = known
@@ -214,7 +216,7 @@ fn annotations(of: &Value) -> Map<String, Value> {
     kept
 }
 
-/// The content of a group snapshot: the one that it is bound to, or the one that its controller makes next.
+/// The name of a group snapshot's content: the one it is bound to, or the one that its controller will create.
 pub fn group_content(group: &Value) -> String {
     match text(group, "/status/boundVolumeGroupSnapshotContentName") {
         "" => format!("groupsnapcontent-{}", text(group, "/metadata/uid")),
@@ -222,7 +224,7 @@ pub fn group_content(group: &Value) -> String {
     }
 }
 
-/// Whether a VolumeSnapshot came of a group snapshot.
+/// Whether a VolumeSnapshot was created by a group snapshot.
 pub fn is_of_group(snapshot: &Value, group: &Value) -> bool {
     let uid = text(group, "/metadata/uid");
     let owners = snapshot["metadata"]["ownerReferences"].as_array().into_iter().flatten();
@@ -232,16 +234,16 @@ pub fn is_of_group(snapshot: &Value, group: &Value) -> bool {
     owned || text(snapshot, "/status/volumeGroupSnapshotName") == text(group, "/metadata/name")
 }
 
-/// Whether the snapshots of all members are fixed in time. `content`: of the group snapshot; `made`: the VolumeSnapshots that
-/// came of it, each with its content.
-pub fn group_standing(
+/// Whether the snapshots of all members are final. `content`: of the group snapshot; `made`: the VolumeSnapshots that
+/// it created, each with its content.
+pub fn group_state(
     group: &Value,
     content: Option<&Value>,
     members: &[Member],
     made: &[(Value, Option<Value>)],
-) -> GroupStanding {
+) -> GroupState {
     if is_going(group) {
-        return GroupStanding::Waiting("somebody deleted the VolumeGroupSnapshot".to_owned());
+        return GroupState::Waiting("the VolumeGroupSnapshot was deleted".to_owned());
     }
     let (mut taken, mut missing) = (Vec::new(), Vec::new());
     let mut said = trouble(group).or(content.and_then(trouble));
@@ -251,32 +253,32 @@ pub fn group_standing(
             text(snapshot, "/spec/source/persistentVolumeClaimName") == name
                 && bound_content(snapshot).is_some()
         });
-        let standing = found.map(|(snapshot, content)| (fixed(snapshot, content.as_ref()), content));
-        match standing {
+        let snapshot = found.map(|(snapshot, content)| (fixed(snapshot, content.as_ref()), content));
+        match snapshot {
             Some((Fixed::Yes, Some(content))) => {
                 taken.push(MemberSnapshot { claim: member.claim.clone(), content: content.clone() });
             }
-            Some((Fixed::Waiting(words), _)) => {
+            Some((Fixed::Waiting(message), _)) => {
                 missing.push(name);
-                said = said.or(Some(words));
+                said = said.or(Some(message));
             }
             _ => missing.push(name),
         }
     }
     if missing.is_empty() {
-        return GroupStanding::Taken(taken);
+        return GroupState::Taken(taken);
     }
-    let words = "no snapshot controller and driver that take group snapshots have answered; are they running, with the feature \
+    let message = "no snapshot controller and driver that take group snapshots have answered; are they running, with the feature \
                  CSIVolumeGroupSnapshot?";
-    let said = said.unwrap_or_else(|| words.to_owned());
-    GroupStanding::Waiting(format!("claims {} have no snapshot yet: {said}", missing.join(", ")))
+    let said = said.unwrap_or_else(|| message.to_owned());
+    GroupState::Waiting(format!("claims {} have no snapshot yet: {said}", missing.join(", ")))
 }
 
-/// The handle of the group that a content's snapshot was taken with; empty where it was taken alone.
+/// The handle of the group snapshot that a content belongs to; empty if the snapshot was taken alone.
 pub fn group_handle(content: &Value) -> String {
-    let told = text(content, "/status/volumeGroupSnapshotHandle");
+    let reported = text(content, "/status/volumeGroupSnapshotHandle");
     let noted = content["metadata"]["annotations"][GROUP_HANDLE].as_str().unwrap_or_default();
-    if told.is_empty() { noted } else { told }.to_owned()
+    if reported.is_empty() { noted } else { reported }.to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Groups of claims: who is in one, how it stands, what its members get.
+//! Volume groups: which claims belong to one, their state, the objects of their members.
 
 use rstest::rstest;
 
@@ -53,7 +53,7 @@ fn a_claim_is_in_the_group_of_its_label(#[case] key: &str, #[case] labels: Value
 #[case::one(vec![member("a", Some("d")), member("b", Some("d"))], Ok("d"))]
 #[case::two_drivers(vec![member("a", Some("d")), member("b", Some("e"))], Err("(d has a; e has b)"))]
 #[case::unbound(vec![member("a", Some("d")), member("b", None)], Err("no volume of a CSI driver is bound to its claims b"))]
-#[case::nobody(vec![], Err("no claim has its label"))]
+#[case::no_claims(vec![], Err("no claim has its label"))]
 fn the_claims_of_a_group_are_one_drivers(#[case] members: Vec<Member>, #[case] expected: Result<&str, &str>) {
     match (group().driver(&members), expected) {
         (Ok(driver), Ok(name)) => assert_eq!(driver, name),
@@ -79,16 +79,16 @@ fn a_group_is_asked_for_once_in_every_attempt() {
 #[case::one_is_missing(json!({}), vec![made("a", &json!({"snapshotHandle": "h", "creationTime": 1}))], "claims b have no snapshot yet")]
 #[case::one_has_no_handle(json!({}), vec![made("a", &json!({"snapshotHandle": "h", "creationTime": 1})), made("b", &json!({}))],
     "claims b have no snapshot yet: its driver has not taken it yet")]
-#[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-11-16T01:00:00Z"}}), vec![], "somebody deleted")]
+#[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-11-16T01:00:00Z"}}), vec![], "was deleted")]
 fn a_group_waits_for_every_claim(
     #[case] object: Value,
     #[case] made: Vec<(Value, Option<Value>)>,
     #[case] expected: &str,
 ) {
     let members = [member("a", Some("d")), member("b", Some("d"))];
-    match group_standing(&object, None, &members, &made) {
-        GroupStanding::Waiting(words) => assert!(words.contains(expected), "{words}"),
-        taken @ GroupStanding::Taken(_) => panic!("{taken:?}"),
+    match group_state(&object, None, &members, &made) {
+        GroupState::Waiting(message) => assert!(message.contains(expected), "{message}"),
+        taken @ GroupState::Taken(_) => panic!("{taken:?}"),
     }
 }
 
@@ -101,8 +101,7 @@ fn a_member_goes_on_as_if_it_had_been_taken_alone() {
     content["metadata"]["annotations"] = json!({"snapshot.storage.kubernetes.io/deletion-secret-name": "s", "other": "x", DELETION_POLICY: "Delete"});
     content["spec"]["deletionPolicy"] = json!("Retain");
     let members = [member("data", Some("d"))];
-    let GroupStanding::Taken(taken) =
-        group_standing(&json!({}), None, &members, &[(snapshot, Some(content))])
+    let GroupState::Taken(taken) = group_state(&json!({}), None, &members, &[(snapshot, Some(content))])
     else {
         panic!("it is taken");
     };
@@ -129,8 +128,8 @@ fn a_member_goes_on_as_if_it_had_been_taken_alone() {
 fn what_came_of_a_group_is_known_by_its_owner_or_its_status() {
     let group = json!({"metadata": {"name": "g", "uid": "u"}});
     let owned = json!({"metadata": {"ownerReferences": [{"kind": "VolumeGroupSnapshot", "uid": "u"}]}});
-    let told = json!({"status": {"volumeGroupSnapshotName": "g"}});
+    let by_status = json!({"status": {"volumeGroupSnapshotName": "g"}});
     let foreign = json!({"metadata": {"ownerReferences": [{"kind": "VolumeGroupSnapshot", "uid": "other"}]}});
-    assert!(is_of_group(&owned, &group) && is_of_group(&told, &group));
+    assert!(is_of_group(&owned, &group) && is_of_group(&by_status, &group));
     assert!(!is_of_group(&foreign, &group) && !is_of_group(&json!({}), &group));
 }

@@ -1,5 +1,6 @@
-//! Snapshots on their way back: a content that points at the snapshot which the driver still has, a VolumeSnapshot bound to
-//! it, a claim that is filled from that. Each restore makes its own two, so that restores of one backup do not meet.
+//! Restoring from CSI snapshots: a content that refers to the snapshot in the driver, a VolumeSnapshot bound to it,
+//! and a claim that is filled from that. Each restore creates its own two objects, so that restores of one backup do
+//! not conflict.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ pub fn content(
     let spec = &mut item["spec"];
     spec["volumeSnapshotRef"] = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VolumeSnapshot",
         "namespace": namespace, "name": name});
-    // The snapshot is the backup's: nothing that happens to what was restored may take it away.
+    // The snapshot belongs to the backup: deleting restored objects must not delete it.
     spec["deletionPolicy"] = json!("Retain");
     spec["source"] = json!({"snapshotHandle": handle});
     let spec = spec.as_object_mut();
@@ -69,14 +70,14 @@ pub fn content(
         (None, _) => {}
     }
     forget_backup(&mut item);
-    // It would have the content deleted with the VolumeSnapshot that was backed up.
+    // It would make the content be deleted together with the VolumeSnapshot that was backed up.
     if let Some(annotations) = item.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove("snapshot.storage.kubernetes.io/volumesnapshot-being-deleted");
     }
     Ok(item)
 }
 
-/// The claim, and its VolumeSnapshot in the backup; None where the backup has no snapshot of it.
+/// The claim, and its VolumeSnapshot in the backup; None if the backup has no snapshot of it.
 pub fn claim(mut item: Value, from_backup: &Value, restore_uid: &str) -> (Value, Option<ItemId>) {
     let Some(snapshot) = from_backup["metadata"]["annotations"][SNAPSHOT_NAME].as_str() else {
         return (item, None);
@@ -92,7 +93,7 @@ pub fn claim(mut item: Value, from_backup: &Value, restore_uid: &str) -> (Value,
     (item, Some(place))
 }
 
-/// What is restored is no part of a backup that is under way.
+/// Removes the labels of a running backup from a restored object.
 fn forget_backup(item: &mut Value) {
     if let Some(labels) = item.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(OF_BACKUP);

@@ -1,4 +1,5 @@
-//! A snapshot that a backup takes: the object that asks for it, how it stands, and what the backup notes in it.
+//! A snapshot that a backup takes: the object that requests it, its state, and the annotations that the backup stores
+//! in it.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use super::{
 use crate::label;
 use crate::transfer::snapshots::{binary, is_going};
 
-/// The object that asks a driver for a snapshot.
+/// The VolumeSnapshot that requests a snapshot from a driver.
 pub fn snapshot(name: &str, claim: &Value, class: &str, backup: &OfBackup) -> Value {
     let labels = snapshot_labels(claim, backup);
     json!({
@@ -23,7 +24,7 @@ pub fn snapshot(name: &str, claim: &Value, class: &str, backup: &OfBackup) -> Va
     })
 }
 
-/// The claim's labels come along as upstream has them, but for those that say where the claim itself came from.
+/// The claim's labels are copied as upstream does, except those that say which restore created the claim.
 pub(super) fn snapshot_labels(claim: &Value, backup: &OfBackup) -> Map<String, Value> {
     let labels = claim["metadata"]["labels"].as_object().into_iter().flatten();
     let mut labels: Map<String, Value> = labels
@@ -34,7 +35,7 @@ pub(super) fn snapshot_labels(claim: &Value, backup: &OfBackup) -> Map<String, V
     labels
 }
 
-/// How a snapshot or a content is known to be a backup's.
+/// The labels by which a snapshot or a content is recognised as a backup's.
 fn labels_of(backup: &OfBackup) -> Map<String, Value> {
     let labels = [
         ("velero.io/backup-name", label::value(&backup.name)),
@@ -45,7 +46,7 @@ fn labels_of(backup: &OfBackup) -> Map<String, Value> {
     labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
 }
 
-/// The UIDs that a label of objects says, of those objects that are a server's own.
+/// The backup UIDs in a label of objects, for the objects of one server.
 pub fn backups_of(objects: &[Value], label: &str, server: &str) -> impl Iterator<Item = String> {
     let of = move |object: &Value| {
         let labels = &object["metadata"]["labels"];
@@ -54,8 +55,8 @@ pub fn backups_of(objects: &[Value], label: &str, server: &str) -> impl Iterator
     objects.iter().filter_map(of)
 }
 
-/// What a content gets while a backup goes on: whose it is, and that its snapshot stays whoever deletes the
-/// VolumeSnapshot.
+/// The patch of a content while a backup runs: the labels of the backup, and a deletion policy that keeps the
+/// snapshot when the VolumeSnapshot is deleted.
 pub fn content_patch(content: &Value, backup: &OfBackup) -> Option<Value> {
     let labels = &content["metadata"]["labels"];
     if is_going(content) {
@@ -80,8 +81,8 @@ pub(super) fn policy_before(content: &Value) -> &Value {
     if noted.is_null() { &content["spec"]["deletionPolicy"] } else { noted }
 }
 
-/// How large a volume must be that is made from a content's snapshot. One of a group has it on record, because not every
-/// driver tells it again.
+/// The minimum size of a volume created from a content's snapshot. A member of a group has it in an annotation,
+/// because not every driver reports it again.
 pub fn restore_size(content: &Value) -> Option<i64> {
     let noted = || content["metadata"]["annotations"][RESTORE_SIZE].as_str()?.parse().ok();
     content["status"]["restoreSize"].as_i64().filter(|size| *size > 0).or_else(noted)
@@ -158,13 +159,13 @@ mod tests {
     ) {
         match (fixed(&snapshot, content.as_ref()), expected) {
             (Fixed::Yes, Ok(())) => {}
-            (Fixed::Waiting(words), Err(part)) => assert!(words.contains(part), "{words}"),
+            (Fixed::Waiting(message), Err(part)) => assert!(message.contains(part), "{message}"),
             (fixed, expected) => panic!("{fixed:?} instead of {expected:?}"),
         }
     }
 
     #[test]
-    fn a_content_is_kept_whoever_deletes_its_snapshot_and_its_own_policy_is_noted() {
+    fn a_content_outlives_its_volume_snapshot_and_its_own_policy_is_recorded() {
         let mut content = json!({"metadata": {"name": "c"}, "spec": {"deletionPolicy": "Delete", "driver": "d"},
             "status": {"snapshotHandle": "h", "restoreSize": 1_073_741_824}});
         let patch = content_patch(&content, &nightly()).unwrap();

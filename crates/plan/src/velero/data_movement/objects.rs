@@ -1,4 +1,4 @@
-//! DataUpload and DataDownload: what the actions make, and what they say of how far it is.
+//! DataUpload and DataDownload: the objects that the actions create, and the progress they report.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::label;
 use crate::velero::csi::SNAPSHOT;
 use crate::velero::pod_volumes::CONSISTENCY;
 
-/// The operation of moving a claim's data; also the object's label. `prefix`: `du-` or `dd-`, as upstream.
+/// The operation ID for moving a claim's data; also the object's label. `prefix`: `du-` or `dd-`, as upstream.
 pub fn operation(prefix: &str, owner_uid: &str, claim_uid: &str) -> String {
     label::value(&format!("{prefix}{owner_uid}.{claim_uid}"))
 }
@@ -60,7 +60,7 @@ pub struct NotMoved {
     pub phase: String,
 }
 
-/// What a restore needs to know of a DataUpload.
+/// The content of the result ConfigMap that a restore needs from a DataUpload.
 pub fn result_of(upload: &Value, location: &str) -> Result<Value, NotMoved> {
     let snapshot = text(upload, "/status/snapshotID");
     if snapshot.is_empty() {
@@ -75,7 +75,7 @@ pub fn result_of(upload: &Value, location: &str) -> Result<Value, NotMoved> {
     }))
 }
 
-/// A DataDownload that fills a claim. `target`: where the claim is restored to.
+/// A DataDownload that fills a claim. `target`: the namespace into which the claim is restored.
 pub fn download(
     restore: &Value,
     result: &Value,
@@ -114,7 +114,7 @@ pub fn download(
     })
 }
 
-/// A claim that waits for its data: nothing is bound to it before.
+/// A claim that waits for its data: no volume is bound to it before.
 pub fn moved_claim(mut claim: Value, target: &str, operation: &str) -> Value {
     let name = text(&claim, "/metadata/name").to_owned();
     if let Some(spec) = claim["spec"].as_object_mut() {
@@ -130,7 +130,7 @@ pub fn moved_claim(mut claim: Value, target: &str, operation: &str) -> Value {
     claim
 }
 
-/// How far a DataUpload or DataDownload is.
+/// The progress of a DataUpload or DataDownload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub completed: bool,
@@ -148,12 +148,12 @@ pub fn progress(object: &Value) -> Progress {
     let message = text(object, "/status/message");
     let (completed, error) = match phase {
         "Completed" => (true, String::new()),
-        "Failed" if message.is_empty() => (true, "it failed and does not say why".to_owned()),
+        "Failed" if message.is_empty() => (true, "it failed without a message".to_owned()),
         "Canceled" if message.is_empty() => (true, "it was cancelled".to_owned()),
         "Failed" | "Canceled" => (true, message.to_owned()),
         _ => (false, String::new()),
     };
-    // People see what it waits for.
+    // Shows users what it waits for.
     let shown =
         if completed || message.is_empty() { phase.to_owned() } else { format!("{phase}: {message}") };
     Progress {
@@ -176,7 +176,7 @@ fn given<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) -> &'a str {
     if matches!(text, "" | "0s") { otherwise } else { text }
 }
 
-/// A name with room for a digest behind it.
+/// Shortens a name so that a hash can be appended.
 fn shortened(name: &str) -> &str {
     let end = (0..=name.len().min(200)).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
     name[..end].trim_end_matches(['-', '.'])

@@ -1,9 +1,9 @@
-//! The namespaces of a backup. Wildcards are matched once, against the namespaces that exist when it starts.
+//! The namespaces of a backup. Wildcards are expanded once, against the namespaces that exist when the backup starts.
 
 use crate::glob::{Glob, GlobError};
 use crate::includes::Includes;
 
-/// What is wrong with a list of namespaces.
+/// Why a list of namespaces is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     #[error(
@@ -12,29 +12,31 @@ pub enum NamespaceError {
     Pattern(String),
     #[error("the namespace pattern cannot be read: {0}")]
     Glob(#[from] GlobError),
-    #[error("the namespace {0:?} is no name and no pattern; write names as the cluster has them")]
+    #[error(
+        "the namespace {0:?} is neither a valid name nor a pattern; use the names of namespaces in the cluster"
+    )]
     Name(String),
 }
 
 /// How namespaced types are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespacesToList {
-    /// One list over all namespaces; what is not chosen is left out object by object.
+    /// One list over all namespaces; objects of other namespaces are dropped one by one.
     All,
-    /// One list for each.
+    /// One list per namespace.
     Only(Vec<String>),
 }
 
-/// The chosen namespaces.
+/// The included namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceFilter {
     lists: Includes,
     everything: bool,
-    /// Where names were given: the chosen ones, existing or not; sorted.
+    /// If names were given: the included ones, existing or not; sorted.
     chosen: Option<Vec<String>>,
-    /// Chosen by their exact name, and not there.
+    /// Included by exact name, but missing.
     missing: Vec<String>,
-    /// Patterns that no namespace matches.
+    /// Patterns that match no namespace.
     idle: Vec<String>,
     live: Vec<String>,
 }
@@ -90,12 +92,13 @@ impl NamespaceFilter {
         }
     }
 
-    /// Whether no namespace is left out.
+    /// Whether all namespaces are included.
     pub fn is_everything(&self) -> bool {
         self.everything
     }
 
-    /// One list over the whole cluster is cheaper than many small ones once half of its namespaces are wanted.
+    /// One list over the whole cluster is cheaper than many small ones if at least half of the namespaces are
+    /// included.
     pub fn to_list(&self) -> NamespacesToList {
         match &self.chosen {
             Some(chosen) if chosen.len() < 4 || chosen.len() * 2 <= self.live.len() => {
@@ -105,28 +108,28 @@ impl NamespaceFilter {
         }
     }
 
-    /// All chosen namespaces, for whoever may not list the whole cluster at once.
+    /// All included namespaces, for servers that may not list the whole cluster.
     pub fn names(&self) -> Vec<String> {
         self.chosen.clone().unwrap_or_else(|| self.chosen_among(&self.live))
     }
 
-    /// The chosen namespaces among those that exist.
+    /// The included namespaces among those that exist.
     pub fn chosen_among(&self, live: &[String]) -> Vec<String> {
         live.iter().filter(|name| self.takes(name)).cloned().collect()
     }
 
-    /// Chosen by name, and not there: errors, as upstream.
+    /// Included by name, but missing: errors, as upstream.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Patterns that match nothing: warnings.
+    /// Patterns without a match: warnings.
     pub fn idle_patterns(&self) -> &[String] {
         &self.idle
     }
 }
 
-/// Upstream's rules for patterns, and names that could not be asked for in a URL.
+/// Upstream's rules for patterns; also rejects names that are not valid in a URL.
 fn check(name: &str) -> Result<(), NamespaceError> {
     if name == "*" {
         return Ok(());

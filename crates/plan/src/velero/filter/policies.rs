@@ -1,6 +1,6 @@
-//! Fine-grained filters of a resource policy, with their types resolved through what the cluster serves. For a namespace that
-//! a policy names, its list is exclusive and its labels take the place of the spec's; a name that is written out goes before
-//! patterns, and of patterns the first counts.
+//! Fine-grained filters of a resource policy, with their types resolved through the types that the cluster serves.
+//! For a namespace that a policy names, its list of types is exclusive and its labels replace the spec's; an exact
+//! name takes precedence over patterns, and the first matching pattern wins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::policy::{NamespacedRule, Policies, ResourceRule};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rules {
     by_type: BTreeMap<String, ResourceRule>,
-    /// For every type that no other rule names.
+    /// The rule for every type without a rule of its own.
     other: Option<ResourceRule>,
 }
 
@@ -23,12 +23,12 @@ impl Rules {
     }
 }
 
-/// What the rules say about one type in one place.
+/// The rule for one type in one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ruling<'a> {
-    /// No rule is for it: the spec's own filters count.
+    /// No rule applies: the spec's own filters are used.
     None,
-    /// Its namespace has rules, and none for this type.
+    /// Its namespace has rules, but none for this type.
     NotListed,
     Rule(&'a ResourceRule),
 }
@@ -58,12 +58,12 @@ impl FilterPolicies {
         made
     }
 
-    /// Whether lists over several namespaces have to be asked for without labels, because namespaces differ in them.
+    /// Whether lists over several namespaces must be requested without labels, because the namespaces' labels differ.
     pub(super) fn differ(&self) -> bool {
         !self.namespaced.is_empty()
     }
 
-    /// Whether the rules leave a Namespace object in.
+    /// Whether the rules include a Namespace object.
     pub(super) fn takes_namespace(&self, name: &str) -> bool {
         self.cluster.by_type.get("namespaces").is_none_or(|rule| rule.names.takes(name))
     }

@@ -1,4 +1,4 @@
-//! Filters on a cluster of a few types.
+//! Filters in a cluster with a few types.
 
 use lifeboat_api::common::LabelSelector;
 use rstest::rstest;
@@ -41,7 +41,7 @@ fn filter(spec: &BackupSpec) -> Filter {
     Filter::new(spec, &cluster(), &live(), None).unwrap()
 }
 
-/// Names of the types that are listed.
+/// The names of the listed types.
 fn taken(spec: &BackupSpec) -> Vec<String> {
     let (filter, cluster) = (filter(spec), cluster());
     let types = cluster.types().filter(|kind| filter.types().takes(kind));
@@ -103,7 +103,7 @@ fn namespaces_are_chosen(
 }
 
 #[test]
-fn a_named_namespace_that_is_not_there_and_a_pattern_without_a_match_are_told() {
+fn a_missing_namespace_and_a_pattern_without_a_match_are_reported() {
     let filter =
         NamespaceFilter::new(&list(&["gone", "x*", "blog"]).unwrap_or_default(), &[], &live()).unwrap();
     assert_eq!(filter.missing(), ["gone"]);
@@ -303,7 +303,7 @@ fn additional_items_pass_a_policy_by_name_only() {
 }
 
 #[test]
-fn filters_without_effect_are_told() {
+fn filters_without_effect_are_reported() {
     let text = "version: v1
 clusterScopedFilterPolicy: {resourceFilters: [{kinds: [pods]}]}
 namespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [gadgets, clusterroles]}]}]";
@@ -313,7 +313,7 @@ namespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [gadgets,
 }
 
 #[test]
-fn an_included_type_that_nobody_serves_is_told() {
+fn an_included_type_that_is_not_served_is_reported() {
     let spec = BackupSpec {
         included_resources: list(&["po*", "Deployment", "foo.bar", "x*"]),
         excluded_resources: list(&["bogus"]),

@@ -1,5 +1,6 @@
-//! The types of a backup, chosen in upstream's older or newer way. Names are resolved through what the cluster serves; one
-//! that it does not know stays as it is, so that a list of unknown names never becomes an empty list, which is everything.
+//! The types of a backup, selected in upstream's older or newer way. Names are resolved through the types that the
+//! cluster serves; an unknown name is kept, so that a list of unknown names never becomes an empty list, which would
+//! mean everything.
 
 use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
 use lifeboat_api::velero::BackupSpec;
@@ -8,7 +9,7 @@ use super::FilterError;
 use crate::glob::Glob;
 use crate::policy::IncludeExcludePolicy;
 
-/// Which types are taken.
+/// The included types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeFilter {
     /// The older way.
@@ -17,7 +18,7 @@ pub enum TypeFilter {
     Scoped { namespaced: Lists, cluster: Lists, all_namespaces: bool },
 }
 
-/// Includes and excludes; unlike `Includes`, an empty list stays empty.
+/// Includes and excludes; unlike in `Includes`, an empty list stays empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     included: Vec<Glob>,
@@ -42,7 +43,7 @@ impl Lists {
     }
 }
 
-/// Whether a spec chooses types in the older way.
+/// Whether a spec selects types in the older way.
 pub fn uses_old_filters(spec: &BackupSpec) -> bool {
     spec.include_cluster_resources.is_some()
         || !spec.included_resources.as_deref().unwrap_or_default().is_empty()
@@ -100,7 +101,7 @@ impl TypeFilter {
         Ok(Self::Scoped { namespaced, cluster, all_namespaces })
     }
 
-    /// Whether objects of this type are listed and taken.
+    /// Whether objects of this type are listed and included.
     pub fn takes(&self, kind: &ResourceType) -> bool {
         let name = kind.id.to_string();
         let is_namespaces = kind.id == GroupResource::new("", "namespaces");
@@ -123,7 +124,7 @@ impl TypeFilter {
         }
     }
 
-    /// Whether objects of this type stay out even where another item brings them in.
+    /// Whether objects of this type are left out even as additional items.
     pub fn excludes(&self, kind: &ResourceType) -> bool {
         let name = kind.id.to_string();
         match self {
@@ -142,8 +143,7 @@ impl TypeFilter {
 }
 
 impl Lists {
-    /// Whether nobody chose anything: lists that hold only what is always left out ([`super::ALWAYS_EXCLUDED`]) are as
-    /// good as empty.
+    /// Whether the user selected nothing: lists with only [`super::ALWAYS_EXCLUDED`] are treated as empty.
     fn is_only_automatic(&self) -> bool {
         self.is_empty()
             || (self.included.is_empty() || self.included.iter().all(|glob| glob.as_str() == "*"))
@@ -151,7 +151,7 @@ impl Lists {
     }
 }
 
-/// Adds a policy's lists; what the spec says goes first.
+/// Adds a policy's lists; the spec takes precedence.
 fn combine(lists: &mut Lists, included: Vec<Glob>, excluded: Vec<Glob>) {
     for glob in excluded {
         if !lists.includes(glob.as_str()) && !lists.excludes(glob.as_str()) {
@@ -165,8 +165,8 @@ fn combine(lists: &mut Lists, included: Vec<Glob>, excluded: Vec<Glob>) {
     }
 }
 
-/// The names in the form `resource.group`. A type of the wrong scope stays in the list: it matches nothing there, and the
-/// list does not become empty, which would be everything.
+/// Resolves names to the form `resource.group`. A type of the wrong scope stays in the list: it matches nothing
+/// there, and the list does not become empty, which would mean everything.
 fn resolve(
     catalogue: &Catalogue,
     field: &'static str,
@@ -178,7 +178,7 @@ fn resolve(
         if found.is_empty() {
             globs.push(Glob::new(name).map_err(|source| FilterError::Pattern { field, source })?);
         }
-        // Names of types hold no wildcards.
+        // Names of types contain no wildcards.
         globs.extend(found.iter().filter_map(|kind| Glob::new(&kind.id.to_string()).ok()));
     }
     Ok(globs)

@@ -1,12 +1,12 @@
-//! Types that a Backup includes and nobody serves: most often a slip of the keyboard, which would end in a backup that holds
-//! less than was meant.
+//! Types that a Backup includes and the cluster does not serve: most often a typing error, which would lead to an
+//! incomplete backup.
 
 use lifeboat_api::catalogue::Catalogue;
 use lifeboat_api::velero::BackupSpec;
 
 use crate::glob::Glob;
 
-/// One warning for each name that no served type has.
+/// One warning per name that matches no served type.
 pub(super) fn warnings(spec: &BackupSpec, catalogue: &Catalogue) -> Vec<String> {
     let lists = [
         ("spec.includedResources", &spec.included_resources),
@@ -25,7 +25,7 @@ pub(super) fn warnings(spec: &BackupSpec, catalogue: &Catalogue) -> Vec<String> 
         .collect()
 }
 
-/// Whether a type has this name, or one that fits the pattern.
+/// Whether a served type has this name, or matches the pattern.
 pub(crate) fn is_served(name: &str, catalogue: &Catalogue) -> bool {
     let fits = |glob: Glob| catalogue.types().any(|kind| glob.matches(&kind.id.to_string()));
     !catalogue.resolve(name).is_empty() || Glob::new(name).is_ok_and(fits)

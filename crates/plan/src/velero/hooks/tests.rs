@@ -67,7 +67,7 @@ fn an_annotation_replaces_its_half_of_the_spec_only() {
 #[case::no_list("sync -f", &["sync -f"])]
 #[case::broken_list("[\"a\"", &["[\"a\""])]
 fn what_is_no_list_is_one_word(#[case] command: &str, #[case] expected: &[&str]) {
-    // Without a half, the annotation means the first one.
+    // Without `pre.` or `post.`, the annotation is a pre hook.
     let hooks = rules(&json!([])).of_pod(&pod(&json!({"hook.backup.velero.io/command": command})));
     assert_eq!(hooks.pre[0].command, expected);
     assert!(hooks.post.is_empty());

@@ -4,7 +4,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::glob::{Glob, GlobError};
 
-/// A compiled expression takes at most this much memory: it comes from a user.
+/// The memory limit of a compiled expression, because it comes from a user.
 const MOST: usize = 1 << 20;
 
 /// Why an entry cannot be used.
@@ -54,7 +54,7 @@ impl Entry {
     }
 }
 
-/// The entries of a list; empty ones, as after a last comma, are none.
+/// The entries of a list; empty ones, as after a trailing comma, are ignored.
 pub(super) fn entries(list: &str) -> Result<Vec<Entry>, EntryError> {
     list.split(',').map(str::trim).filter(|text| !text.is_empty()).map(Entry::new).collect()
 }
@@ -62,13 +62,13 @@ pub(super) fn entries(list: &str) -> Result<Vec<Entry>, EntryError> {
 fn regex(expression: &str) -> Result<Regex, EntryError> {
     let whole = format!("^(?:{})$", unescaped(expression));
     RegexBuilder::new(&whole).size_limit(MOST).build().map_err(|error| {
-        // The library draws the place over several lines; its last one says what is wrong.
+        // The library marks the position over several lines; the last one has the error.
         let reason = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
         EntryError::Regex { text: expression.to_owned(), reason }
     })
 }
 
-/// Comma, semicolon and equals sign in place of their escapes, which the library would not take inside `{1,3}`.
+/// Replaces the escapes of comma, semicolon and equals sign, which the library would not accept inside `{1,3}`.
 fn unescaped(expression: &str) -> String {
     let mut text = String::with_capacity(expression.len());
     let mut rest = expression.chars();

@@ -1,4 +1,4 @@
-//! Orders of single types and of the three types that hang together.
+//! Orders of single types, and of pods, claims and volumes together.
 
 use lifeboat_api::catalogue::ResourceType;
 use proptest::prelude::*;
@@ -129,7 +129,7 @@ fn malformed_text_is_refused_with_the_entry(#[case] text: &str, #[case] entry: &
     assert_eq!(parse_ordered_resources(text).unwrap_err().entry, entry);
 }
 
-/// A cluster in which pod `n/pI` mounts the claims given, and claim `n/cI` is bound to volume `vI`.
+/// A cluster in which pod `n/pI` mounts the given claims, and claim `n/cI` is bound to volume `vI`.
 fn pods(mounts: &[Vec<usize>]) -> Vec<Mounts> {
     let claims = |list: &[usize]| list.iter().map(|claim| format!("n/c{claim}")).collect();
     mounts
@@ -200,7 +200,7 @@ fn a_contradiction_names_both() {
 }
 
 proptest! {
-    /// Every listed item comes first, in the order of the list; nothing is lost, doubled or invented.
+    /// Every listed item comes first, in the order of the list; no item is lost or duplicated.
     #[test]
     fn sorting_keeps_every_item_and_the_order_of_the_list(
         names in proptest::collection::vec("[a-c][0-3]", 0..8),
@@ -219,7 +219,8 @@ proptest! {
         prop_assert_eq!(all, (0..items.len()).collect::<Vec<_>>());
     }
 
-    /// No pod has two steps, listed pods keep their order, and a warning is given exactly where claims cannot keep theirs.
+    /// No pod has two steps, listed pods keep their order, and there is a warning exactly if claims cannot keep
+    /// theirs.
     #[test]
     fn a_chain_keeps_its_promises_or_says_so(
         mounts in proptest::collection::vec(proptest::collection::vec(0..6_usize, 0..3), 0..6),
@@ -257,7 +258,7 @@ proptest! {
         });
         let steps: Vec<_> = claim_list.iter().map(|claim| step_of(*claim)).collect();
         prop_assert!(steps.iter().all(Option::is_some), "a listed claim has no step");
-        let warned = made.warnings.iter().any(|warning| warning.contains("the other way round"));
+        let warned = made.warnings.iter().any(|warning| warning.contains("in the other order"));
         prop_assert_eq!(warned, !steps.is_sorted());
     }
 }

@@ -1,16 +1,16 @@
-//! The text of `--ordered-resources`, by upstream's rule: `type=name,name;type=name`.
+//! The syntax of `--ordered-resources`, by upstream's rules: `type=name,name;type=name`.
 
 use std::collections::BTreeMap;
 
-/// Text that is malformed by upstream's rule.
+/// Text that is malformed by upstream's rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid OrderedResources '{entry}'; write it like \"pods=ns1/pod1,ns1/pod2;persistentvolumes=pv1\"")]
 pub struct OrderTextError {
     pub entry: String,
 }
 
-/// Reads the flag's text; empty text is no order. Each entry between semicolons has exactly one `=`; a key given twice counts
-/// as it was given last.
+/// Parses the flag; empty text means no order. Each part between semicolons has exactly one `=`; if a key is given
+/// twice, the last one counts.
 pub fn parse_ordered_resources(text: &str) -> Result<Option<BTreeMap<String, String>>, OrderTextError> {
     if text.is_empty() {
         return Ok(None);

@@ -1,29 +1,29 @@
-//! The one chain of pods, claims and volumes. A listed claim or volume that a pod mounts is fixed with its pod; so the orders
-//! of the three types become one sequence of steps:
+//! One sequence of pods, claims and volumes. A listed claim or volume that a pod mounts is processed with its pod; so
+//! the orders of the three types become one sequence of steps:
 //!
 //! - listed pods keep their order; pods that are not listed come after them, in the order of their first listed claim;
-//! - a listed claim or volume that no pod mounts has its place among them;
-//! - where an order of claims or volumes cannot be kept beside that of the pods, a warning names both.
+//! - a listed claim or volume that no pod mounts has its own step among them;
+//! - if an order of claims or volumes contradicts that of the pods, a warning names both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Order;
 
-/// A pod of the backup, and the claims it mounts, all as `namespace/name`.
+/// A pod of the backup and the claims it mounts, all as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts {
     pub pod: String,
     pub claims: Vec<String>,
 }
 
-/// A claim of the backup and the volume that it is bound to.
+/// A claim of the backup and its bound volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     pub claim: String,
     pub volume: Option<String>,
 }
 
-/// The orders of the three types, where there are some.
+/// The orders of the three types, if given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listed<'a> {
     pub pods: Option<&'a Order>,
@@ -31,10 +31,10 @@ pub struct Listed<'a> {
     pub volumes: Option<&'a Order>,
 }
 
-/// What is processed next, finished before the step after it starts.
+/// One step, completed before the next one starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Places of pods in what was given; several only where they share a listed claim and none of them is listed.
+    /// Indexes of pods; several only if they share a listed claim and none of them is listed.
     Pods(Vec<usize>),
     /// A claim that no pod mounts.
     Claim(usize),
@@ -42,14 +42,14 @@ pub enum Step {
     Volume(usize),
 }
 
-/// The chain, and what is odd about the orders.
+/// The sequence, and warnings about the orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOrder {
     pub steps: Vec<Step>,
     pub warnings: Vec<String>,
 }
 
-/// Makes the chain of everything that is listed, or pulled forward by what is listed.
+/// Builds the sequence of everything that is listed, or that a listed object depends on.
 pub fn order_volumes(
     listed: Listed<'_>,
     pods: &[Mounts],
@@ -94,13 +94,13 @@ pub fn order_volumes(
 struct Chain<'a> {
     pods: &'a [Mounts],
     claims: &'a [Claimed],
-    /// By claim: the pods that mount it, sorted by name.
+    /// The pods that mount each claim, sorted by name.
     mounted_by: BTreeMap<&'a str, Vec<usize>>,
-    /// By volume: its claim.
+    /// The claim of each volume.
     claim_of: BTreeMap<&'a str, usize>,
-    /// Listed pods in their order.
+    /// The listed pods in their order.
     explicit: Vec<usize>,
-    /// How many of them have their step.
+    /// How many of them have a step.
     begun: usize,
     steps: Vec<Step>,
     placed: BTreeSet<usize>,
@@ -142,7 +142,7 @@ impl<'a> Chain<'a> {
             self.explicit_up_to(last + 1);
             return;
         }
-        // Pods that are not listed come after all that are.
+        // Pods that are not listed come after all listed ones.
         self.finish_explicit();
         self.placed.extend(&mounting);
         self.steps.push(Step::Pods(mounting));
@@ -175,7 +175,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The step in which a claim is fixed: that of the first of its pods, or its own.
+    /// The step in which a claim is processed: that of the first of its pods, or its own.
     fn step_of_claim(&self, claim: usize) -> Option<usize> {
         let mounting = self.mounted_by.get(self.claims[claim].claim.as_str());
         self.steps.iter().position(|step| match step {
@@ -202,9 +202,9 @@ impl<'a> Chain<'a> {
             let Some(step) = *step else { continue };
             match latest {
                 Some((before, earlier)) if step < before => {
-                    let (first, second) = (self.words(step), self.words(before));
+                    let (first, second) = (self.title(step), self.title(before));
                     warnings.push(format!(
-                        "orderedResources lists {earlier:?} before {name:?} for {key}, but they are backed up with {second} and {first}, which come the other way round; the order of the pods counts"
+                        "orderedResources lists {earlier:?} before {name:?} for {key}, but they are backed up with {second} and {first}, which are in the other order; the order of the pods is kept"
                     ));
                 }
                 _ => latest = Some((step, name)),
@@ -213,7 +213,7 @@ impl<'a> Chain<'a> {
         warnings
     }
 
-    fn words(&self, step: usize) -> String {
+    fn title(&self, step: usize) -> String {
         match &self.steps[step] {
             Step::Pods(pods) => {
                 let names: Vec<_> = pods.iter().map(|pod| self.pods[*pod].pod.as_str()).collect();

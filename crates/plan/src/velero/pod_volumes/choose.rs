@@ -1,4 +1,5 @@
-//! Which volumes of a pod are copied. Policies decide first, then the pod's annotations and the spec, as upstream does it.
+//! Which volumes of a pod are copied. Policies are evaluated first, then the pod's annotations and the spec, as
+//! upstream does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +8,22 @@ use serde_json::Value;
 
 use super::{ClaimOf, claim_of, text};
 use crate::policy::VolumeFacts;
-use crate::velero::wishes::{Wishes, copy_reason, is_never_copied};
+use crate::velero::volume_settings::{VolumeSettings, copy_reason, is_never_copied};
 
-/// What becomes of one volume that somebody asked for.
+/// The decision about one requested volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is copied, and why.
+    /// It is copied; the reason.
     Copy(String),
     /// Its claim is copied with another pod.
     Elsewhere,
-    /// It is not copied, which upstream takes for no failure.
+    /// It is not copied, which upstream does not treat as an error.
     Left(String),
-    /// It cannot be copied.
+    /// It cannot be copied; an error.
     Missed(String),
 }
 
-/// One volume that somebody asked for.
+/// One requested volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Its name in the pod.
@@ -31,19 +32,19 @@ pub struct Choice {
     pub verdict: Verdict,
 }
 
-/// What is decided about a pod.
+/// The decisions about a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     pub volumes: Vec<Choice>,
-    /// About names in annotations that mean nothing.
+    /// Warnings about names in annotations that have no effect.
     pub warnings: Vec<String>,
 }
 
-/// Decides. `claims`: those that exist, by name. `taken`: whether a claim is copied with another pod of the backup.
+/// Decides. `claims`: the existing ones, by name. `taken`: whether a claim is copied with another pod of the backup.
 pub fn choose(
     pod: &Value,
     claims: &BTreeMap<String, ClaimOf>,
-    wishes: &Wishes<'_>,
+    settings: &VolumeSettings<'_>,
     taken: impl Fn(&str) -> bool,
 ) -> Choices {
     let (mut chosen, left_out) =
@@ -54,7 +55,7 @@ pub fn choose(
         let name = text(volume, "/name").to_owned();
         let opted_in = chosen.remove(&name);
         if let Some(kind) = is_never_copied(volume) {
-            if opted_in && !wishes.copy_files {
+            if opted_in && !settings.copy_files {
                 choices.warnings.push(format!(
                     "the annotation {} names volume {name}, which is a {kind} volume: those are never copied",
                     names::BACKUP_VOLUMES
@@ -65,7 +66,9 @@ pub fn choose(
         let claim = claim_of(text(pod, "/metadata/name"), volume);
         let known = claim.as_ref().and_then(|claim| claims.get(claim));
         let facts = facts(volume, known);
-        let Some(reason) = copy_reason(&facts, opted_in, left_out.contains(&name), wishes) else { continue };
+        let Some(reason) = copy_reason(&facts, opted_in, left_out.contains(&name), settings) else {
+            continue;
+        };
         let verdict = if claim.as_deref().is_some_and(&taken) {
             Verdict::Elsewhere
         } else {
@@ -74,7 +77,7 @@ pub fn choose(
         };
         choices.volumes.push(Choice { volume: name, claim, verdict });
     }
-    if !wishes.copy_files {
+    if !settings.copy_files {
         let unknown = chosen.iter().filter(|name| !name.is_empty());
         choices.warnings.extend(unknown.map(|name| {
             format!(
@@ -141,7 +144,7 @@ fn listed(pod: &Value, annotation: &str) -> BTreeSet<String> {
     names.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
-/// The volumes that containers use in one way.
+/// The volumes that containers use as a mount or as a device.
 pub(crate) fn used<'a>(pod: &'a Value, how: &str) -> BTreeSet<&'a str> {
     let lists = ["containers", "initContainers"].into_iter();
     let containers = lists.filter_map(|list| pod["spec"][list].as_array()).flatten();

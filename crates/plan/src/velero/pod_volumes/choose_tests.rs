@@ -1,4 +1,4 @@
-//! A running pod with every kind of volume, and all ways to ask for their files.
+//! A running pod with every volume type, and all ways to request copies of its files.
 
 use rstest::rstest;
 use serde_json::json;
@@ -42,7 +42,7 @@ fn claims() -> BTreeMap<String, ClaimOf> {
         .collect()
 }
 
-fn told(choices: &Choices) -> Vec<String> {
+fn summary(choices: &Choices) -> Vec<String> {
     let word = |choice: &Choice| match &choice.verdict {
         Verdict::Copy(_) => "copy",
         Verdict::Elsewhere => "elsewhere",
@@ -52,8 +52,8 @@ fn told(choices: &Choices) -> Vec<String> {
     choices.volumes.iter().map(|choice| format!("{} {}", choice.volume, word(choice))).collect()
 }
 
-fn wishes(copy_files: bool, policies: Option<&Policies>) -> Wishes<'_> {
-    Wishes { copy_files, policies, ..Wishes::default() }
+fn settings(copy_files: bool, policies: Option<&Policies>) -> VolumeSettings<'_> {
+    VolumeSettings { copy_files, policies, ..VolumeSettings::default() }
 }
 
 #[rstest]
@@ -88,8 +88,8 @@ fn policies_decide_then_annotations_and_the_spec(
         Policies::parse(&text).unwrap()
     });
     let pod = pod(&annotations, "Running");
-    let choices = choose(&pod, &claims(), &wishes(copy_files, policies.as_ref()), |_| false);
-    assert_eq!(told(&choices).join("|"), expected);
+    let choices = choose(&pod, &claims(), &settings(copy_files, policies.as_ref()), |_| false);
+    assert_eq!(summary(&choices).join("|"), expected);
 }
 
 #[rstest]
@@ -98,23 +98,23 @@ fn policies_decide_then_annotations_and_the_spec(
 #[case("")]
 fn nothing_is_copied_of_a_pod_that_does_not_run(#[case] phase: &str) {
     let pod = pod(&json!({"backup.velero.io/backup-volumes": "data,tmp"}), phase);
-    let choices = choose(&pod, &claims(), &wishes(false, None), |_| false);
-    assert_eq!(told(&choices), ["data left", "tmp left"]);
-    let Verdict::Left(words) = &choices.volumes[0].verdict else { unreachable!() };
-    assert!(words.contains("not running"), "{words}");
+    let choices = choose(&pod, &claims(), &settings(false, None), |_| false);
+    assert_eq!(summary(&choices), ["data left", "tmp left"]);
+    let Verdict::Left(message) = &choices.volumes[0].verdict else { unreachable!() };
+    assert!(message.contains("not running"), "{message}");
 }
 
 #[test]
 fn a_claim_is_copied_with_one_pod() {
     let pod = pod(&json!({"backup.velero.io/backup-volumes": "data,tmp"}), "Running");
-    let choices = choose(&pod, &claims(), &wishes(false, None), |claim| claim == "data-db-0");
-    assert_eq!(told(&choices), ["data elsewhere", "tmp copy"]);
+    let choices = choose(&pod, &claims(), &settings(false, None), |claim| claim == "data-db-0");
+    assert_eq!(summary(&choices), ["data elsewhere", "tmp copy"]);
 }
 
 #[test]
-fn names_in_the_annotation_that_mean_nothing_are_told() {
+fn names_in_the_annotation_without_effect_are_reported() {
     let pod = pod(&json!({"backup.velero.io/backup-volumes": "dta,host"}), "Running");
-    let choices = choose(&pod, &claims(), &wishes(false, None), |_| false);
+    let choices = choose(&pod, &claims(), &settings(false, None), |_| false);
     assert_eq!(choices.volumes, []);
     assert_eq!(choices.warnings.len(), 2, "{:?}", choices.warnings);
     assert!(choices.warnings[0].contains("host, which is a hostPath volume"));
@@ -126,7 +126,7 @@ fn a_claim_without_a_volume_is_named() {
     let mut known = claims();
     known.get_mut("data-db-0").unwrap().volume = None;
     let pod = pod(&json!({"backup.velero.io/backup-volumes": "data"}), "Running");
-    let choices = choose(&pod, &known, &wishes(false, None), |_| false);
-    let Verdict::Missed(words) = &choices.volumes[0].verdict else { unreachable!() };
-    assert!(words.contains("data-db-0 is not bound"), "{words}");
+    let choices = choose(&pod, &known, &settings(false, None), |_| false);
+    let Verdict::Missed(message) = &choices.volumes[0].verdict else { unreachable!() };
+    assert!(message.contains("data-db-0 is not bound"), "{message}");
 }

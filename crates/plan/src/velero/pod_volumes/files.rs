@@ -1,5 +1,6 @@
-//! Single files of a backup into a volume that is in use: a PodVolumeRestore for a running pod, made by `lifeboat volume
-//! restore --to-volume`. The files come into a directory of their own beside what is there; the application is not touched.
+//! Restores single files of a backup into a volume in use: a PodVolumeRestore for a running pod, created by `lifeboat
+//! volume restore --to-volume`. The files go to a new directory next to the existing ones; the application is not
+//! interrupted.
 
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
@@ -7,22 +8,22 @@ use serde_json::{Value, json};
 use super::{claim_of, text};
 use crate::label;
 
-/// Annotation: the name of the directory, right below the volume's root.
+/// Annotation: the name of the target directory, directly below the volume's root.
 pub const INTO: &str = "lifeboat.io/restore-into";
-/// Annotation: the path in the backup's volume, with what is below it; everything, where it is missing.
+/// Annotation: the path in the backup's volume to restore, with everything below it; without it, everything.
 pub const PATH: &str = "lifeboat.io/restore-path";
 
-/// A running pod that has the volume.
+/// A running pod that mounts the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     pub namespace: String,
     pub pod: String,
     pub uid: String,
-    /// As the pod calls the volume.
+    /// The volume's name in the pod.
     pub volume: String,
 }
 
-/// Whose files go where.
+/// Source and target of the files.
 pub struct Files<'a> {
     /// Lifeboat's namespace.
     pub lifeboat: &'a str,
@@ -35,7 +36,7 @@ pub struct Files<'a> {
     pub into: &'a str,
 }
 
-/// Why files cannot be brought into a volume.
+/// Why files cannot be restored into a volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMounted {
     #[error("pod {namespace}/{pod} has the volume, but does not run")]
@@ -44,10 +45,10 @@ pub enum NotMounted {
     NoPod { namespace: String, volume: String },
 }
 
-/// The running pod among `pods` of a namespace that has the volume: `CLAIM`, or `POD/VOLUME`.
+/// The running pod among the `pods` of a namespace that mounts the volume, given as `CLAIM` or `POD/VOLUME`.
 pub fn mounted(pods: &[Value], namespace: &str, wanted: &str) -> Result<Mounted, NotMounted> {
     let of_pod = wanted.split_once('/');
-    let mut resting = None;
+    let mut stopped = None;
     for pod in pods {
         let name = text(pod, "/metadata/name");
         let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
@@ -58,7 +59,7 @@ pub fn mounted(pods: &[Value], namespace: &str, wanted: &str) -> Result<Mounted,
         let Some(volume) = volumes.into_iter().find(is_wanted) else { continue };
         let phase = text(pod, "/status/phase");
         if phase != "Running" || !pod["metadata"]["deletionTimestamp"].is_null() {
-            resting = Some(name);
+            stopped = Some(name);
             continue;
         }
         return Ok(Mounted {
@@ -69,13 +70,13 @@ pub fn mounted(pods: &[Value], namespace: &str, wanted: &str) -> Result<Mounted,
         });
     }
     let namespace = namespace.to_owned();
-    Err(match resting {
+    Err(match stopped {
         Some(pod) => NotMounted::NotRunning { namespace, pod: pod.to_owned() },
         None => NotMounted::NoPod { namespace, volume: wanted.to_owned() },
     })
 }
 
-/// The object for it, without a name.
+/// The PodVolumeRestore, without a name.
 pub fn object(files: &Files<'_>, to: &Mounted) -> Value {
     let mut annotations = json!({INTO: files.into});
     if let Some(path) = files.path {

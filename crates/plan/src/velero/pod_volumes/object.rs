@@ -1,5 +1,5 @@
-//! The PodVolumeBackup of one volume, and what its task is called. Names are made from what is known before, so that
-//! whoever comes after a crash finds the same object, Job and snapshot.
+//! The PodVolumeBackup of one volume, and the names of its tags and report. Names are derived from known values, so
+//! that a restarted server finds the same object, Job and snapshot.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{CONSISTENCY, LIVE, QUIESCED};
 use crate::label;
 
-/// How much of a backup's or restore's name goes into the names of its objects.
+/// How many characters of a backup's or restore's name go into the names of its objects.
 const NAME_PART: usize = 46;
 
 /// A volume of a pod.
@@ -26,21 +26,21 @@ pub struct PodVolume {
     pub claim: Option<(String, String)>,
 }
 
-/// What an object is made of.
+/// The input for a PodVolumeBackup besides the volume itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// Lifeboat's.
+pub struct CopySettings<'a> {
+    /// Lifeboat's namespace.
     pub namespace: &'a str,
     pub backup: &'a str,
     pub backup_uid: &'a str,
     pub location: &'a str,
     /// Whether pre hooks ran in the pod.
     pub quiesced: bool,
-    /// How long it may take, as the Backup's annotation says it.
+    /// The time limit, from the Backup's annotation.
     pub timeout: Option<&'a str>,
 }
 
-/// The name of a volume's object.
+/// The name of a volume's PodVolumeBackup.
 pub fn backup_name(backup: &str, backup_uid: &str, pod_uid: &str, volume: &str) -> String {
     named(backup, &format!("{backup_uid}\n{pod_uid}\n{volume}"))
 }
@@ -51,8 +51,8 @@ pub(super) fn named(owner: &str, of: &str) -> String {
     format!("{part}-{}", &label::digest(of)[..16])
 }
 
-/// The object.
-pub fn backup_object(of: &PodVolume, wanted: &Wanted<'_>) -> Value {
+/// The PodVolumeBackup of a volume.
+pub fn backup_object(of: &PodVolume, wanted: &CopySettings<'_>) -> Value {
     let mut labels = json!({
         names::BACKUP_NAME: label::value(wanted.backup),
         names::BACKUP_UID: wanted.backup_uid,
@@ -89,7 +89,7 @@ pub fn backup_object(of: &PodVolume, wanted: &Wanted<'_>) -> Value {
     })
 }
 
-/// Tags of the snapshot; upstream's.
+/// The tags of the restic snapshot: upstream's.
 pub fn tags(of: &PodVolume, backup: &str, backup_uid: &str) -> BTreeMap<String, String> {
     let mut tags: BTreeMap<String, String> = [
         ("backup", backup),
@@ -108,12 +108,12 @@ pub fn tags(of: &PodVolume, backup: &str, backup_uid: &str) -> BTreeMap<String, 
     tags
 }
 
-/// The tag of every snapshot that a mover made for the Backup with this UID.
+/// The tag of every restic snapshot that a mover stores for the Backup with this UID.
 pub fn backup_tag(backup_uid: &BackupUid) -> String {
     format!("backup-uid={backup_uid}")
 }
 
-/// What the snapshots of one volume have in common: the claim, else the pod and the volume's name in it.
+/// The restic host of a volume's snapshots: the claim, or the pod and the volume's name in it.
 pub fn host(namespace: &str, pod: &str, volume: &str, claim: Option<&str>) -> String {
     match claim {
         Some(claim) => format!("{namespace}/{claim}"),
@@ -121,7 +121,7 @@ pub fn host(namespace: &str, pod: &str, volume: &str, claim: Option<&str>) -> St
     }
 }
 
-/// Where the full report of a task goes, below the location's prefix.
+/// The key of a task's full report, below the location's prefix.
 pub fn report_key(backup: &str, task: &TaskId) -> String {
     format!("backups/{backup}/movers/{task}.json.gz")
 }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_object_has_upstreams_labels_tags_and_owner() {
-        let wanted = Wanted {
+        let wanted = CopySettings {
             namespace: "lifeboat",
             backup: "nightly",
             backup_uid: "b-1",

@@ -1,4 +1,4 @@
-//! Copies that a backup holds, from its list of PodVolumeBackups; and the PodVolumeRestore that brings one back.
+//! The copies in a backup, from its list of PodVolumeBackups; and the PodVolumeRestore for each of them.
 
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
@@ -7,23 +7,23 @@ use super::object::named;
 use super::text;
 use crate::label;
 
-/// The copy of one volume. Names and namespaces are those of the backup.
+/// The copy of one volume. Names and namespaces are those in the backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     pub namespace: String,
     pub pod: String,
     pub volume: String,
     pub claim: Option<String>,
-    /// In the repository of the namespace.
+    /// The restic snapshot in the repository of the namespace.
     pub snapshot: String,
     pub bytes: Option<i64>,
-    /// `restic`, `kopia`; empty means restic.
+    /// `restic` or `kopia`; empty means restic.
     pub uploader: String,
-    /// What is missing in it.
+    /// The message if files are missing in it.
     pub incomplete: Option<String>,
 }
 
-/// The copies that can be brought back: those with a snapshot. `objects`: PodVolumeBackups, ours or upstream's.
+/// The copies that can be restored: those with a snapshot. `objects`: PodVolumeBackups, Lifeboat's or upstream's.
 pub fn copies(objects: &[Value]) -> Vec<Copied> {
     let mut found: Vec<Copied> = Vec::new();
     for object in objects {
@@ -57,13 +57,13 @@ pub fn copies(objects: &[Value]) -> Vec<Copied> {
 /// A copy for a volume of a restored pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFor<'a> {
-    /// As the backup has it.
+    /// With the names in the backup.
     pub of: &'a Copied,
     /// With the names of the restored pod and its volume.
     pub copy: Copied,
 }
 
-/// The copies that a pod has to wait for: those of its own volumes, and those of claims that it shares with the pods with
+/// The copies that a pod has to wait for: those of its own volumes, and those of claims that it shares with pods with
 /// which they were copied. `namespace`: the one in the backup.
 pub fn copies_for<'a>(copies: &'a [Copied], namespace: &str, name: &str, pod: &Value) -> Vec<CopyFor<'a>> {
     let near = || copies.iter().filter(|copy| copy.namespace == namespace);
@@ -84,7 +84,7 @@ pub fn copies_for<'a>(copies: &'a [Copied], namespace: &str, name: &str, pod: &V
     found
 }
 
-/// Why a copy cannot be read.
+/// Why a copy cannot be restored.
 pub fn unusable(copy: &Copied) -> Option<String> {
     if matches!(copy.uploader.as_str(), "" | "restic") {
         return None;
@@ -98,7 +98,7 @@ pub fn unusable(copy: &Copied) -> Option<String> {
 /// A restored pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodOf<'a> {
-    /// Lifeboat's.
+    /// Lifeboat's namespace.
     pub lifeboat: &'a str,
     /// Name and UID of the Restore.
     pub restore: (&'a str, &'a str),
@@ -109,7 +109,7 @@ pub struct PodOf<'a> {
     pub timeout: Option<&'a str>,
 }
 
-/// The name of a volume's object. That of a claim is the same for all pods that share it: it is filled once.
+/// The name of a volume's PodVolumeRestore. It is the same for all pods that share a claim, which is filled once.
 pub fn restore_name(pod: &PodOf<'_>, copy: &Copied) -> String {
     let (name, uid) = pod.restore;
     named(
@@ -121,7 +121,7 @@ pub fn restore_name(pod: &PodOf<'_>, copy: &Copied) -> String {
     )
 }
 
-/// The object.
+/// The PodVolumeRestore of a volume.
 pub fn restore_object(pod: &PodOf<'_>, copy: &Copied) -> Value {
     let (restore, uid) = pod.restore;
     let mut annotations = json!({});

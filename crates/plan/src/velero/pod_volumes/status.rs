@@ -1,4 +1,4 @@
-//! What is written into a PodVolumeBackup, PodVolumeRestore, DataUpload or DataDownload when: patches, in upstream's phases
+//! Patches for the phases of a PodVolumeBackup, PodVolumeRestore, DataUpload or DataDownload, with upstream's phases
 //! and fields. Group velero.io has no status subresource, so one patch holds status and annotations.
 
 use jiff::Timestamp;
@@ -8,34 +8,34 @@ use serde_json::{Value, json};
 use super::{ATTEMPT, CHANGED_FILES, DEAD_OWNERS, UNREADABLE_FILES};
 use crate::transfer::attempts::{Snapshot, incomplete};
 
-/// An attempt begins: durable before its mover exists.
+/// An attempt starts: written before its mover is created.
 pub fn accepted(attempt: u64, now: Timestamp) -> Value {
     let mut patch = adopted(attempt);
     patch["status"] = json!({"phase": "Accepted", "acceptedTimestamp": seconds(now)});
     patch
 }
 
-/// An attempt that another server began goes on, in the phase that it had.
+/// An attempt that another server started is adopted, in its current phase.
 pub fn adopted(attempt: u64) -> Value {
     json!({"metadata": {"annotations": {ATTEMPT: attempt.to_string()}}, "status": {}})
 }
 
 /// Another attempt follows one whose mover died. `dead`: the owners of locks that may be removed.
-pub fn again(attempt: u64, dead: &[String], words: &str) -> Value {
+pub fn again(attempt: u64, dead: &[String], message: &str) -> Value {
     json!({
         "metadata": {"annotations": {ATTEMPT: attempt.to_string(), DEAD_OWNERS: dead.join(",")}},
-        "status": {"phase": "Accepted", "message": format!("{words}; it is tried once more")},
+        "status": {"phase": "Accepted", "message": format!("{message}; it is retried once")},
     })
 }
 
-/// It waits, and for what. The phase stays.
-pub fn waits(words: &str) -> Value {
-    json!({"status": {"message": words}})
+/// The reason why it waits. The phase stays.
+pub fn waits(message: &str) -> Value {
+    json!({"status": {"message": message}})
 }
 
 /// The mover's pod exists.
-pub fn prepared(words: &str) -> Value {
-    json!({"status": {"phase": "Prepared", "message": words}})
+pub fn prepared(message: &str) -> Value {
+    json!({"status": {"phase": "Prepared", "message": message}})
 }
 
 /// The mover runs.
@@ -52,15 +52,15 @@ pub fn canceling() -> Value {
     json!({"status": {"phase": "Canceling"}})
 }
 
-pub fn canceled(words: &str, now: Timestamp) -> Value {
-    json!({"status": {"phase": "Canceled", "message": words, "completionTimestamp": seconds(now)}})
+pub fn canceled(message: &str, now: Timestamp) -> Value {
+    json!({"status": {"phase": "Canceled", "message": message, "completionTimestamp": seconds(now)}})
 }
 
-pub fn failed(words: &str, now: Timestamp) -> Value {
-    json!({"status": {"phase": "Failed", "message": words, "completionTimestamp": seconds(now)}})
+pub fn failed(message: &str, now: Timestamp) -> Value {
+    json!({"status": {"phase": "Failed", "message": message, "completionTimestamp": seconds(now)}})
 }
 
-/// The end of a copy. One that misses files has failed, though its snapshot is kept: what it holds can be restored.
+/// The end of a copy. A copy with missing files has failed, but its snapshot is kept, because it can be restored.
 pub fn copied(snapshot: &Snapshot, now: Timestamp) -> Value {
     let mut status = json!({
         "phase": "Completed",

@@ -1,6 +1,7 @@
-//! The init container that keeps a restored pod from starting before its data is there. The restore pipeline marks a pod
-//! with what it has to wait for; the action `velero.io/pod-volume-restore` makes the container of the mark, so that it comes
-//! where upstream's comes: before the containers of hooks. [`started`] reads from a pod whether it waits already.
+//! The init container that keeps a restored pod from starting before its data is there. The restore pipeline marks a
+//! pod with the volumes to wait for; the action `velero.io/pod-volume-restore` turns the mark into the container, so
+//! that it has upstream's position: before the containers of hooks. [`started`] reads from a pod whether the
+//! container runs.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +12,25 @@ use super::text;
 
 /// The container's name.
 pub const CONTAINER: &str = "restore-wait";
-/// What old versions of Velero called it.
+/// The container's name in old versions of Velero.
 const OLD_CONTAINER: &str = "restic-wait";
-/// Annotation on a pod between the pipeline and the action; no pod is created with it.
+/// Annotation of a pod between the pipeline and the action; no pod is created with it.
 const MARK: &str = "lifeboat.io/restore-wait";
-/// Requests and limits where the ConfigMap of the action says nothing; upstream's.
+/// Requests and limits if the action's ConfigMap sets none: upstream's.
 const CPU: &str = "100m";
 const MEMORY: &str = "128Mi";
 
-/// What a pod waits for.
+/// The volumes that a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub image: String,
     /// The UID of the Restore.
     pub restore: String,
-    /// By their names in the pod.
+    /// The volumes' names in the pod.
     pub volumes: Vec<String>,
 }
 
-/// Notes in the pod what it has to wait for. Containers of earlier restores go.
+/// Marks the pod with the volumes to wait for. Wait containers of earlier restores are removed.
 pub fn mark(pod: &mut Value, wait: Option<&Wait>) {
     if let Some(list) = pod.pointer_mut("/spec/initContainers").and_then(Value::as_array_mut) {
         list.retain(|one| !matches!(text(one, "/name"), CONTAINER | OLD_CONTAINER));
@@ -47,7 +48,7 @@ pub fn mark(pod: &mut Value, wait: Option<&Wait>) {
     }
 }
 
-/// Takes the note away again.
+/// Removes and returns the mark.
 pub fn take_mark(pod: &mut Value) -> Option<Wait> {
     let annotations = pod.pointer_mut("/metadata/annotations")?.as_object_mut()?;
     let note = annotations.remove(MARK)?;
@@ -63,7 +64,7 @@ pub fn take_mark(pod: &mut Value) -> Option<Wait> {
     })
 }
 
-/// The container. `config`: what the ConfigMap of the action says.
+/// The container. `config`: the content of the action's ConfigMap.
 pub fn wait_container(pod: &Value, wait: &Wait, config: &BTreeMap<String, String>) -> Value {
     let set = |key: &str| config.get(key).map(String::as_str).filter(|text| !text.is_empty());
     let mounts: Vec<Value> = wait
@@ -71,7 +72,7 @@ pub fn wait_container(pod: &Value, wait: &Wait, config: &BTreeMap<String, String
         .iter()
         .map(|name| json!({"name": name, "mountPath": format!("/restores/{name}")}))
         .collect();
-    // An image without a registry is none that a cluster can pull: upstream's rule.
+    // An image without a registry cannot be pulled: upstream's rule.
     let image = set("image").filter(|image| image.contains('/')).unwrap_or(&wait.image);
     json!({
         "name": CONTAINER,
@@ -90,8 +91,8 @@ pub fn wait_container(pod: &Value, wait: &Wait, config: &BTreeMap<String, String
     })
 }
 
-/// Rights that let it see a file in a directory that the workload's own user may have closed to others: that user's, where
-/// the pod says who it is; else root's with no other capability than to look everywhere.
+/// Permissions to see a file in a directory that the workload's user may have made inaccessible to others: that user,
+/// if the pod names it; otherwise root with only the capability to read everything.
 fn security(pod: &Value, config: &BTreeMap<String, String>) -> Value {
     let number = |key: &str| config.get(key).and_then(|text| text.parse::<i64>().ok());
     let mut own = pod.pointer("/spec/containers/0/securityContext").and_then(Value::as_object).cloned();
@@ -121,59 +122,59 @@ fn security(pod: &Value, config: &BTreeMap<String, String>) -> Value {
     Value::Object(chosen)
 }
 
-/// What every namespace lets in.
+/// A security context that every namespace admits.
 fn restricted() -> Map<String, Value> {
     let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"}});
     context.as_object().cloned().unwrap_or_default()
 }
 
-/// How a restored pod stands that is to wait for its data.
+/// The state of a restored pod that has to wait for its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It waits, on this node.
+pub enum WaitState {
+    /// Its wait container runs on this node.
     Waits(String),
-    /// It does not run yet, and why.
+    /// Its wait container does not run yet; the reason.
     NotYet(String),
-    /// It saw all of its data, and went on.
+    /// All of its data was there, and it continued.
     Over,
-    /// It never will wait, and why.
+    /// It will never wait; the reason.
     Never(String),
 }
 
-/// Reads it from the pod.
-pub fn started(pod: &Value) -> Standing {
+/// Reads the state from the pod.
+pub fn started(pod: &Value) -> WaitState {
     let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     if !list("/spec/initContainers").any(|one| text(one, "/name") == CONTAINER) {
-        return Standing::Never(format!(
-            "the pod has no init container {CONTAINER}: something took it away, so nobody may write into its volumes"
+        return WaitState::Never(format!(
+            "the pod has no init container {CONTAINER}: something removed it, so its volumes cannot be restored while the pod may be using them"
         ));
     }
     let status = list("/status/initContainerStatuses").find(|one| text(one, "/name") == CONTAINER);
     let exit = status.and_then(|status| status.pointer("/state/terminated/exitCode")?.as_i64());
     if exit == Some(0) {
-        return Standing::Over;
+        return WaitState::Over;
     }
     if !text(pod, "/metadata/deletionTimestamp").is_empty() {
-        return Standing::Never("the pod is being deleted".to_owned());
+        return WaitState::Never("the pod is being deleted".to_owned());
     }
     let phase = text(pod, "/status/phase");
     if matches!(phase, "Succeeded" | "Failed") {
-        return Standing::Never(format!("the pod ended (phase {phase}) before its data was there"));
+        return WaitState::Never(format!("the pod ended (phase {phase}) before its data was there"));
     }
     let node = text(pod, "/spec/nodeName");
     if let Some(status) = status {
         if status.pointer("/state/running").is_some() && !node.is_empty() {
-            return Standing::Waits(node.to_owned());
+            return WaitState::Waits(node.to_owned());
         }
         if let Some(reason) = status.pointer("/state/waiting/reason").and_then(Value::as_str) {
             let more = text(status, "/state/waiting/message");
-            let words = format!("its init container {CONTAINER} waits: {reason} {more}");
-            return Standing::NotYet(words.trim_end().to_owned());
+            let message = format!("its init container {CONTAINER} waits: {reason} {more}");
+            return WaitState::NotYet(message.trim_end().to_owned());
         }
     }
     let scheduled = list("/status/conditions").find(|one| one["type"] == "PodScheduled");
-    Standing::NotYet(match scheduled.filter(|condition| condition["status"] == "False") {
+    WaitState::NotYet(match scheduled.filter(|condition| condition["status"] == "False") {
         Some(condition) => format!(
             "the pod is not scheduled: {} {}",
             text(condition, "/reason"),
@@ -184,7 +185,7 @@ pub fn started(pod: &Value) -> Standing {
     })
 }
 
-/// A pod that left before its volume was copied.
+/// Why a pod's volume could not be copied to the end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PodLeft {
     #[error("the pod was gone before its volume was copied")]
@@ -195,7 +196,7 @@ pub enum PodLeft {
     Deleted,
 }
 
-/// Whether the pod of a copy was there to its end: a directory of a pod that goes is emptied while it is read.
+/// Whether the pod of a copy existed until its end: the directory of a terminating pod is emptied while it is read.
 pub fn stayed(pod: Option<&Value>, uid: &str, end: Timestamp) -> Result<(), PodLeft> {
     let Some(pod) = pod.filter(|pod| text(pod, "/metadata/uid") == uid) else {
         return Err(PodLeft::Gone);

@@ -1,4 +1,4 @@
-//! Pods that wait for their data.
+//! Restored pods that wait for their data.
 
 use rstest::rstest;
 use serde_json::json;
@@ -51,7 +51,7 @@ fn the_container_waits_for_this_restore_in_every_volume() {
 #[case::not_root(json!({"securityContext": {"runAsNonRoot": true}}), json!(null), false)]
 #[case::a_context_without_a_user(json!({"containers": [{"securityContext": {"readOnlyRootFilesystem": true}}]}),
     json!(0), true)]
-fn it_can_see_the_file_whoever_owns_the_directory(
+fn it_can_see_the_file_regardless_of_the_directorys_owner(
     #[case] spec: Value,
     #[case] user: Value,
     #[case] looks_everywhere: bool,
@@ -77,19 +77,19 @@ fn restored(status: &Value, node: &str) -> Value {
 #[case::before(json!({"initContainerStatuses": [{"name": "restore-wait", "state": {"terminated": {"exitCode": 0}}}]}),
     "a", "over")]
 fn a_pod_says_whether_it_waits(#[case] status: Value, #[case] node: &str, #[case] expected: &str) {
-    let told = match started(&restored(&status, node)) {
-        Standing::Waits(node) => format!("on {node}"),
-        Standing::NotYet(words) => format!("not yet: {words}"),
-        Standing::Over => "over".to_owned(),
-        Standing::Never(words) => format!("never: {words}"),
+    let state = match started(&restored(&status, node)) {
+        WaitState::Waits(node) => format!("on {node}"),
+        WaitState::NotYet(message) => format!("not yet: {message}"),
+        WaitState::Over => "over".to_owned(),
+        WaitState::Never(message) => format!("never: {message}"),
     };
-    assert_eq!(told, expected);
+    assert_eq!(state, expected);
 }
 
 #[test]
-fn a_pod_without_the_container_is_written_into_by_nobody() {
+fn a_pod_without_the_container_is_never_written_to() {
     let pod = json!({"spec": {"initContainers": [{"name": "own"}]}});
-    assert!(matches!(started(&pod), Standing::Never(_)));
+    assert!(matches!(started(&pod), WaitState::Never(_)));
 }
 
 #[rstest]

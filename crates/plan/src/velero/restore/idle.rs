@@ -1,5 +1,6 @@
-//! What of a Restore's spec has no effect on its backup: names of types and namespaces that do not exist, a selection that
-//! matches nothing. Most often a typing error, so the restore warns of it. Called by the executor and by the dry run.
+//! Settings of a Restore that have no effect: names of types and namespaces that do not exist, a selection that
+//! matches nothing. Most often a typing error, so the restore warns about it. Called by the executor and by the dry
+//! run.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +11,18 @@ use crate::glob::Glob;
 use crate::items::filter::NEVER_RESTORED;
 use crate::velero::filter::unknown::is_served;
 
-/// What a backup holds, and what of it is wanted.
+/// The content of a backup, and the part that is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held<'a> {
     pub types: BTreeSet<&'a GroupResource>,
     pub namespaces: BTreeSet<&'a str>,
-    /// The namespaces that something is restored from.
+    /// The namespaces with selected items.
     pub wanted_namespaces: BTreeSet<&'a str>,
     pub items: usize,
     pub wanted: usize,
 }
 
-/// One warning for each thing.
+/// One warning per setting.
 pub fn warnings(spec: &RestoreSpec, catalogue: &Catalogue, held: &Held<'_>) -> Vec<String> {
     let mut warnings = mappings(spec, held);
     for name in spec.included_namespaces.iter().flatten().filter(|name| *name != "*") {
@@ -82,7 +83,7 @@ fn is_known(name: &str, catalogue: &Catalogue, held: &Held<'_>) -> bool {
     let fits = |glob: Glob| {
         held.types.iter().any(|kind| glob.matches(&kind.to_string()) || glob.matches(&kind.resource))
     };
-    // The server adds what is never restored to the excludes.
+    // The server adds the types that are never restored to the excludes.
     NEVER_RESTORED.contains(&name)
         || is_served(name, catalogue)
         || Glob::new(&name.to_lowercase()).is_ok_and(fits)
@@ -95,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    fn told(spec: Value, wanted: usize) -> Vec<String> {
+    fn warned(spec: Value, wanted: usize) -> Vec<String> {
         let spec: RestoreSpec = serde_json::from_value(spec).unwrap();
         let (pods, widgets) = (GroupResource::new("", "pods"), GroupResource::new("example.com", "widgets"));
         let held = Held {
@@ -115,8 +116,8 @@ mod tests {
     #[case::in_the_backup(json!({"includedResources": ["Widgets", "po*"], "excludedResources": ["widgets.example.com"]}))]
     #[case::what_the_server_adds(json!({"excludedResources": NEVER_RESTORED}))]
     #[case::pattern(json!({"includedNamespaces": ["sh*"]}))]
-    fn what_has_an_effect_is_not_told(#[case] spec: Value) {
-        assert_eq!(told(spec, 3), Vec::<String>::new());
+    fn settings_with_an_effect_are_not_reported(#[case] spec: Value) {
+        assert_eq!(warned(spec, 3), Vec::<String>::new());
     }
 
     #[rstest]
@@ -126,14 +127,14 @@ mod tests {
     #[case::included(json!({"includedResources": ["foos"]}), "spec.includedResources: neither the cluster nor the backup has a type \"foos\"")]
     #[case::excluded(json!({"excludedResources": ["bogus"]}), "spec.excludedResources: neither")]
     #[case::status(json!({"restoreStatus": {"includedResources": ["bananas"]}}), "spec.restoreStatus.includedResources: neither")]
-    fn a_name_that_nobody_has_is_told(#[case] spec: Value, #[case] expected: &str) {
-        let told = told(spec, 3);
-        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+    fn an_unknown_name_is_reported(#[case] spec: Value, #[case] expected: &str) {
+        let found = warned(spec, 3);
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
 
     #[test]
-    fn a_selection_that_matches_nothing_is_told() {
-        let told = told(json!({"labelSelector": {"matchLabels": {"app": "zzz"}}}), 0);
-        assert!(told.len() == 1 && told[0].starts_with("none of the 5 objects"), "{told:?}");
+    fn a_selection_that_matches_nothing_is_reported() {
+        let found = warned(json!({"labelSelector": {"matchLabels": {"app": "zzz"}}}), 0);
+        assert!(found.len() == 1 && found[0].starts_with("none of the 5 objects"), "{found:?}");
     }
 }

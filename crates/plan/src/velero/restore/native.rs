@@ -1,5 +1,5 @@
-//! Volumes that are made from snapshots of a volume plugin: which snapshot is a volume's, whether the volume gets another
-//! name, and what the plugin's answer may be. Asked by the executor for each such PersistentVolume.
+//! Volumes restored from native snapshots: which snapshot belongs to a volume, whether the volume is renamed, and
+//! whether the plugin's answer is valid. Called by the executor for each such PersistentVolume.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,15 +7,15 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Annotation on a volume that was renamed: the name that it had; upstream's.
+/// Annotation of a renamed volume: its original name; upstream's.
 pub const ORIGINAL_NAME: &str = "velero.io/original-pv-name";
 
-/// A snapshot, as the backup's list has it.
+/// A snapshot in the backup's list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The PersistentVolume.
     pub volume: String,
-    /// The provider's name for the snapshot; empty where none was made.
+    /// The provider's ID of the snapshot; empty if none was taken.
     pub id: String,
     /// The VolumeSnapshotLocation.
     pub location: String,
@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub iops: Option<i64>,
 }
 
-/// Why there is no snapshot to make a volume from.
+/// Why there is no snapshot to restore a volume from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSnapshot {
     #[error("the backup lists a snapshot of it that was never made")]
@@ -33,7 +33,7 @@ pub enum NoSnapshot {
     NotListed,
 }
 
-/// The snapshot of a volume: the first that is listed, as upstream takes it.
+/// The snapshot of a volume: the first one listed, as upstream.
 pub fn snapshot_of<'a>(snapshots: &'a [Snapshot], volume: &str) -> Result<&'a Snapshot, NoSnapshot> {
     let of_volume = || snapshots.iter().filter(|snapshot| snapshot.volume == volume);
     let made = of_volume().find(|snapshot| !snapshot.id.is_empty());
@@ -44,7 +44,7 @@ pub fn snapshot_of<'a>(snapshots: &'a [Snapshot], volume: &str) -> Result<&'a Sn
     )
 }
 
-/// What is wrong with the list: volumes with several snapshots.
+/// Warnings about the list: volumes with several snapshots.
 pub fn doubled(snapshots: &[Snapshot]) -> Vec<String> {
     let mut by_volume: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for snapshot in snapshots.iter().filter(|snapshot| !snapshot.id.is_empty()) {
@@ -65,14 +65,14 @@ pub fn doubled(snapshots: &[Snapshot]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the volume's claim goes to another namespace: only then a volume of the same name in the cluster makes it
-/// be renamed.
+/// Whether the volume's claim is restored into another namespace: only then is a volume renamed if its name exists.
 pub fn moves(volume: &Value, mapping: &BTreeMap<String, String>) -> bool {
     let namespace = volume.pointer("/spec/claimRef/namespace").and_then(Value::as_str);
     namespace.is_some_and(|namespace| mapping.contains_key(namespace))
 }
 
-/// The other name of a volume. Upstream's is random; ours is the same in every attempt, so that a restart finds it.
+/// The new name of a volume. Upstream's is random; Lifeboat's is the same in every attempt, so that a restarted
+/// server finds it.
 pub fn other_name(restore_uid: &str, volume: &str) -> String {
     let mut hash = Sha256::new();
     for part in [restore_uid, volume] {
@@ -89,13 +89,13 @@ pub fn other_name(restore_uid: &str, volume: &str) -> String {
     name
 }
 
-/// Gives a volume its other name, and notes the one that it had.
+/// Renames a volume and records its original name.
 pub fn rename(volume: &mut Value, from: &str, to: &str) {
     volume["metadata"]["name"] = json!(to);
     volume["metadata"]["annotations"][ORIGINAL_NAME] = json!(from);
 }
 
-/// What a plugin gave back in place of a volume.
+/// Why the object that a plugin returned is not a usable volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAVolume {
     #[error("the plugin gave back a {version:?} {kind:?} for it, not a PersistentVolume")]
@@ -106,7 +106,7 @@ pub enum NotAVolume {
     NoSpec,
 }
 
-/// What a snapshotter gave back for a volume: it must be a PersistentVolume with a name still.
+/// Checks the object that a snapshotter returned: it must still be a PersistentVolume with a name.
 pub fn check(volume: &Value) -> Result<(), NotAVolume> {
     let text = |pointer: &str| volume.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if (text("/apiVersion"), text("/kind")) != ("v1", "PersistentVolume") {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn several_snapshots_of_one_volume_are_told_and_one_listed_twice_is_not() {
+    fn several_snapshots_of_one_volume_are_reported_and_one_listed_twice_is_not() {
         let all = [snapshot("pv", "a"), snapshot("pv", "a"), snapshot("pw", "a"), snapshot("pw", "b")];
         assert_eq!(doubled(&all), ["the backup lists 2 snapshots of volume pw: a, b; the first is used"]);
     }

@@ -1,5 +1,5 @@
-//! A volume that was made anew for a restored claim gets the reclaim policy and the labels of the old one. Takes claim,
-//! storage class and volume as they are; says what to do. Asked by the controller at the end of a restore.
+//! A volume that was provisioned for a restored claim gets the reclaim policy and the labels of the original one.
+//! Takes claim, storage class and volume; gives the next step. Called by the controller at the end of a restore.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::json::text;
 
-/// What the old volume had.
+/// The settings of the original volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct OriginalVolume {
     pub reclaim_policy: String,
     pub labels: BTreeMap<String, String>,
 }
 
-/// What there is now.
+/// The objects in the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen<'a> {
     pub claim: Option<&'a Value>,
@@ -22,14 +22,14 @@ pub struct Seen<'a> {
     pub volume: Option<&'a Value>,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Look {
-    /// Nothing is left to do.
+    /// Nothing to do.
     Done,
-    /// Look again.
+    /// Check again later.
     Wait,
-    /// Its class makes a volume only for a pod, and no pod uses the claim.
+    /// Its class creates volumes only for pods, and no pod uses the claim.
     Unused,
     /// Merge `patch` into the volume.
     Patch {
@@ -39,8 +39,8 @@ pub enum Look {
     Wrong(String),
 }
 
-pub fn look(seen: &Seen<'_>, wanted: &Wanted) -> Look {
-    // A volume of this class is as the old one was, whenever it comes.
+pub fn look(seen: &Seen<'_>, wanted: &OriginalVolume) -> Look {
+    // Every volume of this class has the original settings.
     if wanted.labels.is_empty() && seen.class.is_some_and(|class| policy_of(class) == wanted.reclaim_policy) {
         return Look::Done;
     }
@@ -67,8 +67,8 @@ pub fn look(seen: &Seen<'_>, wanted: &Wanted) -> Look {
     patch(volume, wanted)
 }
 
-/// The labels that a provisioner gave stay.
-fn patch(volume: &Value, wanted: &Wanted) -> Look {
+/// Labels from the provisioner are kept.
+fn patch(volume: &Value, wanted: &OriginalVolume) -> Look {
     let labels = volume.pointer("/metadata/labels");
     let missing: BTreeMap<&String, &String> = wanted
         .labels
@@ -116,9 +116,9 @@ mod tests {
             "spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": {"namespace": "shop", "name": claim}}})
     }
 
-    fn wanted(labels: &[(&str, &str)]) -> Wanted {
+    fn wanted(labels: &[(&str, &str)]) -> OriginalVolume {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        Wanted { reclaim_policy: "Retain".into(), labels }
+        OriginalVolume { reclaim_policy: "Retain".into(), labels }
     }
 
     #[rstest]

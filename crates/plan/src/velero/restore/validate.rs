@@ -1,5 +1,5 @@
-//! From a Restore's spec to one that can run: what is wrong with it, in upstream's words, and what the server fills in.
-//! Called by the controller before anything happens.
+//! Validates a Restore's spec, with upstream's messages, and fills in defaults. Called by the controller before the
+//! restore starts.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::items::filter::{COMMANDS, FilterError, NEVER_RESTORED, RestoreFilter,
 use crate::items::modifiers::Modifiers;
 use crate::items::rules::ItemRules;
 
-/// A Restore that can run.
+/// A validated Restore.
 #[derive(Clone, Debug)]
 pub struct ValidRestore {
-    /// What applies to each item.
+    /// The rules for all items.
     pub rules: ItemRules,
     pub hooks: RestoreHooks,
-    /// Whether data of volumes is wanted.
+    /// Whether the data of volumes is restored.
     pub volumes: bool,
 }
 
-/// Compiles the spec. Everything that [`problems`] names was found to be right before.
+/// Compiles the spec, which has passed [`problems`].
 pub fn compile(
     spec: &RestoreSpec,
     catalogue: &Catalogue,
@@ -42,7 +42,7 @@ pub fn compile(
     })
 }
 
-/// What is wrong with the spec by itself.
+/// Problems of the spec that need no cluster.
 pub fn problems(spec: &RestoreSpec) -> Vec<String> {
     let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
     let mut problems = Vec::new();
@@ -78,7 +78,7 @@ pub fn problems(spec: &RestoreSpec) -> Vec<String> {
     problems
 }
 
-/// Whether exactly one source is named; asked before the server fills in the other one.
+/// Whether exactly one source is named; checked before the server fills in the other one.
 pub fn source_problem(spec: &RestoreSpec) -> Option<String> {
     let given = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
     (given(&spec.backup_name) == given(&spec.schedule_name)).then(|| {
@@ -86,8 +86,8 @@ pub fn source_problem(spec: &RestoreSpec) -> Option<String> {
     })
 }
 
-/// The spec's list of excluded types with those that are never restored, as upstream writes it back; what only Lifeboat leaves
-/// out is not written.
+/// The spec's list of excluded types plus those that are never restored, as upstream writes it back; types that only
+/// Lifeboat leaves out are not written.
 pub fn excluded_resources(spec: &RestoreSpec) -> Vec<String> {
     let mut names = spec.excluded_resources.clone().unwrap_or_default();
     for name in NEVER_RESTORED {
@@ -98,7 +98,7 @@ pub fn excluded_resources(spec: &RestoreSpec) -> Vec<String> {
     names
 }
 
-/// Why a schedule has nothing to restore; in upstream's words.
+/// Why a schedule has nothing to restore; upstream's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBackup {
     #[error("No backups found for schedule")]
@@ -120,12 +120,13 @@ pub fn newest_completed(backups: &[Backup]) -> Result<&Backup, NoBackup> {
         .ok_or(NoBackup::NoneCompleted)
 }
 
-/// An empty policy is none.
+/// An empty policy means none.
 fn policy(spec: &RestoreSpec) -> Option<&ExistingResourcePolicy> {
     spec.existing_resource_policy.as_ref().filter(|policy| !policy.as_str().is_empty())
 }
 
-/// Names that are empty. Two namespaces may go into one, as upstream allows; objects of one name are named when they meet.
+/// Empty names in the mapping. Two namespaces may map to one, as upstream allows; objects with the same name are
+/// reported when they collide.
 fn mapping_problems(spec: &RestoreSpec) -> Vec<String> {
     let mapping = spec.namespace_mapping.iter().flatten();
     let empty = mapping
@@ -156,7 +157,7 @@ mod tests {
     #[case::no_policy(json!({"existingResourcePolicy": ""}), "")]
     #[case::mapping(json!({"namespaceMapping": {"a": ""}}), "spec.namespaceMapping has an empty name: \"a\" to \"\"")]
     #[case::init_container(json!({"hooks": {"resources": [{"name": "h", "postHooks": [{"init": {"initContainers": [{"name": "x"}]}}]}]}}), "invalid init container in restore hook \"h\": invalid InitContainer in restore hook, it doesn't have Command, Name or Image field")]
-    fn problems_are_named_in_upstreams_words(#[case] given: Value, #[case] expected: &str) {
+    fn problems_have_upstreams_messages(#[case] given: Value, #[case] expected: &str) {
         assert_eq!(problems(&spec(&given)).join("; "), expected);
     }
 

@@ -1,5 +1,5 @@
-//! What becomes of a volume and its claim: made anew, or restored as it is; and which data of a backup a restore did not
-//! bring back. Asked by the executor for each PersistentVolume, and by the controller at the end.
+//! Whether a volume and its claim are provisioned anew or restored as they are; and which data of a backup was not
+//! restored. Called by the executor for each PersistentVolume, and by the controller at the end.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use serde_json::Value;
 /// How the backup holds the data of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataIn {
-    /// A snapshot of a volume plugin.
+    /// A native snapshot.
     NativeSnapshot,
     /// A copy of its files in a repository.
     PodVolume,
-    /// A CSI snapshot that stays where it was made.
+    /// A CSI snapshot that stays in the storage system.
     CsiSnapshot,
     /// A CSI snapshot whose data was moved into a repository.
     MovedSnapshot,
-    /// It was to be backed up, and was not.
+    /// Backing it up was requested and failed.
     Failed,
-    /// The backup does not hold it, and was not asked to.
+    /// Not in the backup, because it was not requested.
     Nothing,
 }
 
-/// What to do with a volume.
+/// How a volume is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumePlan {
     /// Leave the volume out; its claim gets a new one.
     Provision,
-    /// Restore the object: it points at storage that outlived its claim.
+    /// Restore the object: it refers to storage that outlived its claim.
     AsItIs,
-    /// Make a volume from the snapshot of a volume plugin, and restore the object with that one in it.
+    /// Create a volume from the native snapshot, and restore the object with it.
     FromSnapshot,
 }
 
-/// Decides. `wants_data`: whether the Restore asks for the data of volumes.
+/// Decides. `wants_data`: whether the Restore includes the data of volumes.
 pub fn plan(volume: &Value, data: DataIn, wants_data: bool) -> VolumePlan {
     let policy = volume.pointer("/spec/persistentVolumeReclaimPolicy").and_then(Value::as_str);
     match data {
         DataIn::NativeSnapshot if wants_data => VolumePlan::FromSnapshot,
-        // As upstream: the object is all that is left of it, with the volume that it had.
+        // As upstream: only the object is left, and it refers to its old volume.
         DataIn::NativeSnapshot => VolumePlan::AsItIs,
         DataIn::Nothing | DataIn::Failed if policy != Some("Delete") => VolumePlan::AsItIs,
         _ => VolumePlan::Provision,
     }
 }
 
-/// What a backup says of one volume. Names and namespaces are those of the backup.
+/// The data of one volume in a backup. Names and namespaces are those in the backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeData {
     /// The PersistentVolume; empty for a volume of a pod that has none.
@@ -57,7 +57,7 @@ pub struct VolumeData {
     pub data: DataIn,
 }
 
-/// An object that a volume's data belongs to, as it is called in the backup.
+/// An object that a volume's data belongs to, as named in the backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder<'a> {
     Volume(&'a str),
@@ -67,7 +67,7 @@ pub enum Holder<'a> {
     Filled(&'a str, &'a str),
 }
 
-/// How each PersistentVolume's data is held. Several entries of one volume are one: any of them holds it.
+/// How each PersistentVolume's data is stored. If a volume has several entries, any one with data counts.
 pub fn by_volume(volumes: &[VolumeData]) -> BTreeMap<String, DataIn> {
     let mut found = BTreeMap::new();
     for one in volumes.iter().filter(|one| !one.volume.is_empty()) {
@@ -79,18 +79,18 @@ pub fn by_volume(volumes: &[VolumeData]) -> BTreeMap<String, DataIn> {
     found
 }
 
-/// The data that was wanted and is not there: words, and the namespace that they are about. `is_restored` tells whether the
-/// restore took an object on.
+/// The requested data that was not restored: the namespace and a message each. `is_restored` says whether the restore
+/// processed an object.
 pub fn missing(
     volumes: &[VolumeData],
     is_restored: impl Fn(Holder<'_>) -> bool,
 ) -> Vec<(Option<String>, String)> {
     let wanted = |one: &&VolumeData| {
-        // A volume that was met was made from its snapshot, or has an error of its own.
+        // A volume that was processed was restored from its snapshot, or reported its own error.
         if one.data == DataIn::NativeSnapshot && is_restored(Holder::Volume(&one.volume)) {
             return false;
         }
-        // One that is filled has an error of its own where that fails.
+        // A claim that is filled reports its own error if that fails.
         if let (DataIn::CsiSnapshot | DataIn::MovedSnapshot, Some((namespace, name))) = (one.data, &one.claim)
             && is_restored(Holder::Filled(namespace, name))
         {
@@ -107,15 +107,15 @@ pub fn missing(
         let Some(held) = held(one.data) else { continue };
         let place = one.claim.as_ref().map(|(namespace, _)| namespace);
         let place = place.or(one.pod.as_ref().map(|(namespace, ..)| namespace)).cloned();
-        let words = format!("the data of volume {} was not restored: {held}", name(one));
-        if !found.iter().any(|(_, known)| *known == words) {
-            found.push((place, words));
+        let message = format!("the data of volume {} was not restored: {held}", name(one));
+        if !found.iter().any(|(_, known)| *known == message) {
+            found.push((place, message));
         }
     }
     found
 }
 
-/// Where the data is, and why it stays there.
+/// Where the data is, and why it was not restored.
 fn held(data: DataIn) -> Option<&'static str> {
     match data {
         DataIn::Nothing => None,
@@ -124,13 +124,13 @@ fn held(data: DataIn) -> Option<&'static str> {
             "the backup holds it as a snapshot of a volume plugin, and its PersistentVolume was not restored; restore persistentvolumes as well",
         ),
         DataIn::PodVolume => Some(
-            "the backup holds it as a copy of its files in a repository, which comes back with its pod, and that was not restored; restore pods as well, for the volume comes up empty",
+            "the backup holds it as a copy of its files in a repository, which is restored with its pod, and the pod was not restored; restore pods as well, otherwise the volume stays empty",
         ),
         DataIn::CsiSnapshot => Some(
-            "the backup holds it as a CSI snapshot, and its claim does not say which one; the volume comes up empty",
+            "the backup holds it as a CSI snapshot, and its claim does not say which one; the volume stays empty",
         ),
         DataIn::MovedSnapshot => Some(
-            "the backup holds it as a CSI snapshot that was moved into a repository, and its claim does not say which one; the volume comes up empty",
+            "the backup holds it as a CSI snapshot that was moved into a repository, and its claim does not say which one; the volume stays empty",
         ),
     }
 }
@@ -207,15 +207,17 @@ mod tests {
             Holder::Filled("shop", "filled"),
         ];
         let found = missing(&volumes, |holder| restored.contains(&holder));
-        let words: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();
-        assert_eq!(words.len(), 5, "{words:?}");
-        assert!(words[0].starts_with(
+        let messages: Vec<&str> = found.iter().map(|(_, message)| message.as_str()).collect();
+        assert_eq!(messages.len(), 5, "{messages:?}");
+        assert!(messages[0].starts_with(
             "the data of volume pv (claim shop/data) was not restored: the backup holds it as a copy"
         ));
-        assert!(words[1].starts_with("the data of volume v of pod shop/web was not restored"));
-        assert!(words[2].starts_with("the data of volume static was not restored"));
-        assert!(words[3].contains("volume left") && words[3].contains("restore persistentvolumes as well"));
-        assert!(words[4].contains("backing it up failed"));
+        assert!(messages[1].starts_with("the data of volume v of pod shop/web was not restored"));
+        assert!(messages[2].starts_with("the data of volume static was not restored"));
+        assert!(
+            messages[3].contains("volume left") && messages[3].contains("restore persistentvolumes as well")
+        );
+        assert!(messages[4].contains("backing it up failed"));
         assert_eq!((found[0].0.as_deref(), found[2].0.as_deref()), (Some("shop"), None));
     }
 

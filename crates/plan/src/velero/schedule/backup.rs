@@ -1,5 +1,5 @@
-//! The Backup that a schedule makes: its name, labels, annotations, owner and specification. The schedule controller creates
-//! it, and `lifeboat backup create --from-schedule` does.
+//! The Backup that a schedule creates: its name, labels, annotations, owner and spec. Used by the schedule controller
+//! and by `lifeboat backup create --from-schedule`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::velero::backup::{ATTEMPT, CANCEL};
 /// kubectl's record of what was applied to the schedule; on a backup it would make `kubectl apply` compare two kinds.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The name of the run of that time: the schedule's, and the time in UTC. No change of a zone's clock makes two runs alike.
+/// The name of the run at a time: the schedule's name and the time in UTC, so that clock changes cannot give two runs
+/// the same name.
 pub fn backup_name(schedule: &str, due: Timestamp) -> String {
     format!("{schedule}-{}", due.strftime("%Y%m%d%H%M%S"))
 }
@@ -24,7 +25,7 @@ pub fn own_name(schedule: &str) -> String {
     label::value(schedule)
 }
 
-/// The Backup as it is created. Labels are the template's, or else the schedule's own.
+/// The Backup to create. Its labels are the template's, or the schedule's own.
 pub fn backup(schedule: &Schedule, name: &str) -> Backup {
     let template = &schedule.spec.template;
     let schedule_name = schedule.metadata.name.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What to do about a run that is due. Needs the schedule's backups, which are only read when something is due: an idle
+//! What to do about a run that is due. Needs the schedule's backups, which are read only when a run is due: an idle
 //! schedule costs no request.
 
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use lifeboat_api::velero::{BackupPhase, Schedule};
 
 use crate::schedule::Past;
 
-/// What a Schedule's status notes of runs so far.
+/// The times of earlier runs in a Schedule's status.
 pub fn past(schedule: &Schedule) -> Past {
     let status = schedule.status.as_ref();
     Past {
@@ -16,9 +16,9 @@ pub fn past(schedule: &Schedule) -> Past {
     }
 }
 
-/// A backup of a schedule, as far as the decision needs it.
+/// A backup of a schedule, reduced to what the decision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct ScheduledBackup {
     pub name: String,
     pub phase: BackupPhase,
 }
@@ -28,15 +28,15 @@ pub struct Made {
 pub enum Submission {
     /// Create the Backup.
     Create,
-    /// It is there already: only the note is missing.
+    /// It exists already: only the status is missing.
     IsThere,
     /// An earlier backup of this schedule has not ended; its name.
     Wait(String),
 }
 
-/// Decides by the schedule's backups. `name` is that of the due run. Upstream does not look for Queued and ReadyToStart and
-/// lets backups pile up behind a long one.
-pub fn submission(name: &str, made: &[Made]) -> Submission {
+/// Decides from the schedule's backups. `name` is that of the due run. Upstream ignores Queued and ReadyToStart, so
+/// that backups accumulate behind a long one.
+pub fn submission(name: &str, made: &[ScheduledBackup]) -> Submission {
     if made.iter().any(|backup| backup.name == name) {
         return Submission::IsThere;
     }

@@ -1,4 +1,4 @@
-//! Tables of expressions and decisions, and runs through clocks that step.
+//! Tables of expressions and decisions, and simulations with clocks that are set back and forward.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -57,25 +57,25 @@ fn the_next_time_of(#[case] text: &str, #[case] expected: &str) {
 #[case::zone_alone("CRON_TZ=Europe/Rome", "is empty")]
 #[case::seconds("0 0 3 * * *", "6 fields")]
 #[case::too_few("0 3 * *", "4 fields")]
-#[case::no_such_minute("61 3 * * *", "\"61 3 * * *\" is no cron expression")]
-#[case::the_field_and_its_range_are_named("61 3 * * *", "\"61\" is no minute; that is 0 to 59")]
-#[case::last_day("0 0 L * *", "\"L\" is no day of month; that is 1 to 31")]
-#[case::last_friday("0 0 * * 5L", "\"5L\" is no day of week")]
-#[case::nth_day("0 0 * * MON#1", "\"MON#1\" is no day of week")]
-#[case::next_working_day("0 0 15W * *", "\"15W\" is no day of month")]
-#[case::month("0 0 1 FOO *", "is no month; that is 1 to 12 or JAN to DEC")]
+#[case::no_such_minute("61 3 * * *", "\"61 3 * * *\" is not a cron expression")]
+#[case::the_field_and_its_range_are_named("61 3 * * *", "\"61\" is not a valid minute; use 0 to 59")]
+#[case::last_day("0 0 L * *", "\"L\" is not a valid day of month; use 1 to 31")]
+#[case::last_friday("0 0 * * 5L", "\"5L\" is not a valid day of week")]
+#[case::nth_day("0 0 * * MON#1", "\"MON#1\" is not a valid day of week")]
+#[case::next_working_day("0 0 15W * *", "\"15W\" is not a valid day of month")]
+#[case::month("0 0 1 FOO *", "is not a valid month; use 1 to 12 or JAN to DEC")]
 #[case::no_step("*/0 * * * *", "the step \"0\"")]
-#[case::letters("x 3 * * *", "is no cron expression")]
-#[case::no_such_date("0 0 31 2 *", "fits no date")]
-#[case::no_such_date_either("0 0 30 FEB *", "fits no date")]
+#[case::letters("x 3 * * *", "is not a cron expression")]
+#[case::no_such_date("0 0 31 2 *", "matches no date")]
+#[case::no_such_date_either("0 0 30 FEB *", "matches no date")]
 #[case::no_such_name("@sometimes", "@hourly")]
 #[case::no_such_zone("CRON_TZ=Europe/Roma 0 3 * * *", "\"Europe/Roma\"")]
 #[case::no_length("@every day", "write it like")]
 #[case::too_often("@every 100ms", "one second")]
 #[case::backwards("@every -1h", "one second")]
-fn what_is_wrong_with(#[case] text: &str, #[case] words: &str) {
+fn what_is_wrong_with(#[case] text: &str, #[case] expected: &str) {
     let error = Cron::parse(text).unwrap_err().to_string();
-    assert!(error.contains(words), "{error}");
+    assert!(error.contains(expected), "{error}");
 }
 
 #[rstest]
@@ -122,7 +122,7 @@ fn a_run_is_due_at_its_very_second_and_waited_for_to_the_second() {
 #[rstest]
 #[case::new(json!({"template": {}, "schedule": "@daily"}), json!({}), json!({"status": {"phase": "Enabled", "validationErrors": null}}))]
 #[case::wrong(json!({"template": {}, "schedule": "0 0 31 2 *"}), json!({"phase": "Enabled"}),
-    json!({"status": {"phase": "FailedValidation", "validationErrors": ["spec.schedule: \"0 0 31 2 *\" fits no date, so no backup would ever be made"]}}))]
+    json!({"status": {"phase": "FailedValidation", "validationErrors": ["spec.schedule: \"0 0 31 2 *\" matches no date, so no backup would ever be created"]}}))]
 #[case::mended(json!({"template": {}, "schedule": "@daily"}), json!({"phase": "FailedValidation", "validationErrors": ["x"]}),
     json!({"status": {"phase": "Enabled", "validationErrors": null}}))]
 #[case::skip(json!({"template": {}, "schedule": "@daily", "skipImmediately": true}), json!({"phase": "Enabled"}),
@@ -133,7 +133,7 @@ fn what_is_written(#[case] spec: Value, #[case] status: Value, #[case] expected:
 }
 
 #[test]
-fn a_wrong_schedule_is_told_once_and_makes_nothing() {
+fn an_invalid_schedule_is_reported_once_and_starts_no_run() {
     let spec = json!({"template": {}, "schedule": "x"});
     let first = plan(&schedule(&spec, &json!({})), at("2026-11-16T01:00:00Z"), false);
     let status = first.patch.unwrap()["status"].clone();
@@ -182,8 +182,10 @@ fn a_name_that_leaves_no_room_for_the_time_is_refused() {
 #[case::running(&[("nightly-1", BackupPhase::InProgress)], Submission::Wait("nightly-1".into()))]
 #[case::plugins_at_work(&[("nightly-1", BackupPhase::WaitingForPluginOperations)], Submission::Create)]
 fn a_due_run_beside_other_backups(#[case] made: &[(&str, BackupPhase)], #[case] expected: Submission) {
-    let made: Vec<_> =
-        made.iter().map(|(name, phase)| Made { name: (*name).into(), phase: phase.clone() }).collect();
+    let made: Vec<_> = made
+        .iter()
+        .map(|(name, phase)| ScheduledBackup { name: (*name).into(), phase: phase.clone() })
+        .collect();
     assert_eq!(submission("nightly-3", &made), expected);
 }
 
@@ -232,11 +234,11 @@ fn a_backup_takes_the_templates_labels_and_else_the_schedules() {
     assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.controller), ("Schedule", "u", Some(true)));
 }
 
-/// A cluster with one schedule, looked at by a server that may die between creating a backup and noting it.
+/// A cluster with one schedule, and a server that may die between creating a backup and recording it.
 struct World {
     cron: Cron,
     past: Past,
-    /// The times whose run was made: a create that meets its own name changes nothing.
+    /// The times whose run was started: creating the same name again changes nothing.
     made: BTreeSet<Timestamp>,
 }
 
@@ -273,7 +275,7 @@ fn expression() -> impl Strategy<Value = &'static str> {
     prop::sample::select(&EXPRESSIONS[..])
 }
 
-/// Somewhere in the years around several changes of clocks, in seconds.
+/// A time in seconds, in the years around several clock changes.
 fn moment() -> impl Strategy<Value = Timestamp> {
     (1_740_000_000_i64..1_800_000_000).prop_map(|second| Timestamp::from_second(second).unwrap())
 }
@@ -302,7 +304,7 @@ proptest! {
         }
     }
 
-    /// A clock that runs, with servers that stop for hours and die at the worst moment.
+    /// A running clock, with servers that stop for hours and die at the worst moment.
     #[test]
     fn without_steps_every_look_leaves_the_latest_run_made_once(
         text in expression(), start in moment(),
@@ -318,8 +320,8 @@ proptest! {
         }
     }
 
-    /// A clock that somebody sets back and forth. No run is made for a time that has one, and no clock, however wrong it was
-    /// before, keeps runs from being made: after two periods of an honest clock there is a run of its time.
+    /// A clock that is set back and forth. No run is started twice for the same time, and after two periods of a
+    /// correct clock there is a run of its time, however wrong the clock was before.
     #[test]
     fn with_steps_back_and_forward_runs_go_on(
         text in expression(), start in moment(),
@@ -330,7 +332,7 @@ proptest! {
             let now = start + SignedDuration::from_secs(step);
             world.look(now, dies);
         }
-        // Honest from here on, a minute at a time would be slow: each due time is looked at.
+        // The clock is correct from here on. Stepping by minutes would be slow: each due time is checked.
         let first = world.cron.next(start).unwrap();
         let mut now = start;
         for _ in 0..3 {

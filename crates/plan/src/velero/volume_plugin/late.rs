@@ -1,4 +1,4 @@
-//! The time of an operation that goes on after its call. Takes its object, a limit and the time.
+//! The time limit of an operation that continues after its call. Takes its object, a limit and the time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::json::text;
 
-/// Whether an operation had all the time that it may take. `since`: when it began, where its object does not say it.
+/// Whether an operation has exceeded its time limit. `since`: its start, if its object does not have it.
 pub fn is_over(object: &Value, since: Option<Timestamp>, limit: Duration, now: Timestamp) -> bool {
     let time = |pointer: &str| text(object, pointer).parse::<Timestamp>().ok();
     let begun = time("/status/startTimestamp").or(since).or_else(|| time("/metadata/creationTimestamp"));

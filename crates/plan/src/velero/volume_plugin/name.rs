@@ -1,6 +1,6 @@
-//! Names that a provider gives, as names of objects.
+//! Checks whether a provider's ID is a valid object name.
 
-/// A name that an object can have; a provider's names are often none.
+/// Whether an ID is a valid object name; providers' IDs often are not.
 pub fn can_be_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let (first, last) = (text.bytes().next(), text.bytes().last());

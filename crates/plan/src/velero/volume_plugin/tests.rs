@@ -26,7 +26,7 @@ fn the_name_follows_owner_snapshot_and_volume_and_nothing_else() {
     assert_ne!(one.name(), Subject { volume: "pv-other".into(), ..one.clone() }.name());
     assert_ne!(one.name(), Subject { owner: ("one".into(), "other".into()), ..one.clone() }.name());
     let restore = subject(Kind::Restore);
-    // Where one part ends and the next begins matters.
+    // The boundary between the parts matters.
     let shifted = Subject { snapshot_id: "snap-1p".into(), volume: "v-data".into(), ..restore.clone() };
     assert_ne!(restore.name(), shifted.name());
     assert!(can_be_name(&one.name()) && one.name().starts_with("vpb-") && restore.name().starts_with("vpr-"));
@@ -52,7 +52,7 @@ fn what_is_written_is_read_back() {
         let ended = shown.ended(Some("broke"), at(200));
         let object = subject(kind).object(&ended, at(200));
         assert_eq!(Shown::of(kind, &object), ended);
-        assert_eq!(standing(&object), Standing::Failed("broke".into()));
+        assert_eq!(operation_state(&object), OperationState::Failed("broke".into()));
     }
 }
 
@@ -65,19 +65,19 @@ fn an_operation_that_ended_well_has_done_all_of_it() {
 }
 
 #[rstest]
-#[case::nothing(json!({}), Standing::Open)]
-#[case::own_word(json!({"phase": "Uploading"}), Standing::Open)]
-#[case::any_spelling(json!({"phase": "COMPLETED"}), Standing::Completed)]
-#[case::a_time(json!({"phase": "done", "completionTimestamp": "2026-01-01T00:00:00Z"}), Standing::Completed)]
+#[case::nothing(json!({}), OperationState::Open)]
+#[case::own_word(json!({"phase": "Uploading"}), OperationState::Open)]
+#[case::any_spelling(json!({"phase": "COMPLETED"}), OperationState::Completed)]
+#[case::a_time(json!({"phase": "done", "completionTimestamp": "2026-01-01T00:00:00Z"}), OperationState::Completed)]
 #[case::a_bad_word_and_a_time(json!({"phase": "PartiallyFailed", "completionTimestamp": "2026-01-01T00:00:00Z"}),
-    Standing::Failed("the plugin gives no reason".into()))]
+    OperationState::Failed("the plugin gives no reason".into()))]
 #[case::another_bad_word(json!({"phase": "Canceled", "message": "by hand", "completionTimestamp": "2026-01-01T00:00:00Z"}),
-    Standing::Failed("by hand".into()))]
-#[case::no_time_yet(json!({"phase": "Error"}), Standing::Open)]
+    OperationState::Failed("by hand".into()))]
+#[case::no_time_yet(json!({"phase": "Error"}), OperationState::Open)]
 #[case::failed(json!({"phase": "failed", "message": "full", "completionTimestamp": "2026-01-01T00:00:00Z"}),
-    Standing::Failed("full".into()))]
-fn the_end_is_a_word_or_a_time(#[case] status: Value, #[case] expected: Standing) {
-    assert_eq!(standing(&json!({"status": status})), expected);
+    OperationState::Failed("full".into()))]
+fn the_end_is_a_word_or_a_time(#[case] status: Value, #[case] expected: OperationState) {
+    assert_eq!(operation_state(&json!({"status": status})), expected);
 }
 
 #[rstest]
@@ -122,7 +122,7 @@ fn adoption_keeps_the_owners_that_are_there() {
 }
 
 #[test]
-fn an_operation_that_shows_nothing_new_for_long_is_told() {
+fn an_operation_without_progress_for_long_is_reported() {
     let noted = json!({"metadata": {"annotations": {PROGRESS_CHANGED: "1970-01-01T00:00:00Z"}}});
     assert_eq!(hung(&noted, at(599)), None);
     assert_eq!(hung(&noted, at(600)), Some(at(0)));

@@ -8,7 +8,7 @@ use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, Results, deco
 use lifeboat_archive::{BackupFiles, ObjectStore, WriterOptions, rewrite};
 use lifeboat_cluster::discovery::discover;
 use lifeboat_plan::catalogue::ItemId;
-use lifeboat_plan::velero::backup::results::{About, words};
+use lifeboat_plan::velero::backup::results::{ResultSubject, result_message};
 
 use crate::backup::pass::{chain, read_again};
 use crate::backup::trouble::Trouble;
@@ -84,9 +84,9 @@ async fn add_problems(
     let mut results: Results = decode(&stored).map_err(|error| broken(error.to_string()))?;
     for (id, problem) in problems {
         let resource = id.resource.to_string();
-        let about = About { resource: Some(&resource), name: Some(&id.name) };
+        let about = ResultSubject { resource: Some(&resource), name: Some(&id.name) };
         let message = "The item is in the backup as it was before its operation; it cannot be read again";
-        let text = words(&about, message, Some(problem));
+        let text = result_message(&about, message, Some(problem));
         if results.errors.all().all(|(_, known)| known != text) {
             results.errors.add(id.namespace.as_deref(), text);
         }

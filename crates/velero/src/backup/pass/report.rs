@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lifeboat_archive::documents::Results;
 use lifeboat_archive::{Level, RunLog};
 use lifeboat_plan::catalogue::ItemId;
-use lifeboat_plan::velero::backup::results::{self, words};
+use lifeboat_plan::velero::backup::results::{self, result_message};
 
 use super::locked;
 
@@ -69,8 +69,8 @@ impl Report {
             return;
         }
         let field = |key: &str| fields.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
-        let named = results::About { resource: field("resource"), name: field("name") };
-        let text = words(&named, message, field("error").or_else(|| field("error.message")));
+        let named = results::ResultSubject { resource: field("resource"), name: field("name") };
+        let text = result_message(&named, message, field("error").or_else(|| field("error.message")));
         let mut results = locked(&self.results);
         let list = if level == Level::Error { &mut results.errors } else { &mut results.warnings };
         if list.count() >= MOST {
@@ -84,10 +84,10 @@ impl Report {
 
     fn add(&self, about: &About<'_>, resource: &str, message: &str, error: Option<&str>, warning: bool) {
         let named = match about {
-            About::Item(item) => results::About { resource: Some(resource), name: Some(&item.name) },
-            _ => results::About::default(),
+            About::Item(item) => results::ResultSubject { resource: Some(resource), name: Some(&item.name) },
+            _ => results::ResultSubject::default(),
         };
-        let text = words(&named, message, error);
+        let text = result_message(&named, message, error);
         let mut results = locked(&self.results);
         let list = if warning { &mut results.warnings } else { &mut results.errors };
         if list.count() >= MOST {

@@ -14,9 +14,9 @@ use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::velero::backup::volumes::{Copy, Wishes};
+use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
 use lifeboat_plan::velero::pod_volumes::{
-    CONSISTENCY, ClaimOf, LIVE, PodVolume, Verdict, Wanted, backup_object, choose, claim_of, has_ended,
+    CONSISTENCY, ClaimOf, CopySettings, LIVE, PodVolume, Verdict, backup_object, choose, claim_of, has_ended,
 };
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
@@ -131,7 +131,7 @@ fn is_open(object: &Value) -> bool {
 impl Pass {
     /// Makes the objects for the volumes of a pod that are to be copied.
     pub(in crate::backup) async fn copy_volumes(&self, id: &ItemId, pod: &Value) {
-        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let claims = match self.claims_of(pod).await {
             Ok(claims) => claims,
             Err(message) => {
@@ -233,7 +233,7 @@ impl Pass {
         };
         let (backup, uid) = (self.backup.name_any(), self.backup.uid().unwrap_or_default());
         let annotations = self.backup.annotations();
-        let wanted = Wanted {
+        let wanted = CopySettings {
             namespace: &self.copying.namespace,
             backup: &backup,
             backup_uid: &uid,

@@ -2,7 +2,7 @@
 //! an error of the backup. Made at the end of the pass.
 
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo, VolumeAttributes};
-use lifeboat_plan::velero::backup::volumes::{Fate, Method, VolumeRecord, Wishes};
+use lifeboat_plan::velero::backup::volumes::{Fate, Method, VolumeRecord, VolumeSettings};
 use lifeboat_plan::velero::csi::SNAPSHOT;
 use lifeboat_plan::velero::pod_volumes::{CHANGED_FILES, CONSISTENCY};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::backup::pass::{About, Pass};
 impl Pass {
     /// One record for each volume; data that was asked for and is not there is an error.
     pub(in crate::backup) fn volumes(&self) -> Vec<BackupVolumeInfo> {
-        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let copied = self.copying.objects();
         let made = self.made();
         let taken = &made.taken;

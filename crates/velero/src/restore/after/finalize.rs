@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use lifeboat_archive::documents::OperationPhase;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Target, Throttle, Writer};
-use lifeboat_plan::velero::restore::provisioned::{Look, Seen, Wanted, look};
+use lifeboat_plan::velero::restore::provisioned::{Look, OriginalVolume, Seen, look};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ pub(in crate::restore) const PAUSE: Duration = Duration::from_secs(2);
 struct Open {
     namespace: String,
     name: String,
-    wanted: Wanted,
+    wanted: OriginalVolume,
 }
 
 /// The error says that the restore was cancelled.
@@ -77,7 +77,7 @@ fn candidates(rest: &Rest<'_>) -> Vec<Open> {
         {
             continue;
         }
-        let wanted = Wanted {
+        let wanted = OriginalVolume {
             reclaim_policy: attributes.reclaim_policy.clone(),
             labels: attributes.labels.clone().unwrap_or_default(),
         };

@@ -9,7 +9,9 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::Restore;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::volume_plugin::{PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, standing};
+use lifeboat_plan::velero::volume_plugin::{
+    PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, operation_state,
+};
 use lifeboat_plugin::host::ServerLog;
 use serde_json::Value;
 
@@ -17,7 +19,7 @@ use super::{Rest, RestoreError, operation_timeout};
 use crate::context::Context;
 use crate::restore::handler::{OpenVolume, Processes};
 use crate::snapshot_locations::{self, SnapshotterError};
-use crate::volume_plugin::{self, Kind, Standing};
+use crate::volume_plugin::{self, Kind, OperationState};
 
 /// The first pause between looks; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -37,17 +39,18 @@ pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Res
 
 /// Those that are open.
 pub(in crate::restore) fn open(objects: &[Value]) -> impl Iterator<Item = OpenVolume> {
-    let open = objects.iter().filter(|object| standing(object) == Standing::Open).cloned();
+    let open = objects.iter().filter(|object| operation_state(object) == OperationState::Open).cloned();
     open.map(|object| OpenVolume { object, snapshotter: None, processes: None })
 }
 
 /// Reports volumes that were made and failed while no server looked.
 pub(in crate::restore) fn report_failed(rest: &mut Rest<'_>, objects: &[Value]) {
     for object in objects {
-        let Standing::Failed(message) = standing(object) else { continue };
+        let OperationState::Failed(message) = operation_state(object) else { continue };
         let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
-        let again =
-            |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
+        let again = |other: &Value| {
+            about(other) == about(object) && !matches!(operation_state(other), OperationState::Failed(_))
+        };
         let reported = rest.results.errors.all().any(|(_, known)| known.contains(&message));
         if is_made && !reported && !objects.iter().any(again) {
             rest.error(None, not_made(object, &message));
@@ -94,9 +97,9 @@ pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), Restor
         let mut waiting = Vec::new();
         for mut one in std::mem::take(&mut rest.open) {
             match look(rest, &mut one).await {
-                Standing::Open => waiting.push(one),
-                Standing::Completed => end(one).await,
-                Standing::Failed(message) => {
+                OperationState::Open => waiting.push(one),
+                OperationState::Completed => end(one).await,
+                OperationState::Failed(message) => {
                     rest.error(None, not_made(&one.object, &message));
                     end(one).await;
                 }
@@ -120,7 +123,7 @@ async fn end(one: OpenVolume) {
 }
 
 /// One look. An operation whose time is over, or whose plugin is gone, has failed; its object says so.
-async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
+async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> OperationState {
     let (context, limit) = (rest.context, operation_timeout(rest.context, rest.restore));
     let namespace = &context.settings.namespace;
     let mut message = None;
@@ -138,7 +141,7 @@ async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
         match seen.await {
             Ok((object, standing)) => {
                 one.object = object;
-                if standing != Standing::Open {
+                if standing != OperationState::Open {
                     return standing;
                 }
             }
@@ -148,15 +151,15 @@ async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
     if is_over(&one.object, limit, context.now()) {
         message = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
     }
-    let Some(message) = message else { return Standing::Open };
+    let Some(message) = message else { return OperationState::Open };
     let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &message).await {
         // It may have ended meanwhile.
-        Ok(Some(object)) => return standing(&object),
+        Ok(Some(object)) => return operation_state(&object),
         Ok(None) => {}
         Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
     }
-    Standing::Failed(message)
+    OperationState::Failed(message)
 }
 
 /// Opens the location of an operation that another server began; gives why it never will be.

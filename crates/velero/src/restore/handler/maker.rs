@@ -23,7 +23,7 @@ use super::native::{MadeVolume, NativeError, NativeVolumes};
 use crate::context::Context;
 use crate::plugins::PluginLines;
 use crate::snapshot_locations::{self, OpenSnapshotter};
-use crate::volume_plugin::{self, Kind, Operation, PACE, Standing, Subject};
+use crate::volume_plugin::{self, Kind, Operation, OperationState, PACE, Subject};
 
 /// Calls at once: each is a process, and providers limit how many volumes are made at a time.
 const AT_ONCE: usize = 8;
@@ -132,10 +132,10 @@ impl VolumeMaker {
         let before = self.before(&subject).await?;
         let doubt = matches!(before, Before::Begun).then(|| doubt(&subject));
         let (id, standing, object) = match before {
-            Before::Made(id, object) => (id, plan::standing(&object), Some(object)),
+            Before::Made(id, object) => (id, plan::operation_state(&object), Some(object)),
             Before::Nothing | Before::Begun => self.call(&subject, &opened, snapshot).await?,
         };
-        if let Standing::Failed(message) = standing {
+        if let OperationState::Failed(message) = standing {
             return Err(message.into());
         }
         let unused = |error: &str| {
@@ -144,7 +144,7 @@ impl VolumeMaker {
         let volume = opened.snapshotter.with_volume_id(volume, &id).await;
         let volume = volume.map_err(|error| unused(&error.to_string()))?;
         native::check(&volume).map_err(|error| unused(&error.to_string()))?;
-        let open = object.filter(|_| standing == Standing::Open);
+        let open = object.filter(|_| standing == OperationState::Open);
         let open = open.map(|object| OpenVolume { object, snapshotter: Some(opened), processes: None });
         Ok(MadeVolume { volume, open, doubt })
     }
@@ -154,7 +154,7 @@ impl VolumeMaker {
         subject: &Subject,
         opened: &OpenSnapshotter,
         snapshot: &Snapshot,
-    ) -> Result<(String, Standing, Option<Value>), NativeError> {
+    ) -> Result<(String, OperationState, Option<Value>), NativeError> {
         let request = VolumeRequest {
             snapshot_id: snapshot.id.clone(),
             zone: snapshot.zone.clone(),
@@ -213,7 +213,7 @@ impl VolumeMaker {
                 return Ok(Before::Made(id, object));
             }
             // A plugin's own that is at its end does not tell what was made either.
-            if !matches!(plan::standing(&object), Standing::Failed(_)) {
+            if !matches!(plan::operation_state(&object), OperationState::Failed(_)) {
                 before = Before::Begun;
             }
         }
@@ -268,7 +268,7 @@ fn is_of(subject: &Subject, object: &Value) -> bool {
 
 /// The volume that an object's call returned.
 fn made(object: &Value) -> Option<String> {
-    if matches!(plan::standing(object), Standing::Failed(_)) {
+    if matches!(plan::operation_state(object), OperationState::Failed(_)) {
         return None;
     }
     let id = object["metadata"]["annotations"][PROVIDER_VOLUME].as_str()?;

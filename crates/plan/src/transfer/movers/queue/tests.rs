@@ -19,7 +19,7 @@ fn one_at_a_time() -> Queue {
     Queue::new(Limits { total: 1, on_node: 9, on_repository: 9 })
 }
 
-/// Runs everything, one after the other, and tells the order.
+/// Runs all movers one after the other and returns their order.
 fn order(mut queue: Queue) -> Vec<String> {
     let mut order = Vec::new();
     queue.start();
@@ -51,7 +51,7 @@ fn a_full_node_holds_only_those_who_need_it_and_keeps_their_turn() {
     queue.arrive(candidate("a2", "a", "n2", "r"));
     queue.start();
     assert!(queue.is_running("a2") && !queue.is_running("a1"));
-    // A newcomer for the same node does not overtake, though group a had a turn since.
+    // A newcomer for the same node does not overtake, although group a had a turn since.
     queue.arrive(candidate("b1", "b", "n1", "r"));
     queue.leave("x");
     queue.start();
@@ -59,7 +59,7 @@ fn a_full_node_holds_only_those_who_need_it_and_keeps_their_turn() {
 }
 
 #[test]
-fn whoever_waits_is_told_why_and_how_many_are_before() {
+fn a_waiting_mover_reports_why_and_how_many_are_ahead() {
     let mut queue = Queue::new(LIMITS);
     queue.adopt(candidate("x1", "x", "a", "r"));
     queue.adopt(candidate("x2", "x", "a", "s"));
@@ -68,31 +68,31 @@ fn whoever_waits_is_told_why_and_how_many_are_before() {
     }
     queue.arrive(candidate("h1", "h", "a", "t"));
     queue.start();
-    let words = |queue: &Queue, uid: &str| queue.words(uid).unwrap();
+    let message = |queue: &Queue, uid: &str| queue.message(uid).unwrap();
     assert_eq!(
-        words(&queue, "g1"),
-        "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node); it is the next"
+        message(&queue, "g1"),
+        "waits for its turn: 2 movers run on node a (limit 2, --movers-per-node); it is next"
     );
     assert_eq!(
-        words(&queue, "h1"),
-        "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node); 1 is before it"
+        message(&queue, "h1"),
+        "waits for its turn: 2 movers run on node a (limit 2, --movers-per-node); 1 is ahead of it"
     );
     assert_eq!(
-        words(&queue, "g3"),
-        "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node); 3 are before it"
+        message(&queue, "g3"),
+        "waits for its turn: 2 movers run on node a (limit 2, --movers-per-node); 3 are ahead of it"
     );
     queue.adopt(candidate("x3", "x", "b", "r"));
     assert_eq!(
-        words(&queue, "g1"),
-        "waits for a turn: 3 movers run in all (limit 3, --movers-at-once); it is the next"
+        message(&queue, "g1"),
+        "waits for its turn: 3 movers run in all (limit 3, --movers-at-once); it is next"
     );
     queue.leave("x2");
     queue.arrive(candidate("i1", "i", "c", "r"));
     assert_eq!(
-        words(&queue, "i1"),
-        "waits for a turn: 2 movers run on repository r (limit 2, --movers-per-repository); it is the next"
+        message(&queue, "i1"),
+        "waits for its turn: 2 movers run on repository r (limit 2, --movers-per-repository); it is next"
     );
-    assert_eq!(queue.words("x1"), None);
+    assert_eq!(queue.message("x1"), None);
 }
 
 #[test]
@@ -142,7 +142,7 @@ enum Step {
         node: Option<u8>,
         repository: u8,
     },
-    /// The nth of those who run ends.
+    /// The nth running mover ends.
     End(usize),
 }
 
@@ -165,7 +165,7 @@ fn made(number: usize, group: u8, node: Option<u8>, repository: u8) -> Candidate
     }
 }
 
-/// Nobody who may start waits, and nobody started beyond a limit.
+/// No mover that may start is waiting, and no mover was started beyond a limit.
 fn check(queue: &Queue, adopted: &BTreeSet<String>) {
     for waiting in &queue.waiting {
         assert!(queue.full_for(waiting).is_some(), "{waiting:?} could start: {queue:?}");
@@ -181,7 +181,7 @@ fn check(queue: &Queue, adopted: &BTreeSet<String>) {
 
 proptest! {
     #[test]
-    fn limits_hold_nobody_waits_needlessly_and_everybody_gets_a_turn(steps in steps()) {
+    fn limits_hold_no_mover_waits_needlessly_and_each_gets_a_turn(steps in steps()) {
         let (mut queue, mut adopted) = (Queue::new(LIMITS), BTreeSet::new());
         for (number, step) in steps.into_iter().enumerate() {
             match step {
@@ -204,9 +204,9 @@ proptest! {
         prop_assert_eq!(order(queue).len(), all);
     }
 
-    /// However many come after it, and whatever they need: one who waits starts after a bounded number of others.
+    /// A waiting mover starts after a bounded number of others, however many arrive after it and whatever they need.
     #[test]
-    fn nobody_starves_under_an_endless_stream(
+    fn no_mover_starves_under_an_endless_stream(
         first in (0..4u8, proptest::option::of(0..3u8), 0..3u8),
         stream in proptest::collection::vec((0..40u8, proptest::option::of(0..3u8), 0..3u8), 200),
         ends in proptest::collection::vec(0..3usize, 200),
@@ -224,7 +224,7 @@ proptest! {
                 break;
             }
             queue.arrive(made(2000 + number, group, node, repository));
-            // Every mover ends some time: the oldest at least every other turn.
+            // Every mover ends at some time: the oldest at least every other turn.
             let running: Vec<String> = queue.running.keys().cloned().collect();
             let ended = if number % 2 == 0 { &running[0] } else { &running[nth % running.len()] };
             queue.leave(ended);

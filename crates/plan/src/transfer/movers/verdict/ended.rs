@@ -1,4 +1,4 @@
-//! Why a container or a pod ended. Takes what the kubelet wrote, gives the cause. Called by `verdict`.
+//! Why a container or a pod ended. Takes the status from the kubelet, gives the cause. Called by `verdict`.
 
 use serde_json::Value;
 
@@ -7,16 +7,17 @@ use super::{Dead, DeathCause, Verdict, condition, joined, text};
 /// The kubelet reported the container's end.
 pub(super) fn container(pod: &Value, terminated: &Value) -> Verdict {
     let mut death = of_pod(pod).unwrap_or_else(|| of_container(pod, terminated));
-    // Out of memory is more telling than what followed from it; a child may be killed and the container end by itself.
+    // Out of memory is the cause of what followed; the kernel may kill a child and the container then exits by
+    // itself.
     if terminated["reason"] == "OOMKilled" {
         death = of_container(pod, terminated);
     }
-    // The kubelet's own words for a container that it lost sight of are no report of its end.
+    // The kubelet's placeholder for a container whose state it lost is not a report of its end.
     death.reported = terminated["reason"] != "ContainerStatusUnknown";
     Verdict::Ended { message: text(&terminated["message"]).to_owned(), death }
 }
 
-/// A pod that ended, whatever became of its container.
+/// A pod that ended, regardless of its container.
 pub(super) fn pod(pod: &Value) -> Option<Dead> {
     if pod["status"]["phase"] != "Failed" && pod["status"]["phase"] != "Succeeded" {
         return None;
@@ -24,12 +25,12 @@ pub(super) fn pod(pod: &Value) -> Option<Dead> {
     Some(of_pod(pod).unwrap_or_else(|| {
         let why = joined(text(&pod["status"]["reason"]), text(&pod["status"]["message"]));
         let why = if why.is_empty() { "it gave no reason".to_owned() } else { why };
-        let words = format!("node {} did not run the mover: {why}", text(&pod["spec"]["nodeName"]));
-        Dead { may_retry: true, ..Dead::new(DeathCause::Unschedulable, words) }
+        let message = format!("node {} did not run the mover: {why}", text(&pod["spec"]["nodeName"]));
+        Dead { may_retry: true, ..Dead::new(DeathCause::Unschedulable, message) }
     }))
 }
 
-/// What the pod itself tells.
+/// The cause that the pod's own status gives.
 fn of_pod(pod: &Value) -> Option<Dead> {
     let (reason, message) = (text(&pod["status"]["reason"]), text(&pod["status"]["message"]));
     let disrupted = condition(pod, "DisruptionTarget").filter(|condition| condition["status"] == "True");
@@ -44,10 +45,10 @@ fn of_pod(pod: &Value) -> Option<Dead> {
         }
         (_, Some(condition)) => {
             let why = joined(text(&condition["reason"]), text(&condition["message"]));
-            Some(Dead::new(DeathCause::Evicted, format!("the mover had to make room: {why}")))
+            Some(Dead::new(DeathCause::Evicted, format!("the mover was preempted: {why}")))
         }
         _ if !pod["metadata"]["deletionTimestamp"].is_null() => {
-            Some(Dead::new(DeathCause::Deleted, "someone deleted the pod of the mover"))
+            Some(Dead::new(DeathCause::Deleted, "the mover's pod was deleted"))
         }
         _ => None,
     }
@@ -57,7 +58,7 @@ fn of_container(pod: &Value, terminated: &Value) -> Dead {
     let code = terminated["exitCode"].as_i64().unwrap_or_default();
     match text(&terminated["reason"]) {
         "OOMKilled" => out_of_memory(pod, &format!("exit code {code}")),
-        _ if is_memory(text(&terminated["message"])) => out_of_memory(pod, "it could not even start"),
+        _ if is_memory(text(&terminated["message"])) => out_of_memory(pod, "it could not start"),
         "StartError" | "ContainerCannotRun" => Dead::new(
             DeathCause::Image,
             format!(
@@ -70,7 +71,7 @@ fn of_container(pod: &Value, terminated: &Value) -> Dead {
     }
 }
 
-/// Whether a runtime's words say that the container had too little memory to be started.
+/// Whether the runtime's message says that the container had too little memory to start.
 pub(super) fn is_memory(message: &str) -> bool {
     message.contains("OOM-killed") || message.contains("memory limit too low")
 }
@@ -78,10 +79,10 @@ pub(super) fn is_memory(message: &str) -> bool {
 pub(super) fn out_of_memory(pod: &Value, how: &str) -> Dead {
     let limit = text(&pod["spec"]["containers"][0]["resources"]["limits"]["memory"]);
     let limit = if limit.is_empty() { String::new() } else { format!(" of {limit}") };
-    let words = format!(
+    let message = format!(
         "the mover needed more memory than its limit{limit} ({how}); raise it with the server's flag --mover-memory-limit"
     );
-    Dead::new(DeathCause::OutOfMemory, words)
+    Dead::new(DeathCause::OutOfMemory, message)
 }
 
 fn exit(code: i64) -> String {

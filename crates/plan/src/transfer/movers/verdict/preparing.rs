@@ -1,5 +1,5 @@
-//! What a mover's pod waits for, and when nobody waits any longer. Takes what was seen, gives words or an end. Called by
-//! `verdict`.
+//! What a mover's pod waits for, and when the mover is given up. Takes the objects that were read, gives a message or
+//! an end. Called by `verdict`.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::{
     time,
 };
 
-/// What seldom goes away by itself gets this long: a registry that restarts, a kubelet that just started.
+/// The time for problems that may disappear: a registry that restarts, a kubelet that just started.
 const GRACE: Duration = Duration::from_mins(2);
-/// What never goes away by itself gets this long.
+/// The time for problems that do not disappear by themselves.
 const SHORT_GRACE: Duration = Duration::from_secs(15);
 
-/// A reason why a container does not start.
+/// Why a container does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
     /// The image cannot be pulled.
     Pull,
-    /// There will never be such an image.
+    /// The image reference is invalid.
     NoImage,
-    /// The container cannot be made.
+    /// The container cannot be created.
     Container,
 }
 
-/// Why the container of this pod does not start, where the kubelet tells it.
+/// Why the container of this pod does not start, if the kubelet reports a reason.
 pub fn stuck(pod: &Value) -> Option<Stuck> {
     Some(match text(&container_state(pod)["waiting"]["reason"]) {
         "ErrImagePull"
@@ -42,10 +42,10 @@ pub fn stuck(pod: &Value) -> Option<Stuck> {
     })
 }
 
-/// There is no pod: not yet, or no more.
+/// There is no pod yet, or no longer.
 pub(super) fn without_pod(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict {
     let Some(job) = seen.job else {
-        return Verdict::Dead(Dead::new(DeathCause::Deleted, "someone deleted the Job of the mover"));
+        return Verdict::Dead(Dead::new(DeathCause::Deleted, "the mover's Job was deleted"));
     };
     let conditions = job["status"]["conditions"].as_array();
     let ended = conditions.into_iter().flatten().find(|condition| {
@@ -53,39 +53,40 @@ pub(super) fn without_pod(seen: &Seen<'_>, patience: &Patience, now: Timestamp) 
     });
     if let Some(condition) = ended {
         let why = joined(text(&condition["reason"]), text(&condition["message"]));
-        let words = format!("the pod of the mover is gone, and with it what it said; its Job: {why}");
-        return Verdict::Dead(Dead::new(DeathCause::Deleted, words));
+        let message = format!("the mover's pod is gone, and its result with it; its Job reports: {why}");
+        return Verdict::Dead(Dead::new(DeathCause::Deleted, message));
     }
     if seen.had_pod {
-        return Verdict::Dead(Dead::new(DeathCause::Deleted, "someone deleted the pod of the mover"));
+        return Verdict::Dead(Dead::new(DeathCause::Deleted, "the mover's pod was deleted"));
     }
     let waits = format!("waits for its pod{}", warned(seen.warning));
     if passed(time(&job["metadata"]["creationTimestamp"]).unwrap_or(now), now) <= patience.prepare {
         return Verdict::Preparing(waits);
     }
-    let words = format!(
-        "no pod was made for the mover within {} s{}",
+    let message = format!(
+        "no pod was created for the mover within {} s{}",
         patience.prepare.as_secs(),
         warned(seen.warning)
     );
-    Verdict::Dead(Dead::new(DeathCause::Refused, words))
+    Verdict::Dead(Dead::new(DeathCause::Refused, message))
 }
 
-/// The pod is there, its container does not run.
+/// The pod exists, but its container does not run.
 pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timestamp) -> Verdict {
     let age = passed(time(&pod["metadata"]["creationTimestamp"]).unwrap_or(now), now);
     let late = age > patience.prepare;
     let node = text(&pod["spec"]["nodeName"]);
     let verdict = |waits: String, cause: DeathCause, over: bool| {
         if over {
-            let words = format!("the mover did not start within {} s: it {waits}", age.as_secs());
-            Verdict::Dead(Dead::new(cause, words))
+            let message = format!("the mover did not start within {} s: it {waits}", age.as_secs());
+            Verdict::Dead(Dead::new(cause, message))
         } else {
             Verdict::Preparing(waits)
         }
     };
     if node.is_empty() {
-        let why = condition(pod, "PodScheduled").map(|told| text(&told["message"])).unwrap_or_default();
+        let why =
+            condition(pod, "PodScheduled").map(|scheduled| text(&scheduled["message"])).unwrap_or_default();
         let waits = joined("waits for a node", why);
         return verdict(waits, DeathCause::Unschedulable, late);
     }
@@ -107,14 +108,14 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         };
         let over = late || since > grace;
         if over && is_memory(text(&waiting["message"])) {
-            return Verdict::Dead(out_of_memory(pod, "it could not even start"));
+            return Verdict::Dead(out_of_memory(pod, "it could not start"));
         }
         return verdict(waits, cause, over);
     }
     let waits = format!("starts on node {node}{}", warned(seen.warning));
     let gone = seen.warning.is_some_and(|warning| warning.message.contains("hostPath type check failed"));
     if gone {
-        // The directory of a pod that has just gone will not come back.
+        // The directory of a deleted pod will not be created again.
         let waits = format!(
             "waits for a directory of node {node} that is not there: the pod whose volume it was has gone"
         );

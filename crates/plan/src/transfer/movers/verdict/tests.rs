@@ -11,7 +11,7 @@ fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
-/// So many seconds ago.
+/// A timestamp this many seconds ago.
 fn ago(seconds: i64) -> String {
     Timestamp::from_second(now().as_second() - seconds).unwrap().to_string()
 }
@@ -20,7 +20,7 @@ fn job() -> Value {
     json!({"metadata": {"name": "mover-x", "creationTimestamp": ago(10)}})
 }
 
-/// A pod of 20 seconds on node a with this status.
+/// A pod that was created 20 seconds ago on node a, with this status.
 fn pod(status: Value) -> Value {
     json!({
         "metadata": {"name": "mover-x-1", "uid": "p", "creationTimestamp": ago(20)},
@@ -46,7 +46,7 @@ fn running() -> Value {
     with_state(json!({"running": {}}))
 }
 
-/// Its creation so many seconds ago.
+/// Sets the creation time to this many seconds ago.
 fn aged(mut object: Value, seconds: i64) -> Value {
     object["metadata"]["creationTimestamp"] = json!(ago(seconds));
     object
@@ -76,7 +76,7 @@ fn dead(verdict: Verdict) -> Dead {
 #[track_caller]
 fn prepares(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Preparing(words) => words,
+        Verdict::Preparing(message) => message,
         other => panic!("it does not prepare: {other:?}"),
     }
 }
@@ -98,18 +98,18 @@ fn what_a_container_left_is_given_whatever_its_exit_code_was() {
 #[case::crashed("Error", 139, DeathCause::Killed, "signal SEGV", true)]
 #[case::ended_without_a_word("Completed", 0, DeathCause::Killed, "exit code 0", true)]
 #[case::out_of_memory("OOMKilled", 137, DeathCause::OutOfMemory, "limit of 1Gi", false)]
-// The kubelet says so too where only a child was killed and the container ended by itself (facts of the box).
+// The kubelet reports this too if only a child was killed and the container exited by itself (observed on the box).
 #[case::a_child_out_of_memory("OOMKilled", 3, DeathCause::OutOfMemory, "exit code 3", false)]
 fn a_container_that_left_nothing(
     #[case] reason: &str,
     #[case] code: i64,
     #[case] cause: DeathCause,
-    #[case] words: &str,
+    #[case] expected: &str,
     #[case] may_retry: bool,
 ) {
     let death = dead(of_pod(&terminated(reason, code, "")));
     assert_eq!((death.cause, death.may_retry, death.reported), (cause, may_retry, true));
-    assert!(death.words.contains(words), "{}", death.words);
+    assert!(death.message.contains(expected), "{}", death.message);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_program_that_cannot_be_started_is_a_matter_of_the_image() {
     let death = dead(of_pod(&terminated("StartError", 128, "exec: \"mover\": not found")));
     assert_eq!((death.cause, death.may_retry), (DeathCause::Image, false));
     assert!(
-        death.words.contains("not found") && death.words.contains("registry/lifeboat:1"),
+        death.message.contains("not found") && death.message.contains("registry/lifeboat:1"),
         "{}",
-        death.words
+        death.message
     );
 }
 
@@ -129,7 +129,7 @@ fn a_limit_too_low_to_start_with_is_a_matter_of_memory() {
     for pod in [terminated("StartError", 128, message), aged(waiting("RunContainerError", message), 31 * 60)]
     {
         let (Verdict::Dead(death) | Verdict::Ended { death, .. }) = of_pod(&pod) else { panic!() };
-        assert_eq!(death.cause, DeathCause::OutOfMemory, "{}", death.words);
+        assert_eq!(death.cause, DeathCause::OutOfMemory, "{}", death.message);
     }
 }
 
@@ -149,12 +149,12 @@ fn a_container_that_the_kubelet_lost_sight_of_is_not_reported() {
 fn a_pod_that_ended_without_its_container(
     #[case] status: Value,
     #[case] cause: DeathCause,
-    #[case] words: &str,
+    #[case] expected: &str,
 ) {
     let death = dead(of_pod(&pod(status)));
     assert_eq!((death.cause, death.reported), (cause, false));
     assert_eq!(death.may_retry, cause != DeathCause::Deadline);
-    assert!(death.words.contains(words), "{}", death.words);
+    assert!(death.message.contains(expected), "{}", death.message);
 }
 
 #[rstest]
@@ -162,7 +162,7 @@ fn a_pod_that_ended_without_its_container(
 #[case::deadline(json!({"reason": "DeadlineExceeded"}), DeathCause::Deadline)]
 #[case::drained(
     json!({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}), DeathCause::Evicted)]
-fn the_pod_tells_more_than_its_container(#[case] status: Value, #[case] cause: DeathCause) {
+fn the_pods_reason_takes_precedence_over_its_containers(#[case] status: Value, #[case] cause: DeathCause) {
     let mut pod = terminated("Error", 143, "");
     for (key, value) in status.as_object().unwrap() {
         pod["status"][key] = value.clone();
@@ -172,7 +172,7 @@ fn the_pod_tells_more_than_its_container(#[case] status: Value, #[case] cause: D
 }
 
 #[test]
-fn out_of_memory_tells_more_than_the_eviction_that_followed() {
+fn out_of_memory_takes_precedence_over_the_eviction_that_followed() {
     let mut pod = terminated("OOMKilled", 137, "");
     pod["status"]["reason"] = json!("Evicted");
     assert_eq!(dead(of_pod(&pod)).cause, DeathCause::OutOfMemory);
@@ -193,24 +193,28 @@ fn a_container_that_cannot_start_is_borne_for_a_while(
     let (job, pod) = (job(), waiting(reason, "back-off pulling \"x\""));
     assert!(stuck(&pod).is_some());
     let since = |seconds| Some(ago(seconds).parse().unwrap());
-    let words = prepares(judge(&Seen { stuck_since: since(borne), ..seen(Some(&job), Some(&pod)) }));
-    assert!(words.contains(reason) && words.contains("back-off"), "{words}");
+    let message = prepares(judge(&Seen { stuck_since: since(borne), ..seen(Some(&job), Some(&pod)) }));
+    assert!(message.contains(reason) && message.contains("back-off"), "{message}");
     let death = dead(judge(&Seen { stuck_since: since(over), ..seen(Some(&job), Some(&pod)) }));
     assert_eq!((death.cause, death.may_retry), (cause, false));
-    // Also where nobody knows since when: the time to prepare is over.
+    // Without a start time of the problem, the limit for preparing applies.
     let old = aged(pod, 31 * 60);
     assert_eq!(dead(judge(&seen(Some(&job), Some(&old)))).cause, cause);
 }
 
 #[test]
-fn a_pod_without_a_node_waits_in_the_words_of_the_scheduler() {
+fn a_pod_without_a_node_shows_the_schedulers_message() {
     let mut pod = pod(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
         "reason": "Unschedulable", "message": "0/2 nodes are available: 2 Insufficient memory."}]}));
     pod["spec"]["nodeName"] = Value::Null;
     assert_eq!(prepares(of_pod(&pod)), "waits for a node: 0/2 nodes are available: 2 Insufficient memory.");
     let death = dead(of_pod(&aged(pod, 31 * 60)));
     assert_eq!(death.cause, DeathCause::Unschedulable);
-    assert!(death.words.contains("Insufficient memory") && death.words.contains("1860 s"), "{}", death.words);
+    assert!(
+        death.message.contains("Insufficient memory") && death.message.contains("1860 s"),
+        "{}",
+        death.message
+    );
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn a_volume_that_cannot_be_mounted_ends_the_wait_some_time() {
     assert_eq!(prepares(with(&pod)), "starts on node a: FailedMount: driver not found");
     let death = dead(with(&aged(pod, 31 * 60)));
     assert_eq!(death.cause, DeathCause::Volume);
-    assert!(death.words.contains("driver not found"), "{}", death.words);
+    assert!(death.message.contains("driver not found"), "{}", death.message);
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn a_directory_that_has_gone_is_not_waited_for() {
     let warning = Warning { reason: "FailedMount".into(), message };
     let death = dead(judge(&Seen { warning: Some(&warning), ..seen(Some(&job), Some(&pod)) }));
     assert_eq!((death.cause, death.may_retry), (DeathCause::Volume, false));
-    assert!(death.words.contains("has gone"), "{}", death.words);
+    assert!(death.message.contains("has gone"), "{}", death.message);
 }
 
 fn node(status: &str, since: i64) -> Value {
@@ -290,12 +294,12 @@ fn what_is_gone_was_deleted() {
 }
 
 #[test]
-fn a_job_without_a_pod_waits_in_the_words_of_the_events() {
+fn a_job_without_a_pod_shows_the_message_of_its_event() {
     let quota = Warning { reason: "FailedCreate".into(), message: "exceeded quota".into() };
     let (new, old) = (job(), aged(job(), 31 * 60));
     let with = |job| judge(&Seen { warning: Some(&quota), ..seen(Some(job), None) });
     assert_eq!(prepares(with(&new)), "waits for its pod: FailedCreate: exceeded quota");
     let death = dead(with(&old));
     assert_eq!(death.cause, DeathCause::Refused);
-    assert!(death.words.contains("exceeded quota"), "{}", death.words);
+    assert!(death.message.contains("exceeded quota"), "{}", death.message);
 }

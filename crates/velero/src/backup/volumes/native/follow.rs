@@ -10,7 +10,9 @@ use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
 use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_plan::json::text;
-use lifeboat_plan::velero::volume_plugin::{SNAPSHOT_LOCATION, Standing, is_over, standing, stored};
+use lifeboat_plan::velero::volume_plugin::{
+    OperationState, SNAPSHOT_LOCATION, is_over, operation_state, stored,
+};
 use lifeboat_plugin::host::Session;
 use serde_json::Value;
 
@@ -49,7 +51,7 @@ pub(in crate::backup) async fn follow(
     let mut objects = before.clone();
     let session = context.acting_quietly().session;
     let mut looked = Ok(());
-    for object in objects.iter_mut().filter(|object| standing(object) == Standing::Open) {
+    for object in objects.iter_mut().filter(|object| operation_state(object) == OperationState::Open) {
         match look(context, &session, backup, object).await {
             Ok(now) => *object = stored(&now),
             Err(trouble) => {
@@ -62,18 +64,22 @@ pub(in crate::backup) async fn follow(
     looked?;
     let changed = objects != before;
     if changed {
-        let failed: Vec<&Value> =
-            objects.iter().filter(|object| matches!(standing(object), Standing::Failed(_))).collect();
+        let failed: Vec<&Value> = objects
+            .iter()
+            .filter(|object| matches!(operation_state(object), OperationState::Failed(_)))
+            .collect();
         // The list last: until it is written, all of this is done again.
         if !failed.is_empty() {
             add_failures(store, files, &failed).await?;
         }
         put(store, &key, &objects).await?;
     }
-    let count = |wanted: fn(&Standing) -> bool| objects.iter().filter(|one| wanted(&standing(one))).count();
+    let count = |wanted: fn(&OperationState) -> bool| {
+        objects.iter().filter(|one| wanted(&operation_state(one))).count()
+    };
     Ok(Snapshots {
-        open: count(|standing| *standing == Standing::Open),
-        failed: count(|standing| matches!(standing, Standing::Failed(_))),
+        open: count(|standing| *standing == OperationState::Open),
+        failed: count(|standing| matches!(standing, OperationState::Failed(_))),
         changed,
     })
 }

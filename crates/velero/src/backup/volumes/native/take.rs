@@ -13,7 +13,7 @@ use super::{AT_ONCE, COMPLETED, FAILED, SnapshotEntry, Unwanted};
 use crate::backup::journal::NotBegun;
 use crate::backup::pass::{About, Pass, longest};
 use crate::snapshot_locations::OpenSnapshotter;
-use crate::volume_plugin::{self, Called, Kind, Operation, PACE, Standing, Subject};
+use crate::volume_plugin::{self, Called, Kind, Operation, OperationState, PACE, Subject};
 
 impl Pass {
     /// Takes the snapshot of a volume, where somebody wants it and a snapshotter knows the volume.
@@ -152,9 +152,10 @@ impl Pass {
     fn keep(&self, id: &ItemId, mut snapshot: NativeSnapshot, called: &Called) -> Result<(), String> {
         let outcome = match (&called.made, &called.standing) {
             (Err(message), _) => Err(message.clone()),
-            (Ok(made), Standing::Failed(message)) => Err(format!("snapshot {made}: {message}")),
+            (Ok(made), OperationState::Failed(message)) => Err(format!("snapshot {made}: {message}")),
             (Ok(made), standing) => {
-                let rest = if *standing == Standing::Open { "; its plugin goes on with it" } else { "" };
+                let rest =
+                    if *standing == OperationState::Open { "; its plugin goes on with it" } else { "" };
                 self.report.info_about(id, &format!("Took snapshot {made}{rest}"));
                 Ok(())
             }
@@ -163,7 +164,7 @@ impl Pass {
             FAILED.clone_into(&mut snapshot.status.phase);
         }
         let mut made = self.made();
-        made.taken.open += usize::from(called.standing == Standing::Open);
+        made.taken.open += usize::from(called.standing == OperationState::Open);
         made.taken.objects.extend(called.object.as_ref().map(stored));
         made.taken.snapshots.insert(id.name.clone(), snapshot);
         outcome
@@ -219,9 +220,10 @@ impl Pass {
             self.report.warning(&About::Item(id), &message, None);
             return false;
         };
-        let standing =
-            object.as_ref().map_or(Standing::Completed, lifeboat_plan::velero::volume_plugin::standing);
-        if let Standing::Failed(_) = standing {
+        let standing = object
+            .as_ref()
+            .map_or(OperationState::Completed, lifeboat_plan::velero::volume_plugin::operation_state);
+        if let OperationState::Failed(_) = standing {
             FAILED.clone_into(&mut entry.snapshot.status.phase);
             self.made().taken.failed_before.push(entry.snapshot);
             return false;

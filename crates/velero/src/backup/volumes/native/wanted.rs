@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lifeboat_cluster::list::{ListQuery, Pager, get_raw};
 use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::velero::backup::snapshots::is_wanted;
-use lifeboat_plan::velero::backup::volumes::{VolumeBook, Wishes};
+use lifeboat_plan::velero::backup::volumes::{VolumeBook, VolumeSettings};
 use serde_json::Value;
 
 use super::{Pods, Unwanted};
@@ -28,7 +28,7 @@ impl Pass {
 
     /// What policies, copies of files and the spec say about a snapshot, of a volume plugin or of a CSI driver.
     pub(in crate::backup) async fn wanted(&self, volume: &Value) -> Result<(), Unwanted> {
-        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
         let claim = match wishes.policies {
