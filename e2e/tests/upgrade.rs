@@ -5,6 +5,8 @@
 
 mod installed;
 
+use std::fs;
+
 use lifeboat_e2e::{
     BACKUP_POINTS, HostServer, KillTest, OneVolume, Point, RESTORE_POINTS, Release, VOLUME_BACKUP_MOMENTS,
     VolumeKillTest, Way, get, wait_for,
@@ -86,7 +88,8 @@ fn a_backup_begun_by_the_old_build_is_finished_by_the_new_one(#[case] way: Way, 
     assert_eq!(test.snapshots().len(), 1, "{:?}", test.snapshots());
     test.assert_nothing_is_left();
     test.assert_no_lock();
-    // From here on everything is the new build's.
+    // From here on everything is the new build's. Without new bytes nothing would be written.
+    fs::write(test.directory().join("new"), vec![7; 1 << 20]).unwrap();
     let mover = test.begin_and_hold("next");
     assert_eq!(image(&mover), Release::New.image());
     test.server.storage.open();
