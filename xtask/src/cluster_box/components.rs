@@ -1,6 +1,6 @@
 //! The processes of the box and their command lines: a list of `Spec`s for the supervisor, no effects. `up` starts
 //! them in three groups, each when the one before it answers.
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::config::client_kubeconfig;
 use super::layout::{
@@ -187,52 +187,10 @@ fn kubelet(state: &State, node: &Node) -> Spec {
 
 /// One node's CSI driver with its sidecars, each for its own node only.
 fn csi(state: &State, node: &Node) -> Vec<Spec> {
-    let name = |part: &str| format!("csi-{part}-{}", node.number);
-    let socket = node.csi_socket();
-    let registration = node.kubelet_dir().join(format!("plugins_registry/{CSI_DRIVER}-reg.sock"));
-    let others: Vec<String> = NODES
-        .iter()
-        .filter(|other| *other != node)
-        .map(|other| other.path("csi").display().to_string())
-        .collect();
-    let mut driver = spec(
-        &name("driver"),
-        &state.program("hostpath", "hostpathplugin"),
-        vec![
-            flag("drivername", CSI_DRIVER),
-            flag("endpoint", format!("unix://{}", socket.display())),
-            flag("nodeid", node.name),
-            flag("statedir", node.path("csi").display()),
-            flag("other-statedirs", others.join(",")),
-        ],
-    );
-    driver.remove.push(socket.clone());
-    driver.dependents = vec![name("provisioner"), name("snapshotter")];
-    let mut registrar = spec(
-        &name("registrar"),
-        &state.program("kube", "box-agent"),
-        vec![
-            "register".into(),
-            flag("driver", CSI_DRIVER),
-            flag("csi-socket", socket.display()),
-            flag("socket", registration.display()),
-        ],
-    );
-    registrar.remove.push(registration);
-    let common =
-        [flag("kubeconfig", client_kubeconfig("csi").display()), flag("csi-address", socket.display())];
-    let sidecar = |part: &str, program: PathBuf, extra: &[&str]| {
-        let arguments = common.iter().cloned().chain(extra.iter().map(|each| (*each).to_owned())).collect();
-        let mut made = spec(&name(part), &program, arguments);
-        made.env = [("NODE_NAME", node.name), ("NAMESPACE", "kube-system"), ("POD_NAME", &name(part))]
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        made
-    };
-    let provisioner = sidecar(
+    let provisioner = csi_sidecar(
+        node,
         "provisioner",
-        state.program("provisioner", "csi-provisioner"),
+        &state.program("provisioner", "csi-provisioner"),
         &[
             "--node-deployment",
             "--strict-topology",
@@ -242,12 +200,73 @@ fn csi(state: &State, node: &Node) -> Vec<Spec> {
             "--node-deployment-base-delay=1s",
         ],
     );
-    let snapshotter = sidecar(
+    let snapshotter = csi_sidecar(
+        node,
         "snapshotter",
-        state.program("kube", "csi-snapshotter"),
+        &state.program("kube", "csi-snapshotter"),
         &["--node-deployment", "--extra-create-metadata"],
     );
-    vec![driver, registrar, provisioner, snapshotter]
+    vec![csi_driver(state, node), csi_registrar(state, node), provisioner, snapshotter]
+}
+
+fn csi_name(part: &str, node: &Node) -> String {
+    format!("csi-{part}-{}", node.number)
+}
+
+fn csi_driver(state: &State, node: &Node) -> Spec {
+    let socket = node.csi_socket();
+    let others: Vec<String> = NODES
+        .iter()
+        .filter(|other| *other != node)
+        .map(|other| other.path("csi").display().to_string())
+        .collect();
+    let mut driver = spec(
+        &csi_name("driver", node),
+        &state.program("hostpath", "hostpathplugin"),
+        vec![
+            flag("drivername", CSI_DRIVER),
+            flag("endpoint", format!("unix://{}", socket.display())),
+            flag("nodeid", node.name),
+            flag("statedir", node.path("csi").display()),
+            flag("other-statedirs", others.join(",")),
+        ],
+    );
+    driver.remove.push(socket);
+    driver.dependents = vec![csi_name("provisioner", node), csi_name("snapshotter", node)];
+    driver
+}
+
+/// Registers the driver with the node's kubelet.
+fn csi_registrar(state: &State, node: &Node) -> Spec {
+    let registration = node.kubelet_dir().join(format!("plugins_registry/{CSI_DRIVER}-reg.sock"));
+    let mut registrar = spec(
+        &csi_name("registrar", node),
+        &state.program("kube", "box-agent"),
+        vec![
+            "register".into(),
+            flag("driver", CSI_DRIVER),
+            flag("csi-socket", node.csi_socket().display()),
+            flag("socket", registration.display()),
+        ],
+    );
+    registrar.remove.push(registration);
+    registrar
+}
+
+/// A sidecar that talks to the node's driver and to the API server.
+fn csi_sidecar(node: &Node, part: &str, program: &Path, extra: &[&str]) -> Spec {
+    let name = csi_name(part, node);
+    let mut arguments = vec![
+        flag("kubeconfig", client_kubeconfig("csi").display()),
+        flag("csi-address", node.csi_socket().display()),
+    ];
+    arguments.extend(extra.iter().map(|each| (*each).to_owned()));
+    let mut sidecar = spec(&name, program, arguments);
+    sidecar.env = [("NODE_NAME", node.name), ("NAMESPACE", "kube-system"), ("POD_NAME", &name)]
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    sidecar
 }
 
 fn snapshot_controller(state: &State) -> Spec {

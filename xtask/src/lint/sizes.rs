@@ -18,7 +18,7 @@ const CRATES: &[(&str, usize)] = &[("lifeboat-operator", 1_500)];
 
 /// What is known to be too long and shall go: for a package, how many files, how many functions, and how many lines it
 /// has if it is in [`CRATES`]. These numbers may only become smaller; a package without any is removed.
-const KNOWN: &[(&str, Known)] = &[("xtask", Known { files: 0, functions: 1, lines: 0 })];
+const KNOWN: &[(&str, Known)] = &[];
 
 const TABLE: &str = "KNOWN in xtask/src/lint/sizes.rs";
 

@@ -1,31 +1,32 @@
-//! Hooks of backups: which commands run in a pod before and after it is backed up. Takes the Backup's spec and the pod;
-//! gives the commands. Called by the backup pipeline; what it is about to run goes into the journal in this form.
+//! Hooks of backups: the commands that run in a pod before and after it is backed up. Takes the Backup's spec and the pod;
+//! gives the commands. Called by the backup pipeline, which records them in the journal in this form before it runs them.
 //!
-//! As upstream: an annotation of the pod goes before the spec, for each half by itself; a command that is no JSON list is
-//! one word; only the literal `Fail` stops the pod's backup.
+//! As upstream: an annotation of the pod overrides the spec, separately for pre and post hooks. What restores have in common
+//! with it is in [`super::pod_hooks`].
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lifeboat_api::catalogue::{Catalogue, GroupResource};
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::velero::{BackupResourceHook, BackupSpec, HookErrorMode};
+use lifeboat_api::velero::{BackupResourceHook, BackupResourceHookSpec, BackupSpec, HookErrorMode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::pod_hooks::{
+    DEFAULT_TIMEOUT, FROM_ANNOTATION, HookAnnotations, HookRule, HookRuleError, HookScope, container,
+    duration, labels,
+};
 use crate::glob::GlobError;
 use crate::includes::Includes;
 use crate::json::text;
-use crate::selector::{Selector, SelectorError};
-
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::selector::SelectorError;
 
 /// One command to run in one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// The hook's name in the spec, or `<from-annotation>`.
     pub name: String,
-    /// Empty where the pod has no container.
+    /// Empty if the pod has no container.
     pub container: String,
     pub command: Vec<String>,
     /// Whether a failure keeps the pod out of the backup.
@@ -47,7 +48,7 @@ impl PodHooks {
     }
 }
 
-/// What is wrong with the hooks of a spec.
+/// Why the hooks of a spec are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HookError {
     #[error("spec.hooks[{name}]: {source}")]
@@ -56,17 +57,15 @@ pub enum HookError {
     Selector { name: String, source: SelectorError },
 }
 
-/// The hooks of a spec, ready to be asked.
+/// The compiled hooks of a spec.
 #[derive(Clone, Debug, Default)]
 pub struct HookRules {
-    rules: Vec<Rule>,
+    rules: Vec<HookRule<Commands>>,
 }
 
+/// The commands of one hook.
 #[derive(Clone, Debug)]
-struct Rule {
-    name: String,
-    namespaces: Includes,
-    selector: Selector,
+struct Commands {
     pre: Vec<BackupResourceHook>,
     post: Vec<BackupResourceHook>,
 }
@@ -76,92 +75,75 @@ impl HookRules {
         let mut rules = Vec::new();
         for hook in spec.hooks.iter().flat_map(|hooks| hooks.resources.iter().flatten()) {
             let name = hook.name.clone();
-            let pattern = |source| HookError::Pattern { name: name.clone(), source };
-            let (included, excluded) =
-                (resolved(catalogue, hook.included_resources.as_ref()), &hook.excluded_resources);
-            let types = Includes::new(&included, &resolved(catalogue, excluded.as_ref())).map_err(pattern)?;
-            if !types.takes("pods") {
-                continue;
+            if includes_pods(hook, catalogue)
+                .map_err(|source| HookError::Pattern { name: name.clone(), source })?
+            {
+                rules.push(rule(hook).map_err(|error| match error {
+                    HookRuleError::Namespaces(source) => HookError::Pattern { name, source },
+                    HookRuleError::Selector(source) => HookError::Selector { name, source },
+                })?);
             }
-            let namespaces = Includes::new(
-                hook.included_namespaces.as_deref().unwrap_or_default(),
-                hook.excluded_namespaces.as_deref().unwrap_or_default(),
-            )
-            .map_err(pattern)?;
-            let selector = Selector::new(&hook.label_selector.clone().unwrap_or_default())
-                .map_err(|source| HookError::Selector { name: name.clone(), source })?;
-            let (pre, post) = (hook.pre.clone().unwrap_or_default(), hook.post.clone().unwrap_or_default());
-            rules.push(Rule { name, namespaces, selector, pre, post });
         }
         Ok(Self { rules })
     }
 
-    /// The hooks of a pod. One that has ended has none: nothing could run in it.
+    /// The hooks of a pod. A pod that has ended has none, because no command can run in it.
     pub fn of_pod(&self, pod: &Value) -> PodHooks {
         let mut hooks = PodHooks::default();
         if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
             return hooks;
         }
-        let annotations = map(pod, "/metadata/annotations");
         let first = text(pod, "/spec/containers/0/name");
-        let pre = from_annotations(&annotations, "pre.", first, &mut hooks.warnings)
-            .or_else(|| from_annotations(&annotations, "", first, &mut hooks.warnings));
-        let post = from_annotations(&annotations, "post.", first, &mut hooks.warnings);
-        let (namespace, labels) = (text(pod, "/metadata/namespace"), map(pod, "/metadata/labels"));
-        let rules: Vec<_> = self
-            .rules
-            .iter()
-            .filter(|rule| rule.namespaces.takes(namespace) && rule.selector.matches(&labels))
-            .collect();
+        let pre = from_annotations(pod, "pre.", first, &mut hooks.warnings)
+            .or_else(|| from_annotations(pod, "", first, &mut hooks.warnings));
+        let post = from_annotations(pod, "post.", first, &mut hooks.warnings);
+        let (namespace, labels) = (text(pod, "/metadata/namespace"), labels(pod));
+        let rules: Vec<_> = self.rules.iter().filter(|rule| rule.applies_to(namespace, &labels)).collect();
         hooks.pre = match pre {
             Some(hook) => vec![hook],
-            None => rules.iter().flat_map(|rule| rule.hooks(&rule.pre, first)).collect(),
+            None => rules.iter().flat_map(|rule| of_spec(&rule.name, &rule.commands.pre, first)).collect(),
         };
         hooks.post = match post {
             Some(hook) => vec![hook],
-            None => rules.iter().flat_map(|rule| rule.hooks(&rule.post, first)).collect(),
+            None => rules.iter().flat_map(|rule| of_spec(&rule.name, &rule.commands.post, first)).collect(),
         };
         hooks
     }
 }
 
-impl Rule {
-    fn hooks(&self, commands: &[BackupResourceHook], first: &str) -> Vec<Hook> {
-        commands
-            .iter()
-            .map(|command| Hook {
-                name: self.name.clone(),
-                container: command
-                    .exec
-                    .container
-                    .clone()
-                    .filter(|name| !name.is_empty())
-                    .unwrap_or(first.into()),
-                command: command.exec.command.clone(),
-                fail: command.exec.on_error == Some(HookErrorMode::Fail),
-                timeout: timeout(command.exec.timeout),
-            })
-            .collect()
-    }
-}
-
-fn timeout(given: Option<GoDuration>) -> Duration {
-    GoDuration::set(given).and_then(GoDuration::to_std).unwrap_or(DEFAULT_TIMEOUT)
-}
-
-/// The hook of one half, where its command is given.
-fn from_annotations(
-    annotations: &BTreeMap<String, String>,
-    half: &str,
-    first: &str,
-    warnings: &mut Vec<String>,
-) -> Option<Hook> {
-    let value = |key: &str| {
-        let key = format!("{half}hook.backup.velero.io/{key}");
-        annotations.get(&key).map(String::as_str).filter(|value| !value.is_empty())
+fn rule(hook: &BackupResourceHookSpec) -> Result<HookRule<Commands>, HookRuleError> {
+    let scope = HookScope {
+        included_namespaces: hook.included_namespaces.as_ref(),
+        excluded_namespaces: hook.excluded_namespaces.as_ref(),
+        selector: hook.label_selector.as_ref(),
     };
-    let command = value("command")?;
-    let timeout = value("timeout").and_then(|text| match text.parse::<GoDuration>() {
+    let (pre, post) = (hook.pre.clone().unwrap_or_default(), hook.post.clone().unwrap_or_default());
+    HookRule::new(&hook.name, scope, Commands { pre, post })
+}
+
+/// Whether the types of a hook include pods.
+fn includes_pods(hook: &BackupResourceHookSpec, catalogue: &Catalogue) -> Result<bool, GlobError> {
+    let included = resolved(catalogue, hook.included_resources.as_ref());
+    let excluded = resolved(catalogue, hook.excluded_resources.as_ref());
+    Ok(Includes::new(&included, &excluded)?.takes("pods"))
+}
+
+fn of_spec(name: &str, commands: &[BackupResourceHook], first: &str) -> Vec<Hook> {
+    let hooks = commands.iter().map(|command| Hook {
+        name: name.to_owned(),
+        container: container(command.exec.container.as_ref(), first),
+        command: command.exec.command.clone(),
+        fail: command.exec.on_error == Some(HookErrorMode::Fail),
+        timeout: duration(command.exec.timeout).unwrap_or(DEFAULT_TIMEOUT),
+    });
+    hooks.collect()
+}
+
+/// The hook in a pod's annotations, if they have a command. `half` is `pre.` or `post.`; without it, it is a pre hook.
+fn from_annotations(pod: &Value, half: &str, first: &str, warnings: &mut Vec<String>) -> Option<Hook> {
+    let annotations = HookAnnotations::new(pod, format!("{half}hook.backup.velero.io/"));
+    let command = annotations.command()?;
+    let timeout = annotations.get("timeout").and_then(|text| match text.parse::<GoDuration>() {
         Ok(duration) => Some(duration),
         Err(error) => {
             warnings.push(format!("annotation {half}hook.backup.velero.io/timeout: {error}; 30s is used"));
@@ -169,20 +151,15 @@ fn from_annotations(
         }
     });
     Some(Hook {
-        name: "<from-annotation>".into(),
-        container: value("container").unwrap_or(first).to_owned(),
-        command: words(command),
-        fail: value("on-error") == Some("Fail"),
-        timeout: self::timeout(timeout),
+        name: FROM_ANNOTATION.to_owned(),
+        container: annotations.container(first),
+        command,
+        fail: annotations.fails(),
+        timeout: duration(timeout).unwrap_or(DEFAULT_TIMEOUT),
     })
 }
 
-/// A JSON list of words, else one word.
-fn words(command: &str) -> Vec<String> {
-    let list = command.starts_with('[').then(|| serde_json::from_str(command).ok()).flatten();
-    list.unwrap_or_else(|| vec![command.to_owned()])
-}
-
+/// The names of types, with every name of pods replaced by `pods`.
 fn resolved(catalogue: &Catalogue, names: Option<&Vec<String>>) -> Vec<String> {
     let pods = GroupResource::new("", "pods");
     let names = names.into_iter().flatten();
@@ -192,11 +169,6 @@ fn resolved(catalogue: &Catalogue, names: Option<&Vec<String>>) -> Vec<String> {
             if means_pods { "pods".to_owned() } else { name.clone() }
         })
         .collect()
-}
-
-fn map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
-    let pairs = object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
-    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 #[cfg(test)]

@@ -1,52 +1,42 @@
-//! Restore hooks: commands to run in a pod when it is up, and init containers to put into it. A pod's annotations go before
-//! the Restore's spec, as upstream has it. The executor runs the commands; the action `init-restore-hook` adds the
-//! containers.
+//! Hooks of restores: commands to run in a pod once it is up, and init containers to add to it. A pod's annotations override
+//! the Restore's spec, as upstream. The executor runs the commands; the action `init-restore-hook` adds the containers. What
+//! backups have in common with it is in [`crate::velero::pod_hooks`].
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{HookErrorMode, RestoreResourceHook, RestoreResourceHookSpec, RestoreSpec};
 use serde_json::{Value, json};
 
-use crate::includes::Includes;
 use crate::items::filter::FilterError;
-use crate::selector::Selector;
+use crate::velero::pod_hooks::{
+    DEFAULT_TIMEOUT, FROM_ANNOTATION, HookAnnotations, HookRule, HookRuleError, HookScope, container,
+    duration, labels,
+};
 
 const EXEC: &str = "post.hook.restore.velero.io/";
 const INIT: &str = "init.hook.restore.velero.io/";
 
-/// The init container that waits for volumes, which stays the first.
+/// The init container that waits for volumes; it stays the first one.
 const WAITS_FOR_VOLUMES: &str = "restore-wait";
 
-/// How long a command may take where no timeout is set.
-const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The hooks of a spec, compiled.
+/// The compiled hooks of a spec.
 #[derive(Clone, Debug, Default)]
 pub struct RestoreHooks {
-    rules: Vec<Rule>,
-}
-
-#[derive(Clone, Debug)]
-struct Rule {
-    name: String,
-    namespaces: Includes,
-    selector: Selector,
-    hooks: Vec<RestoreResourceHook>,
+    rules: Vec<HookRule<Vec<RestoreResourceHook>>>,
 }
 
 /// A command to run in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecHook {
-    /// Its name in results; `<from-annotation>` for one of the pod itself.
+    /// The hook's name in results; `<from-annotation>` if a pod's annotations define it.
     pub name: String,
     pub container: String,
     pub command: Vec<String>,
-    /// Whether a failure keeps the pod's other hooks from running.
+    /// Whether a failure prevents the pod's other hooks from running.
     pub fail: bool,
     pub timeout: Duration,
-    /// How long the container may take to be up; None for as long as the restore may.
+    /// How long to wait for the container to run; None means no limit of its own.
     pub wait: Option<Duration>,
     /// Whether to wait until the container is ready, not only running.
     pub ready: bool,
@@ -58,14 +48,14 @@ impl RestoreHooks {
         Ok(Self { rules })
     }
 
-    /// What is wrong with the init containers, in upstream's words.
+    /// Problems of the init containers, with upstream's message.
     pub fn problems(spec: &RestoreSpec) -> Vec<String> {
         let mut problems = Vec::new();
         for rule in specs(spec) {
             let hooks = rule.post_hooks.iter().flatten().filter_map(|hook| hook.init.as_ref());
             for container in hooks.flat_map(|init| init.init_containers.iter().flatten()) {
                 let text = |field: &str| container[field].as_str().is_some_and(|text| !text.is_empty());
-                let command = container["command"].as_array().is_some_and(|words| !words.is_empty());
+                let command = container["command"].as_array().is_some_and(|arguments| !arguments.is_empty());
                 if !(text("name") && text("image") && command) {
                     problems.push(format!(
                         "invalid init container in restore hook {:?}: invalid InitContainer in restore hook, it doesn't have Command, Name or Image field",
@@ -77,31 +67,31 @@ impl RestoreHooks {
         problems
     }
 
-    /// The commands for a pod as it was created. `trusted`: whether its annotations, which come from the backup, count.
+    /// The commands for a created pod. `trusted`: whether its annotations, which come from the backup, are used.
     pub fn exec(&self, pod: &Value, trusted: bool) -> Vec<ExecHook> {
         let Some(first) = pod.pointer("/spec/containers/0/name").and_then(Value::as_str) else {
             return Vec::new();
         };
-        if trusted && let Some(hook) = exec_of_annotations(&annotations(pod), first) {
+        if trusted && let Some(hook) = exec_of_annotations(pod, first) {
             return vec![hook];
         }
         let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
         let labels = labels(pod);
-        let rules = self.rules.iter().filter(|rule| rule.takes(namespace, &labels));
+        let rules = self.rules.iter().filter(|rule| rule.applies_to(namespace, &labels));
         rules
-            .flat_map(|rule| rule.hooks.iter().filter_map(|hook| exec_of_spec(&rule.name, hook, first)))
+            .flat_map(|rule| rule.commands.iter().filter_map(|hook| exec_of_spec(&rule.name, hook, first)))
             .collect()
     }
 
-    /// Puts init containers into a pod that goes into `namespace`. `unique` makes a name where none is given.
+    /// Adds init containers to a pod that is restored into `namespace`. `unique` is part of the name if none is given.
     pub fn add_init_containers(&self, pod: &mut Value, namespace: &str, unique: &str, trusted: bool) {
-        let of_annotations = if trusted { init_of_annotations(&annotations(pod), unique) } else { None };
+        let of_annotations = if trusted { init_of_annotations(pod, unique) } else { None };
         let added: Vec<Value> = if let Some(container) = of_annotations {
             vec![container]
         } else {
             let labels = labels(pod);
-            let rules = self.rules.iter().filter(|rule| rule.takes(namespace, &labels));
-            let hooks = rules.flat_map(|rule| &rule.hooks).filter_map(|hook| hook.init.as_ref());
+            let rules = self.rules.iter().filter(|rule| rule.applies_to(namespace, &labels));
+            let hooks = rules.flat_map(|rule| &rule.commands).filter_map(|hook| hook.init.as_ref());
             hooks.flat_map(|init| init.init_containers.iter().flatten().cloned()).collect()
         };
         if added.is_empty() || !pod["spec"].is_object() {
@@ -115,94 +105,70 @@ impl RestoreHooks {
     }
 }
 
-impl Rule {
-    fn takes(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
-        self.namespaces.takes(namespace) && self.selector.matches(labels)
-    }
-}
-
-/// Whether the pod itself brings a hook.
+/// Whether the pod's annotations define a hook.
 pub fn is_in_annotations(pod: &Value) -> bool {
-    let annotations = annotations(pod);
-    [format!("{EXEC}command"), format!("{INIT}container-image")]
-        .iter()
-        .any(|key| annotations.get(key.as_str()).is_some_and(|text| !text.is_empty()))
+    let has = |prefix: &str, key: &str| HookAnnotations::new(pod, prefix).get(key).is_some();
+    has(EXEC, "command") || has(INIT, "container-image")
 }
 
 fn specs(spec: &RestoreSpec) -> impl Iterator<Item = &RestoreResourceHookSpec> {
     spec.hooks.iter().flat_map(|hooks| hooks.resources.iter().flatten())
 }
 
-fn rule(spec: &RestoreResourceHookSpec) -> Result<Rule, FilterError> {
-    let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
-    Ok(Rule {
-        name: spec.name.clone(),
-        namespaces: Includes::new(&list(&spec.included_namespaces), &list(&spec.excluded_namespaces))?,
-        selector: spec.label_selector.as_ref().map(Selector::new).transpose()?.unwrap_or_default(),
-        hooks: spec.post_hooks.clone().unwrap_or_default(),
+fn rule(hook: &RestoreResourceHookSpec) -> Result<HookRule<Vec<RestoreResourceHook>>, FilterError> {
+    let scope = HookScope {
+        included_namespaces: hook.included_namespaces.as_ref(),
+        excluded_namespaces: hook.excluded_namespaces.as_ref(),
+        selector: hook.label_selector.as_ref(),
+    };
+    HookRule::new(&hook.name, scope, hook.post_hooks.clone().unwrap_or_default()).map_err(|error| match error
+    {
+        HookRuleError::Namespaces(error) => FilterError::Pattern(error),
+        HookRuleError::Selector(error) => FilterError::Selector(error),
     })
 }
 
 fn exec_of_spec(name: &str, hook: &RestoreResourceHook, first: &str) -> Option<ExecHook> {
     let exec = hook.exec.as_ref()?;
-    let time = |field: Option<GoDuration>| GoDuration::set(field).and_then(GoDuration::to_std);
     Some(ExecHook {
         name: name.to_owned(),
-        container: exec.container.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| first.to_owned()),
+        container: container(exec.container.as_ref(), first),
         command: exec.command.clone(),
         fail: exec.on_error == Some(HookErrorMode::Fail),
-        timeout: time(exec.exec_timeout).unwrap_or(EXEC_TIMEOUT),
-        wait: time(exec.wait_timeout),
+        timeout: duration(exec.exec_timeout).unwrap_or(DEFAULT_TIMEOUT),
+        wait: duration(exec.wait_timeout),
         ready: exec.wait_for_ready == Some(true),
     })
 }
 
-fn exec_of_annotations(annotations: &BTreeMap<&str, &str>, first: &str) -> Option<ExecHook> {
-    let get =
-        |key: &str| annotations.get(format!("{EXEC}{key}").as_str()).copied().filter(|text| !text.is_empty());
-    // As upstream: a time or a word that cannot be read is as none.
-    let time = |key: &str| get(key)?.parse::<GoDuration>().ok()?.to_std();
+fn exec_of_annotations(pod: &Value, first: &str) -> Option<ExecHook> {
+    let annotations = HookAnnotations::new(pod, EXEC);
+    // As upstream: an invalid value counts as missing.
+    let time = |key: &str| duration(annotations.get(key)?.parse::<GoDuration>().ok());
     Some(ExecHook {
-        name: "<from-annotation>".to_owned(),
-        command: words(get("command")?),
-        container: get("container").unwrap_or(first).to_owned(),
-        fail: get("on-error") == Some("Fail"),
-        timeout: time("exec-timeout").filter(|time| !time.is_zero()).unwrap_or(EXEC_TIMEOUT),
-        wait: time("wait-timeout").filter(|time| !time.is_zero()),
-        ready: get("wait-for-ready")
+        name: FROM_ANNOTATION.to_owned(),
+        command: annotations.command()?,
+        container: annotations.container(first),
+        fail: annotations.fails(),
+        timeout: time("exec-timeout").unwrap_or(DEFAULT_TIMEOUT),
+        wait: time("wait-timeout"),
+        ready: annotations
+            .get("wait-for-ready")
             .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")),
     })
 }
 
-fn init_of_annotations(annotations: &BTreeMap<&str, &str>, unique: &str) -> Option<Value> {
-    let get =
-        |key: &str| annotations.get(format!("{INIT}{key}").as_str()).copied().filter(|text| !text.is_empty());
-    let name = get("container-name").map_or_else(|| format!("velero-restore-init-{unique}"), str::to_owned);
-    let mut container = json!({"name": name, "image": get("container-image")?});
-    if let Some(command) = get("command") {
-        container["command"] = json!(words(command));
+fn init_of_annotations(pod: &Value, unique: &str) -> Option<Value> {
+    let annotations = HookAnnotations::new(pod, INIT);
+    let image = annotations.get("container-image")?;
+    let name = annotations
+        .get("container-name")
+        .map_or_else(|| format!("velero-restore-init-{unique}"), str::to_owned);
+    let mut container = json!({"name": name, "image": image});
+    if let Some(command) = annotations.command() {
+        container["command"] = json!(command);
     }
     Some(container)
-}
-
-/// A JSON list of words, or one word.
-fn words(text: &str) -> Vec<String> {
-    if text.starts_with('[')
-        && let Ok(words) = serde_json::from_str(text)
-    {
-        return words;
-    }
-    vec![text.to_owned()]
-}
-
-fn annotations(pod: &Value) -> BTreeMap<&str, &str> {
-    let map = pod.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
-    map.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
-}
-
-fn labels(pod: &Value) -> BTreeMap<String, String> {
-    let map = pod.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-    map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 #[cfg(test)]
@@ -234,7 +200,7 @@ mod tests {
             container: "main".into(),
             command: vec!["a".into(), "b".into()],
             fail: true,
-            timeout: EXEC_TIMEOUT,
+            timeout: DEFAULT_TIMEOUT,
             wait: Some(Duration::from_mins(5)),
             ready: false,
         };
@@ -252,7 +218,7 @@ mod tests {
         }));
         let found = hooks.exec(&pod, true);
         assert_eq!((found[0].container.as_str(), found[0].command.len(), found[0].ready), ("side", 3, true));
-        assert_eq!(found[0].timeout, EXEC_TIMEOUT);
+        assert_eq!(found[0].timeout, DEFAULT_TIMEOUT);
         assert_eq!(hooks.exec(&pod, false)[0].name, "spec");
         assert!(is_in_annotations(&pod));
     }
