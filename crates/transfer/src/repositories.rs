@@ -15,6 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::{Core, locked};
 use lifeboat_mover::task::UID_TAG;

@@ -339,11 +339,11 @@ mod tests {
         let mut object = give_up(&TaskId::new("u-1"), at("2026-11-16T11:55:00Z"));
         object["metadata"]["annotations"]["other"] = json!("x");
         let found = given_up(&object, &[]);
-        assert_eq!(found, GivenUp { unknown: vec!["u-1".into()], ..GivenUp::default() });
+        assert_eq!(found, GivenUp { unknown: vec![TaskId::new("u-1")], ..GivenUp::default() });
         assert_eq!(looked_for(&object, &found, at("2026-11-16T12:04:59Z")), None);
         let gone = json!({"metadata": {"annotations": {"given-up.lifeboat.io/u-1": null}}});
         assert_eq!(looked_for(&object, &found, at("2026-11-16T12:05:01Z")), Some(gone.clone()));
-        let wanted = GivenUp { wanted: vec!["u-1".into()], ..GivenUp::default() };
+        let wanted = GivenUp { wanted: vec![TaskId::new("u-1")], ..GivenUp::default() };
         assert_eq!(looked_for(&object, &wanted, at(NOW)), Some(gone));
     }
 
