@@ -1,5 +1,5 @@
 //! Making a repository and opening one: takes a store and a password, gives a [`Repository`]. Called by every operation
-//! of `cli`, `mover` and `operator` before anything else.
+//! of `cli`, `mover` and `transfer` before anything else.
 
 use std::sync::Arc;
 

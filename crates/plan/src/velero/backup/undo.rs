@@ -1,5 +1,5 @@
 //! What is undone when a backup comes to nothing, and in which order. Takes how the backup ended, how far it came and what is
-//! known of its files; gives effects. Carried out by `operator`'s `backup/undo.rs`, for every way in which a backup ends
+//! known of its files; gives effects. Carried out by `backup/undo.rs` of crate `velero`, for every way in which a backup ends
 //! without a result that can be restored.
 //!
 //! A backup of which nothing can be restored leaves nothing behind. What may belong to another backup stays: every effect but
