@@ -1,6 +1,6 @@
 //! The plugin host: finds plugin programs, starts them, talks to them, ends them. [`PluginHost`] knows what is
 //! installed; a [`Session`] is what one operation (a backup, a restore, a deletion) uses of it. Both are made by crate
-//! `operator`; pipelines see only the traits that [`crate::remote`] implements on top of a session.
+//! `velero`; pipelines see only the traits that [`crate::remote`] implements on top of a session.
 
 mod discovery;
 mod error;

@@ -1,6 +1,6 @@
 //! What can be done to single items while they are backed up, restored or deleted, and who else can do it. [`actions`] has
 //! the traits: built-in actions implement them in process, plugin processes over the wire, and the pipelines of crate
-//! `operator` know nothing else. [`applies`] says who an action is for. [`builtin`] has the actions that every installation has;
+//! `velero` know nothing else. [`applies`] says who an action is for. [`builtin`] has the actions that every installation has;
 //! [`volume`] the trait of volume snapshotters. [`host`] finds and runs plugin programs, [`remote`] puts them behind the traits.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 

@@ -1,5 +1,5 @@
 //! The VolumePluginBackup or VolumePluginRestore of one operation of a volume snapshotter, from before its call to its end.
-//! Called by the backup pass and by restores; what is written when is decided in `plan::volume_plugin`.
+//! Called by the backup pass and by restores; what is written when is decided in `plan::velero::volume_plugin`.
 //!
 //! How to use it, for either kind:
 //! 1. Fill a [`Subject`] (kind, owner, backup, plugin, location, volume, of a restore the snapshot) and an [`Operation`], and

@@ -1,4 +1,4 @@
-//! Carries out what `plan::backup::queue` decides: who waits at which place, who starts.
+//! Carries out what `plan::velero::backup::queue` decides: who waits at which place, who starts.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;

@@ -1,5 +1,5 @@
-//! Undoes a backup that comes to nothing: carries out the effects that `plan::backup::undo` lists, for every caller that ends a
-//! backup without a result. Takes what the caller knows of the backup; gives what is left of it.
+//! Undoes a backup that comes to nothing: carries out the effects that `plan::velero::backup::undo` lists, for every caller that
+//! ends a backup without a result. Takes what the caller knows of the backup; gives what is left of it.
 
 mod files;
 mod native;

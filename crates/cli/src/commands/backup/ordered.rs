@@ -1,4 +1,4 @@
-//! `--ordered-resources`: `TYPE=ns/name,ns/name;TYPE=name`, read by `plan::order`.
+//! `--ordered-resources`: `TYPE=ns/name,ns/name;TYPE=name`, read by `plan::velero::order`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

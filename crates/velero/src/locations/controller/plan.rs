@@ -1,5 +1,5 @@
 //! The decision: look at the bucket now or later, and which surplus defaults to unset. The rules are in
-//! `plan::location`; this is the call.
+//! `plan::velero::location`; this is the call.
 
 use std::time::Duration;
 
