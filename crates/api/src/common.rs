@@ -4,12 +4,14 @@
 //! Used by `velero` and `stash` here, and by all code that reads a duration or a phase from their objects.
 
 mod duration;
+mod identity;
 mod refs;
 mod schema;
 mod string_enum;
 pub mod time;
 
 pub use duration::{GoDuration, ParseDurationError};
+pub use identity::{BackupUid, LocationName, NamespaceName, TaskId};
 pub use k8s_openapi::ByteString;
 pub use k8s_openapi::api::core::v1::{ObjectReference, TypedLocalObjectReference};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};

@@ -15,6 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::{Core, locked};
 use lifeboat_mover::task::UID_TAG;
@@ -136,7 +137,7 @@ impl Repositories {
         &self,
         host: &dyn RepositoryHost,
         key: &RepositoryKey,
-        tasks: &[String],
+        tasks: &[TaskId],
     ) -> Result<(), RepositoryProblem> {
         if tasks.is_empty() {
             return Ok(());
@@ -145,7 +146,7 @@ impl Repositories {
         let repository = self.open(&access).await?;
         let found = repository.load_readable_snapshots().await?.found;
         let of_them =
-            |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| one == task));
+            |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| *one == task));
         let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
         let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
         self.forget(host, key, &late).await
@@ -157,12 +158,12 @@ impl Repositories {
         &self,
         host: &dyn RepositoryHost,
         key: &RepositoryKey,
-        task: &str,
+        task: &TaskId,
         deadline: Timestamp,
     ) {
         if let Err(error) = host.note_given_up(key, task, deadline).await {
             let message = error.chain();
-            tracing::warn!(repository = %key, task, message, "a snapshot may be left behind");
+            tracing::warn!(repository = %key, %task, message, "a snapshot may be left behind");
         }
     }
 
@@ -203,9 +204,9 @@ impl Repositories {
 /// The snapshot that a task made: the proof that it was done.
 pub async fn of_task(
     repository: &Repository,
-    uid: &str,
+    task: &TaskId,
 ) -> Result<Option<Found>, lifeboat_repository::Error> {
-    let tag = format!("{UID_TAG}{uid}");
+    let tag = format!("{UID_TAG}{task}");
     let found = repository.load_readable_snapshots().await?.found;
     Ok(found.into_iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)))
 }

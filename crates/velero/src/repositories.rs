@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lifeboat_api::common::{LocationName, NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::password::{SECRET, to_try};
 use lifeboat_plan::velero::backup_repository::{self, About};
@@ -16,6 +17,7 @@ use lifeboat_repository::repository::{Identity, Options, Repository};
 pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
 use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
 use secrecy::SecretString;
+use serde_json::Value;
 
 use crate::context::Context;
 use crate::locations::{self, LocationError, Opening};
@@ -24,9 +26,11 @@ use crate::password;
 /// The repositories of locations, with their BackupRepositories as records.
 pub(crate) struct LocationRepositories(pub(crate) Context);
 
-/// The key of the repository of a namespace in a location.
-pub(crate) fn key(location: &str, namespace: &str) -> RepositoryKey {
-    RepositoryKey::new(location, namespace)
+/// The key of the repository that a BackupRepository stands for.
+pub(crate) fn key_of(object: &Value) -> RepositoryKey {
+    let text = |field: &str| object["spec"][field].as_str().unwrap_or_default();
+    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+    RepositoryKey::new(LocationName::new(location), NamespaceName::new(namespace))
 }
 
 fn host(context: &Context) -> Arc<LocationRepositories> {
@@ -112,7 +116,7 @@ impl RepositoryRecords for LocationRepositories {
     async fn note_given_up(
         &self,
         key: &RepositoryKey,
-        task: &str,
+        task: &TaskId,
         deadline: Timestamp,
     ) -> Result<(), ApiError> {
         object::note(&self.0, about(key), backup_repository::give_up(task, deadline)).await
@@ -128,22 +132,14 @@ pub(crate) fn keys(context: &Context, key: &RepositoryKey) -> Arc<dyn Keys> {
     Arc::new(SourceKeys { source: host(context), key: key.clone() })
 }
 
-pub(crate) async fn access(
-    context: &Context,
-    location: &str,
-    namespace: &str,
-) -> Result<Access, RepositoryProblem> {
-    host(context).access(&key(location, namespace)).await
+pub(crate) async fn access(context: &Context, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
+    host(context).access(key).await
 }
 
 /// The repository of a namespace in a location, ready to be used: made where there is none yet, and shown by its
 /// BackupRepository.
-pub(crate) async fn ensure(
-    context: &Context,
-    location: &str,
-    namespace: &str,
-) -> Result<Access, RepositoryProblem> {
-    Box::pin(context.repositories.ensure(host(context).as_ref(), &key(location, namespace))).await
+pub(crate) async fn ensure(context: &Context, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
+    Box::pin(context.repositories.ensure(host(context).as_ref(), key)).await
 }
 
 /// Opens a repository that exists.
@@ -154,22 +150,19 @@ pub(crate) async fn open(context: &Context, access: &Access) -> Result<Repositor
 /// Removes snapshots from a namespace's repository. Those that are gone already are no error.
 pub(crate) async fn forget(
     context: &Context,
-    location: &str,
-    namespace: &str,
+    key: &RepositoryKey,
     ids: &[String],
 ) -> Result<(), RepositoryProblem> {
-    Box::pin(context.repositories.forget(host(context).as_ref(), &key(location, namespace), ids)).await
+    Box::pin(context.repositories.forget(host(context).as_ref(), key, ids)).await
 }
 
 /// Forgets the snapshots of these tasks, where there are any.
 pub(crate) async fn forget_tasks(
     context: &Context,
-    location: &str,
-    namespace: &str,
-    tasks: &[String],
+    key: &RepositoryKey,
+    tasks: &[TaskId],
 ) -> Result<(), RepositoryProblem> {
-    Box::pin(context.repositories.forget_tasks(host(context).as_ref(), &key(location, namespace), tasks))
-        .await
+    Box::pin(context.repositories.forget_tasks(host(context).as_ref(), key, tasks)).await
 }
 
 /// There is a snapshot: the record must not say that the repository was emptied.
@@ -178,16 +171,14 @@ pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(
 }
 
 /// Removes the locks of an owner whose end was reported.
-pub(crate) async fn unlock(context: &Context, location: &str, namespace: &str, owner: &str) {
-    Box::pin(context.repositories.unlock(host(context).as_ref(), &key(location, namespace), owner)).await;
+pub(crate) async fn unlock(context: &Context, key: &RepositoryKey, owner: &str) {
+    Box::pin(context.repositories.unlock(host(context).as_ref(), key, owner)).await;
 }
 
 pub(crate) async fn remove_locks(
     context: &Context,
-    location: &str,
-    namespace: &str,
+    key: &RepositoryKey,
     owners: &[String],
 ) -> Result<(), RepositoryProblem> {
-    Box::pin(context.repositories.remove_locks(host(context).as_ref(), &key(location, namespace), owners))
-        .await
+    Box::pin(context.repositories.remove_locks(host(context).as_ref(), key, owners)).await
 }

@@ -1,6 +1,8 @@
 //! Attempts at moving the data of a volume: the task of each, whether another one follows a mover that died, and what a
 //! snapshot that was stored says of itself. Called by crate `transfer`.
 
+use lifeboat_api::common::TaskId;
+
 /// Annotation: what can be said of the moment that a copy shows.
 pub const CONSISTENCY: &str = "lifeboat.io/consistency";
 /// Its values: others were writing; or hooks had brought the workload to rest.
@@ -36,8 +38,8 @@ pub fn incomplete(snapshot: &Snapshot) -> String {
 }
 
 /// The task of an attempt.
-pub fn task_uid(uid: &str, attempt: u64) -> String {
-    format!("{uid}-{attempt}")
+pub fn task_uid(uid: &str, attempt: u64) -> TaskId {
+    TaskId::new(format!("{uid}-{attempt}"))
 }
 
 /// What is known of a mover that died.

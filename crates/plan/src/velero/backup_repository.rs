@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::common::time::seconds;
+use lifeboat_api::common::{GoDuration, TaskId};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ pub fn object(about: About<'_>, identifier: &str, frequency: Duration) -> Value 
 }
 
 /// What to merge when a task is given up whose mover may still be at work until `deadline`.
-pub fn give_up(task: &str, deadline: Timestamp) -> Value {
+pub fn give_up(task: &TaskId, deadline: Timestamp) -> Value {
     let until = seconds(after(deadline, LAST_WORDS));
     json!({"metadata": {"annotations": {format!("{GIVEN_UP}{task}"): until}}})
 }
@@ -98,11 +98,11 @@ pub fn give_up(task: &str, deadline: Timestamp) -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
     /// Whose snapshots nobody wants.
-    pub unwanted: Vec<String>,
+    pub unwanted: Vec<TaskId>,
     /// Of which nobody can tell, or not yet.
-    pub unknown: Vec<String>,
+    pub unknown: Vec<TaskId>,
     /// Whose snapshot is the copy after all.
-    pub wanted: Vec<String>,
+    pub wanted: Vec<TaskId>,
 }
 
 impl GivenUp {
@@ -128,7 +128,7 @@ pub fn given_up(repository: &Value, objects: &[Value]) -> GivenUp {
                 _ => &mut found.unknown,
             },
         };
-        list.push(task.to_owned());
+        list.push(TaskId::new(task));
     }
     found
 }
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_task_that_was_given_up_is_looked_for_until_its_mover_cannot_write_any_more() {
-        let mut object = give_up("u-1", at("2026-11-16T11:55:00Z"));
+        let mut object = give_up(&TaskId::new("u-1"), at("2026-11-16T11:55:00Z"));
         object["metadata"]["annotations"]["other"] = json!("x");
         let found = given_up(&object, &[]);
         assert_eq!(found, GivenUp { unknown: vec!["u-1".into()], ..GivenUp::default() });
@@ -358,7 +358,7 @@ mod tests {
     ) {
         let object = json!({"metadata": {"uid": "u", "annotations": {pod_volumes::ATTEMPT: attempt}},
             "status": {"phase": phase}});
-        let found = given_up(&give_up("u-1", at(NOW)), &[object]);
+        let found = given_up(&give_up(&TaskId::new("u-1"), at(NOW)), &[object]);
         let named = [("unwanted", &found.unwanted), ("wanted", &found.wanted), ("unknown", &found.unknown)];
         let named: Vec<&str> =
             named.iter().filter(|(_, list)| !list.is_empty()).map(|(name, _)| *name).collect();

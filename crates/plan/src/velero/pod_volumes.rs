@@ -20,6 +20,7 @@ pub use crate::transfer::directory::{
     ClaimOf, Directory, DirectoryError, KUBELET_ROOT, Proof, claim_of, directory,
 };
 
+use lifeboat_api::common::TaskId;
 use lifeboat_api::velero::DataMovePhase;
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ pub fn has_ended(object: &Value) -> bool {
 }
 
 /// The task of the attempt that an object is at.
-pub fn task_of(object: &Value) -> String {
+pub fn task_of(object: &Value) -> TaskId {
     let number = attempt(object["metadata"]["annotations"][ATTEMPT].as_str());
     task_uid(text(object, "/metadata/uid"), number)
 }

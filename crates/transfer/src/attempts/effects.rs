@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
@@ -56,10 +57,10 @@ pub trait Effects: Send + Sync {
     /// The repository of a key; where there is none, it is made with `make`.
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable>;
     /// The snapshot that a task stored.
-    async fn stored(&self, key: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable>;
+    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable>;
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem>;
     /// Removes the reports of movers; that it cannot be done is only logged.
-    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[String]);
+    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[TaskId]);
     async fn carry_out(
         &self,
         request: MoverRequest,
@@ -67,10 +68,10 @@ pub trait Effects: Send + Sync {
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError>;
     /// Removes the mover of a task from a namespace.
-    async fn clear(&self, namespace: &str, task: &str) -> Result<(), ApiError>;
+    async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError>;
     /// What the mover of this task may still store until its deadline is forgotten when it comes; that this cannot be
     /// written down is only logged.
-    async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp);
+    async fn give_up(&self, key: &RepositoryKey, task: &TaskId, deadline: Timestamp);
     /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
     async fn unlock(&self, key: &RepositoryKey, owner: &str);
 }
@@ -82,7 +83,7 @@ pub trait Reports: Send + Sync {
         &self,
         key: &RepositoryKey,
         group: &str,
-        tasks: &[String],
+        tasks: &[TaskId],
     ) -> Result<(), RepositoryProblem>;
 }
 
@@ -110,7 +111,7 @@ impl Effects for ServerEffects {
         Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
     }
 
-    async fn stored(&self, key: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable> {
+    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable> {
         let access = self.host.access(key).await?;
         let repository = match self.repositories.open(&access).await {
             Ok(repository) => repository,
@@ -140,7 +141,7 @@ impl Effects for ServerEffects {
         self.repositories.forget(self.host.as_ref(), key, snapshots).await
     }
 
-    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[String]) {
+    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[TaskId]) {
         match tokio::time::timeout(DROPPING, self.reports.drop_reports(key, group, tasks)).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
@@ -162,11 +163,11 @@ impl Effects for ServerEffects {
         self.movers.carry_out(request, observer, cancel).await
     }
 
-    async fn clear(&self, namespace: &str, task: &str) -> Result<(), ApiError> {
+    async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
         self.movers.clear(namespace, task).await
     }
 
-    async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp) {
+    async fn give_up(&self, key: &RepositoryKey, task: &TaskId, deadline: Timestamp) {
         self.repositories.give_up(self.host.as_ref(), key, task, deadline).await;
     }
 

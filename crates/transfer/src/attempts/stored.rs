@@ -1,5 +1,6 @@
 //! What attempts of a backup left in the repository: found by the tag of the task, and forgotten where it is not wanted.
 
+use lifeboat_api::common::TaskId;
 use lifeboat_mover::report::BackedUp;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
@@ -73,7 +74,7 @@ impl Transfer {
         if !self.has_begun() {
             return String::new();
         }
-        let tasks: Vec<String> = self.tasks().collect();
+        let tasks: Vec<TaskId> = self.tasks().collect();
         self.work.effects.drop_reports(&self.key, &self.group, &tasks).await;
         let left = self.forget_tasks(self.tasks()).await;
         if !left.is_empty() {
@@ -91,7 +92,7 @@ impl Transfer {
         }
     }
 
-    async fn forget_tasks(&self, tasks: impl Iterator<Item = String>) -> String {
+    async fn forget_tasks(&self, tasks: impl Iterator<Item = TaskId>) -> String {
         let (mut stored, mut left) = (Vec::new(), String::new());
         for task in tasks {
             match self.work.effects.stored(&self.key, &task).await {

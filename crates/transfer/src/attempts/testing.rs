@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
 use lifeboat_mover::task::{RepositoryAccess, Transport, Work};
@@ -137,11 +138,11 @@ impl Effects for FakeEffects {
         })
     }
 
-    async fn stored(&self, _: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable> {
+    async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable> {
         if self.mute.load(Ordering::Relaxed) {
             return Err(Unusable { message: "storage is away".into(), may_pass: false });
         }
-        let found = self.made.lock().unwrap().get(task).cloned();
+        let found = self.made.lock().unwrap().get(task.as_str()).cloned();
         Ok(found.map(|id| Stored { snapshot: Snapshot { id, bytes: 5, ..Snapshot::default() }, end: None }))
     }
 
@@ -150,7 +151,7 @@ impl Effects for FakeEffects {
         Ok(())
     }
 
-    async fn drop_reports(&self, _: &RepositoryKey, _: &str, _: &[String]) {}
+    async fn drop_reports(&self, _: &RepositoryKey, _: &str, _: &[TaskId]) {}
 
     async fn carry_out(
         &self,
@@ -175,12 +176,12 @@ impl Effects for FakeEffects {
         Ok(end)
     }
 
-    async fn clear(&self, _: &str, task: &str) -> Result<(), ApiError> {
+    async fn clear(&self, _: &str, task: &TaskId) -> Result<(), ApiError> {
         self.note(format!("clear {task}"));
         Ok(())
     }
 
-    async fn give_up(&self, _: &RepositoryKey, task: &str, _: Timestamp) {
+    async fn give_up(&self, _: &RepositoryKey, task: &TaskId, _: Timestamp) {
         self.note(format!("give up {task}"));
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::{GoDuration, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{self, Limits, LockTerms, Task};
 use lifeboat_plan::transfer::attempts::task_uid;
@@ -104,12 +104,12 @@ impl Transfer {
     }
 
     /// The task of this attempt.
-    pub fn task(&self) -> String {
+    pub fn task(&self) -> TaskId {
         task_uid(&self.owner().uid, self.attempt())
     }
 
     /// The tasks of all attempts, the newest last.
-    pub fn tasks(&self) -> impl Iterator<Item = String> {
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
         let uid = self.owner().uid;
         (1..=self.attempt()).map(move |number| task_uid(&uid, number))
     }
@@ -157,10 +157,10 @@ impl Transfer {
         let task = Task {
             limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
             deadline: Some(self.deadline),
-            ..Task::single(&uid, prepared.work, reach.task, lock)
+            ..Task::single(uid.as_str(), prepared.work, reach.task, lock)
         };
         let job = MoverJob {
-            uid,
+            uid: uid.to_string(),
             owner: self.owner(),
             place: prepared.place,
             repository: self.key.to_string(),
@@ -193,7 +193,7 @@ impl Transfer {
     }
 
     /// What these tasks stored, or may still store, is forgotten when that can be done.
-    pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = String>) {
+    pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = TaskId>) {
         for task in tasks.into_iter().filter(|_| self.make) {
             self.work.effects.give_up(&self.key, &task, self.deadline).await;
         }

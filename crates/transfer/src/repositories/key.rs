@@ -2,24 +2,26 @@
 
 use std::fmt;
 
+use lifeboat_api::common::{LocationName, NamespaceName};
+
 /// Which repository. Each API has its own pairs: for Velero's, `storage` is the name of the BackupStorageLocation and
 /// `name` the namespace whose volumes it holds. An API that comes later gives `storage` a prefix of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepositoryKey {
-    storage: String,
-    name: String,
+    storage: LocationName,
+    name: NamespaceName,
 }
 
 impl RepositoryKey {
-    pub fn new(storage: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { storage: storage.into(), name: name.into() }
+    pub fn new(storage: LocationName, name: NamespaceName) -> Self {
+        Self { storage, name }
     }
 
-    pub fn storage(&self) -> &str {
+    pub fn storage(&self) -> &LocationName {
         &self.storage
     }
 
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &NamespaceName {
         &self.name
     }
 }

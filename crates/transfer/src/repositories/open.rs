@@ -52,10 +52,12 @@ impl OpenRepositories {
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::common::{LocationName, NamespaceName};
+
     use super::*;
 
     fn key(number: usize) -> RepositoryKey {
-        RepositoryKey::new("default", number.to_string())
+        RepositoryKey::new(LocationName::new("default"), NamespaceName::new(number.to_string()))
     }
 
     #[test]

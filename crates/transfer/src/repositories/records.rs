@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 
 use super::{Access, RepositoryKey, RepositoryProblem};
@@ -25,7 +26,7 @@ pub trait RepositoryRecords: Send + Sync {
     async fn note_given_up(
         &self,
         key: &RepositoryKey,
-        task: &str,
+        task: &TaskId,
         deadline: Timestamp,
     ) -> Result<(), ApiError>;
     /// The locks of this owner, whose end was reported, are to be removed.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::label;
@@ -28,6 +29,8 @@ use crate::journals::{ConfigMapJournal, JournalError};
 #[derive(Clone)]
 pub(crate) struct Journal {
     api: Api<ConfigMap>,
+    /// Of its Backup.
+    uid: BackupUid,
     name: String,
     /// The ConfigMap of operations.
     operations: String,
@@ -53,9 +56,9 @@ pub(crate) struct OperationEntry {
 pub(crate) struct RepositoryEntry {
     #[serde(default)]
     pub(crate) backup: String,
-    pub(crate) location: String,
+    pub(crate) location: LocationName,
     /// Of the volumes.
-    pub(crate) namespace: String,
+    pub(crate) namespace: NamespaceName,
 }
 
 /// Work that was not begun, because its entry must be in the journal first.
@@ -74,26 +77,28 @@ const PASSED: &str = "passed";
 const REPOSITORY: &str = "repository.";
 
 /// The UIDs of all Backups that have a journal.
-pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
+pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<BackupUid>, ApiError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let labelled =
         api.list_metadata(&ListParams::default().labels(JOURNAL)).await.attempt("list journals")?;
     let uid = |name: String| {
-        name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OPERATIONS_PREFIX)).map(str::to_owned)
+        name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OPERATIONS_PREFIX)).map(BackupUid::new)
     };
-    let uids: BTreeSet<String> = labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect();
+    let uids: BTreeSet<BackupUid> = labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect();
     Ok(uids.into_iter().collect())
 }
 
 impl Journal {
     pub(crate) fn new(client: Client, namespace: &str, backup: &Backup) -> Self {
-        Self::of(client, namespace, backup.metadata.uid.as_deref().unwrap_or_default())
+        let uid = BackupUid::new(backup.metadata.uid.as_deref().unwrap_or_default());
+        Self::of(client, namespace, &uid)
     }
 
     /// That of the Backup with this UID, which may be gone.
-    pub(crate) fn of(client: Client, namespace: &str, uid: &str) -> Self {
+    pub(crate) fn of(client: Client, namespace: &str, uid: &BackupUid) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
+            uid: uid.clone(),
             name: format!("{PREFIX}{uid}"),
             operations: format!("{OPERATIONS_PREFIX}{uid}"),
             full: Arc::default(),
@@ -102,8 +107,8 @@ impl Journal {
     }
 
     /// The UID of its Backup.
-    pub(crate) fn uid(&self) -> &str {
-        self.name.strip_prefix(PREFIX).unwrap_or_default()
+    pub(crate) fn uid(&self) -> &BackupUid {
+        &self.uid
     }
 
     /// Whether the very pod of an entry is still there: another may have its name now. An error is worth another try; a

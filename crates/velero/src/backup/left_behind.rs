@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
@@ -27,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// A journal that no attempt will end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left {
-    pub(super) uid: String,
+    pub(super) uid: BackupUid,
     /// Of its Backup; None where that is gone.
     phase: Option<BackupPhase>,
 }
@@ -54,7 +55,7 @@ pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<Left>, 
     let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
     let mut left = Vec::new();
     for uid in journals {
-        let backup = backups.iter().find(|one| one.uid().as_ref() == Some(&uid));
+        let backup = backups.iter().find(|one| one.metadata.uid.as_deref() == Some(uid.as_str()));
         if !backup.is_some_and(is_to_run) {
             left.push(Left { uid, phase: backup.map(shown_phase) });
         }
@@ -73,7 +74,7 @@ pub(super) async fn end(context: &Context, all: &[Left]) {
         let mut tries = 0;
         while let Err(message) = end_one(context, left).await {
             tries += 1;
-            tracing::warn!(left.uid, error = message, "cannot end the hooks of a backup that is gone");
+            tracing::warn!(%left.uid, error = message, "cannot end the hooks of a backup that is gone");
             if tries == TRIES {
                 break;
             }
@@ -157,7 +158,7 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
     if let Some(error) = undoing.carry_out().await.open_hooks {
         return Err(error);
     }
-    tracing::info!(uid = left.uid, "ended the journal of a backup that is gone");
+    tracing::info!(uid = %left.uid, "ended the journal of a backup that is gone");
     Ok(())
 }
 
@@ -177,14 +178,15 @@ async fn standing(
         None if !journal.has_passed().await? => orphaned(Stage::Pass, Files::Unknown),
         None => {
             let (noted, _) = journal.repositories().await?;
-            let mut places: Vec<_> = noted.into_iter().map(|one| (one.backup, one.location)).collect();
+            let mut places: Vec<_> =
+                noted.into_iter().map(|one| (one.backup, one.location.to_string())).collect();
             places.dedup();
             let found = orphans::at(context, &left.uid, &places).await?;
             let files = match found {
                 Orphan::Stored => Files::Restorable,
                 Orphan::Lost => Files::Begun,
                 Orphan::Unknown(reason) => {
-                    tracing::warn!(uid = left.uid, reason, "what a deleted backup made stays");
+                    tracing::warn!(uid = %left.uid, reason, "what a deleted backup made stays");
                     Files::Unknown
                 }
             };

@@ -10,6 +10,7 @@ mod transfers;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{Resource, ResourceExt};
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::velero::backup::phase;
@@ -25,6 +26,7 @@ use crate::backup::journal::Journal;
 use crate::backup::pass::run_open_posts;
 use crate::context::Context;
 use crate::csi;
+use crate::repositories::RepositoryKey;
 use crate::volume_plugin::{self, Kind};
 
 pub(super) use files::{abort_uploads, write_failure};
@@ -71,9 +73,9 @@ pub(super) struct Left {
     is_worth_a_try: bool,
     native: native::Kept,
     /// Repositories into which movers of the backup put snapshots.
-    repositories: BTreeSet<repositories::Repository>,
+    repositories: BTreeSet<RepositoryKey>,
     /// Those that cannot be used now.
-    unusable: BTreeSet<repositories::Repository>,
+    unusable: BTreeSet<RepositoryKey>,
 }
 
 impl Left {
@@ -128,7 +130,7 @@ impl Undoing<'_> {
         undo(self.ending, self.stage, self.files)
     }
 
-    fn uid(&self) -> &str {
+    fn uid(&self) -> &BackupUid {
         self.journal.uid()
     }
 
@@ -147,7 +149,7 @@ impl Undoing<'_> {
             self.undo(*effect, reason, &mut left).await;
         }
         for message in &left.messages {
-            tracing::warn!(uid = self.uid(), problem = message, "something is left of a backup");
+            tracing::warn!(uid = %self.uid(), problem = message, "something is left of a backup");
         }
         left
     }
@@ -202,7 +204,7 @@ impl Undoing<'_> {
         let report = report(self.context, self.uid()).map_err(HooksError::Log)?;
         run_open_posts(self.context.commands.as_ref(), self.journal, &report).await?;
         for (_, error) in report.results().errors.all() {
-            tracing::warn!(uid = self.uid(), error, "a post hook of a backup that is gone");
+            tracing::warn!(uid = %self.uid(), error, "a post hook of a backup that is gone");
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{DataDownload, Restore, names};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::Outcome;
@@ -48,7 +49,10 @@ impl Carried for DataDownload {
 
     async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
+            key: RepositoryKey::new(
+                LocationName::new(&self.spec.backup_storage_location),
+                NamespaceName::new(&self.spec.source_namespace),
+            ),
             make: false,
             group: self.labels().get(names::RESTORE_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),

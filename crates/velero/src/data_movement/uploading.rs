@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use kube::ResourceExt;
 use kube::api::ListParams;
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{DataMovePhase, DataUpload, names};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::report::Outcome;
@@ -44,7 +45,10 @@ impl Carried for DataUpload {
 
     async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
+            key: RepositoryKey::new(
+                LocationName::new(&self.spec.backup_storage_location),
+                NamespaceName::new(&self.spec.source_namespace),
+            ),
             make: true,
             group: self.labels().get(names::BACKUP_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),
@@ -152,7 +156,7 @@ impl Uploading<'_> {
             format!("pvc={}", spec.source_pvc),
         ];
         // As copies of pods' volumes have it: a name is given again, a UID is not.
-        tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(uid)));
+        tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(&BackupUid::new(uid))));
         BackupWork {
             tags,
             report: Some(report_key(backup, &self.transfer.task())),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::BackupVolumeInfo;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use super::files::list;
 use super::snapshots::Gone;
 use crate::context::Context;
 use crate::locations::Location;
-use crate::repositories;
+use crate::repositories::{self, RepositoryKey};
 
 /// The copies that a backup lists.
 #[derive(Default)]
@@ -85,7 +86,8 @@ impl Copies {
         let mut gone = Gone::default();
         for (namespace, snapshots) in &self.by_namespace {
             let ids: Vec<String> = snapshots.iter().cloned().collect();
-            match repositories::forget(context, &location.name, namespace, &ids).await {
+            let key = RepositoryKey::new(LocationName::new(&location.name), NamespaceName::new(namespace));
+            match repositories::forget(context, &key, &ids).await {
                 Ok(()) => gone.any = true,
                 Err(problem) => gone.problems.push(format!(
                     "{} copies of volumes of namespace '{namespace}' remain in their repository: {}",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kube::{Api, ResourceExt};
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{Backup, PodVolumeBackup, UploaderType, names};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::report::Outcome;
@@ -35,8 +36,8 @@ impl Carried for PodVolumeBackup {
     async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
             key: RepositoryKey::new(
-                &self.spec.backup_storage_location,
-                self.spec.pod.namespace.as_deref().unwrap_or_default(),
+                LocationName::new(&self.spec.backup_storage_location),
+                NamespaceName::new(self.spec.pod.namespace.as_deref().unwrap_or_default()),
             ),
             make: true,
             group: backup_of(self),

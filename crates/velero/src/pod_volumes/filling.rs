@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::ResourceExt;
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{PodVolumeRestore, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
@@ -34,7 +35,10 @@ impl Carried for PodVolumeRestore {
 
     async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
+            key: RepositoryKey::new(
+                LocationName::new(&self.spec.backup_storage_location),
+                NamespaceName::new(&self.spec.source_namespace),
+            ),
             make: false,
             group: label(self, names::RESTORE_NAME),
             phase: self.phase(),

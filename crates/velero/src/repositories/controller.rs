@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::repositories::{self, Access, RepositoryProblem, object};
+use crate::repositories::{self, Access, RepositoryKey, RepositoryProblem, object};
 use crate::{dynamic, locations};
 
 /// How often a repository that cannot be used is looked at again, and one that can be.
@@ -51,10 +51,9 @@ async fn reconcile(
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
     let value = objects::to_json(&object);
-    let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
-    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+    let key = &repositories::key_of(&value);
     if object.metadata.deletion_timestamp.is_some() {
-        context.repositories.close(&repositories::key(location, namespace));
+        context.repositories.close(key);
         return Ok(Action::await_change());
     }
     if !is_restic(&value) {
@@ -63,17 +62,17 @@ async fn reconcile(
         object::show(&context, &object, Some(words)).await?;
         return Ok(Action::await_change());
     }
-    match stands(&context, location, namespace, &value).await {
+    match stands(&context, key, &value).await {
         Ok(()) => object::show(&context, &object, None).await?,
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
-            context.repositories.close(&repositories::key(location, namespace));
+            context.repositories.close(key);
             object::show(&context, &object, Some(&problem.chain())).await?;
             return Ok(Action::requeue(NEXT_TRY));
         }
     }
-    let is_unlocked = remove_locks(&context, &object, location, namespace).await?;
-    let is_settled = forget_late(&context, &object, location, namespace).await?;
+    let is_unlocked = remove_locks(&context, &object, key).await?;
+    let is_settled = forget_late(&context, &object, key).await?;
     let next_look = if is_unlocked && is_settled { NEXT_LOOK } else { NEXT_TRY };
     let (begun, number) = match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
         Due::In(pause) => return Ok(Action::requeue(pause.min(next_look))),
@@ -95,14 +94,13 @@ async fn reconcile(
 async fn remove_locks(
     context: &Context,
     object: &DynamicObject,
-    location: &str,
-    namespace: &str,
+    key: &RepositoryKey,
 ) -> Result<bool, ApiError> {
     let owners = dead_owners(&objects::to_json(object));
     if owners.is_empty() {
         return Ok(true);
     }
-    match repositories::remove_locks(context, location, namespace, &owners).await {
+    match repositories::remove_locks(context, key, &owners).await {
         Ok(()) => object::change(context, object, unlocked(&owners)).await.map(|()| true),
         Err(RepositoryProblem::Api(error)) => Err(error),
         Err(problem) => {
@@ -117,8 +115,7 @@ async fn remove_locks(
 async fn forget_late(
     context: &Context,
     object: &DynamicObject,
-    location: &str,
-    namespace: &str,
+    key: &RepositoryKey,
 ) -> Result<bool, ApiError> {
     let value = objects::to_json(object);
     if given_up(&value, &[]).is_nothing() {
@@ -130,7 +127,7 @@ async fn forget_late(
         copies.extend(listed.items.iter().map(objects::to_json));
     }
     let (found, looked) = (given_up(&value, &copies), context.now());
-    match repositories::forget_tasks(context, location, namespace, &found.unwanted).await {
+    match repositories::forget_tasks(context, key, &found.unwanted).await {
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
@@ -146,23 +143,19 @@ async fn forget_late(
 }
 
 /// Whether the repository opens. One that nobody has written to yet is made when a volume comes.
-async fn stands(
-    context: &Context,
-    location: &str,
-    namespace: &str,
-    object: &Value,
-) -> Result<(), RepositoryProblem> {
+async fn stands(context: &Context, key: &RepositoryKey, object: &Value) -> Result<(), RepositoryProblem> {
     let is_new = matches!(object["status"]["phase"].as_str(), None | Some("" | "New"));
-    let access = repositories::access(context, location, namespace).await?;
+    let access = repositories::access(context, key).await?;
     // Storage that is away is told by its location; here it would only flap.
-    let found = locations::find(context, location).await?;
+    let found = locations::find(context, key.storage()).await?;
     if found.phase() != Some(&lifeboat_api::velero::BackupStorageLocationPhase::Available) {
-        return Err(RepositoryProblem::Unusable(format!("its location '{location}' is not available")));
+        let message = format!("its location '{}' is not available", key.storage());
+        return Err(RepositoryProblem::Unusable(message));
     }
     match look(context, &access).await {
         Err(problem) if problem.is_missing() && is_new => {
-            context.repositories.close(&repositories::key(location, namespace));
-            repositories::ensure(context, location, namespace).await.map(drop)
+            context.repositories.close(key);
+            repositories::ensure(context, key).await.map(drop)
         }
         other => other,
     }

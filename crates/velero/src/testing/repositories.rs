@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_mover::task::UID_TAG;
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::lock::LockOptions;
@@ -10,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Cluster;
-use crate::repositories;
+use crate::repositories::{self, RepositoryKey};
 
 /// The password of the installation.
 pub(crate) const PASSWORD: &str = "correct horse";
@@ -35,9 +36,14 @@ pub(crate) async fn snapshot(cluster: &Cluster, namespace: &str, task: &str) -> 
     tagged(cluster, namespace, &[&format!("{UID_TAG}{task}")]).await
 }
 
+/// The key of a namespace's repository in location `default`.
+pub(crate) fn key(namespace: &str) -> RepositoryKey {
+    RepositoryKey::new(LocationName::new("default"), NamespaceName::new(namespace))
+}
+
 /// Makes a snapshot with these tags; gives its ID.
 pub(crate) async fn tagged(cluster: &Cluster, namespace: &str, tags: &[&str]) -> String {
-    let access = repositories::ensure(&cluster.context, "default", namespace).await.unwrap();
+    let access = repositories::ensure(&cluster.context, &key(namespace)).await.unwrap();
     let repository = repositories::open(&cluster.context, &access).await.unwrap();
     let source = tempfile::tempdir().unwrap();
     std::fs::write(source.path().join("file"), tags.join(",")).unwrap();
@@ -51,7 +57,7 @@ pub(crate) async fn tagged(cluster: &Cluster, namespace: &str, tags: &[&str]) ->
 
 /// The IDs of all snapshots of a namespace's repository.
 pub(crate) async fn snapshots(cluster: &Cluster, namespace: &str) -> Vec<String> {
-    let access = repositories::access(&cluster.context, "default", namespace).await.unwrap();
+    let access = repositories::access(&cluster.context, &key(namespace)).await.unwrap();
     let repository = repositories::open(&cluster.context, &access).await.unwrap();
     let loaded = repository.load_readable_snapshots().await.unwrap();
     loaded.ids().map(|id| id.to_string()).collect()

@@ -1,6 +1,7 @@
 //! The reports that movers leave beside a backup's files in the bucket of its location.
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_plan::velero::pod_volumes::report_key;
 use lifeboat_transfer::attempts::Reports;
 
@@ -16,7 +17,7 @@ impl Reports for LocationReports {
         &self,
         key: &RepositoryKey,
         group: &str,
-        tasks: &[String],
+        tasks: &[TaskId],
     ) -> Result<(), RepositoryProblem> {
         let reports: Vec<String> = tasks.iter().map(|task| report_key(group, task)).collect();
         let location = locations::open(&self.0, key.storage()).await?;

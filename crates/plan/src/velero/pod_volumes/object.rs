@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::{BackupUid, TaskId};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
@@ -108,7 +109,7 @@ pub fn tags(of: &PodVolume, backup: &str, backup_uid: &str) -> BTreeMap<String, 
 }
 
 /// The tag of every snapshot that a mover made for the Backup with this UID.
-pub fn backup_tag(backup_uid: &str) -> String {
+pub fn backup_tag(backup_uid: &BackupUid) -> String {
     format!("backup-uid={backup_uid}")
 }
 
@@ -121,7 +122,7 @@ pub fn host(namespace: &str, pod: &str, volume: &str, claim: Option<&str>) -> St
 }
 
 /// Where the full report of a task goes, below the location's prefix.
-pub fn report_key(backup: &str, task: &str) -> String {
+pub fn report_key(backup: &str, task: &TaskId) -> String {
     format!("backups/{backup}/movers/{task}.json.gz")
 }
 

@@ -1,6 +1,7 @@
 //! What a backup of which nothing can be restored leaves in repositories: nothing, and nothing of another backup goes.
 
 use kube::Resource;
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_archive::documents::{BackupVolumeInfo, DataMovementInfo, encode};
 use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_cluster::objects;
@@ -190,8 +191,8 @@ async fn a_backup_deleted_after_its_pass_while_no_server_ran_keeps_its_copies_on
         let document = json!({"metadata": {"name": "b", "uid": uid}}).to_string();
         ObjectStore::put(&cluster.store(), &files().metadata(), document.into()).await.unwrap();
     }
-    let journal = Journal::of(cluster.context.client.clone(), "lifeboat", UID);
-    let (location, namespace) = ("default".to_owned(), "shop".to_owned());
+    let journal = Journal::of(cluster.context.client.clone(), "lifeboat", &BackupUid::new(UID));
+    let (location, namespace) = (LocationName::new("default"), NamespaceName::new("shop"));
     journal.note_repository(&RepositoryEntry { backup: "b".into(), location, namespace }).await.unwrap();
     journal.note_csi().await.unwrap();
     journal.end_pass().await;
@@ -211,8 +212,8 @@ async fn a_backup_deleted_after_its_pass_while_no_server_ran_keeps_its_copies_on
 #[tokio::test]
 async fn the_journal_of_a_deleted_backup_stays_until_its_repository_can_be_used() {
     let cluster = cluster().await;
-    let journal = Journal::of(cluster.context.client.clone(), "lifeboat", UID);
-    let (location, namespace) = ("gone".to_owned(), "shop".to_owned());
+    let journal = Journal::of(cluster.context.client.clone(), "lifeboat", &BackupUid::new(UID));
+    let (location, namespace) = (LocationName::new("gone"), NamespaceName::new("shop"));
     journal.note_repository(&RepositoryEntry { backup: "b".into(), location, namespace }).await.unwrap();
     let state = State::new(CancellationToken::new());
     let found = left_behind::find(&cluster.context, &state).await.unwrap();

@@ -66,7 +66,7 @@ async fn cancel_some(
 fn backup(entry: &OperationEntry, journal: &Journal, namespace: &str) -> Backup {
     let mut backup = Backup::new(&entry.backup, BackupSpec::default());
     backup.meta_mut().namespace = Some(namespace.to_owned());
-    backup.meta_mut().uid = Some(journal.uid().to_owned());
+    backup.meta_mut().uid = Some(journal.uid().to_string());
     backup
 }
 

@@ -1,6 +1,7 @@
 //! Repositories into which movers of a backup wrote: forgets snapshots there, within a time, and finds those that carry the Backup's
 //! UID where no object and no list names them any more.
 
+use lifeboat_api::common::BackupUid;
 use lifeboat_plan::velero::pod_volumes::backup_tag;
 use tokio::time::timeout;
 
@@ -8,18 +9,11 @@ use super::files::TIDYING;
 use super::{Left, Undoing};
 use crate::backup::journal::RepositoryEntry;
 use crate::context::Context;
-use crate::repositories::{self, RepositoryProblem};
+use crate::repositories::{self, RepositoryKey, RepositoryProblem};
 
-/// The repository of a namespace in a location.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Repository {
-    pub(super) location: String,
-    pub(super) namespace: String,
-}
-
-impl From<RepositoryEntry> for Repository {
+impl From<RepositoryEntry> for RepositoryKey {
     fn from(entry: RepositoryEntry) -> Self {
-        Self { location: entry.location, namespace: entry.namespace }
+        Self::new(entry.location, entry.namespace)
     }
 }
 
@@ -29,7 +23,7 @@ impl Undoing<'_> {
     pub(super) async fn forget_tagged(&self, left: &mut Left) {
         match self.journal.repositories().await {
             Ok((noted, unreadable)) => {
-                left.repositories.extend(noted.into_iter().map(Repository::from));
+                left.repositories.extend(noted.into_iter().map(RepositoryKey::from));
                 for message in unreadable {
                     left.keep(message);
                 }
@@ -44,7 +38,7 @@ impl Undoing<'_> {
                 let (ids, damaged) = of_backup(self.context, &repository, self.uid()).await?;
                 forget(self.context, &repository, &ids).await.map(|()| damaged)
             };
-            let namespace = &repository.namespace;
+            let namespace = repository.name();
             match in_time(&repository, left, forgotten).await {
                 Ok(0) => {}
                 Ok(damaged) => left.messages.push(format!(
@@ -70,11 +64,11 @@ pub(super) enum ForgetError {
 
 /// What storage does to a repository, within its time. A repository that cannot be used is not tried again.
 pub(super) async fn in_time<T>(
-    repository: &Repository,
+    repository: &RepositoryKey,
     left: &mut Left,
     work: impl Future<Output = Result<T, RepositoryProblem>>,
 ) -> Result<T, ForgetError> {
-    let out_of_reach = left.unusable.iter().any(|other| other.location == repository.location);
+    let out_of_reach = left.unusable.iter().any(|other| other.storage() == repository.storage());
     let limit = if out_of_reach { TIDYING / 10 } else { TIDYING };
     let problem = match timeout(limit, work).await {
         Ok(Ok(done)) => return Ok(done),
@@ -88,22 +82,22 @@ pub(super) async fn in_time<T>(
 
 pub(super) async fn forget(
     context: &Context,
-    repository: &Repository,
+    repository: &RepositoryKey,
     ids: &[String],
 ) -> Result<(), RepositoryProblem> {
-    repositories::forget(context, &repository.location, &repository.namespace, ids).await
+    repositories::forget(context, repository, ids).await
 }
 
 /// The snapshots that carry the UID of a Backup, and how many cannot be read.
 async fn of_backup(
     context: &Context,
-    repository: &Repository,
-    uid: &str,
+    repository: &RepositoryKey,
+    uid: &BackupUid,
 ) -> Result<(Vec<String>, usize), RepositoryProblem> {
     if uid.is_empty() {
         return Ok((Vec::new(), 0));
     }
-    let access = repositories::access(context, &repository.location, &repository.namespace).await?;
+    let access = repositories::access(context, repository).await?;
     let open = match repositories::open(context, &access).await {
         Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) => {
             return Ok((Vec::new(), 0));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{DataUpload, PodVolumeBackup, names};
 use lifeboat_archive::documents::BackupVolumeInfo;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
@@ -15,11 +16,12 @@ use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{has_ended, status};
 use serde_json::{Value, json};
 
-use super::repositories::{Repository, forget, in_time};
+use super::repositories::{forget, in_time};
 use super::{Left, Undoing};
 use crate::backup::storage::list;
 use crate::backup::volumes::copies::unquiet;
 use crate::context::Context;
+use crate::repositories::RepositoryKey;
 
 /// The two kinds of objects whose movers put snapshots into repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ enum Transfer {
 /// One object, as the cluster or a list in storage has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
-    repository: Repository,
+    repository: RepositoryKey,
     /// Empty where its mover made none, as far as this says.
     snapshot: String,
     has_ended: bool,
@@ -61,10 +63,10 @@ impl Transfer {
             Self::Movement => "/spec/sourceNamespace",
         };
         Some(Shown {
-            repository: Repository {
-                location: text(object, "/spec/backupStorageLocation").to_owned(),
-                namespace: text(object, namespace).to_owned(),
-            },
+            repository: RepositoryKey::new(
+                LocationName::new(text(object, "/spec/backupStorageLocation")),
+                NamespaceName::new(text(object, namespace)),
+            ),
             snapshot: text(object, "/status/snapshotID").to_owned(),
             has_ended: has_ended(object),
         })
@@ -122,7 +124,8 @@ impl Undoing<'_> {
 fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
     let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
     let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
-    let repository = Repository { location: location.to_owned(), namespace: volume.pvc_namespace.clone() };
+    let repository =
+        RepositoryKey::new(LocationName::new(location), NamespaceName::new(&volume.pvc_namespace));
     let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
     // No object has this name.
     built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))
@@ -178,7 +181,7 @@ impl Discard<'_> {
         }
         self.cancel_open(left).await;
         left.repositories.extend(self.known.values().map(|shown| shown.repository.clone()));
-        let mut made: BTreeMap<&Repository, Vec<(&str, String)>> = BTreeMap::new();
+        let mut made: BTreeMap<&RepositoryKey, Vec<(&str, String)>> = BTreeMap::new();
         for (name, shown) in
             self.known.iter().filter(|(_, shown)| shown.has_ended && !shown.snapshot.is_empty())
         {
@@ -195,7 +198,7 @@ impl Discard<'_> {
                 Err(problem) => left.keep(format!(
                     "snapshots {} are left in the repository of namespace {}: {problem}",
                     ids.join(", "),
-                    repository.namespace
+                    repository.name()
                 )),
             }
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
@@ -268,8 +269,8 @@ impl Pass {
         }
         let entry = RepositoryEntry {
             backup: self.backup.name_any(),
-            location: self.backup.spec.storage_location.clone().unwrap_or_default(),
-            namespace: namespace.to_owned(),
+            location: LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default()),
+            namespace: NamespaceName::new(namespace),
         };
         self.journal.note_repository(&entry).await.map_err(NotBegun)?;
         self.made().repositories.insert(namespace.to_owned());

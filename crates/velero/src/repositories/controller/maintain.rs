@@ -95,10 +95,8 @@ pub(super) async fn carry_out(
 
 /// Removes the locks of a mover whose end was reported.
 async fn unlock(context: &Context, object: &DynamicObject, owner: Option<&str>) {
-    let text = |field: &str| object.data["spec"][field].as_str().unwrap_or_default();
     if let Some(owner) = owner {
-        let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
-        repositories::unlock(context, location, namespace, owner).await;
+        repositories::unlock(context, &repositories::key_of(&object.data), owner).await;
     }
 }
 
@@ -120,11 +118,8 @@ fn reported(result: TaskResult) -> Result<String, String> {
 }
 
 async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result<MoverRequest, String> {
-    let value = objects::to_json(object);
-    let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
-    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
-    let access =
-        repositories::access(context, location, namespace).await.map_err(|problem| problem.chain())?;
+    let key = repositories::key_of(&object.data);
+    let access = repositories::access(context, &key).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
     let deadline = context.settings.movers.copy_timeout;
     let work = Work::Maintain(MaintainWork {

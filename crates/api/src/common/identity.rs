@@ -1,0 +1,102 @@
+//! Names and IDs that are text and must not be mixed up: a location beside a namespace, a task beside a Backup. They are
+//! made where text comes in (an object's spec, a label, an annotation) and are read as text everywhere.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! identity {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn new(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                self.0 == other
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, other: &&str) -> bool {
+                self.0 == *other
+            }
+        }
+    };
+}
+
+identity! {
+    /// The name of a BackupStorageLocation.
+    LocationName
+}
+
+identity! {
+    /// The name of a namespace.
+    NamespaceName
+}
+
+identity! {
+    /// One attempt of one mover: the UID of the object that asks for it and the number of the attempt. Its Job, its Secret
+    /// and the tag of its snapshot are named by it.
+    TaskId
+}
+
+identity! {
+    /// The UID of a Backup. It is never given twice, so what carries it belongs to no other backup.
+    BackupUid
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn an_identity_is_plain_text_in_json_and_is_found_by_text() {
+        let task = TaskId::new("u-1");
+        assert_eq!(serde_json::to_value(&task).unwrap(), "u-1");
+        assert_eq!(serde_json::from_str::<TaskId>("\"u-1\"").unwrap(), task);
+        assert_eq!(format!("{task:>5}"), "  u-1");
+        assert!(BTreeSet::from([task]).contains("u-1"));
+    }
+}
