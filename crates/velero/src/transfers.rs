@@ -2,6 +2,7 @@
 //! crate `transfer`, which brings them to their ends. What differs is in [`crate::pod_volumes`] and
 //! [`crate::data_movement`]; the controller of all four is [`crate::transfer_kinds`].
 
+mod followed;
 mod record;
 mod reports;
 mod tasks;
@@ -21,6 +22,7 @@ use lifeboat_transfer::attempts::{ServerEffects, Transfer, TransferSpec, WorkCon
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use followed::FollowedTransfers;
 pub(crate) use record::{ObjectRecord, Shows};
 pub(crate) use tasks::VeleroTasks;
 

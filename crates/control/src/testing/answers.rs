@@ -35,7 +35,10 @@ fn read(objects: &Objects, asked: &Asked) -> (u16, Value) {
     let items: Vec<Value> = objects.below(&asked.path).filter(fits).cloned().collect();
     let first = parameters.first.min(items.len());
     let end = parameters.limit.map_or(items.len(), |limit| (first + limit).min(items.len()));
-    let metadata = if end < items.len() { json!({"continue": end.to_string()}) } else { json!({}) };
+    let mut metadata = json!({"resourceVersion": objects.version().to_string()});
+    if end < items.len() {
+        metadata["continue"] = json!(end.to_string());
+    }
     (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items[first..end]}))
 }
 

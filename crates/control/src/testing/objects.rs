@@ -16,6 +16,11 @@ impl Objects {
         self.by_path.get(path)
     }
 
+    /// The version of the last change.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.by_path.keys().map(String::as_str)
     }

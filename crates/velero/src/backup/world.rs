@@ -219,6 +219,8 @@ impl World {
             ("GET", "/apis") => return (200, discovery(false)),
             ("GET", "/version") => return (200, version()),
             ("POST", path) if path.contains("/events") => return (201, asked.body.clone()),
+            // What is tested finds changes by looking.
+            ("GET", _) if asked.query.contains("watch=") => return failure(500, "NoWatch"),
             _ => {}
         }
         let found = self.get(path);
@@ -305,8 +307,11 @@ impl World {
         };
         let first = asked("continue").unwrap_or_default().min(items.len());
         let end = asked("limit").map_or(items.len(), |limit| (first + limit).min(items.len()));
-        let token = if end < items.len() { json!({"continue": end.to_string()}) } else { json!({}) };
-        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": token, "items": items[first..end]}))
+        let mut metadata = json!({"resourceVersion": "1"});
+        if end < items.len() {
+            metadata["continue"] = json!(end.to_string());
+        }
+        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items[first..end]}))
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn snapshot(cluster: &Cluster, namespace: &str, task: &str) -> 
 }
 
 /// The key of a namespace's repository in location `default`.
-fn key(namespace: &str) -> RepositoryKey {
+pub(crate) fn key(namespace: &str) -> RepositoryKey {
     RepositoryKey::new(LocationName::new("default"), NamespaceName::new(namespace))
 }
 

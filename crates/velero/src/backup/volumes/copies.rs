@@ -3,11 +3,11 @@
 //! copied twice. Nothing that goes wrong here stops the pass: it is an error of that volume.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{PodVolumeBackup, names};
@@ -16,48 +16,39 @@ use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
 use lifeboat_plan::velero::pod_volumes::{
-    CONSISTENCY, ClaimOf, CopySettings, LIVE, PodVolume, Verdict, backup_object, choose, claim_of, has_ended,
+    CONSISTENCY, ClaimOf, CopySettings, LIVE, PodVolume, Verdict, backup_object, choose, claim_of,
 };
 use serde_json::{Value, json};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::backup::journal::{NotBegun, RepositoryEntry};
-use crate::backup::locked;
 use crate::backup::pass::{About, Pass};
 use crate::settings::MoverSettings;
-use crate::transfers::limit;
+use crate::transfers::{FollowedTransfers, limit};
 
-/// How often the objects are looked at.
-const PACE: Duration = Duration::from_secs(1);
 /// How much longer than an object's own time one waits for its end: who brings it there may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
 
-/// The PodVolumeBackups of a pass; shared with the task that looks at them.
+/// The PodVolumeBackups of a pass; shared with the task that follows them.
 pub(crate) struct Copying {
-    api: Api<DynamicObject>,
+    pub(in crate::backup) followed: FollowedTransfers,
     /// Lifeboat's.
     namespace: String,
     /// How long one may take, where the Backup does not say it.
     limit: Duration,
-    /// By name, as they were last seen.
-    seen: Mutex<BTreeMap<String, Value>>,
-    changed: Notify,
     /// Pods that are kept at rest at once: as many as movers run, the others would only wait.
     pub(in crate::backup) at_rest: Arc<Semaphore>,
-    pub(in crate::backup) pace: Duration,
 }
 
 impl Copying {
     pub(crate) fn new(client: &Client, namespace: &str, settings: &MoverSettings) -> Self {
         let resource = objects::resource_of::<PodVolumeBackup>();
+        let api = objects::namespaced(client, namespace, &resource);
         Self {
-            api: objects::namespaced(client, namespace, &resource),
+            followed: FollowedTransfers::new(api, "the PodVolumeBackup was deleted before its end"),
             namespace: namespace.to_owned(),
             limit: settings.copy_timeout,
-            seen: Mutex::default(),
-            changed: Notify::new(),
             at_rest: Arc::new(Semaphore::new(settings.at_once.max(1))),
-            pace: PACE,
         }
     }
 
@@ -67,65 +58,21 @@ impl Copying {
         self
     }
 
-    /// Looks at the objects of a Backup for ever.
+    /// Follows the objects of a Backup for ever.
     pub(in crate::backup) async fn watch(&self, uid: &str) -> std::convert::Infallible {
-        let params = ListParams::default().labels(&format!("{}={uid}", names::BACKUP_UID));
-        loop {
-            tokio::time::sleep(self.pace).await;
-            if !locked(&self.seen).values().any(is_open) {
-                continue;
-            }
-            match self.api.list(&params).await.attempt("list PodVolumeBackups") {
-                Ok(listed) => self.take_over(&listed.items),
-                Err(error) => tracing::debug!(error = error.chain(), "cannot look at PodVolumeBackups"),
-            }
-            self.changed.notify_waiters();
-        }
-    }
-
-    fn take_over(&self, listed: &[DynamicObject]) {
-        let mut seen = locked(&self.seen);
-        let names: BTreeSet<String> = listed.iter().map(ResourceExt::name_any).collect();
-        for object in listed {
-            if let Some(known) = seen.get_mut(&object.name_any()) {
-                *known = objects::to_json(object);
-            }
-        }
-        for (name, known) in seen.iter_mut().filter(|(name, known)| is_open(known) && !names.contains(*name))
-        {
-            tracing::warn!(object = name, "a PodVolumeBackup was deleted before its end");
-            known["status"] =
-                json!({"phase": "Failed", "message": "the PodVolumeBackup was deleted before its end"});
-        }
+        self.followed.run(&format!("{}={uid}", names::BACKUP_UID)).await
     }
 
     /// Waits until all of these have ended, or their time is over.
     async fn ended(&self, names: &[String]) {
         let until = tokio::time::Instant::now() + self.limit + GRACE;
-        loop {
-            let notified = self.changed.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            let open = names.iter().any(|name| locked(&self.seen).get(name).is_some_and(is_open));
-            if !open || tokio::time::timeout_at(until, notified).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Names of all that are open.
-    fn open(&self) -> Vec<String> {
-        locked(&self.seen).iter().filter(|(_, one)| is_open(one)).map(|(name, _)| name.clone()).collect()
+        self.followed.ended(names, until, |_, _| {}).await;
     }
 
     /// All of them, as they were last seen.
     pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
-        locked(&self.seen).clone()
+        self.followed.objects()
     }
-}
-
-fn is_open(object: &Value) -> bool {
-    !has_ended(object)
 }
 
 impl Pass {
@@ -244,7 +191,7 @@ impl Pass {
         self.note_repository(&of.namespace).await.map_err(|error| error.to_string())?;
         let object = backup_object(&of, &wanted);
         let name = text(&object, "/metadata/name");
-        let api = &self.copying.api;
+        let api = &self.copying.followed.api;
         let made: DynamicObject = serde_json::from_value(object).map_err(|error| error.to_string())?;
         let made = match api
             .create(&PostParams::default(), &made)
@@ -258,7 +205,7 @@ impl Pass {
             }
             Err(error) => return Err(error.chain()),
         };
-        locked(&self.copying.seen).insert(name.clone(), objects::to_json(&made));
+        self.copying.followed.add(&name, objects::to_json(&made));
         Ok(name)
     }
 
@@ -283,7 +230,7 @@ impl Pass {
             let text = |field: &str| object["spec"]["pod"][field].as_str().unwrap_or_default().to_owned();
             pods.contains(&(text("namespace"), text("name")))
         };
-        locked(&self.copying.seen).iter().filter(|(_, one)| of(one)).map(|(name, _)| name.clone()).collect()
+        self.copying.followed.names(of)
     }
 
     /// Waits for copies, unless the pass is stopped.
@@ -295,27 +242,27 @@ impl Pass {
 
     /// Copies that go on while their pod goes back to work show no moment of rest any more.
     pub(in crate::backup) async fn let_go(&self, names: &[String]) {
-        let open = self.copying.open();
+        let open = self.copying.followed.open();
         for name in names.iter().filter(|name| open.contains(name)) {
-            unquiet(&self.copying.api, name).await;
+            unquiet(&self.copying.followed.api, name).await;
         }
     }
 
     /// Waits for all copies of the pass. Those whose time is over are cancelled.
     pub(in crate::backup) async fn finish_copies(&self) {
-        let open = self.copying.open();
+        let open = self.copying.followed.open();
         self.await_copies(&open).await;
         if self.stop.is_cancelled() {
             return;
         }
-        for name in self.copying.open() {
-            cancel(&self.copying.api, &name).await;
+        for name in self.copying.followed.open() {
+            cancel(&self.copying.followed.api, &name).await;
             let message = "it did not end in time; it was told to end";
-            if let Some(one) = locked(&self.copying.seen).get_mut(&name) {
+            self.copying.followed.update(&name, |one| {
                 one["status"]["phase"] = json!("Failed");
                 one["status"]["message"] = json!(message);
                 one["status"]["completionTimestamp"] = json!(lifeboat_plan::time::seconds(Timestamp::now()));
-            }
+            });
         }
     }
 }

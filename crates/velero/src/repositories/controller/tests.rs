@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::repositories::{ensure, forget};
 use crate::testing::Cluster;
-use crate::testing::repositories::{PASSWORD, prepare, snapshot, snapshots};
+use crate::testing::repositories::{PASSWORD, key, prepare, snapshot, snapshots};
 
 const NAME: &str = "shop-default-restic";
 
@@ -25,9 +25,9 @@ async fn look(cluster: &Cluster) -> Value {
 async fn a_repository_is_made_once_and_shown() {
     let cluster = Cluster::new().await;
     prepare(&cluster, PASSWORD);
-    let access = ensure(&cluster.context, "default", "shop").await.unwrap();
+    let access = ensure(&cluster.context, &key("shop")).await.unwrap();
     cluster.shared().remove("backuprepositories", NAME);
-    ensure(&cluster.context, "default", "shop").await.unwrap();
+    ensure(&cluster.context, &key("shop")).await.unwrap();
     look(&cluster).await;
     assert_eq!(cluster.names("backuprepositories"), [NAME]);
     let object = cluster.get("backuprepositories", NAME).unwrap();
@@ -40,7 +40,7 @@ async fn a_repository_is_made_once_and_shown() {
 async fn another_password_makes_it_not_ready_and_the_right_one_ready_again() {
     let cluster = Cluster::new().await;
     prepare(&cluster, PASSWORD);
-    ensure(&cluster.context, "default", "shop").await.unwrap();
+    ensure(&cluster.context, &key("shop")).await.unwrap();
     prepare(&cluster, "another");
     let object = look(&cluster).await;
     assert_eq!(object["status"]["phase"], "NotReady");
@@ -54,7 +54,7 @@ async fn another_password_makes_it_not_ready_and_the_right_one_ready_again() {
 async fn a_repository_that_vanished_is_not_made_anew_in_silence() {
     let cluster = Cluster::new().await;
     prepare(&cluster, PASSWORD);
-    ensure(&cluster.context, "default", "shop").await.unwrap();
+    ensure(&cluster.context, &key("shop")).await.unwrap();
     cluster.store().delete("restic/shop/config").await.unwrap();
     let object = look(&cluster).await;
     assert_eq!(object["status"]["phase"], "NotReady");
@@ -65,7 +65,7 @@ async fn a_repository_that_vanished_is_not_made_anew_in_silence() {
 async fn a_maintenance_is_written_down_before_it_begins() {
     let cluster = Cluster::new().await;
     prepare(&cluster, PASSWORD);
-    ensure(&cluster.context, "default", "shop").await.unwrap();
+    ensure(&cluster.context, &key("shop")).await.unwrap();
     let asked = json!({"metadata": {"annotations": {MAINTAIN_SINCE: "2026-11-16T12:00:00Z"}}});
     cluster.change("backuprepositories", NAME, &asked);
     let object = look(&cluster).await;
@@ -83,13 +83,13 @@ async fn that_the_last_snapshot_was_forgotten_is_known_until_one_is_to_come() {
         let object = cluster.get("backuprepositories", NAME).unwrap();
         object["metadata"]["annotations"][EMPTIED].is_string()
     };
-    forget(&cluster.context, "default", "shop", &[first]).await.unwrap();
+    forget(&cluster.context, &key("shop"), &[first]).await.unwrap();
     assert!(!emptied());
-    forget(&cluster.context, "default", "shop", &[last]).await.unwrap();
+    forget(&cluster.context, &key("shop"), &[last]).await.unwrap();
     assert!(emptied());
     // A listing that finds nothing says nothing.
-    forget(&cluster.context, "default", "shop", &["0123456789".to_owned()]).await.unwrap();
-    ensure(&cluster.context, "default", "shop").await.unwrap();
+    forget(&cluster.context, &key("shop"), &["0123456789".to_owned()]).await.unwrap();
+    ensure(&cluster.context, &key("shop")).await.unwrap();
     assert!(!emptied());
 }
 

@@ -1,4 +1,4 @@
-//! The PodVolumeRestores of a restore: created, listed and cancelled. A preview has none of them.
+//! The PodVolumeRestores of a restore: created, followed and cancelled. A preview has none of them.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,17 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::transfers::FollowedTransfers;
+
+/// The message of one that was deleted before its end.
+pub(super) const DELETED: &str = "its PodVolumeRestore was deleted";
 
 /// What a restore does with its PodVolumeRestores.
 #[async_trait]
 pub(super) trait PodVolumeRestores: Send + Sync {
     async fn create(&self, name: &str, object: Value) -> Result<(), ApiError>;
-    /// All of a Restore, by its UID; under their names.
-    async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError>;
+    /// Follows those with these names; None where none is made.
+    fn follow(&self, names: &[String]) -> Option<FollowedTransfers>;
     /// Asks for the end of one. What fails is logged.
     async fn cancel(&self, name: &str);
 }
@@ -28,6 +32,16 @@ impl PodVolumeApi {
     pub(super) fn new(context: &Context) -> Self {
         Self(context.objects::<PodVolumeRestore>())
     }
+
+    /// All of a Restore, by its UID; under their names.
+    async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError> {
+        let params = ListParams::default().labels(&format!("{}={uid}", names::RESTORE_UID));
+        let listed = self.0.list(&params).await.attempt("list PodVolumeRestores")?;
+        // Labels are compared again: not every server filters.
+        let own = |one: &&DynamicObject| one.labels().get(names::RESTORE_UID).is_some_and(|own| own == uid);
+        let own = listed.items.iter().filter(own);
+        Ok(own.map(|one| (one.name_any(), objects::to_json(one))).collect())
+    }
 }
 
 #[async_trait]
@@ -38,13 +52,12 @@ impl PodVolumeRestores for PodVolumeApi {
         self.0.create(&PostParams::default(), &object).await.attempt(attempt()).map(drop)
     }
 
-    async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError> {
-        let params = ListParams::default().labels(&format!("{}={uid}", names::RESTORE_UID));
-        let listed = self.0.list(&params).await.attempt("list PodVolumeRestores")?;
-        // Labels are compared again: not every server filters.
-        let own = |one: &&DynamicObject| one.labels().get(names::RESTORE_UID).is_some_and(|own| own == uid);
-        let own = listed.items.iter().filter(own);
-        Ok(own.map(|one| (one.name_any(), objects::to_json(one))).collect())
+    fn follow(&self, names: &[String]) -> Option<FollowedTransfers> {
+        let followed = FollowedTransfers::new(self.0.clone(), DELETED);
+        for name in names {
+            followed.add(name, Value::Null);
+        }
+        Some(followed)
     }
 
     async fn cancel(&self, name: &str) {
@@ -65,8 +78,8 @@ impl PodVolumeRestores for NoPodVolumeRestores {
         Ok(())
     }
 
-    async fn of_restore(&self, _: &str) -> Result<BTreeMap<String, Value>, ApiError> {
-        Ok(BTreeMap::new())
+    fn follow(&self, _: &[String]) -> Option<FollowedTransfers> {
+        None
     }
 
     async fn cancel(&self, _: &str) {}

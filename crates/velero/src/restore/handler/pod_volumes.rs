@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::ResourceExt;
-use lifeboat_api::velero::{DataMovePhase, names};
+use lifeboat_api::velero::names;
 use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::VeleroHandler;
-use super::pod_volume_objects::{NoPodVolumeRestores, PodVolumeApi, PodVolumeRestores};
+use super::pod_volume_objects::{DELETED, NoPodVolumeRestores, PodVolumeApi, PodVolumeRestores};
 use super::report::Report;
 use crate::context::Context;
 use crate::transfers::limit;
@@ -28,8 +28,6 @@ use lifeboat_items::outcome::Notes;
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 
-/// How often the objects are looked at.
-const PACE: Duration = Duration::from_secs(1);
 /// How much longer than an object's own time its end is waited for: the server that works on it may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
 
@@ -50,7 +48,6 @@ pub(crate) struct Filler {
     limit: Duration,
     copies: Vec<Copied>,
     state: Mutex<State>,
-    pub(crate) pace: Duration,
 }
 
 #[derive(Default)]
@@ -103,7 +100,6 @@ impl Filler {
             timeout,
             copies,
             state: Mutex::default(),
-            pace: PACE,
         }
     }
 
@@ -130,7 +126,6 @@ impl Filler {
             limit: Duration::ZERO,
             copies,
             state: Mutex::default(),
-            pace: Duration::from_millis(1),
         }
     }
 
@@ -265,46 +260,35 @@ impl Filler {
 
     /// Waits for the ends of all objects.
     pub(super) async fn finish(&self, report: &Report, cancel: &CancellationToken) -> Filled {
-        let until = tokio::time::Instant::now() + self.limit + GRACE;
-        let mut open = locked(&self.state).begun.clone();
+        let begun = locked(&self.state).begun.clone();
         let mut filled = Filled { infos: Vec::new(), reported: self.reported() };
-        while !open.is_empty() && !cancel.is_cancelled() {
-            self.look(report, &mut open, &mut filled).await;
-            if tokio::time::Instant::now() >= until {
-                for (name, (copy, namespace)) in std::mem::take(&mut open) {
-                    self.objects.cancel(&name).await;
-                    filled.infos.push(ended(report, &copy, &namespace, &failure("it did not end in time")));
-                }
+        if begun.is_empty() || cancel.is_cancelled() {
+            return filled;
+        }
+        let mut end = |name: &str, object: &Value| {
+            if let Some((copy, namespace)) = begun.get(name) {
+                filled.infos.push(ended(report, copy, namespace, object));
             }
-            if open.is_empty() {
-                break;
+        };
+        let all: Vec<String> = begun.keys().cloned().collect();
+        let Some(followed) = self.objects.follow(&all) else {
+            for name in &all {
+                end(name, &failure(DELETED));
             }
-            tokio::select! {
-                () = tokio::time::sleep(self.pace) => {}
-                () = cancel.cancelled() => {}
-            }
+            return filled;
+        };
+        let until = tokio::time::Instant::now() + self.limit + GRACE;
+        let selector = format!("{}={}", names::RESTORE_UID, self.restore.1);
+        tokio::select! {
+            () = followed.ended(&all, until, &mut end) => {}
+            never = followed.run(&selector) => match never {},
+            () = cancel.cancelled() => return filled,
+        }
+        for name in followed.open() {
+            self.objects.cancel(&name).await;
+            end(&name, &failure("it did not end in time"));
         }
         filled
-    }
-
-    /// Takes the objects that have ended out of `open`.
-    async fn look(
-        &self,
-        report: &Report,
-        open: &mut BTreeMap<String, (Copied, String)>,
-        filled: &mut Filled,
-    ) {
-        let Ok(found) = self.objects.of_restore(&self.restore.1).await else { return };
-        open.retain(|name, (copy, namespace)| {
-            let gone = || failure("its PodVolumeRestore was deleted");
-            let object = found.get(name).cloned().unwrap_or_else(gone);
-            let phase = object["status"]["phase"].as_str().unwrap_or_default();
-            let is_open = !DataMovePhase::from(phase).is_terminal();
-            if !is_open {
-                filled.infos.push(ended(report, copy, namespace, &object));
-            }
-            is_open
-        });
     }
 
     fn wanted(&self, namespace: &str, name: &str) -> Vec<Copied> {

@@ -106,7 +106,10 @@ impl Api {
                 let within = format!("{}/", asked.path);
                 let items = objects.iter().filter(|(path, _)| path.starts_with(&within));
                 let items: Vec<&Value> = items.map(|(_, object)| object).collect();
-                (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
+                (
+                    200,
+                    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}),
+                )
             }
             _ => match objects.get(&asked.path) {
                 Some(found) => (200, found.clone()),

@@ -35,7 +35,7 @@ fn end_copies(world: &World, status: Value) {
 async fn hurried(world: &World, spec: Value, stop: CancellationToken) -> PassInput {
     let mut input = input(world, spec, Arc::new(Store::memory()), stop).await;
     let mut copying = Copying::new(&input.client, "lifeboat", &MoverSettings::default());
-    copying.pace = Duration::from_millis(5);
+    copying.followed.pace = Duration::from_millis(5);
     input.copying = Arc::new(copying);
     input
 }
