@@ -7,6 +7,7 @@
 
 mod follow;
 mod make;
+mod metrics;
 mod records;
 mod sweep;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use crate::repositories::Keys;
 use crate::settings::MoverSettings;
 use follow::Follower;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
+use metrics::MoverMetrics;
 pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 
@@ -44,6 +46,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub struct Movers {
     core: Arc<Core>,
     settings: Arc<MoverSettings>,
+    metrics: MoverMetrics,
     line: Waiting,
     /// Which of the Jobs that carry our labels belong to a task.
     records: Arc<dyn TaskRecords>,
@@ -109,10 +112,12 @@ impl Death {
 }
 
 impl Movers {
+    /// Registers the metrics of movers: one is made for each server.
     pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
         Self {
             core: Arc::new(core.clone()),
             settings: Arc::new(settings),
+            metrics: MoverMetrics::register(&core.metrics),
             line: Waiting::default(),
             records,
             shutdown: Arc::default(),
@@ -136,6 +141,11 @@ impl Movers {
         self.line.begin_term();
     }
 
+    /// This server leads no more: how movers stand is the next leader's to show.
+    pub fn end_term(&self) {
+        self.metrics.set(0, 0);
+    }
+
     /// Runs the mover to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
     /// alone. An error is trouble with the API server: to be called again with the same request.
     pub async fn carry_out(
@@ -145,7 +155,7 @@ impl Movers {
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
         let ended = Box::pin(self.run_to_end(request, observer, cancel)).await?;
-        self.core.metrics.movers().ended(label(&ended));
+        self.metrics.ended(label(&ended));
         Ok(ended)
     }
 
@@ -163,14 +173,13 @@ impl Movers {
         let jobs = self.jobs(&request.job.namespace);
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
-            Some(found) => (self.line.adopt(self.core.metrics.movers(), candidate), found),
+            Some(found) => (self.line.adopt(&self.metrics, candidate), found),
             None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
                 if let Some(refused) = make::refused(&self.settings, job) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
-                let metrics = self.core.metrics.movers();
-                let turn = match self.line.wait(metrics, candidate, observer, cancel, &shutdown).await {
+                let turn = match self.line.wait(&self.metrics, candidate, observer, cancel, &shutdown).await {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),

@@ -12,6 +12,7 @@ use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
+use crate::metrics::VeleroMetrics;
 use crate::plugin_store::PluginStores;
 use crate::settings::VeleroSettings;
 
@@ -21,6 +22,8 @@ pub(crate) struct Context {
     /// Shared, because a context is handed to every reconcile by value.
     pub(crate) core: Arc<Core>,
     pub(crate) settings: Arc<VeleroSettings>,
+    /// What Velero's API counts; what every controller counts is in [`Core`].
+    pub(crate) metrics: VeleroMetrics,
     /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
     pub(crate) actions: Arc<Registry>,
     /// What is installed in the plugin directory.

@@ -99,7 +99,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 /// Shows how many Restores there are.
 async fn count(context: &Context, restores: &Store<DynamicObject>, shutdown: &CancellationToken) {
     while shutdown.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
-        context.metrics.velero().set_restore_total(restores.len());
+        context.metrics.set_restore_total(restores.len());
     }
 }
 
@@ -192,7 +192,7 @@ async fn reconcile(
         Ok(claim) => {
             // Claimed before anything happens; the run begins with what was written.
             let written = objects::merge(&api, &object, status::begin(&context, &restore, &claim)).await?;
-            context.metrics.velero().restore_started(&claim.schedule);
+            context.metrics.restore_started(&claim.schedule);
             if let Ok(restore) = objects::typed::<Restore>(&written) {
                 state.order(restore);
             }

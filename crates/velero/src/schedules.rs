@@ -46,14 +46,14 @@ impl State {
     fn show(&self, context: &Context, name: &str) {
         let mut shown = locked(&self.shown);
         if shown.insert(name.to_owned()) {
-            context.metrics.velero().init_schedule(name);
+            context.metrics.init_schedule(name);
         }
         let there: BTreeSet<String> =
             self.schedules.state().iter().map(|schedule| schedule.name_any()).collect();
         shown.retain(|known| {
             let stays = known == name || there.contains(known);
             if !stays {
-                context.metrics.velero().forget_schedule(known);
+                context.metrics.forget_schedule(known);
             }
             stays
         });
@@ -66,7 +66,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let state = State { schedules: controller.store(), resource, shown: Mutex::default() };
     let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
     // Backups that nobody scheduled are shown under no name.
-    context.metrics.velero().init_schedule("");
+    context.metrics.init_schedule("");
     dynamic::drive("schedule", controller, context.clone(), Arc::new(state), reconcile).await;
 }
 

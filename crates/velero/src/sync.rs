@@ -85,7 +85,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         })
         .reflect(writer)
         .take_until(resting.clone().cancelled_owned())
-        .for_each(|_| async { context.metrics.velero().set_backup_total(backups.len()) });
+        .for_each(|_| async { context.metrics.set_backup_total(backups.len()) });
     let state = Arc::new(State { resource, backups: backups.clone(), past: Mutex::default() });
     let drive = dynamic::drive("backup-sync", controller, context.clone(), state, reconcile);
     tokio::join!(watch, drive);
