@@ -6,6 +6,7 @@
 //! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
 
 mod follow;
+mod found;
 mod make;
 mod metrics;
 mod records;
@@ -14,7 +15,6 @@ mod sweep;
 mod tests;
 mod turn;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::repositories::Keys;
 use crate::settings::MoverSettings;
 use follow::Follower;
+use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
 use metrics::MoverMetrics;
 pub use records::{TaskRecords, TaskState};
@@ -51,6 +52,7 @@ pub struct Movers {
     /// Which of the Jobs that carry our labels belong to a task.
     records: Arc<dyn TaskRecords>,
     shutdown: Arc<Mutex<CancellationToken>>,
+    limited: Limited,
     look: Duration,
 }
 
@@ -121,13 +123,9 @@ impl Movers {
             line: Waiting::default(),
             records,
             shutdown: Arc::default(),
+            limited: Limited::default(),
             look: LOOK,
         }
-    }
-
-    /// Where movers run.
-    fn namespaces(&self) -> BTreeSet<String> {
-        self.settings.more_namespaces.iter().chain([&self.settings.namespace]).cloned().collect()
     }
 
     /// The Jobs of a namespace.

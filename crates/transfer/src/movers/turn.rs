@@ -198,9 +198,9 @@ impl Movers {
     }
 
     /// The movers whose Jobs have not ended.
-    async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
+    pub(super) async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
         let mut running = Vec::new();
-        for found in self.listed().await? {
+        for found in self.found_jobs().await?.jobs {
             let made = job::read(&found).filter(|made| !made.finished);
             if let Some(made) = made
                 && self.is_ours(&found).await?
