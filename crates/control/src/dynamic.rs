@@ -6,37 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::watcher;
-use kube::runtime::{Controller, controller};
-use kube::{Api, ResourceExt};
+use kube::runtime::{controller, watcher};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::connect::WATCH_SECONDS;
 use lifeboat_web::Outcome;
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
-use crate::{Core, Scope};
-
-/// Reconciles of one controller that run at the same time.
-const CONCURRENCY: u16 = 32;
-
-/// The controller of a kind in Lifeboat's own namespace; callers may add watches before they hand it to [`drive`].
-pub fn controller(core: &Core, resource: &ApiResource) -> Controller<DynamicObject> {
-    of_api(lifeboat_cluster::objects::namespaced(&core.client, &core.namespace, resource), resource)
-}
-
-/// The controllers of a kind in a scope: one for each namespace of a list, to be driven together.
-pub fn controllers(core: &Core, scope: &Scope, resource: &ApiResource) -> Vec<Controller<DynamicObject>> {
-    scope.apis(&core.client, resource).into_iter().map(|api| of_api(api, resource)).collect()
-}
-
-fn of_api(api: Api<DynamicObject>, resource: &ApiResource) -> Controller<DynamicObject> {
-    Controller::new_with(api, watching(), resource.clone())
-        .with_config(controller::Config::default().concurrency(CONCURRENCY))
-}
+use crate::{Core, Watches};
 
 /// The configuration of every watch.
 pub fn watching() -> watcher::Config {
@@ -48,11 +29,11 @@ pub fn again_after(time: Duration) -> Action {
     if time.is_zero() { Action::await_change() } else { Action::requeue(time) }
 }
 
-/// Drives the controller until its shutdown. `reconcile` does the work for one object and gives when to come again; it
-/// gets `context`, which is the caller's own, and `state`.
+/// Drives the watches until their shutdown. `reconcile` does the work for one object and gives when to come again; it gets
+/// `context`, which is the caller's own, and `state`.
 pub async fn drive<C, S, F>(
     name: &'static str,
-    controller: Controller<DynamicObject>,
+    watches: impl Into<Watches>,
     context: C,
     state: Arc<S>,
     reconcile: F,
@@ -62,18 +43,20 @@ pub async fn drive<C, S, F>(
     F: AsyncReconcile<C, S>,
 {
     let shared = Arc::new(Shared { name, context, state, reconcile, backoff: Backoff::default() });
-    let followed = shared.clone();
-    controller
-        .run(
-            |object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object),
-            |object, error, shared| retry(&object, error, &shared),
-            shared,
-        )
-        .for_each(|outcome| {
-            followed.note(outcome.err());
-            std::future::ready(())
-        })
-        .await;
+    let runs = watches.into().into_controllers().map(|controller| {
+        let followed = shared.clone();
+        controller
+            .run(
+                |object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object),
+                |object, error, shared| retry(&object, error, &shared),
+                shared.clone(),
+            )
+            .for_each(move |outcome| {
+                followed.note(outcome.err());
+                std::future::ready(())
+            })
+    });
+    join_all(runs).await;
 }
 
 struct Shared<C, S, F> {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use kube::core::ApiResource;
 use lifeboat_cluster::exec::Commands;
-use lifeboat_control::{Core, Turns};
+use lifeboat_control::{Core, Scope, Turns, Watches};
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::PluginHost;
 use lifeboat_plugin::volume::VolumeSnapshotter;
@@ -40,6 +41,13 @@ pub(crate) struct Context {
     pub(crate) repositories: Repositories,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
+}
+
+impl Context {
+    /// The watches of one of Velero's kinds: its objects are in the server's own namespace.
+    pub(crate) fn watches(&self, resource: &ApiResource) -> Watches {
+        Watches::new(&self.core, &Scope::Namespace(self.core.namespace.clone()), resource)
+    }
 }
 
 impl Deref for Context {
