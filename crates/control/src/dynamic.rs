@@ -9,20 +9,15 @@ use futures::StreamExt;
 use futures::future::join_all;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube::runtime::controller;
 use kube::runtime::controller::Action;
-use kube::runtime::{controller, watcher};
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::connect::WATCH_SECONDS;
 use lifeboat_web::Outcome;
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
+pub use crate::watches::watching;
 use crate::{Core, Watches};
-
-/// The configuration of every watch.
-pub fn watching() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_SECONDS)
-}
 
 /// The next reconcile comes after this time; zero means only when something changes.
 pub fn again_after(time: Duration) -> Action {
@@ -160,7 +155,59 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use lifeboat_cluster::objects;
+    use lifeboat_cluster::testing::{Asked, client};
+    use lifeboat_web::Metrics;
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::{Scope, locked};
+
+    /// Each namespace has one object; changes are not reported.
+    fn answer(asked: &Asked) -> (u16, Value) {
+        if asked.query.contains("watch=") {
+            return (
+                200,
+                json!({"type": "BOOKMARK", "object": {"apiVersion": "g/v1", "kind": "Thing",
+                "metadata": {"resourceVersion": "1"}}}),
+            );
+        }
+        let namespace = asked.path.split('/').nth(5).unwrap_or_default();
+        let item = json!({"apiVersion": "g/v1", "kind": "Thing",
+            "metadata": {"name": "one", "namespace": namespace, "uid": namespace, "resourceVersion": "1"}});
+        (
+            200,
+            json!({"apiVersion": "g/v1", "kind": "ThingList", "metadata": {"resourceVersion": "1"}, "items": [item]}),
+        )
+    }
+
+    #[tokio::test]
+    async fn every_namespace_of_a_scope_is_reconciled_and_known() {
+        let core = Core::new(client(|asked| answer(&asked)).await, Metrics::new("0"), "lifeboat", "me");
+        let resource = objects::resource("g", "v1", "Thing", "things");
+        let shutdown = CancellationToken::new();
+        let scope = Scope::Namespaces(vec!["a".into(), "b".into()]);
+        let watches = Watches::new(&core, &scope, &resource).until(&shutdown);
+        let known = watches.known();
+        let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let end = shutdown.clone();
+        let reconcile = move |object: Arc<DynamicObject>, _: Core, seen: Arc<Mutex<BTreeSet<String>>>| {
+            let mut all = locked(&seen);
+            all.insert(object.namespace().unwrap_or_default());
+            if all.len() == 2 {
+                end.cancel();
+            }
+            std::future::ready(Ok(Action::await_change()))
+        };
+        let driven = drive("things", watches, core, seen.clone(), reconcile);
+        tokio::time::timeout(Duration::from_secs(30), driven).await.unwrap();
+        assert_eq!(*locked(&seen), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+        assert_eq!((known.len(), known.state().len()), (2, 2));
+    }
 
     #[test]
     fn zero_waits_for_a_change_and_never_spins() {

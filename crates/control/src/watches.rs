@@ -1,22 +1,26 @@
 //! The watches of one kind in a [`Scope`]: one for the cluster or for each namespace, because a server may have no right to list
-//! the whole cluster. They are set up and driven together ([`crate::dynamic::drive`]).
+//! the whole cluster. They are set up and driven together by `dynamic::drive`.
 
 use std::sync::Arc;
 
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::runtime::Controller;
-use kube::runtime::controller;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::{Controller, controller, watcher};
 use kube::{Api, Resource};
+use lifeboat_cluster::connect::WATCH_SECONDS;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::dynamic::watching;
 use crate::{Core, Scope};
 
 /// Reconciles of one watch that run at the same time.
 const CONCURRENCY: u16 = 32;
+
+/// The configuration of every watch.
+pub fn watching() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_SECONDS)
+}
 
 /// The watches of a kind.
 pub struct Watches(Vec<Controller<DynamicObject>>);
@@ -98,65 +102,5 @@ impl Known {
             }
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::sync::Mutex;
-    use std::time::Duration;
-
-    use kube::ResourceExt;
-    use kube::runtime::controller::Action;
-    use lifeboat_cluster::objects;
-    use lifeboat_cluster::testing::{Asked, client};
-    use lifeboat_web::Metrics;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::dynamic::drive;
-    use crate::locked;
-
-    /// Each namespace has one object; changes are not reported.
-    fn answer(asked: &Asked) -> (u16, Value) {
-        if asked.query.contains("watch=") {
-            return (
-                200,
-                json!({"type": "BOOKMARK", "object": {"apiVersion": "g/v1", "kind": "Thing",
-                "metadata": {"resourceVersion": "1"}}}),
-            );
-        }
-        let namespace = asked.path.split('/').nth(5).unwrap_or_default();
-        let item = json!({"apiVersion": "g/v1", "kind": "Thing",
-            "metadata": {"name": "one", "namespace": namespace, "uid": namespace, "resourceVersion": "1"}});
-        (
-            200,
-            json!({"apiVersion": "g/v1", "kind": "ThingList", "metadata": {"resourceVersion": "1"}, "items": [item]}),
-        )
-    }
-
-    #[tokio::test]
-    async fn every_namespace_of_a_scope_is_reconciled_and_known() {
-        let core = Core::new(client(|asked| answer(&asked)).await, Metrics::new("0"), "lifeboat", "me");
-        let resource = objects::resource("g", "v1", "Thing", "things");
-        let shutdown = CancellationToken::new();
-        let scope = Scope::Namespaces(vec!["a".into(), "b".into()]);
-        let watches = Watches::new(&core, &scope, &resource).until(&shutdown);
-        let known = watches.known();
-        let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-        let end = shutdown.clone();
-        let reconcile = move |object: Arc<DynamicObject>, _: Core, seen: Arc<Mutex<BTreeSet<String>>>| {
-            let mut all = locked(&seen);
-            all.insert(object.namespace().unwrap_or_default());
-            if all.len() == 2 {
-                end.cancel();
-            }
-            std::future::ready(Ok(Action::await_change()))
-        };
-        let driven = drive("things", watches, core, seen.clone(), reconcile);
-        tokio::time::timeout(Duration::from_secs(30), driven).await.unwrap();
-        assert_eq!(*locked(&seen), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
-        assert_eq!((known.len(), known.state().len()), (2, 2));
     }
 }
