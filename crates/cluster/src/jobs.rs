@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use lifeboat_plan::transfer::movers::verdict::Warning;
@@ -19,7 +20,7 @@ use crate::{ApiError, Attempt, MANAGER};
 /// As much of an event is given.
 const WORDS: usize = 400;
 
-/// The Jobs of one namespace.
+/// Single Jobs of one namespace.
 #[derive(Clone)]
 pub struct Jobs {
     client: Client,
@@ -44,13 +45,6 @@ impl Jobs {
         let found =
             self.api::<Job>().get_opt(name).await.attempt(format!("read Job {}", self.place(name)))?;
         Ok(found.as_ref().map(to_json))
-    }
-
-    /// All Jobs with these labels.
-    pub async fn list(&self, selector: &str) -> Result<Vec<Value>, ApiError> {
-        let asked = ListParams::default().labels(selector);
-        let found = self.api::<Job>().list(&asked).await;
-        Ok(found.attempt(format!("list Jobs in {}", self.namespace))?.iter().map(to_json).collect())
     }
 
     /// Creates the Job; one of that name that is there already is given instead.
@@ -147,19 +141,58 @@ impl Jobs {
         written.attempt(format!("write the owner of Secret {}", self.place(name))).map(drop)
     }
 
-    /// Names and times of creation of Secrets with these labels; their content is not read.
-    pub async fn secrets(&self, selector: &str) -> Result<Vec<(String, Option<Timestamp>)>, ApiError> {
-        let asked = ListParams::default().labels(selector);
-        let found = self.api::<Secret>().list_metadata(&asked).await;
-        let found = found.attempt(format!("list Secrets in {}", self.namespace))?;
-        Ok(found.iter().map(|one| (one.name_any(), one.creation_timestamp().map(|time| time.0))).collect())
-    }
-
     /// That there is none is fine.
     pub async fn delete_secret(&self, name: &str) -> Result<(), ApiError> {
         let deleted = self.api::<Secret>().delete(name, &DeleteParams::default()).await.map(drop);
         fine_if_gone(deleted).attempt(format!("delete Secret {}", self.place(name)))
     }
+}
+
+/// The Jobs with these labels, in one namespace or in all.
+pub async fn list(client: &Client, namespace: Option<&str>, selector: &str) -> Result<Vec<Value>, ApiError> {
+    let asked = ListParams::default().labels(selector);
+    let found = api_in::<Job>(client, namespace).list(&asked).await;
+    Ok(found.attempt(format!("list Jobs in {}", place(namespace)))?.iter().map(to_json).collect())
+}
+
+/// A Secret whose content was not read.
+#[derive(Clone, Debug)]
+pub struct FoundSecret {
+    pub namespace: String,
+    pub name: String,
+    pub created: Option<Timestamp>,
+    /// Its metadata, as in an object.
+    pub object: Value,
+}
+
+/// The Secrets with these labels, in one namespace or in all; their content is not read.
+pub async fn secrets(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Vec<FoundSecret>, ApiError> {
+    let asked = ListParams::default().labels(selector);
+    let found = api_in::<Secret>(client, namespace).list_metadata(&asked).await;
+    let found = found.attempt(format!("list Secrets in {}", place(namespace)))?;
+    let read = |secret: &PartialObjectMeta<DynamicObject>| FoundSecret {
+        namespace: secret.namespace().unwrap_or_default(),
+        name: secret.name_any(),
+        created: secret.creation_timestamp().map(|time| time.0),
+        object: json!({"metadata": secret.metadata}),
+    };
+    Ok(found.iter().map(read).collect())
+}
+
+fn api_in<K: Resource<DynamicType = ()>>(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = resource_of::<K>();
+    match namespace {
+        Some(namespace) => namespaced(client, namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+fn place(namespace: Option<&str>) -> String {
+    namespace.map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"))
 }
 
 fn of_job(name: &str) -> String {

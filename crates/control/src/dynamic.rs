@@ -6,53 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
+use kube::runtime::controller;
 use kube::runtime::controller::Action;
-use kube::runtime::watcher;
-use kube::runtime::{Controller, controller};
-use kube::{Api, ResourceExt};
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::connect::WATCH_SECONDS;
 use lifeboat_web::Outcome;
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
-use crate::{Core, Scope};
-
-/// Reconciles of one controller that run at the same time.
-const CONCURRENCY: u16 = 32;
-
-/// The controller of a kind in Lifeboat's own namespace; callers may add watches before they hand it to [`drive`].
-pub fn controller(core: &Core, resource: &ApiResource) -> Controller<DynamicObject> {
-    of_api(lifeboat_cluster::objects::namespaced(&core.client, &core.namespace, resource), resource)
-}
-
-/// The controllers of a kind in a scope: one for each namespace of a list, to be driven together.
-pub fn controllers(core: &Core, scope: &Scope, resource: &ApiResource) -> Vec<Controller<DynamicObject>> {
-    scope.apis(&core.client, resource).into_iter().map(|api| of_api(api, resource)).collect()
-}
-
-fn of_api(api: Api<DynamicObject>, resource: &ApiResource) -> Controller<DynamicObject> {
-    Controller::new_with(api, watching(), resource.clone())
-        .with_config(controller::Config::default().concurrency(CONCURRENCY))
-}
-
-/// The configuration of every watch.
-pub fn watching() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_SECONDS)
-}
+pub use crate::watches::watching;
+use crate::{Core, Watches};
 
 /// The next reconcile comes after this time; zero means only when something changes.
 pub fn again_after(time: Duration) -> Action {
     if time.is_zero() { Action::await_change() } else { Action::requeue(time) }
 }
 
-/// Drives the controller until its shutdown. `reconcile` does the work for one object and gives when to come again; it
-/// gets `context`, which is the caller's own, and `state`.
+/// Drives the watches until their shutdown. `reconcile` does the work for one object and gives when to come again; it gets
+/// `context`, which is the caller's own, and `state`.
 pub async fn drive<C, S, F>(
     name: &'static str,
-    controller: Controller<DynamicObject>,
+    watches: impl Into<Watches>,
     context: C,
     state: Arc<S>,
     reconcile: F,
@@ -62,18 +38,20 @@ pub async fn drive<C, S, F>(
     F: AsyncReconcile<C, S>,
 {
     let shared = Arc::new(Shared { name, context, state, reconcile, backoff: Backoff::default() });
-    let followed = shared.clone();
-    controller
-        .run(
-            |object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object),
-            |object, error, shared| retry(&object, error, &shared),
-            shared,
-        )
-        .for_each(|outcome| {
-            followed.note(outcome.err());
-            std::future::ready(())
-        })
-        .await;
+    let runs = watches.into().into_controllers().map(|controller| {
+        let followed = shared.clone();
+        controller
+            .run(
+                |object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object),
+                |object, error, shared| retry(&object, error, &shared),
+                shared.clone(),
+            )
+            .for_each(move |outcome| {
+                followed.note(outcome.err());
+                std::future::ready(())
+            })
+    });
+    join_all(runs).await;
 }
 
 struct Shared<C, S, F> {
@@ -177,7 +155,59 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use lifeboat_cluster::objects;
+    use lifeboat_cluster::testing::{Asked, client};
+    use lifeboat_web::Metrics;
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::{Scope, locked};
+
+    /// Each namespace has one object; changes are not reported.
+    fn answer(asked: &Asked) -> (u16, Value) {
+        if asked.query.contains("watch=") {
+            return (
+                200,
+                json!({"type": "BOOKMARK", "object": {"apiVersion": "g/v1", "kind": "Thing",
+                "metadata": {"resourceVersion": "1"}}}),
+            );
+        }
+        let namespace = asked.path.split('/').nth(5).unwrap_or_default();
+        let item = json!({"apiVersion": "g/v1", "kind": "Thing",
+            "metadata": {"name": "one", "namespace": namespace, "uid": namespace, "resourceVersion": "1"}});
+        (
+            200,
+            json!({"apiVersion": "g/v1", "kind": "ThingList", "metadata": {"resourceVersion": "1"}, "items": [item]}),
+        )
+    }
+
+    #[tokio::test]
+    async fn every_namespace_of_a_scope_is_reconciled_and_known() {
+        let core = Core::new(client(|asked| answer(&asked)).await, Metrics::new("0"), "lifeboat", "me");
+        let resource = objects::resource("g", "v1", "Thing", "things");
+        let shutdown = CancellationToken::new();
+        let scope = Scope::Namespaces(vec!["a".into(), "b".into()]);
+        let watches = Watches::new(&core, &scope, &resource).until(&shutdown);
+        let known = watches.known();
+        let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let end = shutdown.clone();
+        let reconcile = move |object: Arc<DynamicObject>, _: Core, seen: Arc<Mutex<BTreeSet<String>>>| {
+            let mut all = locked(&seen);
+            all.insert(object.namespace().unwrap_or_default());
+            if all.len() == 2 {
+                end.cancel();
+            }
+            std::future::ready(Ok(Action::await_change()))
+        };
+        let driven = drive("things", watches, core, seen.clone(), reconcile);
+        tokio::time::timeout(Duration::from_secs(30), driven).await.unwrap();
+        assert_eq!(*locked(&seen), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+        assert_eq!((known.len(), known.state().len()), (2, 2));
+    }
 
     #[test]
     fn zero_waits_for_a_change_and_never_spins() {

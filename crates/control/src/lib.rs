@@ -1,6 +1,6 @@
 //! What every controller needs, whichever custom resources it serves: [`Core`] (client, events, metrics, clock, scope),
-//! watches of objects whose shape is not trusted ([`dynamic`]), work that outlives a reconcile ([`LongWork`]), turns by
-//! name ([`Turns`]), and reports of objects that cannot be read or written ([`Refused`], [`unreadable`]).
+//! watches in a scope ([`Scope`], [`Watches`]) of objects whose shape is not trusted ([`dynamic`]), work that outlives a
+//! reconcile ([`LongWork`]), turns by name ([`Turns`]), and reports of objects that cannot be read or written ([`Refused`], [`unreadable`]).
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod backoff;
@@ -15,6 +15,7 @@ mod scope;
 pub mod testing;
 mod turns;
 pub mod unreadable;
+mod watches;
 
 pub use clock::Clock;
 pub use core::{Core, Written};
@@ -23,3 +24,4 @@ pub use long_work::LongWork;
 pub use refused::Refused;
 pub use scope::Scope;
 pub use turns::Turns;
+pub use watches::{Known, Watches};

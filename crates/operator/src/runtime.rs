@@ -39,6 +39,7 @@ pub async fn run(
 ) -> Result<(), ServerError> {
     let client = lifeboat_cluster::connect(connection).await?;
     let patient = lifeboat_cluster::connect_patient(connection).await?;
+    let direct = lifeboat_cluster::connect::direct(connection).await?;
     let (metrics, health) = (Metrics::new(VERSION), Health::default());
     tracing::info!(
         version = VERSION,
@@ -55,7 +56,6 @@ pub async fn run(
         health.clone(),
         stop_web.clone(),
     ));
-    let direct = lifeboat_cluster::connect::direct(connection).await?;
     let clients = Clients { usual: client.clone(), direct, patient };
     let velero = Velero::new(clients, metrics.clone(), settings.velero.clone()).await;
     let server = Server { client, settings, metrics, health, velero };
@@ -104,6 +104,7 @@ impl Server {
             self.metrics.begin_term();
             let ended = election.lead(Box::pin(self.term(stop))).await;
             self.metrics.end_term();
+            self.velero.end_term();
             if ended == Ended::WorkDone {
                 election.release().await;
             }

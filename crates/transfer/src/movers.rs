@@ -6,14 +6,15 @@
 //! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
 
 mod follow;
+mod found;
 mod make;
+mod metrics;
 mod records;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod turn;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,7 +33,9 @@ use tokio_util::sync::CancellationToken;
 use crate::repositories::Keys;
 use crate::settings::MoverSettings;
 use follow::Follower;
+use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
+use metrics::MoverMetrics;
 pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 
@@ -44,10 +47,12 @@ const LOOK: Duration = Duration::from_secs(2);
 pub struct Movers {
     core: Arc<Core>,
     settings: Arc<MoverSettings>,
+    metrics: MoverMetrics,
     line: Waiting,
     /// Which of the Jobs that carry our labels belong to a task.
     records: Arc<dyn TaskRecords>,
     shutdown: Arc<Mutex<CancellationToken>>,
+    limited: Limited,
     look: Duration,
 }
 
@@ -109,20 +114,18 @@ impl Death {
 }
 
 impl Movers {
+    /// Registers the metrics of movers: one is made for each server.
     pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
         Self {
             core: Arc::new(core.clone()),
             settings: Arc::new(settings),
+            metrics: MoverMetrics::register(&core.metrics),
             line: Waiting::default(),
             records,
             shutdown: Arc::default(),
+            limited: Limited::default(),
             look: LOOK,
         }
-    }
-
-    /// Where movers run.
-    fn namespaces(&self) -> BTreeSet<String> {
-        self.settings.more_namespaces.iter().chain([&self.settings.namespace]).cloned().collect()
     }
 
     /// The Jobs of a namespace.
@@ -136,6 +139,11 @@ impl Movers {
         self.line.begin_term();
     }
 
+    /// This server leads no more: how movers stand is the next leader's to show.
+    pub fn end_term(&self) {
+        self.metrics.set(0, 0);
+    }
+
     /// Runs the mover to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
     /// alone. An error is trouble with the API server: to be called again with the same request.
     pub async fn carry_out(
@@ -145,7 +153,7 @@ impl Movers {
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
         let ended = Box::pin(self.run_to_end(request, observer, cancel)).await?;
-        self.core.metrics.movers().ended(label(&ended));
+        self.metrics.ended(label(&ended));
         Ok(ended)
     }
 
@@ -163,14 +171,13 @@ impl Movers {
         let jobs = self.jobs(&request.job.namespace);
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
-            Some(found) => (self.line.adopt(self.core.metrics.movers(), candidate), found),
+            Some(found) => (self.line.adopt(&self.metrics, candidate), found),
             None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
                 if let Some(refused) = make::refused(&self.settings, job) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
-                let metrics = self.core.metrics.movers();
-                let turn = match self.line.wait(metrics, candidate, observer, cancel, &shutdown).await {
+                let turn = match self.line.wait(&self.metrics, candidate, observer, cancel, &shutdown).await {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),

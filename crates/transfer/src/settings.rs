@@ -1,6 +1,5 @@
 //! What can be set about movers and the volumes they copy.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lifeboat_mover::task;
@@ -11,8 +10,6 @@ use lifeboat_plan::transfer::movers::{PodSecurity, PodSettings};
 pub struct MoverSettings {
     /// Where their Jobs are, unless the volume has to be reached from its own namespace.
     pub namespace: String,
-    /// Other namespaces in which Jobs of movers are counted, adopted and swept.
-    pub more_namespaces: BTreeSet<String>,
     /// The image with the program `lifeboat`; also of the container that waits in restored pods.
     pub image: String,
     /// Whether movers may mount directories of nodes: the admin's decision at install.
@@ -62,7 +59,6 @@ impl Default for MoverSettings {
     fn default() -> Self {
         Self {
             namespace: lifeboat_plan::transfer::movers::DEFAULT_NAMESPACE.to_owned(),
-            more_namespaces: BTreeSet::new(),
             image: String::new(),
             node_access: false,
             kubelet_root: "/var/lib/kubelet".to_owned(),

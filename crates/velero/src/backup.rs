@@ -32,10 +32,10 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::Store;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::Known;
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ const QUEUE_LOOK: Duration = Duration::from_secs(30);
 /// What outlives one reconcile.
 struct State {
     resource: ApiResource,
-    backups: Option<Store<DynamicObject>>,
+    backups: Option<Known>,
     /// One look at the queue at a time.
     queue: tokio::sync::Mutex<()>,
     /// The newest phase that this server wrote, by UID: what is watched may lag behind.
@@ -83,9 +83,8 @@ impl State {
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let mut state = State::new(shutdown.clone());
-    let controller = dynamic::controller(context, &state.resource);
-    state.backups = Some(controller.store());
-    let controller = controller.graceful_shutdown_on(shutdown.clone().cancelled_owned());
+    let watches = context.watches(&state.resource).until(shutdown);
+    state.backups = Some(watches.known());
     let state = Arc::new(state);
     let journals = left_behind::left_behind(context, &state).await;
     tokio::join!(
@@ -94,7 +93,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
             left_behind::clear_snapshots(context, &state).await;
         },
         deleted::watch(context, &state),
-        dynamic::drive("backup", controller, context.clone(), state.clone(), reconcile),
+        dynamic::drive("backup", watches, context.clone(), state.clone(), reconcile),
     );
 }
 

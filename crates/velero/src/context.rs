@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use kube::core::ApiResource;
 use lifeboat_cluster::exec::Commands;
-use lifeboat_control::{Core, Turns};
+use lifeboat_control::{Core, Scope, Turns, Watches};
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::PluginHost;
 use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
+use crate::metrics::VeleroMetrics;
 use crate::plugin_store::PluginStores;
 use crate::settings::VeleroSettings;
 
@@ -21,6 +23,8 @@ pub(crate) struct Context {
     /// Shared, because a context is handed to every reconcile by value.
     pub(crate) core: Arc<Core>,
     pub(crate) settings: Arc<VeleroSettings>,
+    /// What Velero's API counts; what every controller counts is in [`Core`].
+    pub(crate) metrics: VeleroMetrics,
     /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
     pub(crate) actions: Arc<Registry>,
     /// What is installed in the plugin directory.
@@ -37,6 +41,13 @@ pub(crate) struct Context {
     pub(crate) repositories: Repositories,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
+}
+
+impl Context {
+    /// The watches of one of Velero's kinds: its objects are in the server's own namespace.
+    pub(crate) fn watches(&self, resource: &ApiResource) -> Watches {
+        Watches::new(&self.core, &Scope::Namespace(self.core.namespace.clone()), resource)
+    }
 }
 
 impl Deref for Context {

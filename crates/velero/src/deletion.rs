@@ -64,10 +64,9 @@ impl Drop for Turn {
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(shutdown.clone().cancelled_owned());
+    let watches = context.watches(&resource).until(shutdown);
     let state = Arc::new(State { resource, busy: Arc::default() });
-    dynamic::drive("delete-backup-request", controller, context.clone(), state, reconcile).await;
+    dynamic::drive("delete-backup-request", watches, context.clone(), state, reconcile).await;
 }
 
 async fn reconcile(

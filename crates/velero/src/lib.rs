@@ -16,6 +16,7 @@ mod expiry;
 mod journals;
 mod locations;
 mod lookup;
+mod metrics;
 mod operations;
 mod own_deployment;
 pub mod password;

@@ -24,11 +24,11 @@ use std::time::Duration;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::Store;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::Known;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -84,22 +84,21 @@ impl State {
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<Restore>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(shutdown.clone().cancelled_owned());
+    let watches = context.watches(&resource).until(shutdown);
     let (orders, received) = mpsc::unbounded_channel();
-    let restores = controller.store();
+    let restores = watches.known();
     let state = Arc::new(State { resource, running: Mutex::default(), orders });
     tokio::join!(
         count(context, &restores, shutdown),
-        dynamic::drive("restore", controller, context.clone(), state.clone(), reconcile),
+        dynamic::drive("restore", watches, context.clone(), state.clone(), reconcile),
         run_orders(context, &state, received, shutdown),
     );
 }
 
 /// Shows how many Restores there are.
-async fn count(context: &Context, restores: &Store<DynamicObject>, shutdown: &CancellationToken) {
+async fn count(context: &Context, restores: &Known, shutdown: &CancellationToken) {
     while shutdown.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
-        context.metrics.velero().set_restore_total(restores.len());
+        context.metrics.set_restore_total(restores.len());
     }
 }
 
@@ -192,7 +191,7 @@ async fn reconcile(
         Ok(claim) => {
             // Claimed before anything happens; the run begins with what was written.
             let written = objects::merge(&api, &object, status::begin(&context, &restore, &claim)).await?;
-            context.metrics.velero().restore_started(&claim.schedule);
+            context.metrics.restore_started(&claim.schedule);
             if let Ok(restore) = objects::typed::<Restore>(&written) {
                 state.order(restore);
             }

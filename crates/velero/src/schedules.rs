@@ -15,11 +15,10 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::Store;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Schedule;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{Written, locked};
+use lifeboat_control::{Known, Written, locked};
 use lifeboat_plan::velero::schedule::{Run, Submission, backup_name, made, past, plan, submission};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +35,7 @@ const REFUSED: Duration = Duration::from_mins(5);
 /// What outlives one reconcile.
 struct State {
     resource: ApiResource,
-    schedules: Store<DynamicObject>,
+    schedules: Known,
     /// The schedules that metrics show.
     shown: Mutex<BTreeSet<String>>,
 }
@@ -46,14 +45,14 @@ impl State {
     fn show(&self, context: &Context, name: &str) {
         let mut shown = locked(&self.shown);
         if shown.insert(name.to_owned()) {
-            context.metrics.velero().init_schedule(name);
+            context.metrics.init_schedule(name);
         }
         let there: BTreeSet<String> =
             self.schedules.state().iter().map(|schedule| schedule.name_any()).collect();
         shown.retain(|known| {
             let stays = known == name || there.contains(known);
             if !stays {
-                context.metrics.velero().forget_schedule(known);
+                context.metrics.forget_schedule(known);
             }
             stays
         });
@@ -62,12 +61,11 @@ impl State {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<Schedule>();
-    let controller = dynamic::controller(context, &resource);
-    let state = State { schedules: controller.store(), resource, shown: Mutex::default() };
-    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    let watches = context.watches(&resource).until(resting);
+    let state = State { schedules: watches.known(), resource, shown: Mutex::default() };
     // Backups that nobody scheduled are shown under no name.
-    context.metrics.velero().init_schedule("");
-    dynamic::drive("schedule", controller, context.clone(), Arc::new(state), reconcile).await;
+    context.metrics.init_schedule("");
+    dynamic::drive("schedule", watches, context.clone(), Arc::new(state), reconcile).await;
 }
 
 async fn reconcile(

@@ -30,20 +30,26 @@ pub struct Velero {
 }
 
 impl Velero {
-    /// Removes what an earlier process left in the spool directory, and runs each plugin program once.
+    /// Registers its metrics, removes what an earlier process left in the spool directory, and runs each plugin program once.
     pub async fn new(clients: Clients, metrics: Metrics, settings: VeleroSettings) -> Self {
+        let settings = Arc::new(settings);
+        let context = Context::new(clients.usual, metrics, settings.clone())
+            .with_patient_client(clients.patient)
+            .with_direct_client(clients.direct);
         credential_files::clear(&settings.storage.spool_directory);
         let plugins = discover_plugins(&settings).await;
-        let context = Context::new(clients.usual, metrics, Arc::new(settings))
-            .with_patient_client(clients.patient)
-            .with_direct_client(clients.direct)
-            .with_plugins(plugins);
-        Self { context }
+        Self { context: context.with_plugins(plugins) }
     }
 
     /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
     pub async fn run_controllers(&self, shutdown: &CancellationToken) {
-        controllers::run(&self.context, shutdown).await;
+        Box::pin(controllers::run(&self.context, shutdown)).await;
+    }
+
+    /// This replica leads no more: its metrics do not show what only a leader knows.
+    pub fn end_term(&self) {
+        self.context.metrics.end_term();
+        self.context.movers.end_term();
     }
 
     /// Answers links to files where the settings say so, until `stop` is cancelled; else it never ends.

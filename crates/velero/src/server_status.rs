@@ -16,9 +16,8 @@ use crate::dynamic;
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<ServerStatusRequest>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
-    dynamic::drive("server-status-request", controller, context.clone(), Arc::new(resource), reconcile).await;
+    let watches = context.watches(&resource).until(resting);
+    dynamic::drive("server-status-request", watches, context.clone(), Arc::new(resource), reconcile).await;
 }
 
 async fn reconcile(

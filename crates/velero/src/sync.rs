@@ -96,8 +96,7 @@ impl State {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let watches = context.watches(&resource).until(resting);
     // Names and labels only, and those without who set them: thousands of backups cost little memory and no listing.
     let (backups, writer) = reflector::store();
     let api: Api<PartialObjectMeta<Backup>> =
@@ -110,9 +109,9 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         })
         .reflect(writer)
         .take_until(resting.clone().cancelled_owned())
-        .for_each(|_| async { context.metrics.velero().set_backup_total(backups.len()) });
+        .for_each(|_| async { context.metrics.set_backup_total(backups.len()) });
     let state = Arc::new(State { resource, backups: backups.clone(), past: Mutex::default() });
-    let drive = dynamic::drive("backup-sync", controller, context.clone(), state, reconcile);
+    let drive = dynamic::drive("backup-sync", watches, context.clone(), state, reconcile);
     tokio::join!(watch, drive);
 }
 

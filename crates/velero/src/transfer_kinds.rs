@@ -9,10 +9,9 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::Store;
 use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Core, LongWork, unreadable};
+use lifeboat_control::{Core, Known, LongWork, unreadable};
 use lifeboat_plan::velero::pod_volumes::status;
 use lifeboat_transfer::attempts::WorkContext;
 use serde_json::Value;
@@ -44,20 +43,19 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
 
 async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<K>();
-    let controller = dynamic::controller(context, &resource);
-    let there = controller.store();
-    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    let watches = context.watches(&resource).until(resting);
+    let there = watches.known();
     let state = Arc::new(State { resource, transfers: LongWork::default(), work: work_context(context) });
     tokio::select! {
-        () = dynamic::drive(K::CONTROLLER, controller, context.clone(), state.clone(), reconcile::<K>) => {}
+        () = dynamic::drive(K::CONTROLLER, watches, context.clone(), state.clone(), reconcile::<K>) => {}
         () = look(&state, &there) => {}
     }
     state.transfers.leave().await;
 }
 
 /// Ends the work on objects that are gone: no reconcile tells of them.
-async fn look(state: &State, there: &Store<DynamicObject>) {
-    if there.wait_until_ready().await.is_err() {
+async fn look(state: &State, there: &Known) {
+    if !there.wait_until_ready().await {
         return std::future::pending().await;
     }
     loop {

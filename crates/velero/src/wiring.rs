@@ -14,11 +14,13 @@ use lifeboat_web::Metrics;
 
 use crate::context::Context;
 use crate::csi;
+use crate::metrics::VeleroMetrics;
 use crate::plugin_store::PluginStores;
 use crate::settings::VeleroSettings;
 use crate::transfers::VeleroTasks;
 
 impl Context {
+    /// Registers the metrics of Velero's API and of movers: called once for each `metrics`.
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<VeleroSettings>) -> Self {
         let mut actions = Registry {
             backup: lifeboat_plugin::builtin::backup::actions(),
@@ -29,11 +31,13 @@ impl Context {
         actions.backup.extend(csi::backup_actions(&client));
         actions.restore.extend(csi::restore_actions(&client));
         let commands = Arc::new(PodCommands(client.clone()));
+        let velero_metrics = VeleroMetrics::register(&metrics);
         let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
         Self {
             movers: Movers::new(&core, settings.movers.clone(), Arc::new(VeleroTasks(core.clone()))),
             core: Arc::new(core),
             settings,
+            metrics: velero_metrics,
             actions: Arc::new(actions),
             plugins: PluginHost::empty(),
             snapshotters: BTreeMap::new(),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use downloads::{Download, DownloadRefused, Downloads, serve_downloads};
 pub use health::Health;
-pub use metrics::{BackupEnd, Ending, Metrics, MoverMetrics, Outcome, VeleroMetrics};
+pub use metrics::{Metrics, Outcome};
 
 /// Why the HTTP server could not run.
 #[derive(Debug, thiserror::Error)]

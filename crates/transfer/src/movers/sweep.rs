@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use lifeboat_cluster::ApiError;
+use lifeboat_cluster::jobs::FoundSecret;
+use lifeboat_plan::json::text;
 use lifeboat_plan::transfer::movers::job;
-use serde_json::Value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -40,49 +41,46 @@ impl Movers {
         }
     }
 
-    /// The Jobs that carry our labels, in all namespaces in which movers run.
-    pub(super) async fn listed(&self) -> Result<Vec<Value>, ApiError> {
-        let selector = job::selector(&self.core.namespace);
-        let mut found = Vec::new();
-        for namespace in self.namespaces() {
-            found.extend(self.jobs(&namespace).list(&selector).await?);
-        }
-        Ok(found)
-    }
-
     /// Removes the Jobs and Secrets of tasks that are over.
     pub(super) async fn sweep(&self) -> Result<(), ApiError> {
-        for namespace in self.namespaces() {
-            self.sweep_namespace(&namespace).await?;
-        }
-        Ok(())
-    }
-
-    async fn sweep_namespace(&self, namespace: &str) -> Result<(), ApiError> {
-        let jobs = self.jobs(namespace);
         // Secrets first: a Job that comes between the two looks is one more, not one less.
-        let selector = job::selector(&self.core.namespace);
-        let secrets = jobs.secrets(&selector).await?;
-        let found = jobs.list(&selector).await?;
+        let secrets = self.found_secrets().await?;
+        let found = self.found_jobs().await?;
         let mut kept = BTreeSet::new();
-        for (object, made) in found.iter().filter_map(|object| Some((object, job::read(object)?))) {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        for (object, made) in found.jobs.iter().filter_map(|object| Some((object, job::read(object)?))) {
+            let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
             // Of a kind that this server does not know it cannot say whether the mover is needed.
             if self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over {
                 let owner = made.owner.name;
                 tracing::info!(namespace, job = name, owner, "removing the mover of a task that is over");
-                clear(&jobs, name).await?;
+                clear(&self.jobs(namespace), name).await?;
             } else {
-                kept.insert(name.to_owned());
+                kept.insert((namespace.to_owned(), name.to_owned()));
             }
         }
         let before = self.core.now() - LEFT;
-        for (name, created) in secrets {
-            if !kept.contains(&name) && created.is_some_and(|created| created < before) {
-                jobs.delete_secret(&name).await?;
+        for secret in secrets.into_iter().filter(|secret| found.covers(&secret.namespace)) {
+            let is_old = secret.created.is_some_and(|created| created < before);
+            let has_job = kept.contains(&(secret.namespace.clone(), secret.name.clone()));
+            if is_old && !has_job && self.was_left(&secret).await? {
+                self.jobs(&secret.namespace).delete_secret(&secret.name).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a Secret without a Job was made by this server. In the movers' own namespace only Lifeboat makes Secrets; elsewhere
+    /// labels are no proof, and the task that the Secret names must be over.
+    async fn was_left(&self, secret: &FoundSecret) -> Result<bool, ApiError> {
+        if secret.namespace == self.settings.namespace {
+            return Ok(true);
+        }
+        match job::read(&secret.object) {
+            Some(made) if job::name(&made.candidate.uid) == secret.name => {
+                Ok(self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over)
+            }
+            _ => Ok(false),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 mod cluster;
+mod namespaces;
 
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome};
 use rstest::rstest;
@@ -353,7 +354,8 @@ async fn a_sweep_removes_what_nobody_needs_and_nothing_else() {
     for (name, created) in
         [("needed", "2026-01-01T00:00:00Z"), ("old", "2026-01-01T00:00:00Z"), ("new", "2999-01-01T00:00:00Z")]
     {
-        let secret = json!({"metadata": {"name": format!("mover-{name}"), "creationTimestamp": created}});
+        let secret = json!({"metadata": {"name": format!("mover-{name}"), "namespace": "lifeboat-movers",
+            "creationTimestamp": created}});
         fake.held().objects.insert(format!("secrets/mover-{name}"), secret);
     }
     {
@@ -368,42 +370,4 @@ async fn a_sweep_removes_what_nobody_needs_and_nothing_else() {
     let held = fake.held();
     let left: Vec<_> = held.objects.keys().filter(|path| path.contains("/mover-")).cloned().collect();
     assert_eq!(left, ["jobs/mover-needed", "secrets/mover-needed", "secrets/mover-new"]);
-}
-
-#[rstest]
-#[case::without_an_object(None, false)]
-#[case::of_another_task(Some("b-1"), false)]
-#[case::on_record(Some("a-1"), true)]
-#[tokio::test]
-async fn in_the_namespace_of_others_a_job_is_ours_where_its_task_is_on_record(
-    #[case] task: Option<&str>,
-    #[case] expected: bool,
-) {
-    let fake = Fake::new().await;
-    let wanted = lifeboat_plan::transfer::movers::MoverJob { namespace: "shop".into(), ..job("a-1") };
-    let found = lifeboat_plan::transfer::movers::job::job(&wanted).unwrap();
-    if let Some(task) = task {
-        let object = json!({"metadata": {"name": "pvb-a-1", "uid": "owner-a-1"}, "task": task});
-        fake.held().objects.insert("podvolumebackups/pvb-a-1".into(), object);
-    }
-    assert_eq!(fake.movers.is_ours(&found).await.unwrap(), expected);
-    let own = lifeboat_plan::transfer::movers::job::job(&job("a-1")).unwrap();
-    assert!(
-        fake.movers.is_ours(&own).await.unwrap(),
-        "in the movers' own namespace only Lifeboat makes Jobs"
-    );
-}
-
-#[tokio::test]
-async fn a_forged_job_with_the_name_of_a_mover_is_replaced() {
-    let fake = Fake::new().await;
-    fake.script(&[running(), reported("THIS", done())]);
-    let mut request = request("a-1");
-    request.job.namespace = "shop".into();
-    fake.put_job(&request.job, &[reported("a-1", done())]);
-    let ended = fake.movers.carry_out(request, &Notes::default(), &CancellationToken::new()).await.unwrap();
-    assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
-    let changes = fake.held().changes.clone();
-    assert!(changes.contains(&"DELETE jobs/mover-a-1".to_owned()), "{changes:?}");
-    assert!(changes.contains(&"POST jobs".to_owned()), "{changes:?}");
 }

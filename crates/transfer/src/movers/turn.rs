@@ -9,11 +9,11 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::transfer::movers::job;
 use lifeboat_plan::transfer::movers::queue::{Candidate, Limits, Queue};
-use lifeboat_web::MoverMetrics;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::MoverMetrics;
 use super::{MoverObserver, Movers};
 use crate::settings::MoverSettings;
 
@@ -168,7 +168,7 @@ impl Movers {
             return Ok(());
         }
         let running = self.running().await?;
-        self.line.change(self.core.metrics.movers(), |state| {
+        self.line.change(&self.metrics, |state| {
             state.queue.set_limits(limits(&self.settings));
             for candidate in running {
                 if !state.queue.is_running(&candidate.uid) {
@@ -187,7 +187,7 @@ impl Movers {
             return Ok(());
         }
         let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.uid).collect();
-        self.line.change(self.core.metrics.movers(), |state| {
+        self.line.change(&self.metrics, |state| {
             let ended: Vec<_> = state.held.difference(&running).cloned().collect();
             for uid in ended {
                 state.held.remove(&uid);
@@ -198,9 +198,9 @@ impl Movers {
     }
 
     /// The movers whose Jobs have not ended.
-    async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
+    pub(super) async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
         let mut running = Vec::new();
-        for found in self.listed().await? {
+        for found in self.found_jobs().await?.jobs {
             let made = job::read(&found).filter(|made| !made.finished);
             if let Some(made) = made
                 && self.is_ours(&found).await?

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use lifeboat_api::velero::{Backup, BackupPhase, names};
-use lifeboat_web::{BackupEnd, Ending};
 
 use crate::context::Context;
+use crate::metrics::{BackupEnd, Ending};
 
 /// The schedule that made a backup; empty for others.
 pub(super) fn schedule(backup: &Backup) -> &str {
@@ -24,7 +24,7 @@ pub(super) fn count_refused(context: &Context, backup: &Backup) {
         archive_bytes: None,
         ended_at: context.now().as_second(),
     };
-    context.metrics.velero().backup_ended(schedule(backup), &end);
+    context.metrics.backup_ended(schedule(backup), &end);
 }
 
 /// Counts an end.
@@ -47,5 +47,5 @@ pub(super) fn count(context: &Context, ended: &Backup, archive_bytes: Option<u64
         archive_bytes,
         ended_at: now.as_second(),
     };
-    context.metrics.velero().backup_ended(schedule(ended), &end);
+    context.metrics.backup_ended(schedule(ended), &end);
 }

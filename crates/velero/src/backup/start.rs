@@ -131,7 +131,7 @@ impl Start<'_> {
         let (spec, valid) = self.validate(&gathered)?;
         let backup = self.claim(&gathered, spec, &valid).await?;
         locked(&self.state.trouble).remove(&self.run.uid);
-        self.context.metrics.velero().backup_started(schedule(&backup));
+        self.context.metrics.backup_started(schedule(&backup));
         for warning in &gathered.discovered.warnings {
             self.report.warning(&About::Server, warning, None);
         }

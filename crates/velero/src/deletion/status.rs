@@ -34,7 +34,7 @@ pub(super) async fn begin(
         let deleting = json!({"phase": BackupPhase::Deleting.as_str()});
         set_status(context, gathered.backup.as_ref(), &deleting).await?;
     }
-    context.metrics.velero().deletion_started(&gathered.schedule());
+    context.metrics.deletion_started(&gathered.schedule());
     Ok(begun)
 }
 
@@ -47,9 +47,9 @@ pub(super) async fn end(
     deleted: Deleted,
 ) -> Result<Action, ApiError> {
     let Deleted { problems, begun, snapshots } = deleted;
-    context.metrics.velero().deletion_ended(&gathered.schedule(), problems.is_empty());
+    context.metrics.deletion_ended(&gathered.schedule(), problems.is_empty());
     if problems.is_empty() {
-        context.metrics.velero().forget_backup(&gathered.schedule(), &gathered.name);
+        context.metrics.forget_backup(&gathered.schedule(), &gathered.name);
         return remove_all(context, state, object, &gathered.name).await;
     }
     let stored = stored_phase(gathered).await;

@@ -38,9 +38,8 @@ enum NoLink {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<DownloadRequest>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
-    dynamic::drive("download-request", controller, context.clone(), Arc::new(resource), reconcile).await;
+    let watches = context.watches(&resource).until(resting);
+    dynamic::drive("download-request", watches, context.clone(), Arc::new(resource), reconcile).await;
 }
 
 async fn reconcile(

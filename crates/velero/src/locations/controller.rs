@@ -18,11 +18,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::locked;
+use lifeboat_control::{Known, locked};
 use lifeboat_plan::velero::location::PastLook;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -56,18 +56,18 @@ impl State {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    let controller = dynamic::controller(context, &resource);
-    let (locations, existing) = (controller.store(), controller.store());
     // New credentials, another certificate authority, an exported password: every location is looked at again where
     // its inputs changed.
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let kind = resource.clone();
-    let controller = controller
-        .watches(secrets, dynamic::watching(), move |_| every_location(&locations, &kind))
-        .graceful_shutdown_on(resting.clone().cancelled_owned());
+    let watches = context
+        .watches(&resource)
+        .triggered_by(&secrets, move |_, locations| every_location(locations, &kind))
+        .until(resting);
+    let existing = watches.known();
     let state = Arc::new(State { resource, looked_at: Mutex::default() });
     tokio::join!(
-        dynamic::drive("backup-storage-location", controller, context.clone(), state.clone(), reconcile),
+        dynamic::drive("backup-storage-location", watches, context.clone(), state.clone(), reconcile),
         forget_deleted(context, &state, existing, resting),
     );
 }
@@ -89,7 +89,7 @@ async fn reconcile(
     status::write(&context, &state, &gathered, outcome).await
 }
 
-fn every_location(locations: &Store<DynamicObject>, kind: &ApiResource) -> Vec<ObjectRef<DynamicObject>> {
+fn every_location(locations: &Known, kind: &ApiResource) -> Vec<ObjectRef<DynamicObject>> {
     locations
         .state()
         .iter()
@@ -98,12 +98,7 @@ fn every_location(locations: &Store<DynamicObject>, kind: &ApiResource) -> Vec<O
 }
 
 /// A deleted location no longer shows in the metrics and is not remembered.
-async fn forget_deleted(
-    context: &Context,
-    state: &State,
-    locations: Store<DynamicObject>,
-    resting: &CancellationToken,
-) {
+async fn forget_deleted(context: &Context, state: &State, locations: Known, resting: &CancellationToken) {
     loop {
         let existing = locations.state();
         context.metrics.retain_locations(&existing.iter().map(|location| location.name_any()).collect());

@@ -38,10 +38,9 @@ struct State {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let watches = context.watches(&resource).until(resting);
     let state = Arc::new(State { resource, maintenances: LongWork::default() });
-    dynamic::drive("backup-repository", controller, context.clone(), state.clone(), reconcile).await;
+    dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }
 

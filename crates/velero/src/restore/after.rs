@@ -21,7 +21,6 @@ use lifeboat_archive::documents::{
 use lifeboat_archive::{BackupFiles, ObjectStore, RestoreFiles, RunLog, StoreError};
 use lifeboat_plan::items::outcome::{end_phase, phase_after_items};
 use lifeboat_plan::time;
-use lifeboat_web::Ending;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -34,6 +33,7 @@ use super::prepare::{job_backup, journal};
 use super::{gather, status};
 use crate::context::Context;
 use crate::locations;
+use crate::metrics::Ending;
 use crate::plugins::Acting;
 use crate::restore::handler::OpenVolume;
 

@@ -11,7 +11,6 @@ use lifeboat_api::velero::RestorePhase;
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::objects;
 use lifeboat_plan::time;
-use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
 use super::after::{Rest, csi, finalize, operations, volumes};
@@ -21,6 +20,7 @@ use super::prepare::{journal, log};
 use super::status::Written;
 use super::{Order, handler, status};
 use crate::context::Context;
+use crate::metrics::Ending;
 use crate::plugins::{Acting, PluginLines};
 use crate::volume_plugin::{self, Kind};
 
@@ -58,7 +58,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
     volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
     handler::end_open(context, &uid).await;
     journal(context, &order.restore).remove().await;
-    context.metrics.velero().restore_ended(&schedule, ending);
+    context.metrics.restore_ended(&schedule, ending);
     match ending {
         Ending::Completed => context.events.normal(&about, "Completed", &note).await,
         _ => context.events.warning(&about, "NotCompleted", &note).await,

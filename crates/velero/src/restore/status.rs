@@ -11,11 +11,11 @@ use lifeboat_plan::items::waits::WAITING;
 use lifeboat_plan::time;
 use lifeboat_plan::velero::backup::{ATTEMPT, attempt};
 use lifeboat_plan::velero::restore::validate::excluded_resources;
-use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
 use super::validate::Claim;
 use crate::context::Context;
+use crate::metrics::Ending;
 
 /// A run that ended so often without an end of the restore will not end well the next time either. Later stages only wait,
 /// and may be taken over as often as servers come and go.
@@ -51,7 +51,7 @@ pub(super) fn go_on(context: &Context, restore: &Restore) -> Value {
 /// Counts and reports a Restore that was interrupted too often.
 pub(super) async fn gave_up(context: &Context, restore: &Restore) {
     let schedule = restore.spec.schedule_name.clone().unwrap_or_default();
-    context.metrics.velero().restore_ended(&schedule, Ending::Failed);
+    context.metrics.restore_ended(&schedule, Ending::Failed);
     context.events.warning(&restore.object_ref(&()), "NotCompleted", "interrupted too often").await;
 }
 
@@ -91,8 +91,8 @@ pub(super) async fn refuse(
     let patch = json!({"spec": completed(context, restore), "status": status});
     objects::merge(api, object, patch).await?;
     let schedule = restore.spec.schedule_name.clone().unwrap_or_default();
-    context.metrics.velero().restore_started(&schedule);
-    context.metrics.velero().restore_ended(&schedule, Ending::FailedValidation);
+    context.metrics.restore_started(&schedule);
+    context.metrics.restore_ended(&schedule, Ending::FailedValidation);
     context.events.warning(&restore.object_ref(&()), "FailedValidation", &note).await;
     Ok(Action::await_change())
 }

@@ -60,13 +60,12 @@ impl Judged {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
-    let controller = dynamic::controller(context, &resource);
-    let locations = controller.store();
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let kind = resource.clone();
     // New credentials: the locations that name the Secret are judged again.
-    let controller = controller
-        .watches(secrets, dynamic::watching(), move |secret| {
+    let watches = context
+        .watches(&resource)
+        .triggered_by(&secrets, move |secret, locations| {
             let (name, kind) = (secret.name_any(), kind.clone());
             let named = |location: &Arc<DynamicObject>| {
                 location.data.pointer("/spec/credential/name").and_then(Value::as_str) == Some(&name)
@@ -74,9 +73,9 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
             let found: Vec<_> = locations.state().into_iter().filter(named).collect();
             found.into_iter().map(move |location| ObjectRef::from_obj_with(location.as_ref(), kind.clone()))
         })
-        .graceful_shutdown_on(resting.clone().cancelled_owned());
+        .until(resting);
     let state = Arc::new(State { resource, judged: Mutex::default(), again: NEXT_TRY });
-    dynamic::drive("volume-snapshot-location", controller, context.clone(), state, reconcile).await;
+    dynamic::drive("volume-snapshot-location", watches, context.clone(), state, reconcile).await;
 }
 
 async fn reconcile(

@@ -38,6 +38,8 @@ pub(super) struct Held {
     pub(super) trouble: Vec<u16>,
     /// The code with which nothing is made.
     pub(super) refuses: Option<u16>,
+    /// Whether the server may not list Jobs and Secrets of all namespaces.
+    pub(super) is_limited: bool,
     /// The most Jobs that ran at once.
     pub(super) most: usize,
 }
@@ -224,11 +226,10 @@ fn answer(held: &mut Held, asked: &Asked) -> (u16, Value) {
     if asked.path.ends_with("/log") {
         return (200, json!(held.log));
     }
-    let parts: Vec<&str> = asked.path.split('/').collect();
-    let inside = asked.path.split_once("/namespaces/").map_or_else(
-        || parts[3..].join("/"),
-        |(_, rest)| rest.split_once('/').map(|(_, rest)| rest.to_owned()).unwrap_or_default(),
-    );
+    let (namespace, inside) = place(&asked.path);
+    if namespace.is_none() && held.is_limited && matches!(inside.as_str(), "jobs" | "secrets") {
+        return failure(403, "Forbidden");
+    }
     if asked.method != "GET" {
         held.changes.push(format!("{} {inside}", asked.method));
     }
@@ -251,6 +252,9 @@ fn answer(held: &mut Held, asked: &Asked) -> (u16, Value) {
                 .iter()
                 .filter(|(path, _)| path.starts_with(&prefix))
                 .map(|(_, object)| object)
+                .filter(|object| {
+                    namespace.as_ref().is_none_or(|only| object["metadata"]["namespace"] == **only)
+                })
                 .collect();
             (200, json!({"metadata": {}, "items": items}))
         }
@@ -270,6 +274,16 @@ fn answer(held: &mut Held, asked: &Asked) -> (u16, Value) {
             None => failure(404, "NotFound"),
         },
         _ => failure(405, "MethodNotAllowed"),
+    }
+}
+
+/// The namespace of a path, and what follows it.
+fn place(path: &str) -> (Option<String>, String) {
+    let parts: Vec<&str> = path.split('/').collect();
+    let group = if parts[1] == "api" { 3 } else { 4 };
+    match parts[group..] {
+        ["namespaces", namespace, ref rest @ ..] => (Some(namespace.to_owned()), rest.join("/")),
+        ref rest => (None, rest.join("/")),
     }
 }
 

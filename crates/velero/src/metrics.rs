@@ -1,9 +1,16 @@
-//! Metrics with Velero's names, labels and buckets, which public dashboards for Velero read. The label is the
-//! schedule's name, empty for backups without a schedule. Counters start at zero with the process, as Velero's do.
+//! What Velero's API shows in `/metrics` (docs/metrics.md), registered once when the server starts: what its leader knows, and what
+//! public dashboards for Velero read: its names, labels and buckets. The label is the schedule's name, empty for
+//! backups without a schedule. Counters begin at zero with the process, as upstream's.
 
+mod leader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
+use lifeboat_web::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -11,7 +18,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-/// Velero's buckets of durations, in seconds.
+use leader::{LocationMetrics, PasswordMetrics};
+
+/// Upstream's buckets of durations, in seconds.
 const BUCKETS: [f64; 9] = [60., 300., 600., 900., 1800., 3600., 7200., 10800., 14400.];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,7 +49,7 @@ type Gauges = Family<ScheduleLabel, Gauge<f64, AtomicU64>>;
 
 /// How a backup or a restore ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     Completed,
     PartiallyFailed,
     Failed,
@@ -49,16 +58,16 @@ pub enum Ending {
 
 /// The values that are recorded for a finished backup.
 #[derive(Clone, Copy, Debug)]
-pub struct BackupEnd {
-    pub ending: Ending,
-    pub duration: Duration,
-    pub items: u64,
-    pub errors: u64,
-    pub warnings: u64,
-    /// Size of the archive in storage, in bytes.
-    pub archive_bytes: Option<u64>,
-    /// When it ended, in seconds since 1970.
-    pub ended_at: i64,
+pub(crate) struct BackupEnd {
+    pub(crate) ending: Ending,
+    pub(crate) duration: Duration,
+    pub(crate) items: u64,
+    pub(crate) errors: u64,
+    pub(crate) warnings: u64,
+    /// Bytes of the archive in storage.
+    pub(crate) archive_bytes: Option<u64>,
+    /// Seconds since 1970 at its end.
+    pub(crate) ended_at: i64,
 }
 
 /// Steps that are attempted and then succeed or fail.
@@ -89,9 +98,11 @@ impl Attempts {
     }
 }
 
-/// Handles to the metrics under Velero's names; clones share them.
+/// Handles to the metrics of Velero's API; clones share them.
 #[derive(Clone, Debug)]
-pub struct VeleroMetrics {
+pub(crate) struct VeleroMetrics {
+    locations: LocationMetrics,
+    password: PasswordMetrics,
     backups: Attempts,
     partial: Counters,
     invalid: Counters,
@@ -122,8 +133,19 @@ fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, 
 }
 
 impl VeleroMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
-        let registry = registry.sub_registry_with_prefix("velero");
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        metrics.register(|registry| {
+            let locations = LocationMetrics::register(registry);
+            let password = PasswordMetrics::register(registry);
+            Self::under_veleros_names(registry.sub_registry_with_prefix("velero"), locations, password)
+        })
+    }
+
+    fn under_veleros_names(
+        registry: &mut Registry,
+        locations: LocationMetrics,
+        password: PasswordMetrics,
+    ) -> Self {
         let backups = Attempts::register(registry, "backup", "Backups");
         let deletions = Attempts::register(registry, "backup_deletion", "Deletions of backups");
         let snapshots = Attempts::register(registry, "volume_snapshot", "Volume snapshots");
@@ -135,6 +157,8 @@ impl VeleroMetrics {
         let durations = Family::new_with_constructor(Durations);
         registry.register("backup_duration_seconds", "Duration of backups, in seconds", durations.clone());
         Self {
+            locations,
+            password,
             backups,
             partial: registered(registry, "backup_partial_failure", "Backups that partially failed"),
             invalid: registered(registry, "backup_validation_failure", "Backups that failed validation"),
@@ -179,7 +203,28 @@ impl VeleroMetrics {
     }
 
     /// Adds a schedule with zeros before its first backup, so that rates can be computed from the first backup on.
-    pub fn init_schedule(&self, schedule: &str) {
+    pub(crate) fn end_term(&self) {
+        self.locations.retain(&BTreeSet::new());
+        self.password.set(None);
+        self.set_backup_total(0);
+        self.set_restore_total(0);
+    }
+
+    pub(crate) fn set_location(&self, name: &str, available: bool) {
+        self.locations.set(name, available);
+    }
+
+    /// Forgets every location that is not among `existing`.
+    pub(crate) fn retain_locations(&self, existing: &BTreeSet<String>) {
+        self.locations.retain(existing);
+    }
+
+    pub(crate) fn set_password(&self, exported: bool, public_default: bool) {
+        self.password.set(Some((exported, public_default)));
+    }
+
+    /// Shows a schedule with zeros before its first backup, so that rates can be computed from the first one on.
+    pub(crate) fn init_schedule(&self, schedule: &str) {
         let label = label(schedule);
         self.backups.init(&label);
         self.deletions.init(&label);
@@ -207,7 +252,7 @@ impl VeleroMetrics {
     }
 
     /// Removes the gauges of a deleted schedule; otherwise they would keep their last values for ever.
-    pub fn forget_schedule(&self, schedule: &str) {
+    pub(crate) fn forget_schedule(&self, schedule: &str) {
         let label = label(schedule);
         for family in
             [&self.last_success, &self.last_status, &self.archive_bytes, &self.items, &self.item_errors]
@@ -216,11 +261,11 @@ impl VeleroMetrics {
         }
     }
 
-    pub fn backup_started(&self, schedule: &str) {
+    pub(crate) fn backup_started(&self, schedule: &str) {
         self.backups.begun.get_or_create(&label(schedule)).inc();
     }
 
-    pub fn backup_ended(&self, schedule: &str, end: &BackupEnd) {
+    pub(crate) fn backup_ended(&self, schedule: &str, end: &BackupEnd) {
         let label = label(schedule);
         let succeeded = end.ending == Ending::Completed;
         let family = match end.ending {
@@ -249,24 +294,24 @@ impl VeleroMetrics {
     }
 
     /// The number of Backup objects.
-    pub fn set_backup_total(&self, total: usize) {
+    pub(crate) fn set_backup_total(&self, total: usize) {
         self.backup_total.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 
-    pub fn deletion_started(&self, schedule: &str) {
+    pub(crate) fn deletion_started(&self, schedule: &str) {
         self.deletions.begun.get_or_create(&label(schedule)).inc();
     }
 
-    pub fn deletion_ended(&self, schedule: &str, succeeded: bool) {
+    pub(crate) fn deletion_ended(&self, schedule: &str, succeeded: bool) {
         let family = if succeeded { &self.deletions.successes } else { &self.deletions.failures };
         family.get_or_create(&label(schedule)).inc();
     }
 
-    pub fn restore_started(&self, schedule: &str) {
+    pub(crate) fn restore_started(&self, schedule: &str) {
         self.restore_attempts.get_or_create(&label(schedule)).inc();
     }
 
-    pub fn restore_ended(&self, schedule: &str, ending: Ending) {
+    pub(crate) fn restore_ended(&self, schedule: &str, ending: Ending) {
         let family = match ending {
             Ending::Completed => &self.restore_successes,
             Ending::PartiallyFailed => &self.restore_partial,
@@ -277,12 +322,13 @@ impl VeleroMetrics {
     }
 
     /// The number of Restore objects.
-    pub fn set_restore_total(&self, total: usize) {
+    pub(crate) fn set_restore_total(&self, total: usize) {
         self.restore_total.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 
-    /// Counts the native snapshots of a backup.
-    pub fn volume_snapshots(&self, schedule: &str, attempted: u64, succeeded: u64) {
+    /// Native snapshots of a backup.
+    #[cfg_attr(not(test), expect(dead_code, reason = "dashboards read the family; no backup reports to it"))]
+    pub(crate) fn volume_snapshots(&self, schedule: &str, attempted: u64, succeeded: u64) {
         let label = label(schedule);
         self.snapshots.begun.get_or_create(&label).inc_by(attempted);
         self.snapshots.successes.get_or_create(&label).inc_by(succeeded);
@@ -290,7 +336,8 @@ impl VeleroMetrics {
     }
 
     /// Counts the CSI snapshots of a backup.
-    pub fn csi_snapshots(&self, schedule: &str, backup: &str, attempted: u64, succeeded: u64) {
+    #[cfg_attr(not(test), expect(dead_code, reason = "dashboards read the family; no backup reports to it"))]
+    pub(crate) fn csi_snapshots(&self, schedule: &str, backup: &str, attempted: u64, succeeded: u64) {
         let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
         let counts = [attempted, succeeded, attempted.saturating_sub(succeeded)];
         for (family, count) in self.csi.iter().zip(counts) {
@@ -299,7 +346,7 @@ impl VeleroMetrics {
     }
 
     /// Removes the metrics of a deleted backup.
-    pub fn forget_backup(&self, schedule: &str, backup: &str) {
+    pub(crate) fn forget_backup(&self, schedule: &str, backup: &str) {
         let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
         for family in &self.csi {
             family.remove(&label);
