@@ -1,16 +1,18 @@
-//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, sizes
-//! of files and functions, errors that are text, names that leave the process, paths that ARCHITECTURE.md names, banned
-//! crates, generated files. Green means that a reviewer can read for meaning alone.
+//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, kinds of
+//! one API in code for any API, sizes of files and functions, errors that are text, names that leave the process, paths
+//! that ARCHITECTURE.md names, banned crates, generated files. Green means that a reviewer can read for meaning alone.
 
 mod cycles;
 mod directions;
 mod known;
 mod locked;
 mod names;
+mod neutral;
 mod paths;
 mod results;
 mod sizes;
 mod source;
+mod uses;
 
 use std::cell::OnceCell;
 use std::process::Command;
@@ -22,7 +24,7 @@ use source::Target;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, cycles, sizes, results, names, paths, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, neutral, sizes, results, names, paths, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
@@ -57,10 +59,11 @@ pub(crate) fn each(
     generated: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let (root, workspace) = (run::checkout(), Workspace::default());
-    let checks: [Check<'_>; 10] = [
+    let checks: [Check<'_>; 11] = [
         ("fmt", &fmt),
         ("directions", &|| directions::check(&root)),
         ("cycles", &|| cycles::check(workspace.sources()?)),
+        ("neutral", &|| neutral::check(workspace.sources()?)),
         ("sizes", &|| sizes::check(workspace.sources()?)),
         ("results", &|| results::check(workspace.sources()?)),
         ("names", &|| names::check(&root, workspace.sources()?)),
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn this_workspace_passes_the_lints_of_its_sources() {
-        for only in ["directions", "cycles", "sizes", "results", "names", "paths"] {
+        for only in ["directions", "cycles", "neutral", "sizes", "results", "names", "paths"] {
             each(Some(only), || Ok(()), || Ok(())).expect(only);
         }
     }

@@ -9,8 +9,6 @@ pub struct ObjectFacts<'a> {
     pub namespace: Option<&'a str>,
     /// None where the labels were not read; label filters are then skipped.
     pub labels: Option<&'a BTreeMap<String, String>>,
-    /// Whether it carries `velero.io/exclude-from-backup=true`.
-    pub excluded: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
 }

@@ -5,7 +5,6 @@
 pub mod existing;
 pub mod filter;
 pub mod modifiers;
-pub mod outcome;
 pub mod priorities;
 pub mod relations;
 pub mod rules;

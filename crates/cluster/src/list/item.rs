@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use lifeboat_api::catalogue::{ItemId, ResourceType};
-use lifeboat_api::velero::names;
 use lifeboat_plan::facts::ObjectFacts;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -33,7 +32,6 @@ impl ItemMeta {
             name: &self.name,
             labels: Some(&self.labels),
             namespace: self.namespace.as_deref(),
-            excluded: self.labels.get(names::EXCLUDE_FROM_BACKUP).is_some_and(|value| value == "true"),
             deleting: self.deleting,
         }
     }

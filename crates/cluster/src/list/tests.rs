@@ -110,7 +110,8 @@ fn an_item_gets_its_type_and_keeps_its_bytes() {
     assert!(text.starts_with(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata""#), "{text}");
     assert!(text.ends_with(r#""data":{"n":1.50}}"#), "{text}");
     let facts = item.meta.facts();
-    assert!(facts.excluded && facts.deleting && facts.namespace == Some("shop"));
+    assert_eq!(facts.labels.unwrap()["velero.io/exclude-from-backup"], "true");
+    assert!(facts.deleting && facts.namespace == Some("shop"));
 }
 
 #[test]

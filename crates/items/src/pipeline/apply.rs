@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifeboat_api::velero::names::RESTORE_STATUS;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Answer, Target, is_established, is_forbidden, is_port_taken};
 use lifeboat_plan::catalogue::GroupResource;
@@ -112,7 +111,7 @@ async fn create(run: &Run, item: &WorkItem, target: &Target, object: &Value) -> 
 
 fn wants_status(run: &Run, item: &WorkItem, object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
-    let annotation = annotations.and_then(|all| all.get(RESTORE_STATUS)).and_then(Value::as_str);
+    let annotation = annotations.and_then(|all| all.get(run.rules.status.annotation())).and_then(Value::as_str);
     run.rules.status.takes(&item.id.resource, annotation)
 }
 

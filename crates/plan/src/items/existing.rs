@@ -3,11 +3,19 @@
 //! existing object.
 
 use jiff::Timestamp;
-use lifeboat_api::velero::ExistingResourcePolicy;
 use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
 use serde_json::{Map, Value, json};
 
 use super::sanitise;
+
+/// What a restore does with objects that already exist, if it says so explicitly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExistingPolicy {
+    /// Leave them unchanged.
+    None,
+    /// Patch them to their state in the backup.
+    Update,
+}
 
 /// What to do with an existing object.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,11 +31,11 @@ pub enum Existing {
 }
 
 /// Decides what to do. `found` is the object as read from the API server; `wanted` the one that was to be created.
-pub fn compare(mut found: Value, wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> Existing {
+pub fn compare(mut found: Value, wanted: &Value, policy: Option<ExistingPolicy>) -> Existing {
     if sanitise::strip(&mut found).is_err() {
         return Existing::Same;
     }
-    let update = policy == Some(&ExistingResourcePolicy::Update);
+    let update = policy == Some(ExistingPolicy::Update);
     let labels = labels_of(wanted);
     let old_labels = found.pointer("/metadata/labels").cloned();
     set_labels(&mut found, &labels);
@@ -52,7 +60,7 @@ pub fn compare(mut found: Value, wanted: &Value, policy: Option<&ExistingResourc
 }
 
 /// Upstream's message, which depends on whether the policy is set explicitly.
-fn different(wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> String {
+fn different(wanted: &Value, policy: Option<ExistingPolicy>) -> String {
     let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));
     let what = match policy {
@@ -175,9 +183,8 @@ mod tests {
         let data = json!({"data": {"a": "1"}});
         let (found, wanted) = (found("ConfigMap", &data), wanted("ConfigMap", &data));
         assert_eq!(compare(found.clone(), &wanted, None), Existing::Same);
-        assert_eq!(compare(found.clone(), &wanted, Some(&ExistingResourcePolicy::None)), Existing::Same);
-        let Existing::Labels { patch } = compare(found, &wanted, Some(&ExistingResourcePolicy::Update))
-        else {
+        assert_eq!(compare(found.clone(), &wanted, Some(ExistingPolicy::None)), Existing::Same);
+        let Existing::Labels { patch } = compare(found, &wanted, Some(ExistingPolicy::Update)) else {
             panic!("labels are brought up to date");
         };
         assert_eq!(patch["metadata"]["labels"]["velero.io/restore-name"], "r");
@@ -189,8 +196,7 @@ mod tests {
             found("ConfigMap", &json!({"data": {"a": "2"}})),
             wanted("ConfigMap", &json!({"data": {"a": "1"}})),
         );
-        let warning = |policy: Option<&ExistingResourcePolicy>| match compare(found.clone(), &wanted, policy)
-        {
+        let warning = |policy: Option<ExistingPolicy>| match compare(found.clone(), &wanted, policy) {
             Existing::Different { warning } => warning,
             other => panic!("{other:?}"),
         };
@@ -199,8 +205,7 @@ mod tests {
             "could not restore, ConfigMap:x already exists. Warning: the in-cluster version is different than the backed-up version"
         );
         assert!(
-            warning(Some(&ExistingResourcePolicy::None))
-                .starts_with("could not restore, ConfigMap \"x\" already")
+            warning(Some(ExistingPolicy::None)).starts_with("could not restore, ConfigMap \"x\" already")
         );
     }
 
@@ -210,9 +215,7 @@ mod tests {
             found("ConfigMap", &json!({"data": {"a": "2", "b": "x"}})),
             wanted("ConfigMap", &json!({"data": {"a": "1"}})),
         );
-        let Existing::Merge { patch, labels } =
-            compare(found, &wanted, Some(&ExistingResourcePolicy::Update))
-        else {
+        let Existing::Merge { patch, labels } = compare(found, &wanted, Some(ExistingPolicy::Update)) else {
             panic!("it differs");
         };
         assert_eq!(patch["data"], json!({"a": "1", "b": null}));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::{Catalogue, GroupResource, ItemId};
-use lifeboat_api::velero::RestoreSpec;
+use lifeboat_api::common::LabelSelector;
 
 use crate::glob::GlobError;
 use crate::includes::Includes;
@@ -91,6 +91,24 @@ pub enum FilterError {
     Policies(#[from] ItemPolicyError),
 }
 
+/// Names to include and to exclude.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameLists<'a> {
+    pub included: &'a [String],
+    pub excluded: &'a [String],
+}
+
+/// The items that a restore selects, as its API gives them.
+#[derive(Clone, Debug, Default)]
+pub struct Selection<'a> {
+    pub namespaces: NameLists<'a>,
+    pub types: NameLists<'a>,
+    /// An item must match at least one of them; empty means that labels are not checked.
+    pub selectors: Vec<&'a LabelSelector>,
+    /// Whether cluster-scoped items are restored; None: unless namespaces are selected.
+    pub cluster: Option<bool>,
+}
+
 /// The compiled filters of a Restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreFilter {
@@ -103,19 +121,18 @@ pub struct RestoreFilter {
 }
 
 impl RestoreFilter {
-    pub fn new(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<Self, FilterError> {
-        let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
-        let mut excluded = list(&spec.excluded_resources);
+    pub fn new(selection: &Selection<'_>, catalogue: &Catalogue) -> Result<Self, FilterError> {
+        let mut excluded = selection.types.excluded.to_vec();
         excluded.extend(NEVER_RESTORED.iter().chain(&COMMANDS).map(|&name| name.to_owned()));
-        let selectors = spec.label_selector.iter().chain(spec.or_label_selectors.iter().flatten());
+        let selectors = selection.selectors.iter().copied();
         Ok(Self {
-            namespaces: Includes::new(&list(&spec.included_namespaces), &list(&spec.excluded_namespaces))?,
-            resources: types(&list(&spec.included_resources), &excluded, catalogue)?,
+            namespaces: Includes::new(selection.namespaces.included, selection.namespaces.excluded)?,
+            resources: types(selection.types.included, &excluded, catalogue)?,
             selectors: selectors
                 .map(Selector::new)
                 .filter(|selector| selector.as_ref().map_or(true, |selector| !selector.is_everything()))
                 .collect::<Result<_, _>>()?,
-            cluster: spec.include_cluster_resources,
+            cluster: selection.cluster,
             policies: ItemFilters::default(),
         })
     }
@@ -177,14 +194,23 @@ impl RestoreFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFilter {
     types: Option<Includes>,
+    annotation: &'static str,
 }
 
 impl StatusFilter {
-    pub fn new(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<Self, FilterError> {
-        let Some(wanted) = &spec.restore_status else { return Ok(Self::default()) };
-        let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
-        let types = types(&list(&wanted.included_resources), &list(&wanted.excluded_resources), catalogue)?;
-        Ok(Self { types: Some(types) })
+    /// `lists`: the types; None for none. `annotation`: the name of the annotation with which an object overrides them.
+    pub fn new(
+        lists: Option<NameLists<'_>>,
+        annotation: &'static str,
+        catalogue: &Catalogue,
+    ) -> Result<Self, FilterError> {
+        let types = lists.map(|lists| types(lists.included, lists.excluded, catalogue)).transpose()?;
+        Ok(Self { types, annotation })
+    }
+
+    /// The name of the annotation with which an object overrides the list.
+    pub fn annotation(&self) -> &'static str {
+        self.annotation
     }
 
     /// An annotation of the object overrides the Restore's list.
@@ -236,14 +262,16 @@ fn is_namespace(resource: &GroupResource) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::velero::RestoreSpec;
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::velero::restore::validate::{selection, status_filter};
 
     fn judge(spec: &Value, resource: &str, namespace: Option<&str>) -> Result<(), LeftOut> {
         let spec: RestoreSpec = serde_json::from_value(spec.clone()).unwrap();
-        let filter = RestoreFilter::new(&spec, &Catalogue::default()).unwrap();
+        let filter = RestoreFilter::new(&selection(&spec), &Catalogue::default()).unwrap();
         let item = ItemId {
             resource: GroupResource::parse(resource),
             namespace: namespace.map(Into::into),
@@ -303,7 +331,7 @@ mod tests {
         #[case] expected: bool,
     ) {
         let spec: RestoreSpec = serde_json::from_value(spec).unwrap();
-        let filter = StatusFilter::new(&spec, &Catalogue::default()).unwrap();
+        let filter = status_filter(&spec, &Catalogue::default()).unwrap();
         assert_eq!(filter.takes(&GroupResource::parse("widgets.example.com"), annotation), expected);
     }
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::GroupResource;
-use lifeboat_api::velero::ExistingResourcePolicy;
 
+use super::existing::ExistingPolicy;
 use super::filter::{RestoreFilter, StatusFilter};
 use super::modifiers::Modifiers;
 
@@ -17,7 +17,7 @@ pub struct ItemRules {
     pub status: StatusFilter,
     /// Namespaces that are restored under another name.
     pub mapping: BTreeMap<String, String>,
-    pub existing: Option<ExistingResourcePolicy>,
+    pub existing: Option<ExistingPolicy>,
     pub modifiers: Modifiers,
     /// Types that are restored in a stored version other than the one that the source cluster preferred.
     pub versions: BTreeMap<GroupResource, String>,

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
 use lifeboat_api::velero::BackupSpec;
+use lifeboat_api::velero::names::EXCLUDE_FROM_BACKUP;
 
 pub use namespaces::{NamespaceError, NamespaceFilter, NamespacesToList};
 use policies::{FilterPolicies, Ruling};
@@ -131,7 +132,7 @@ impl Filter {
 
     /// The checks for both listed and additional items.
     fn takes_any(&self, object: &ObjectFacts<'_>) -> Verdict {
-        if object.excluded {
+        if object.labels.is_some_and(is_excluded) {
             return Verdict::Leave("it has the label velero.io/exclude-from-backup=true");
         }
         if object.namespace.is_some_and(|namespace| !self.namespaces.takes(namespace)) {
@@ -186,6 +187,11 @@ impl Filter {
         }
         Verdict::Leave("neither it nor anything in it has the labels that are asked for")
     }
+}
+
+/// Whether an object's labels exclude it from backups.
+pub fn is_excluded(labels: &BTreeMap<String, String>) -> bool {
+    labels.get(EXCLUDE_FROM_BACKUP).is_some_and(|value| value == "true")
 }
 
 fn named(rule: Option<&ResourceRule>, object: &ObjectFacts<'_>) -> Verdict {

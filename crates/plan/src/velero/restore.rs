@@ -4,6 +4,7 @@
 pub mod hooks;
 pub mod idle;
 pub mod native;
+pub mod outcome;
 pub mod provisioned;
 pub mod validate;
 pub mod volumes;

@@ -19,7 +19,7 @@ use lifeboat_archive::documents::{
     RestoreVolumeInfo, Results,
 };
 use lifeboat_archive::{BackupFiles, ObjectStore, RestoreFiles, RunLog, StoreError};
-use lifeboat_plan::items::outcome::{end_phase, phase_after_items};
+use lifeboat_plan::velero::restore::outcome::{end_phase, phase_after_items};
 use lifeboat_plan::time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -171,7 +171,8 @@ fn additional_items_pass_the_filters(
 fn an_object_can_exclude_itself_and_one_that_is_being_deleted_never_counts() {
     let (filter, cluster) = (filter(&BackupSpec::default()), cluster());
     let pods = cluster.resolve("pods")[0];
-    let excluded = ObjectFacts { namespace: Some("blog"), excluded: true, ..ObjectFacts::default() };
+    let labels = BTreeMap::from([(EXCLUDE_FROM_BACKUP.to_owned(), "true".to_owned())]);
+    let excluded = ObjectFacts { namespace: Some("blog"), labels: Some(&labels), ..ObjectFacts::default() };
     assert!(matches!(filter.takes_listed(pods, &excluded), Verdict::Leave(_)));
     assert_eq!(filter.takes_additional(pods, &excluded, true), Verdict::Take);
     let deleting = ObjectFacts { namespace: Some("blog"), deleting: true, ..ObjectFacts::default() };

@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::Catalogue;
+use lifeboat_api::velero::names::RESTORE_STATUS;
 use lifeboat_api::velero::{Backup, BackupPhase, ExistingResourcePolicy, RestoreSpec};
 
 use super::hooks::RestoreHooks;
 use crate::includes::Includes;
-use crate::items::filter::{COMMANDS, FilterError, NEVER_RESTORED, RestoreFilter, StatusFilter};
+use crate::items::existing::ExistingPolicy;
+use crate::items::filter::{
+    COMMANDS, FilterError, NEVER_RESTORED, NameLists, RestoreFilter, Selection, StatusFilter,
+};
 use crate::items::modifiers::Modifiers;
 use crate::items::rules::ItemRules;
 
@@ -30,10 +34,10 @@ pub fn compile(
 ) -> Result<ValidRestore, FilterError> {
     Ok(ValidRestore {
         rules: ItemRules {
-            filter: RestoreFilter::new(spec, catalogue)?,
-            status: StatusFilter::new(spec, catalogue)?,
+            filter: RestoreFilter::new(&selection(spec), catalogue)?,
+            status: status_filter(spec, catalogue)?,
             mapping: spec.namespace_mapping.clone().unwrap_or_default(),
-            existing: policy(spec).cloned(),
+            existing: policy(spec).map(existing),
             modifiers,
             versions: BTreeMap::new(),
         },
@@ -64,9 +68,10 @@ pub fn problems(spec: &RestoreSpec) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for error in [RestoreFilter::new(spec, &Catalogue::default()).err(), RestoreHooks::new(spec).err()]
-        .into_iter()
-        .flatten()
+    for error in
+        [RestoreFilter::new(&selection(spec), &Catalogue::default()).err(), RestoreHooks::new(spec).err()]
+            .into_iter()
+            .flatten()
     {
         problems.push(format!("invalid restore spec: {error}"));
     }
@@ -123,6 +128,37 @@ pub fn newest_completed(backups: &[Backup]) -> Result<&Backup, NoBackup> {
 /// An empty policy means none.
 fn policy(spec: &RestoreSpec) -> Option<&ExistingResourcePolicy> {
     spec.existing_resource_policy.as_ref().filter(|policy| !policy.as_str().is_empty())
+}
+
+/// An invalid policy is refused by [`problems`] before.
+fn existing(policy: &ExistingResourcePolicy) -> ExistingPolicy {
+    match policy {
+        ExistingResourcePolicy::Update => ExistingPolicy::Update,
+        ExistingResourcePolicy::None | ExistingResourcePolicy::Other(_) => ExistingPolicy::None,
+    }
+}
+
+/// The items that the spec selects.
+pub(crate) fn selection(spec: &RestoreSpec) -> Selection<'_> {
+    Selection {
+        namespaces: lists(spec.included_namespaces.as_ref(), spec.excluded_namespaces.as_ref()),
+        types: lists(spec.included_resources.as_ref(), spec.excluded_resources.as_ref()),
+        selectors: spec.label_selector.iter().chain(spec.or_label_selectors.iter().flatten()).collect(),
+        cluster: spec.include_cluster_resources,
+    }
+}
+
+/// The types whose status the spec restores.
+pub(crate) fn status_filter(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<StatusFilter, FilterError> {
+    let types = spec.restore_status.as_ref();
+    let types =
+        types.map(|types| lists(types.included_resources.as_ref(), types.excluded_resources.as_ref()));
+    StatusFilter::new(types, RESTORE_STATUS, catalogue)
+}
+
+fn lists<'a>(included: Option<&'a Vec<String>>, excluded: Option<&'a Vec<String>>) -> NameLists<'a> {
+    let list = |names: Option<&'a Vec<String>>| names.map(Vec::as_slice).unwrap_or_default();
+    NameLists { included: list(included), excluded: list(excluded) }
 }
 
 /// Empty names in the mapping. Two namespaces may map to one, as upstream allows; objects with the same name are

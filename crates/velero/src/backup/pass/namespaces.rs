@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::velero::filter::Verdict;
+use lifeboat_plan::velero::filter::{Verdict, is_excluded};
 use serde::Deserialize;
 
 use super::{About, Pass};
@@ -78,7 +78,7 @@ impl Pass {
         let active = phase.is_none_or(|phase| phase == "Active");
         let holds = self.made().namespaces.contains(&item.meta.name);
         let (name, labels) = (&item.meta.name, &item.meta.labels);
-        if item.meta.facts().excluded {
+        if is_excluded(labels) {
             return false;
         }
         matches!(self.valid.filter.takes_namespace_object(name, labels, active, holds), Verdict::Take)
