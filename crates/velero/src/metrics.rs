@@ -202,7 +202,8 @@ impl VeleroMetrics {
         }
     }
 
-    /// Adds a schedule with zeros before its first backup, so that rates can be computed from the first backup on.
+    /// Called when this replica is no longer the leader: removes the metrics that only a leader can know, so that outdated
+    /// values are not read as current ones.
     pub(crate) fn end_term(&self) {
         self.locations.retain(&BTreeSet::new());
         self.password.set(None);
@@ -223,7 +224,7 @@ impl VeleroMetrics {
         self.password.set(Some((exported, public_default)));
     }
 
-    /// Shows a schedule with zeros before its first backup, so that rates can be computed from the first one on.
+    /// Adds a schedule with zeros before its first backup, so that rates can be computed from the first backup on.
     pub(crate) fn init_schedule(&self, schedule: &str) {
         let label = label(schedule);
         self.backups.init(&label);

@@ -111,7 +111,8 @@ async fn create(run: &Run, item: &WorkItem, target: &Target, object: &Value) -> 
 
 fn wants_status(run: &Run, item: &WorkItem, object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
-    let annotation = annotations.and_then(|all| all.get(run.rules.status.annotation())).and_then(Value::as_str);
+    let annotation =
+        annotations.and_then(|all| all.get(run.rules.status.annotation())).and_then(Value::as_str);
     run.rules.status.takes(&item.id.resource, annotation)
 }
 

@@ -27,7 +27,11 @@ impl MoverMetrics {
             let made =
                 Self { running: Gauge::default(), waiting: Gauge::default(), ended: Family::default() };
             registry.register("lifeboat_movers_running", "Running movers", made.running.clone());
-            registry.register("lifeboat_movers_waiting", "Movers that wait for a free slot", made.waiting.clone());
+            registry.register(
+                "lifeboat_movers_waiting",
+                "Movers that wait for a free slot",
+                made.waiting.clone(),
+            );
             registry.register("lifeboat_movers_ended", "Movers that ended, by cause", made.ended.clone());
             made
         })

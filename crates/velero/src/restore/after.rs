@@ -19,8 +19,8 @@ use lifeboat_archive::documents::{
     RestoreVolumeInfo, Results,
 };
 use lifeboat_archive::{BackupFiles, ObjectStore, RestoreFiles, RunLog, StoreError};
-use lifeboat_plan::velero::restore::outcome::{end_phase, phase_after_items};
 use lifeboat_plan::time;
+use lifeboat_plan::velero::restore::outcome::{end_phase, phase_after_items};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
