@@ -12,7 +12,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    pub fn next(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let pause = self.0;
         self.0 = (self.0 * 2).min(Duration::from_secs(1));
         pause
@@ -26,7 +26,7 @@ mod tests {
     #[test]
     fn looks_slow_down_to_one_in_a_second() {
         let mut pace = Pace::default();
-        let pauses: Vec<u128> = (0..7).map(|_| pace.next().as_millis()).collect();
+        let pauses: Vec<u128> = (0..7).map(|_| pace.pause().as_millis()).collect();
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
     }
 }

@@ -103,7 +103,7 @@ async fn create(run: &Run, item: &WorkItem, target: &Target, object: &Value) -> 
         if !passing || start.elapsed() >= JUST_DEFINED {
             return Err(error);
         }
-        if run.effects.wait(Awaited::Ready, pace.next()).await == Waited::Assume {
+        if run.effects.wait(Awaited::Ready, pace.pause()).await == Waited::Assume {
             return Err(error);
         }
     }
@@ -174,7 +174,7 @@ async fn established(run: &Run, item: &WorkItem, target: &Target) -> Result<(), 
             return Err(format!("the CRD {} is not available to use for custom resources", target.name));
         }
         waiting.get_or_insert_with(|| run.waiting(item, &["its condition Established".to_owned()], ""));
-        if run.effects.wait(Awaited::Ready, pace.next()).await == Waited::Assume {
+        if run.effects.wait(Awaited::Ready, pace.pause()).await == Waited::Assume {
             return Ok(());
         }
     }

@@ -64,7 +64,7 @@ pub(super) async fn settle(run: &Arc<Run>, conflict: Conflict<'_>, notes: &mut N
             }
             Some(found) if is_terminating(&found) && start.elapsed() < run.limits.terminating => {
                 run.wait(item.work);
-                run.effects.wait(Awaited::Gone(target), pace.next()).await;
+                run.effects.wait(Awaited::Gone(target), pace.pause()).await;
             }
             Some(found) if run.handler.is_ours(&found) => {
                 return Settled { outcome: ItemOutcome::Created, ours: Some(found) };

@@ -36,7 +36,7 @@ pub(super) async fn await_service(run: &Run, item: &WorkItem, object: &Value, no
                 break;
             }
             waiting.get_or_insert_with(|| run.waiting(item, &things, ""));
-            if run.effects.wait(Awaited::Ready, pace.next()).await == Waited::Assume {
+            if run.effects.wait(Awaited::Ready, pace.pause()).await == Waited::Assume {
                 break;
             }
         }

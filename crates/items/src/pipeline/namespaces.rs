@@ -95,7 +95,7 @@ async fn make(run: &Run, original: &str, name: &str, work: usize) -> State {
         if start.elapsed() >= run.limits.terminating {
             return Err(NamespaceError::Terminating(name.to_owned()));
         }
-        run.effects.wait(Awaited::Gone(&target), pace.next()).await;
+        run.effects.wait(Awaited::Gone(&target), pace.pause()).await;
     }
 }
 

@@ -282,7 +282,7 @@ async fn await_ready(
         if Instant::now() >= until {
             return Err(late(items, limit));
         }
-        let pause = pace.next().min(until.saturating_duration_since(Instant::now()));
+        let pause = pace.pause().min(until.saturating_duration_since(Instant::now()));
         if run.effects.wait(Awaited::Ready, pause).await == Waited::Assume {
             return Ok(());
         }

@@ -170,7 +170,7 @@ impl PodHooks {
             {
                 return Err(NotUp::Late(limit));
             }
-            sleep(pace.next()).await;
+            sleep(pace.pause()).await;
         }
     }
 }

@@ -187,7 +187,7 @@ async fn settled(run: &Run, item: &WorkItem, name: &str) -> Result<Option<Value>
             return Err(NativeError::Terminating(name.to_owned()));
         }
         run.wait(item.work);
-        run.effects.wait(Awaited::Gone(&target), pace.next()).await;
+        run.effects.wait(Awaited::Gone(&target), pace.pause()).await;
     }
 }
 
