@@ -1,4 +1,4 @@
-//! Waiting for the cluster: looks again until something is there, with a deadline and the last thing seen.
+//! Waiting for the cluster: polls until a condition holds, with a deadline; the failure shows the last state.
 
 use std::fmt;
 use std::thread;

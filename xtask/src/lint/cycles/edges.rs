@@ -27,7 +27,7 @@ pub(super) fn of(target: &Target) -> Graph {
     graph
 }
 
-/// What the root offers under `crate::`.
+/// The names that the root offers under `crate::`.
 struct Names {
     /// The name of the root's file.
     root: String,
@@ -69,7 +69,7 @@ impl Names {
         names
     }
 
-    /// The top-level module that `path` leads to when it is written in `module`.
+    /// The top-level module that `path`, written in `module`, leads to.
     fn resolve<'a>(&'a self, module: &[String], path: &'a [String]) -> Option<&'a str> {
         let upwards = path.iter().take_while(|segment| *segment == "super").count();
         let (base, rest) = match path.first()?.as_str() {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use lifeboat_plan::velero::order::{OrderTextError, parse_ordered_resources};
 
-/// The order as a spec holds it: names of each type.
+/// The order in the form of the spec: for each type a list of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OrderedArg(pub(crate) BTreeMap<String, String>);
 
