@@ -175,14 +175,7 @@ impl ClaimAction {
             } else {
                 self.snapshots.fixed(namespace, &snapshot, limit).await
             };
-            let mut taken = taken.map_err(|error| error.to_string())?;
-            if let Some(patch) = csi::content_patch(&taken.content, &of_backup) {
-                let content = text(&taken.content, "/metadata/name").to_owned();
-                self.snapshots.change_content(&content, &patch).await.map_err(|error| error.chain())?;
-                let changed = self.snapshots.content(&content).await.map_err(|error| error.chain())?;
-                taken.content = changed.ok_or_else(|| format!("VolumeSnapshotContent {content} is gone"))?;
-            }
-            Ok(taken)
+            self.marked(taken.map_err(|error| error.to_string())?, &of_backup).await
         };
         let taken: Result<Taken, String> = taken.await;
         match taken {
@@ -195,9 +188,20 @@ impl ClaimAction {
             }
         }
     }
+
+    /// Marks the content as the backup's, and keeps the driver's snapshot when the VolumeSnapshot is deleted.
+    async fn marked(&self, mut taken: Taken, backup: &OfBackup) -> Result<Taken, String> {
+        if let Some(patch) = csi::content_patch(&taken.content, backup) {
+            let content = text(&taken.content, "/metadata/name").to_owned();
+            self.snapshots.change_content(&content, &patch).await.map_err(|error| error.chain())?;
+            let changed = self.snapshots.content(&content).await.map_err(|error| error.chain())?;
+            taken.content = changed.ok_or_else(|| format!("VolumeSnapshotContent {content} is gone"))?;
+        }
+        Ok(taken)
+    }
 }
 
-/// What is to be said of a claim that is in a group, where nobody can take them together.
+/// The warning for a claim of a group that is snapshotted alone.
 fn alone(group: &VolumeGroup) -> String {
     format!(
         "The {} is snapshotted claim by claim, not at one moment: the cluster does not serve {GROUP_SNAPSHOTS}; stop the writes of \

@@ -87,7 +87,6 @@ impl MoverArgs {
             copy_timeout: self.fs_backup_timeout,
             maintenance_frequency: self.default_repo_maintain_frequency,
             velero_compatible: self.velero_compatible_volumes,
-            ..MoverSettings::default()
         }
     }
 }
