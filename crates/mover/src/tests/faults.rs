@@ -50,7 +50,7 @@ async fn each_fault_has_its_cause_and_says_what_it_is_about(
 
 #[rstest::rstest]
 #[case("{", "EOF")]
-#[case(r#"{"version": 3, "uid": "uid-1"}"#, "version 3, this mover understands 1 to 2")]
+#[case(r#"{"version": 3, "uid": "uid-1"}"#, "version 3, this mover supports 1 to 2")]
 #[case(r#"{"version": 2, "uid": "uid-1", "novel": true}"#, "novel")]
 #[case(r#"{"uid": "uid-1"}"#, "no version")]
 #[case(r#"{"version": 1, "uid": "uid-1", "novel": true}"#, "novel")]

@@ -63,7 +63,7 @@ fn a_location_is_read_and_shown(#[case] text: &str, #[case] scheme: &str, #[case
 #[case::s3_scheme("s3:ftp://host/bucket", "expected 's3:HOST/BUCKET")]
 #[case::s3_host("s3:a b/bucket", "expected 's3:HOST/BUCKET")]
 #[case::s3_port("s3:host:port/bucket", "expected 's3:HOST/BUCKET")]
-#[case::s3_outside("s3:host/bucket/../other", "'..' does not belong")]
+#[case::s3_outside("s3:host/bucket/../other", "must not contain '..'")]
 #[case::s3_keys("s3:https://id:CANARY@host/bucket", "AWS_ACCESS_KEY_ID")]
 #[case::gs_no_colon("gs:bucket", "expected 'gs:BUCKET:/PREFIX'")]
 #[case::gs_no_bucket("gs::/prefix", "expected 'gs:BUCKET:/PREFIX'")]
@@ -80,7 +80,7 @@ fn a_location_is_read_and_shown(#[case] text: &str, #[case] scheme: &str, #[case
 #[case::sftp("sftp:user@host:/srv/repo", "rest-server")]
 #[case::sftp_url("sftp://user:CANARY@host//srv", "rest-server")]
 #[case::rclone("rclone:remote:path", "rclone serve restic")]
-#[case::bare_url("https://me:CANARY@host/repo", "'rest:' or 's3:' before")]
+#[case::bare_url("https://me:CANARY@host/repo", "put the protocol before the URL: 'rest:' or 's3:'")]
 #[case::unknown("foobar:xxx", "no such backend")]
 #[case::unknown_with_secret("foobar:me:CANARY@host", "no such backend")]
 fn nonsense_and_what_is_not_supported_is_refused(#[case] text: &str, #[case] expected: &str) {

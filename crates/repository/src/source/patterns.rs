@@ -115,7 +115,7 @@ impl Pattern {
         (first..path.len()).any(|offset| fits(&self.parts, path, offset, path.len() + offset))
     }
 
-    /// Whether the path leads to the first wildcard of an absolute pattern; relative patterns can match anywhere.
+    /// Whether the path matches an absolute pattern up to its first `**`; relative patterns can match anywhere.
     fn may_match_below(&self, path: &[&[u8]]) -> bool {
         let precise = self.parts.iter().position(|part| *part == Part::Any).unwrap_or(self.parts.len());
         !self.absolute || self.parts[..precise].iter().zip(path).all(|(part, name)| part.matches(name))

@@ -31,7 +31,7 @@ async fn what_may_be_part_of_a_repository_is_left_alone() {
     let foreign = memory_repository().await.store().clone();
     foreign.delete("config").await.unwrap();
     let refused = init(&foreign, &SecretString::from("another")).await.unwrap_err();
-    assert!(refused.to_string().contains("begun with another password"), "{refused}");
+    assert!(refused.to_string().contains("started with another password"), "{refused}");
     assert!(!foreign.exists("config").await.unwrap());
 }
 

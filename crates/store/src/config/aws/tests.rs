@@ -43,7 +43,7 @@ fn encryption_is_what_was_asked_for(#[case] entries: &[(&str, &str)], #[case] ex
 #[case::kms_and_aes(&[("kmsKeyId", "k"), ("serverSideEncryption", "AES256")], "because 'kmsKeyId' is set")]
 #[case::two_keys(&[("kmsKeyId", "k"), ("customerKeyEncryptionFile", "/key32")], "together with 'customerKeyEncryptionFile'")]
 #[case::customer_and_aes(&[("customerKeyEncryptionFile", "/key32"), ("serverSideEncryption", "AES256")], "together with")]
-#[case::short_key(&[("customerKeyEncryptionFile", "/key5")], "5 bytes, exactly 32")]
+#[case::short_key(&[("customerKeyEncryptionFile", "/key5")], "5 bytes, it must have exactly 32")]
 #[case::missing_file(&[("customerKeyEncryptionFile", "/gone")], "'/gone'")]
 #[case::customer_in_clear(&[("customerKeyEncryptionFile", "/key32"), ("s3Url", "http://minio:9000")], "sent unencrypted")]
 #[case::secret_not_given(&[("customerKeyEncryptionSecret", "name/key")], "was not found")]
@@ -136,7 +136,7 @@ fn a_secret_wins_over_the_environment() {
 }
 
 #[rstest]
-#[case::slash("bkt/prefix", "put what follows the bucket's name into objectStorage.prefix")]
+#[case::slash("bkt/prefix", "move the part after the bucket's name to objectStorage.prefix")]
 #[case::empty("", "it is empty")]
 #[case::only_slashes("//", "it is empty")]
 #[case::express("bkt--usw2-az1--x-s3", "directory buckets")]
@@ -155,8 +155,8 @@ fn a_good_bucket_is_taken(#[case] bucket: &str, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::garbage(b"CANARY".as_slice(), "holds no PEM certificate")]
-#[case::broken(b"-----BEGIN CERTIFICATE-----\nCANARY!\n-----END CERTIFICATE-----\n".as_slice(), "cannot be read")]
+#[case::garbage(b"CANARY".as_slice(), "contains no PEM certificate")]
+#[case::broken(b"-----BEGIN CERTIFICATE-----\nCANARY!\n-----END CERTIFICATE-----\n".as_slice(), "cannot be parsed")]
 fn a_bad_authority_is_refused(#[case] pem: &[u8], #[case] expected: &str) {
     let config = StoreConfig { ca_pem: Some(pem.to_vec()), ..config(&[]) };
     let error = config.validate(&Environment::default(), &Files::default()).unwrap_err();
