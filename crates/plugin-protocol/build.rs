@@ -1,4 +1,4 @@
-//! Compiles the protocol files without protoc, which a newcomer would have to install first.
+//! Compiles the protocol files without protoc, so that contributors need not install it.
 
 use std::error::Error;
 use std::path::Path;

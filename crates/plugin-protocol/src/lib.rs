@@ -1,13 +1,13 @@
-//! Messages and services of the plugin protocol, made from the files in `proto/`, where every field is documented.
-//! Packages and numbers are those that Velero's plugins and HashiCorp's go-plugin speak; the words are ours. The host
+//! Messages and services of the plugin protocol, generated from the files in `proto/`, where every field is documented.
+//! Packages and field numbers are those of Velero's plugins and HashiCorp's go-plugin; the comments are ours. The host
 //! (crate `plugin`) uses the clients, the SDK (crate `plugin-sdk`) the servers.
 //!
-//! [`lifeboat`] is ours alone: what a plugin may say beyond Velero's protocol. A plugin that does not know it answers
-//! "unimplemented" and is treated as a stock one.
+//! [`lifeboat`] is our extension of Velero's protocol. A plugin that does not implement it answers "unimplemented" and
+//! is treated as a stock plugin.
 
-/// What the handshake is about.
+/// Constants of the handshake.
 pub mod handshake {
-    /// The environment variable that says "you are started as a plugin".
+    /// The environment variable by which a program knows that a host started it as a plugin.
     pub const COOKIE_NAME: &str = "VELERO_PLUGIN";
     pub const COOKIE_VALUE: &str = "hello";
     /// go-plugin's own protocol.
@@ -16,7 +16,7 @@ pub mod handshake {
     pub const PROTOCOL_VERSION: &str = "2";
     /// The service that go-plugin's health check asks for.
     pub const HEALTH_SERVICE: &str = "plugin";
-    /// What tells a plugin which protocol versions its host speaks.
+    /// The environment variable with the protocol versions that the host supports.
     pub const VERSIONS_NAME: &str = "PLUGIN_PROTOCOL_VERSIONS";
 }
 
@@ -43,7 +43,7 @@ macro_rules! package {
 }
 
 package!(
-    /// Velero's package `generated`: everything of version 1 but item blocks.
+    /// Velero's package `generated`: everything of version 1 except item blocks.
     generated, "generated");
 package!(
     /// Velero's package `v1`: item blocks.
@@ -58,5 +58,5 @@ package!(
     /// gRPC's own health check.
     health, "grpc.health.v1");
 package!(
-    /// Ours: what a plugin may add to Velero's protocol.
+    /// Our extension of Velero's protocol.
     lifeboat, "lifeboat.plugin.v1");

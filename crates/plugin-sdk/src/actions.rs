@@ -1,8 +1,7 @@
-//! Actions on items of backups and restores: implement one of these traits and give it to
-//! [`Plugin`](crate::Plugin).
+//! Actions on items of backups and restores: implement one of these traits and pass it to [`Plugin`](crate::Plugin).
 //!
-//! Many calls may run at once (see [`Plugin::concurrent_calls`](crate::Plugin::concurrent_calls)), and a call that
-//! nobody waits for any more is dropped at its next await.
+//! Several calls may run at the same time (see [`Plugin::concurrent_calls`](crate::Plugin::concurrent_calls)), and a
+//! call that the host has cancelled is dropped at its next await.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::{Error, Object, OperationProgress, ResourceId, Result};
 
-/// The items that an action is for. Empty means everything.
+/// The items that an action is for. Empty fields select everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     pub included_namespaces: Vec<String>,
@@ -18,7 +17,7 @@ pub struct Selector {
     /// `pods`, `deployments.apps`.
     pub included_resources: Vec<String>,
     pub excluded_resources: Vec<String>,
-    /// A label selector as kubectl takes it.
+    /// A label selector in kubectl's syntax.
     pub labels: String,
 }
 
@@ -41,17 +40,17 @@ impl Selector {
 }
 
 fn no_operations<T>() -> Result<T> {
-    Err(Error::new("this plugin has no operations in the background"))
+    Err(Error::new("this plugin has no operations"))
 }
 
-/// What a backup item action made of an item.
+/// The result of a backup item action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackupOutput {
     pub item: Object,
-    /// To back up before this item.
+    /// Items to back up before this one.
     pub additional_items: Vec<ResourceId>,
     pub operation: Option<String>,
-    /// To read and write again when the operation has ended.
+    /// Items to read and write again when the operation has ended.
     pub items_after_operation: Vec<ResourceId>,
 }
 
@@ -66,7 +65,7 @@ impl BackupOutput {
         self
     }
 
-    /// Something goes on in the background; `progress` will be asked for it.
+    /// The action started an operation; its state is requested with `progress`.
     #[must_use]
     pub fn with_operation(mut self, id: impl Into<String>) -> Self {
         self.operation = Some(id.into());
@@ -79,31 +78,31 @@ impl BackupOutput {
 pub trait BackupItemAction: Send + Sync + 'static {
     fn applies_to(&self) -> Selector;
     async fn execute(&self, item: Object, backup: &Object) -> Result<BackupOutput>;
-    /// How far an operation is that `execute` named.
+    /// The progress of an operation that `execute` returned.
     async fn progress(&self, _operation: &str, _backup: &Object) -> Result<OperationProgress> {
         no_operations()
     }
-    /// End an operation early; `progress` then says how it ended.
+    /// Ends an operation early; `progress` then reports how it ended.
     async fn cancel(&self, _operation: &str, _backup: &Object) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a restore item action gets.
+/// The input of a restore item action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RestoreInput {
-    /// The item as earlier actions left it.
+    /// The item as the previous actions changed it.
     pub item: Object,
-    /// The item as it is in the backup.
+    /// The item as the backup contains it.
     pub item_from_backup: Object,
     pub restore: Object,
 }
 
-/// What a restore item action made of an item.
+/// The result of a restore item action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RestoreOutput {
     pub item: Object,
-    /// To restore before this item. Names and namespaces are those of the backup.
+    /// Items to restore before this one. Names and namespaces are those of the backup.
     pub additional_items: Vec<ResourceId>,
     pub skip: bool,
     pub operation: Option<String>,
@@ -122,28 +121,28 @@ impl RestoreOutput {
         self
     }
 
-    /// Leave the item out of the restore, and its additional items too.
+    /// Skips the item and its additional items.
     #[must_use]
     pub fn without_restore(mut self) -> Self {
         self.skip = true;
         self
     }
 
-    /// Create the item only when `are_additional_items_ready` says so.
+    /// The item is created only when `are_additional_items_ready` returns true.
     #[must_use]
     pub fn with_items_wait(mut self) -> Self {
         self.wait = true;
         self
     }
 
-    /// As [`Self::with_items_wait`], with a time of its own instead of the server's.
+    /// Like [`Self::with_items_wait`], with a timeout instead of the server's setting.
     #[must_use]
     pub fn with_items_wait_for(mut self, at_most: Duration) -> Self {
         self.wait_at_most = Some(at_most);
         self.with_items_wait()
     }
 
-    /// Something goes on in the background; `progress` will be asked for it.
+    /// The action started an operation; its state is requested with `progress`.
     #[must_use]
     pub fn with_operation(mut self, id: impl Into<String>) -> Self {
         self.operation = Some(id.into());
@@ -156,16 +155,16 @@ impl RestoreOutput {
 pub trait RestoreItemAction: Send + Sync + 'static {
     fn applies_to(&self) -> Selector;
     async fn execute(&self, input: RestoreInput) -> Result<RestoreOutput>;
-    /// Whether the additional items can be used. Asked again and again, soon and then every second, if `execute` asked
-    /// for it with `with_items_wait`. Items that could not be restored are left out. Ready by default.
+    /// Whether the additional items are ready. Called repeatedly (soon, then every second) if `execute` requested it
+    /// with `with_items_wait`. Items that could not be restored are left out. The default is true.
     async fn are_additional_items_ready(&self, _items: &[ResourceId], _restore: &Object) -> Result<bool> {
         Ok(true)
     }
-    /// How far an operation is that `execute` named.
+    /// The progress of an operation that `execute` returned.
     async fn progress(&self, _operation: &str, _restore: &Object) -> Result<OperationProgress> {
         no_operations()
     }
-    /// End an operation early; `progress` then says how it ended.
+    /// Ends an operation early; `progress` then reports how it ended.
     async fn cancel(&self, _operation: &str, _restore: &Object) -> Result<()> {
         Ok(())
     }
@@ -178,7 +177,8 @@ pub trait DeleteItemAction: Send + Sync + 'static {
     async fn execute(&self, item: Object, backup: &Object) -> Result<()>;
 }
 
-/// Says which items of a backup belong together: they are processed as one block, with the hooks around all of it.
+/// Returns the items of a backup that belong together: they are processed as one block, with hooks before and after the
+/// whole block.
 #[async_trait]
 pub trait ItemBlockAction: Send + Sync + 'static {
     fn applies_to(&self) -> Selector;

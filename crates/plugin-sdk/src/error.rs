@@ -1,14 +1,14 @@
-//! What a plugin says when something cannot be done: text for the person who reads the results of the backup.
+//! The errors of a plugin: text for the reader of the backup's results.
 
 use std::fmt;
 
-/// Why a plugin could not do what it was asked. Any error becomes one with `?`.
+/// Why a plugin could not fulfil a request. Any error is converted with `?`.
 pub struct Error(String);
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Say what was attempted, with names, and what to do about it.
+    /// The message should say what was attempted, with names, and what to do about it.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -26,7 +26,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// With all its causes, because nobody will see the source.
+/// Includes all causes, because the message is all that reaches the user.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Self {
         let mut text = error.to_string();
@@ -58,19 +58,19 @@ pub enum ServeError {
     #[error("cannot copy this program to '{path}': {error}")]
     Install { path: String, error: std::io::Error },
     #[error(
-        "use it as `install [DIRECTORY]`: this program is copied into that directory, into /target where none is named"
+        "use it as `install [DIRECTORY]`: this program is copied into that directory, by default into /target"
     )]
     InstallArguments,
     #[error("cannot serve: {0}")]
     Serve(String),
 }
 
-/// `main` shows errors with Debug; people shall read words.
+/// `main` prints errors with Debug; this prints the message for users.
 impl fmt::Debug for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
 
-/// What `main` returns.
+/// The return type of `main`.
 pub type Served = std::result::Result<(), ServeError>;

@@ -1,5 +1,5 @@
 //! `PROGRAM install [DIRECTORY]`: the program copies itself into a plugin directory. Hosts run plugin images as init
-//! containers with that directory at `/target`; this makes an image without a shell or a copier enough.
+//! containers with that directory at `/target`, so that an image needs neither a shell nor a copy program.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use crate::error::{ServeError, Served};
 
 const TARGET: &str = "/target";
 
-/// Where to, if that is what the arguments say.
+/// The target directory, if the arguments ask for an installation.
 pub(crate) fn asked_for(
     mut arguments: impl Iterator<Item = OsString>,
 ) -> Result<Option<PathBuf>, ServeError> {
@@ -31,7 +31,7 @@ pub(crate) fn install(directory: &Path) -> Served {
     copied.map_err(|error| ServeError::Install { path: directory.display().to_string(), error })
 }
 
-/// Through a name that no host takes for a program, because a host may look meanwhile.
+/// Copies under a temporary name that no host takes for a program, because a host may read the directory meanwhile.
 fn copy(program: &Path, directory: &Path) -> io::Result<()> {
     let name = program.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let mut partial = OsString::from(".");

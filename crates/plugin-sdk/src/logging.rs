@@ -1,4 +1,4 @@
-//! What the plugin logs with `tracing` goes to the host, which reads hclog's JSON from standard error.
+//! Sends what the plugin logs with `tracing` to the host, which reads hclog's JSON from standard error.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// A program that has its own subscriber already keeps it.
+/// If the program has set a subscriber already, that one stays.
 pub(crate) fn begin() {
     let level = level(std::env::args());
     let _ = tracing::subscriber::set_global_default(
@@ -16,7 +16,7 @@ pub(crate) fn begin() {
     );
 }
 
-/// What the host asks for with `--log-level=debug` or `--log-level debug`.
+/// The level from `--log-level=debug` or `--log-level debug`, which the host passes.
 fn level(arguments: impl Iterator<Item = String>) -> LevelFilter {
     let mut follows = false;
     for argument in arguments {
@@ -36,7 +36,7 @@ struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        // What libraries below have to say is for debugging them.
+        // Log lines of the gRPC libraries only help to debug them.
         if event.metadata().target().starts_with("h2") || event.metadata().target().starts_with("hyper") {
             return;
         }

@@ -1,16 +1,16 @@
-//! Objects of a cluster or a backup, as JSON with a few handles, and identifiers of other objects.
+//! Objects of a cluster or a backup as JSON with a few accessors, and identifiers of other objects.
 
 use std::ops::{Deref, DerefMut};
 
 use lifeboat_plugin_protocol::generated::ResourceIdentifier;
 use serde_json::{Map, Value};
 
-/// An object: a Pod, a Backup, anything. Behaves like the [`Value`] inside.
+/// An object: a Pod, a Backup, anything. Dereferences to the [`Value`] inside.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Object(pub Value);
 
 impl Object {
-    /// Empty where it has none.
+    /// Empty if it has none.
     pub fn name(&self) -> &str {
         self.text("/metadata/name")
     }
@@ -52,7 +52,7 @@ impl Object {
     }
 }
 
-/// The field as a map, made where it is not one.
+/// The field as a map, created if it is not one.
 fn entry<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -83,7 +83,7 @@ impl From<Value> for Object {
     }
 }
 
-/// Names one object, without its version.
+/// Identifies an object, without its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceId {
     /// Empty for the core group.

@@ -1,4 +1,4 @@
-//! What a plugin program serves: `Plugin::new().….serve()`; how it serves is in `serve`.
+//! The plugins of a program: `Plugin::new().….serve()`; module `serve` runs the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Plugin {
         }
     }
 
-    /// How many calls may run at once; 16 if nothing is said. With 1 there is one call at a time, and no progress during it.
+    /// The maximum number of concurrent calls; 16 by default. With 1, calls run one at a time and report no progress.
     #[must_use]
     pub fn concurrent_calls(mut self, calls: u32) -> Self {
         self.concurrent_calls = calls.max(1);
@@ -96,7 +96,7 @@ impl Plugin {
         self
     }
 
-    /// Whether every name is a good one, and there is any.
+    /// Checks that there is at least one plugin and that all names are valid.
     pub(crate) fn check_all(&self) -> Served {
         match &self.wrong {
             Some(wrong) => Err(ServeError::Name(wrong.clone())),

@@ -1,21 +1,21 @@
-//! How far something in the background has come.
+//! Progress of operations, snapshots and volumes.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use lifeboat_plugin_protocol::{generated, lifeboat};
 
-/// Progress of an operation that an action named.
+/// The progress of an operation that an action started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationProgress {
-    /// Ended, well or not.
+    /// Ended, successfully or not.
     pub completed: bool,
-    /// Why it failed; empty where nothing is wrong.
+    /// Why it failed; empty if there is no error.
     pub error: String,
     pub done: i64,
-    /// Zero where it is not known.
+    /// Zero if it is unknown.
     pub total: i64,
-    /// What is counted: `bytes`.
+    /// The unit: `bytes`.
     pub units: String,
     pub description: String,
     pub started: Option<SystemTime>,
@@ -37,18 +37,18 @@ impl From<OperationProgress> for generated::OperationProgress {
     }
 }
 
-/// Progress of a snapshot, or of a volume that is made from one.
+/// The progress of a snapshot, or of a volume that is created from one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeProgress {
-    /// `Completed` or `Failed` at the end; any other word, or none, before.
+    /// `Completed` or `Failed` at the end; any other text, or none, before.
     pub phase: String,
     pub message: String,
     pub bytes_done: i64,
-    /// Zero where it is not known.
+    /// Zero if it is unknown.
     pub total_bytes: i64,
     pub started: Option<SystemTime>,
     pub completed: Option<SystemTime>,
-    /// What else a person may want to know.
+    /// Further information for users.
     pub plugin_specific: BTreeMap<String, String>,
 }
 

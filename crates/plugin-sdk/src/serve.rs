@@ -1,5 +1,5 @@
-//! The program's side of the protocol: checks that a host started it, listens on a socket, says where, and answers until
-//! the host says that it is enough.
+//! The plugin's side of the protocol: checks that a host started the program, listens on a socket, prints its address,
+//! and serves until the host asks it to end.
 
 mod actions;
 mod common;
@@ -30,16 +30,17 @@ use crate::Plugin;
 use crate::error::{ServeError, Served};
 use crate::{install, logging};
 
-/// The largest message from a host: an item, the item of the backup, and the Restore.
+/// The maximum size of a message from a host: an item, the item of the backup, and the Restore.
 const LARGEST: usize = 64 * 1024 * 1024;
-/// How long answers may still be on their way after the host said that it is enough.
+/// How long answers may be sent after the host asked the program to end.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 impl Plugin {
-    /// Serves until the host says that it is enough. The last line of `main`; makes its own tokio runtime.
+    /// Serves until the host asks the program to end. Call it as the last line of `main`; it creates its own tokio
+    /// runtime.
     ///
-    /// Called as `PROGRAM install [DIRECTORY]` it copies itself into the directory (`/target`) instead: an image with nothing in it
-    /// but the program, and `ENTRYPOINT ["/program", "install"]`, is a plugin image.
+    /// Called as `PROGRAM install [DIRECTORY]` it copies itself into the directory (`/target`) instead: an image that
+    /// contains only the program, with `ENTRYPOINT ["/program", "install"]`, is a plugin image.
     pub fn serve(self) -> Served {
         self.check_all()?;
         if let Some(directory) = install::asked_for(std::env::args_os().skip(1))? {
@@ -50,12 +51,12 @@ impl Plugin {
             .build()
             .map_err(|error| ServeError::Serve(error.to_string()))?;
         let served = runtime.block_on(self.serve_here());
-        // Calls that nobody waits for any more must not keep the program.
+        // Calls that are still running must not keep the program alive.
         runtime.shutdown_background();
         served
     }
 
-    /// As [`Self::serve`], for programs that have a runtime already.
+    /// Like [`Self::serve`], for programs that already have a runtime.
     pub async fn serve_here(self) -> Served {
         self.check_all()?;
         check_host()?;
@@ -64,7 +65,7 @@ impl Plugin {
     }
 }
 
-/// Whether a host that we understand started this program.
+/// Checks that a host with a supported protocol started this program.
 fn check_host() -> Served {
     if std::env::var(COOKIE_NAME).ok().as_deref() != Some(COOKIE_VALUE) {
         return Err(ServeError::NotStartedByAHost);
@@ -76,7 +77,7 @@ fn check_host() -> Served {
     Ok(())
 }
 
-/// Everything that the services share.
+/// The state that all services share.
 pub(crate) struct Shared {
     plugin: Plugin,
     enough: Notify,
@@ -87,7 +88,7 @@ async fn run(plugin: Plugin) -> Served {
     let listener = UnixListener::bind(&path)
         .map_err(|error| ServeError::Listen { path: path.display().to_string(), error })?;
     let _remove = Remove(path.clone());
-    greet(&path).map_err(|error| ServeError::Serve(format!("cannot say where it listens: {error}")))?;
+    greet(&path).map_err(|error| ServeError::Serve(format!("cannot print the handshake: {error}")))?;
     let shared = Arc::new(Shared { plugin, enough: Notify::new() });
     let incoming = futures::stream::unfold(listener, |listener| async move {
         let connection = listener.accept().await.map(|(stream, _)| stream);
@@ -125,7 +126,7 @@ async fn run(plugin: Plugin) -> Served {
     }
 }
 
-/// A socket that no other program has: the number of this process and the time.
+/// A unique path for the socket, from the process ID and the time.
 fn socket() -> PathBuf {
     let directory = std::env::var_os("PLUGIN_UNIX_SOCKET_DIR").filter(|path| !path.is_empty());
     let directory = directory.map_or_else(std::env::temp_dir, PathBuf::from);
@@ -133,7 +134,7 @@ fn socket() -> PathBuf {
     directory.join(format!("plugin{}-{now}", std::process::id()))
 }
 
-/// The one line that the host waits for.
+/// Prints the handshake line that the host waits for.
 fn greet(path: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{CORE_VERSION}|{PROTOCOL_VERSION}|unix|{}|grpc|", path.display())?;

@@ -1,4 +1,4 @@
-//! Actions on the wire. Ours are of version 2, which hosts since Velero 1.11 know.
+//! The services of actions. They implement version 2, which hosts since Velero 1.11 support.
 
 use lifeboat_plugin_protocol::generated::delete_item_action_server::DeleteItemAction;
 use lifeboat_plugin_protocol::v1::item_block_action_server::ItemBlockAction;

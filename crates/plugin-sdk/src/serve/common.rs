@@ -1,4 +1,4 @@
-//! What every service needs: finding the plugin that is meant, reading objects, and turning errors and panics into
+//! Code that all services share: finding the requested plugin, parsing objects, and converting errors and panics to
 //! answers. Also the services that every go-plugin program has.
 
 use std::future::Future;
@@ -43,7 +43,7 @@ pub(super) fn find<T: ?Sized>(plugins: &Named<T>, name: &str) -> Result<Arc<T>, 
         .ok_or_else(|| Status::not_found(format!("this program has no such plugin: '{name}'")))
 }
 
-/// Runs a method of a plugin. A panic is the end of this call and of nothing else.
+/// Runs a method of a plugin. A panic fails only this call.
 pub(super) async fn run<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(Ok(value)) => Ok(value),
@@ -56,11 +56,11 @@ pub(super) async fn run<T>(work: impl Future<Output = Result<T, Error>>) -> Resu
     }
 }
 
-/// An object from the wire.
+/// Parses an object from the wire.
 pub(super) fn object(bytes: &[u8]) -> Result<Object, Status> {
     serde_json::from_slice(bytes)
         .map(Object)
-        .map_err(|error| Status::invalid_argument(format!("an object is no JSON: {error}")))
+        .map_err(|error| Status::invalid_argument(format!("an object is not valid JSON: {error}")))
 }
 
 pub(super) fn json(object: &Object) -> Result<Vec<u8>, Status> {
@@ -110,7 +110,7 @@ impl GrpcController for Service {
     }
 }
 
-/// Nothing is taken away from standard output and error: the host reads them from the pipes.
+/// Standard output and error are not redirected: the host reads them from the pipes.
 #[tonic::async_trait]
 impl GrpcStdio for Service {
     type StreamStdioStream = BoxStream<'static, Result<StdioData, Status>>;
@@ -119,7 +119,7 @@ impl GrpcStdio for Service {
     }
 }
 
-/// No plugin of ours offers more connections.
+/// Plugins of this SDK offer no further connections.
 #[tonic::async_trait]
 impl GrpcBroker for Service {
     type StartStreamStream = BoxStream<'static, Result<ConnInfo, Status>>;

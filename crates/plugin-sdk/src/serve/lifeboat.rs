@@ -1,4 +1,4 @@
-//! What our host may ask beyond Velero's protocol.
+//! The services that only our host uses, beyond Velero's protocol.
 
 use lifeboat_plugin_protocol::lifeboat::capabilities_server::Capabilities;
 use lifeboat_plugin_protocol::lifeboat::progress_server::Progress;
@@ -23,7 +23,7 @@ impl Capabilities for Service {
 }
 
 fn known(progress: Option<crate::VolumeProgress>) -> Answer<VolumeProgress> {
-    let unknown = || Status::not_found("there is no such operation");
+    let unknown = || Status::not_found("unknown operation");
     progress.map(|progress| Response::new(progress.into())).ok_or_else(unknown)
 }
 

@@ -1,4 +1,4 @@
-//! Object stores on the wire.
+//! The service of object stores.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use tonic::{Request, Response, Status, Streaming};
 use super::common::{Answer, Service, find, run};
 use crate::{Body, Error};
 
-/// What one message carries; hosts in Go take 4 MiB at most.
+/// The size of one message; hosts in Go accept at most 4 MiB.
 const PIECE: usize = 64 * 1024;
 
-/// What follows the first message. A call that was cut off is not the end of the object, though hyper's server shows both
-/// as the end of the body: it drops a call that was cut off as soon as the call waits for something. So before the end
-/// is believed, the call waits once.
+/// The rest of the object after the first message. A cancelled call must not be taken for the end of the object, though
+/// hyper's server reports both as the end of the body: it drops a cancelled call at its next await. The call therefore
+/// awaits once before the end is accepted.
 fn body(first: Vec<u8>, rest: Streaming<wire::PutObjectRequest>) -> Body {
     let rest = rest
         .map_ok(|message| Bytes::from(message.body))
-        .map_err(|status| Error::new(format!("the upload was cut off: {}", status.message())));
+        .map_err(|status| Error::new(format!("the upload was cancelled: {}", status.message())));
     let believed = futures::stream::once(tokio::task::yield_now()).filter_map(|()| async { None });
     futures::stream::once(async move { Ok(Bytes::from(first)) }).chain(rest).chain(believed).boxed()
 }

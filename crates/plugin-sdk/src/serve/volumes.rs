@@ -1,4 +1,4 @@
-//! Volume snapshotters on the wire.
+//! The service of volume snapshotters.
 
 use lifeboat_plugin_protocol::generated as wire;
 use lifeboat_plugin_protocol::generated::volume_snapshotter_server::VolumeSnapshotter;
