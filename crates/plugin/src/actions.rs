@@ -1,8 +1,8 @@
-//! The action traits. An item travels as JSON; identifiers of other items carry the namespaces of the backup. Every
-//! action says once which items it is for; a caller asks first.
+//! The action traits. Items are JSON; identifiers of other items contain the namespaces of the backup. An action
+//! declares which items it is for, and callers check that first.
 //!
-//! Calls may be made from many tasks at once; an implementation that cannot bear that orders them itself. A caller may
-//! drop a call at any await.
+//! Calls may be made from several tasks at the same time; an implementation that does not support this serializes them
+//! itself. A caller may drop a call at any await.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::{Backup, Restore};
 use serde_json::Value;
 
-/// What an action could not do, in words for the backup's or restore's results.
+/// Why an action failed, as a message for the results of the backup or restore.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActionError {
-    /// The item or the cluster is not as the action needs it.
+    /// The item or the cluster does not meet the action's requirements.
     #[error("{0}")]
     Failed(String),
-    /// The server may not read what the action asked for.
+    /// The server lacks the right to read what the action requested.
     #[error("{0}")]
     Forbidden(String),
-    /// The action has no background operations.
-    #[error("this action has no operations in the background")]
+    /// The action has no operations.
+    #[error("this action has no operations")]
     NoOperations,
 }
 
-/// The items that an action is for. Empty lists include everything; names of types may be in any of their forms.
+/// The items that an action is for. Empty lists include everything; types may be given by any of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliesTo {
     pub included_namespaces: Vec<String>,
@@ -45,11 +45,11 @@ impl AppliesTo {
     }
 }
 
-/// How far a background operation has come.
+/// The progress of an operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OperationProgress {
     pub completed: bool,
-    /// Empty where nothing is wrong.
+    /// Empty if there is no error.
     pub error: String,
     pub done: i64,
     pub total: i64,
@@ -59,27 +59,27 @@ pub struct OperationProgress {
     pub updated: Option<Timestamp>,
 }
 
-/// What a backup item action gives back.
+/// The result of a backup item action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackupOutcome {
-    /// The item as it is to be written.
+    /// The item to write into the backup.
     pub item: Value,
     /// Items to back up before this one.
     pub additional_items: Vec<ItemId>,
-    /// The operation that goes on in the background.
+    /// The operation that the action started.
     pub operation_id: Option<String>,
     /// Items to read and write again when that operation has ended.
     pub post_operation_items: Vec<ItemId>,
-    /// What the action could not do for the item, which is backed up all the same.
+    /// What the action could not do; the item is backed up nevertheless.
     pub warnings: Vec<String>,
-    /// What the action could not do, without which the backup is not complete.
+    /// What the action could not do and what makes the backup incomplete.
     pub errors: Vec<String>,
 }
 
-/// Runs for each matching item before it is written.
+/// Runs for each matching item before it is written into the backup.
 #[async_trait]
 pub trait BackupItemAction: Send + Sync {
-    /// `velero.io/pod`: unique among the actions of its kind.
+    /// The action's name, such as `velero.io/pod`; unique among the actions of its kind.
     fn name(&self) -> &str;
     async fn applies_to(&self) -> Result<AppliesTo, ActionError>;
     async fn execute(
@@ -96,7 +96,8 @@ pub trait BackupItemAction: Send + Sync {
     }
 }
 
-/// Tells which items belong into one block with an item: they are processed together, hooks around all of them.
+/// Returns the items that belong into one block with an item: they are processed together, and hooks run before and
+/// after the whole block.
 #[async_trait]
 pub trait ItemBlockAction: Send + Sync {
     fn name(&self) -> &str;
@@ -109,64 +110,65 @@ pub trait ItemBlockAction: Send + Sync {
     ) -> Result<Vec<ItemId>, ActionError>;
 }
 
-/// What the caller of an action is about to do with the answer.
+/// What the caller does with the action's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// The item is restored.
     Restore,
-    /// A preview shows what a restore would do: the action gives the answer that it would give to a restore, and changes nothing.
+    /// A dry run reports what a restore would do: the action returns the same result as for a restore and changes
+    /// nothing.
     Preview,
 }
 
-/// The other items of the backup that is restored.
+/// The other items of the backup that is being restored.
 #[async_trait]
 pub trait BackupItems: Send + Sync {
-    /// An item as it is in the backup; None where the backup does not have it.
+    /// An item as the backup contains it; None if the backup does not contain it.
     async fn get(&self, id: &ItemId) -> Option<Value>;
 }
 
-/// What a restore item action gets.
+/// The input of a restore item action.
 pub struct RestoreInput<'a> {
-    /// The item as earlier actions left it.
+    /// The item as the previous actions changed it.
     pub item: Value,
-    /// The item as it is in the backup.
+    /// The item as the backup contains it.
     pub from_backup: &'a Value,
     pub restore: &'a Restore,
     pub backup: &'a dyn BackupItems,
-    /// Plugins are called with [`Intent::Restore`] only: their protocol has no previews.
+    /// Plugins are called with [`Intent::Restore`] only, because their protocol has no dry run.
     pub intent: Intent,
 }
 
-/// What a restore item action gives back.
+/// The result of a restore item action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RestoreOutcome {
     pub item: Value,
     /// Items to restore before this one.
     pub additional_items: Vec<ItemId>,
-    /// Leave this item out; its additional items are ignored.
+    /// Do not restore this item; its additional items are ignored.
     pub skip: bool,
     pub operation_id: Option<String>,
-    /// Ask `are_ready` for the additional items before this item goes on.
+    /// Call `are_ready` for the additional items before this item is restored.
     pub wait_for_additional_items: bool,
-    /// How long to ask; None or zero for the server's setting.
+    /// How long to wait for them; None or zero for the server's setting.
     pub ready_timeout: Option<Duration>,
-    /// The item is a claim whose volume is filled with the data of the backup.
+    /// The item is a claim whose volume is being filled with data of the backup.
     pub fills_claim: bool,
 }
 
 impl RestoreOutcome {
-    /// The item, and nothing else.
+    /// A result with the item only.
     pub fn item(item: Value) -> Self {
         Self { item, ..Self::default() }
     }
 
-    /// The item is not to be restored.
+    /// A result that skips the item.
     pub fn skipped(item: Value) -> Self {
         Self { item, skip: true, ..Self::default() }
     }
 }
 
-/// Runs for each matching item before it is created.
+/// Runs for each matching item before it is restored.
 #[async_trait]
 pub trait RestoreItemAction: Send + Sync {
     fn name(&self) -> &str;
@@ -176,7 +178,7 @@ pub trait RestoreItemAction: Send + Sync {
         input: RestoreInput<'_>,
         cluster: &dyn Lookup,
     ) -> Result<RestoreOutcome, ActionError>;
-    /// Whether the additional items can be used. Namespaces are those of the backup, as upstream hands them over.
+    /// Whether the additional items are ready. Their namespaces are those of the backup, as in stock Velero.
     async fn are_ready(
         &self,
         _items: &[ItemId],
@@ -185,12 +187,13 @@ pub trait RestoreItemAction: Send + Sync {
     ) -> Result<bool, ActionError> {
         Ok(true)
     }
-    /// Whether calls may begin operations: then they are noted, so that a restart does not begin them twice.
+    /// Whether calls may start operations. If so, calls are recorded in a journal, so that a restart does not start an
+    /// operation twice.
     fn may_operate(&self) -> bool {
         false
     }
-    /// Whether the action brings back the data of a claim's volume. It is not called for a claim whose data could not be backed
-    /// up, and a claim that it has begun to fill is waited for.
+    /// Whether the action restores the data of a claim's volume. It is not called for a claim whose data could not be
+    /// backed up, and a claim that it has started to fill is waited for.
     fn restores_volume_data(&self) -> bool {
         false
     }
@@ -210,12 +213,13 @@ pub trait DeleteItemAction: Send + Sync {
     async fn execute(&self, item: &Value, backup: &Backup) -> Result<(), ActionError>;
 }
 
-/// What actions may ask of the cluster. The server's own client answers; plugin processes have clients of their own.
+/// Read access of actions to the cluster. The server's own client implements it; plugin processes have their own
+/// clients.
 #[async_trait]
 pub trait Lookup: Send + Sync {
-    /// One object; None where there is none, or where its type is not served.
+    /// Reads an object; None if it does not exist or its type is not served.
     async fn get(&self, id: &ItemId) -> Result<Option<Value>, ActionError>;
-    /// All objects of a type; in one namespace, or everywhere.
+    /// Lists all objects of a type, in one namespace or in all of them.
     async fn list(
         &self,
         resource: &GroupResource,

@@ -1,5 +1,5 @@
-//! Who an action is for: its own words, resolved once against the types of the cluster, then asked for each type and each
-//! item. The one reading for backup, restore and deletion; the rules are upstream's.
+//! Which items an action is for: its declaration is resolved once against the types of the cluster and then evaluated
+//! for each type and item. Used for backups, restores and deletions; the rules are stock Velero's.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,11 @@ pub struct Applies {
 }
 
 impl Applies {
-    /// Types may be in any of their names; one that the cluster does not serve stays as it is written, because an archive
-    /// may hold it. `action` is for the words of the error.
+    /// Types may be given by any of their names. A type that the cluster does not serve is kept as written, because an
+    /// archive may contain it. `action` is named in errors.
     pub fn new(action: &str, applies: &AppliesTo, catalogue: &Catalogue) -> Result<Self, ActionError> {
         let wrong = |what: &str, error: &dyn std::fmt::Display| {
-            ActionError::Failed(format!(
-                "the action {action} says which {what} it is for in a way that cannot be read: {error}"
-            ))
+            ActionError::Failed(format!("the {what} of action {action} cannot be parsed: {error}"))
         };
         let resolved = |names: &[String]| -> Vec<String> {
             let resolve = |name: &String| match catalogue.resolve(name).as_slice() {
@@ -43,21 +41,22 @@ impl Applies {
         })
     }
 
-    /// Whether it is for items of a type at all.
+    /// Whether the action is for any items of a type.
     pub fn is_for_type(&self, resource: &GroupResource) -> bool {
         self.resources.takes(&resource.to_string())
     }
 
-    /// Whether it is for an item of a type that it is for. One that names namespaces is for nothing cluster-scoped.
+    /// Whether the action is for an item of a type that it is for. An action that names namespaces is not for
+    /// cluster-scoped items.
     pub fn is_for_item(&self, namespace: Option<&str>, labels: &BTreeMap<String, String>) -> bool {
-        let in_place = match namespace {
+        let in_namespace = match namespace {
             Some(namespace) => self.namespaces.takes(namespace),
             None => self.namespaces.is_everything(),
         };
-        in_place && (self.selector.is_everything() || self.selector.matches(labels))
+        in_namespace && (self.selector.is_everything() || self.selector.matches(labels))
     }
 
-    /// Both questions at once.
+    /// Whether the action is for this item: type, namespace and labels.
     pub fn is_for(
         &self,
         resource: &GroupResource,
@@ -67,7 +66,7 @@ impl Applies {
         self.is_for_type(resource) && self.is_for_item(namespace, labels)
     }
 
-    /// Whether labels count.
+    /// Whether the action selects items by labels.
     pub fn asks_for_labels(&self) -> bool {
         !self.selector.is_everything()
     }
@@ -149,6 +148,6 @@ mod tests {
     fn what_cannot_be_read_is_named_with_its_action() {
         let applies = AppliesTo { selector: "a in (".to_owned(), ..AppliesTo::default() };
         let error = Applies::new("example.com/x", &applies, &catalogue()).unwrap_err();
-        assert!(error.to_string().starts_with("the action example.com/x says which labels"), "{error}");
+        assert!(error.to_string().starts_with("the labels of action example.com/x cannot be parsed"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The actions that every installation has, under upstream's names.
+//! The built-in actions, with the names that stock Velero uses.
 
 pub mod backup;
 pub mod restore;

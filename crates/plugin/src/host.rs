@@ -1,7 +1,8 @@
-//! The plugin host: finds plugin programs, starts them, talks to them, ends them. [`PluginHost`] knows what is
-//! installed; a [`Session`] is what one operation (a backup, a restore, a deletion) uses of it. Both are made by crate
-//! `operator`; pipelines see only the traits that [`crate::remote`] implements on top of a session.
+//! The plugin host: finds plugin programs, starts them, calls them and ends them. [`PluginHost`] knows the installed
+//! plugins; a [`Session`] holds the processes of one backup, restore or deletion. Crate `operator` creates both;
+//! pipelines use only the traits that [`crate::remote`] implements on top of a session.
 
+mod breaker;
 mod discovery;
 mod error;
 mod handshake;
@@ -9,7 +10,6 @@ mod init;
 mod keeper;
 mod kind;
 mod log;
-mod patience;
 mod process;
 mod program;
 mod session;
@@ -30,7 +30,7 @@ pub use settings::{HostSettings, Timeouts, plugin_environment};
 pub(crate) use slot::{Call, Init, Slot, moving};
 pub use usage::Used;
 
-/// One plugin that is installed. A program may serve many.
+/// One installed plugin. A program may serve several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
     pub kind: Kind,
@@ -39,7 +39,7 @@ pub struct Plugin {
     pub program: PathBuf,
 }
 
-/// Something in the plugin directory that cannot be used, in words for people.
+/// A program or directory in the plugin directory that cannot be used, with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The program, or the directory that could not be read.
@@ -47,7 +47,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Everything that is installed.
+/// All installed plugins.
 #[derive(Clone)]
 pub struct PluginHost {
     inner: Arc<Installed>,
@@ -60,8 +60,8 @@ struct Installed {
 }
 
 impl PluginHost {
-    /// Runs every program of the plugin directory once and asks what it serves. Whatever cannot be used becomes a
-    /// problem; the others are there.
+    /// Runs every program of the plugin directory once and asks which plugins it serves. A program that cannot be used
+    /// becomes a problem and does not affect the others.
     pub async fn discover(settings: HostSettings) -> Self {
         let (plugins, problems) = discovery::discover(&settings).await;
         Self { inner: Arc::new(Installed { settings, plugins, problems }) }
@@ -73,12 +73,12 @@ impl PluginHost {
         Self { inner: Arc::new(Installed { settings, plugins: Vec::new(), problems: Vec::new() }) }
     }
 
-    /// Plugins that are known without asking: for tests of whoever uses a host.
+    /// A host with the given plugins, without running programs; for tests of code that uses a host.
     pub fn of(settings: HostSettings, plugins: Vec<Plugin>) -> Self {
         Self { inner: Arc::new(Installed { settings, plugins, problems: Vec::new() }) }
     }
 
-    /// In the order in which actions run: by path, then as the program lists them.
+    /// In the order in which actions run: by path, then in the order of the program's list.
     pub fn plugins(&self) -> &[Plugin] {
         &self.inner.plugins
     }
@@ -87,19 +87,19 @@ impl PluginHost {
         &self.inner.problems
     }
 
-    /// The plugin of this kind; a provider's name without a domain is one of velero.io.
+    /// The plugin of this kind; a provider's name without a domain belongs to velero.io.
     pub fn find(&self, kind: Kind, name: &str) -> Option<&Plugin> {
         let name = qualified(name);
         self.inner.plugins.iter().find(|plugin| plugin.kind == kind && plugin.name == name)
     }
 
-    /// What one operation uses; its plugins' log lines go to `sink`.
+    /// A session for one backup, restore or deletion; log lines of its plugins go to `sink`.
     pub fn session(&self, sink: Arc<dyn LogSink>) -> Session {
         Session::new(self.clone(), self.inner.settings.clone(), sink)
     }
 
-    /// The same for an operation that says itself how long a snapshot or a volume may take. A stock snapshotter that takes
-    /// longer is ended: it does one call at a time, and everybody behind would wait.
+    /// A session with its own timeout for snapshots and volumes. A stock snapshotter that exceeds it is ended, because
+    /// it processes one call at a time and all later calls would wait.
     pub fn session_within(&self, sink: Arc<dyn LogSink>, volume: Duration) -> Session {
         let mut settings = self.inner.settings.clone();
         settings.timeouts.volume = volume;

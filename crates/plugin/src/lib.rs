@@ -1,7 +1,7 @@
-//! What can be done to single items while they are backed up, restored or deleted, and who else can do it. [`actions`] has
-//! the traits: built-in actions implement them in process, plugin processes over the wire, and the pipelines of crate
-//! `operator` know nothing else. [`applies`] says who an action is for. [`builtin`] has the actions that every installation has;
-//! [`volume`] the trait of volume snapshotters. [`host`] finds and runs plugin programs, [`remote`] puts them behind the traits.
+//! Actions on single items of backups, restores and deletions. [`actions`] has the traits: built-in actions implement
+//! them in process, plugin processes over the wire, and the pipelines of crate `operator` use nothing else. [`applies`]
+//! decides which items an action is for. [`builtin`] has the built-in actions; [`volume`] the trait of volume
+//! snapshotters. [`host`] finds and runs plugin programs, [`remote`] implements the traits with them.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod actions;

@@ -1,5 +1,5 @@
-//! Plugin processes behind the traits of this crate and of crate `archive`: what they are asked and what they answer is
-//! translated and checked here, so that nobody behind the traits knows of processes.
+//! Implements the traits of this crate and of crate `archive` with plugin processes: requests and answers are converted
+//! and checked here, so that users of the traits need not know about processes.
 
 mod backup;
 mod blocks;
@@ -25,7 +25,7 @@ use restore::RestoreAction;
 
 pub use object_store::ObjectStoreLocation;
 
-/// The largest answer of an action.
+/// The maximum size of an action's answer.
 const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 
 /// The version of the action protocol that a plugin speaks.
@@ -87,8 +87,8 @@ impl Remote {
 }
 
 impl Registry {
-    /// These actions, and after them those of the installed plugins, in the order of the host. An action that is there
-    /// already keeps its name; of two versions under one name the newer one runs.
+    /// These actions, followed by those of the installed plugins in the host's order. If a plugin has the name of an
+    /// existing action it is left out; of two versions with the same name the newer one runs.
     #[must_use]
     pub fn with_plugins(&self, session: &Session) -> Self {
         let mut all = self.clone();

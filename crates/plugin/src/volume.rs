@@ -1,5 +1,5 @@
-//! Volume snapshotters: the trait that plugin processes implement (built-in ones could), and what they say about their
-//! progress. Made by [`Session::volume_snapshotter`](crate::host::Session::volume_snapshotter) for one location.
+//! Volume snapshotters: the trait that plugin processes implement, and the progress that they report. Created by
+//! [`Session::volume_snapshotter`](crate::host::Session::volume_snapshotter) for one location.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use serde_json::Value;
 
 use crate::ActionError;
 
-/// What a provider says of a volume; kept with the snapshot and given back when a volume is made from it.
+/// A provider's description of a volume; stored with the snapshot and passed back when a volume is created from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeInfo {
     pub volume_type: String,
     pub iops: Option<i64>,
 }
 
-/// What is to be snapshotted.
+/// The volume to snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// What [`VolumeSnapshotter::volume_id`] said.
+    /// The ID from [`VolumeSnapshotter::volume_id`].
     pub volume_id: String,
-    /// Empty where the volume has no zone.
+    /// Empty if the volume has no zone.
     pub zone: String,
-    /// Kept with the snapshot: `velero.io/backup`, `velero.io/pv`, the labels of the backup.
+    /// Stored with the snapshot: `velero.io/backup`, `velero.io/pv`, the labels of the backup.
     pub tags: BTreeMap<String, String>,
 }
 
-/// What a volume is to be made from.
+/// The snapshot from which to create a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeRequest {
     pub snapshot_id: String,
@@ -36,14 +36,14 @@ pub struct VolumeRequest {
     pub info: VolumeInfo,
 }
 
-/// Whose progress is asked for.
+/// The snapshot or volume whose progress is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgressOf {
     /// A snapshot that CreateSnapshot has not returned yet.
     Snapshotting(SnapshotRequest),
-    /// One that it has returned.
+    /// A snapshot that CreateSnapshot has returned.
     Snapshot { snapshot_id: String },
-    /// A volume that is made from a snapshot; its name once CreateVolumeFromSnapshot has returned it.
+    /// A volume that is created from a snapshot; with its ID once CreateVolumeFromSnapshot has returned it.
     Restore { snapshot_id: String, volume_id: Option<String> },
 }
 
@@ -54,14 +54,14 @@ pub enum Ended {
     Badly,
 }
 
-/// How far a snapshot or a volume has come.
+/// The progress of a snapshot or a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeProgress {
-    /// Any word; empty while the operation goes on.
+    /// Any text; empty while the operation continues.
     pub phase: String,
     pub message: String,
     pub bytes_done: i64,
-    /// Zero where it is not known.
+    /// Zero if it is unknown.
     pub total_bytes: i64,
     pub started: Option<Timestamp>,
     pub completed: Option<Timestamp>,
@@ -69,19 +69,19 @@ pub struct VolumeProgress {
 }
 
 impl VolumeProgress {
-    /// Whether the operation is at its end: a completion time, or the word for it in any spelling.
+    /// Whether the operation has ended: it has a completion time, or its phase says so in any spelling.
     pub fn ended(&self) -> Option<Ended> {
         match self.phase.to_lowercase().as_str() {
             "failed" => Some(Ended::Badly),
             "completed" => Some(Ended::Well),
-            // A completion time is recorded at a bad end too.
+            // A failed operation has a completion time too.
             other if is_bad(other) => self.completed.map(|_| Ended::Badly),
             _ => self.completed.map(|_| Ended::Well),
         }
     }
 
-    /// This progress as it can be shown after `previous`: never backwards, never beyond its total. Says what was wrong
-    /// with it.
+    /// This progress as it can be shown after `previous`: never backwards, never beyond its total. Also returns a
+    /// message if it had to be corrected.
     #[must_use]
     pub fn after(mut self, previous: Option<&Self>) -> (Self, Option<String>) {
         let said = (self.bytes_done, self.total_bytes);
@@ -89,7 +89,7 @@ impl VolumeProgress {
         self.total_bytes = self.total_bytes.max(0);
         self.bytes_done = self.bytes_done.max(floor);
         if self.total_bytes > 0 && self.bytes_done > self.total_bytes {
-            // What was shown stays shown; the total gives way only to that.
+            // The bytes shown before are kept, and the total grows if necessary.
             self.bytes_done = self.total_bytes.max(floor);
             self.total_bytes = self.bytes_done;
         }
@@ -107,21 +107,21 @@ impl VolumeProgress {
 #[async_trait]
 pub trait VolumeSnapshotter: Send + Sync {
     fn name(&self) -> &str;
-    /// The provider's name for a PersistentVolume's volume; None where it is not one of this provider's.
+    /// The provider's ID of a PersistentVolume's volume; None if the volume is not one of this provider's.
     async fn volume_id(&self, volume: &Value) -> Result<Option<String>, ActionError>;
-    /// The PersistentVolume with another volume in it.
+    /// The PersistentVolume with the ID of another volume.
     async fn with_volume_id(&self, volume: &Value, volume_id: &str) -> Result<Value, ActionError>;
     async fn volume_info(&self, volume_id: &str, zone: &str) -> Result<VolumeInfo, ActionError>;
-    /// Makes a snapshot and returns the provider's name for it. May take hours.
+    /// Creates a snapshot and returns the provider's ID for it. May take hours.
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<String, ActionError>;
     async fn delete_snapshot(&self, snapshot_id: &str) -> Result<(), ActionError>;
-    /// Makes a volume and returns the provider's name for it. May take hours.
+    /// Creates a volume and returns the provider's ID for it. May take hours.
     async fn create_volume(&self, request: &VolumeRequest) -> Result<String, ActionError>;
-    /// Whether [`Self::progress`] is worth asking.
+    /// Whether the snapshotter implements [`Self::progress`].
     async fn reports_progress(&self) -> Result<bool, ActionError> {
         Ok(false)
     }
-    /// None where the snapshotter knows no such operation, or reports no progress.
+    /// None if the snapshotter does not know the operation, or reports no progress.
     async fn progress(&self, _of: &ProgressOf) -> Result<Option<VolumeProgress>, ActionError> {
         Ok(None)
     }

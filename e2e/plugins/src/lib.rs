@@ -1,5 +1,5 @@
-//! What tests of the plugin host share: a plugin directory with programs in it, a host on it, objects to hand over, and
-//! the proof that no process is left.
+//! Code that tests of the plugin host share: a plugin directory with programs, a host for it, objects to pass, and a
+//! check that no process is left.
 
 #![allow(clippy::panic)] // it is for tests
 
@@ -28,7 +28,7 @@ pub const TIMEOUTS: Timeouts = Timeouts {
     shutdown: Duration::from_secs(2),
 };
 
-/// A plugin directory of one test.
+/// The plugin directory of one test.
 pub struct Plugins {
     directory: TempDir,
     pub settings: HostSettings,
@@ -49,7 +49,7 @@ impl Plugins {
         settings.arguments = vec!["--log-level=debug".into(), "--features=EnableCSI".into()];
         settings.timeouts = TIMEOUTS;
         let mut plugins = Self { directory, settings, log: Arc::default() };
-        // Every process of this test says by its environment that it is one.
+        // The environment marks every process of this test.
         let mark = plugins.mark();
         plugins.environment("LIFEBOAT_TEST_MARK", mark);
         let tmp = plugins.path();
@@ -58,7 +58,7 @@ impl Plugins {
         plugins
     }
 
-    /// A place for files of the test.
+    /// A directory for files of the test.
     pub fn path(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
@@ -67,14 +67,14 @@ impl Plugins {
         self.settings.environment.push((name.into(), value.into()));
     }
 
-    /// A program that is there already.
+    /// Adds an existing program.
     #[must_use]
     pub fn with(self, name: &str, program: impl AsRef<Path>) -> Self {
         std::os::unix::fs::symlink(program, self.settings.directory.join(name)).expect("a link");
         self
     }
 
-    /// A program with this content.
+    /// Adds a program with this content.
     #[must_use]
     pub fn with_file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.settings.directory.join(name);
@@ -102,7 +102,7 @@ impl Plugins {
         self.directory.path().as_os_str().to_owned()
     }
 
-    /// Processes of this test that still run, as their numbers.
+    /// The process IDs of this test's running processes.
     pub fn processes(&self) -> Vec<u32> {
         let mark = format!("LIFEBOAT_TEST_MARK={}", self.directory.path().display());
         let carries = |pid: &u32| {
@@ -113,7 +113,7 @@ impl Plugins {
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(carries).collect()
     }
 
-    /// Fails if a process of this test is still there after a while, or a socket was left behind.
+    /// Fails if a process of this test still runs after a while, or if a socket is left.
     pub async fn nothing_left(&self) {
         for _ in 0..500 {
             if self.processes().is_empty() {
@@ -131,7 +131,7 @@ impl Plugins {
     }
 }
 
-/// Keeps log lines.
+/// Collects log lines.
 #[derive(Default)]
 pub struct Kept(Mutex<Vec<LogLine>>);
 
@@ -146,7 +146,7 @@ impl Kept {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for a line, because pipes are read beside the calls.
+    /// Waits for a line, because pipes are read concurrently with the calls.
     pub async fn until(&self, text: &str) -> LogLine {
         for _ in 0..500 {
             if let Some(line) = self.lines().into_iter().find(|line| line.message.contains(text)) {
@@ -158,7 +158,7 @@ impl Kept {
     }
 }
 
-/// Plugin processes ask a cluster by themselves.
+/// Plugin processes have their own access to a cluster.
 pub struct NoCluster;
 
 #[async_trait]
@@ -172,7 +172,7 @@ impl Lookup for NoCluster {
     }
 }
 
-/// Plugin processes are not given items of the backup.
+/// Plugin processes do not get items of the backup.
 struct NoBackup;
 
 #[async_trait]
@@ -182,7 +182,7 @@ impl BackupItems for NoBackup {
     }
 }
 
-/// What a restore gives an action for an item that no other action has changed.
+/// The input that a restore passes to an action for an item that no other action has changed.
 pub fn restore_input<'a>(item: &'a Value, restore: &'a Restore) -> RestoreInput<'a> {
     RestoreInput {
         item: item.clone(),

@@ -1,5 +1,5 @@
-//! A plugin program that misbehaves as it is told: by the annotation `fail` of an item, by names of keys and volumes. With
-//! MISBEHAVING_CALLS=1 (the default) it is like a stock plugin, which takes one call at a time.
+//! A plugin program that misbehaves on request: by the annotation `fail` of an item, by names of keys and volumes. With
+//! MISBEHAVING_CALLS=1 (the default) it accepts one call at a time, like a stock plugin.
 
 mod storage;
 mod volumes;
@@ -29,7 +29,7 @@ struct Misbehaving;
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts calls that run at once.
+/// Counts concurrent calls.
 struct Running;
 
 impl Running {
@@ -55,7 +55,7 @@ impl BackupItemAction for Misbehaving {
         let _running = Running::begin();
         let mut additional = Vec::new();
         match item.annotation("fail").unwrap_or_default() {
-            "error" => return Err(Error::new("it was told to fail")),
+            "error" => return Err(Error::new("the test requested a failure")),
             "panic" => oops(),
             "crash" => std::process::exit(7),
             "hang" => std::future::pending::<()>().await,
@@ -94,14 +94,14 @@ impl RestoreItemAction for Misbehaving {
 
     async fn are_additional_items_ready(&self, items: &[ResourceId], _restore: &Object) -> Result<bool> {
         match items.first().map(|item| item.name.as_str()) {
-            Some("error") => Err(Error::new("it was told to fail")),
+            Some("error") => Err(Error::new("the test requested a failure")),
             Some("never") => Ok(false),
             _ => Ok(true),
         }
     }
 }
 
-/// A plugin that panics, without a panic of ours in the source.
+/// Panics, without a panic in our own source.
 fn oops() {
     let nothing: Vec<u8> = Vec::new();
     std::hint::black_box(&nothing)[1..].iter().for_each(drop);

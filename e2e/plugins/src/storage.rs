@@ -16,7 +16,7 @@ impl Files {
     fn path(&self, bucket: &str, key: &str) -> Result<PathBuf> {
         let root = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let root = root.ok_or_else(|| Error::new("used before Init"))?;
-        // One file for each key, so that prefixes are prefixes.
+        // One file for each key, so that any prefix can be listed.
         Ok(root.join(bucket).join(key.replace('%', "%25").replace('/', "%2F")))
     }
 
@@ -76,9 +76,9 @@ impl ObjectStore for Files {
         let bytes = Bytes::from(fs::read(self.path(bucket, key)?).await?);
         let good = futures::stream::once(async move { Ok(bytes) });
         Ok(match key.rsplit('/').next() {
-            Some("cut") => {
-                good.chain(futures::stream::once(async { Err(Error::new("it was told to break")) })).boxed()
-            }
+            Some("cut") => good
+                .chain(futures::stream::once(async { Err(Error::new("the test requested a broken stream")) }))
+                .boxed(),
             Some("crash") => good.chain(futures::stream::once(async { std::process::exit(7) })).boxed(),
             Some("stop") => good.chain(futures::stream::pending()).boxed(),
             _ => good.boxed(),

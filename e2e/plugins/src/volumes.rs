@@ -1,4 +1,4 @@
-//! A volume snapshotter without volumes whose progress makes no sense for some of them.
+//! A volume snapshotter without volumes that reports invalid progress for some of them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -69,7 +69,7 @@ impl VolumeSnapshotter for Volumes {
         match snapshot_id.unwrap_or(&request.volume_id) {
             "backwards" => bytes(10 - asked, 10),
             "beyond" => bytes(100, 10),
-            "error" => Err(Error::new("it was told to fail")),
+            "error" => Err(Error::new("the test requested a failure")),
             _ => Ok(None),
         }
     }

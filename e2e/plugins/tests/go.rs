@@ -1,5 +1,5 @@
-//! Plugins in Go, as people have them: those of e2e/plugins/recorder on Velero's own framework, with every method called,
-//! and Velero's plugin for S3. `cargo xtask test plugins` builds them and names them in the environment.
+//! Plugins in Go: those of e2e/plugins/recorder on Velero's own framework, with every method called, and Velero's
+//! plugin for S3. `cargo xtask test plugins` builds them and names them in the environment.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ async fn recorder() -> (Plugins, Session, Registry) {
     (plugins, session, registry)
 }
 
-/// The calls of one method of one plugin, as the plugin wrote them down.
+/// The calls of one method of one plugin, as recorded by the plugin.
 fn recorded(plugins: &Plugins, plugin: &str, call: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(plugins.path().join("recorded")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -209,7 +209,7 @@ async fn an_item_that_is_too_large_for_go_is_an_error_that_says_so() {
     let mut item = annotated("x", "y");
     item["data"]["large"] = "x".repeat(5_000_000).into();
     let error = registry.backup[0].execute(item, &backup(), &NoCluster).await.unwrap_err().to_string();
-    assert!(error.contains("larger than the plugin takes"), "{error}");
+    assert!(error.contains("larger than the plugin accepts"), "{error}");
     session.close().await;
 }
 
@@ -298,7 +298,7 @@ async fn veleros_plugin_for_s3_stores_and_signs() {
 }
 
 #[tokio::test]
-async fn configuration_that_veleros_plugin_refuses_is_told_in_its_words() {
+async fn configuration_that_veleros_plugin_refuses_is_reported_with_its_message() {
     let plugins = Plugins::new().with("velero-plugin-for-aws", variable("LIFEBOAT_AWS_PLUGIN"));
     let session = plugins.session().await;
     let config = BTreeMap::from([("colour".to_owned(), "red".to_owned())]);

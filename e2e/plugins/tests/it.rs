@@ -1,4 +1,4 @@
-//! The plugin host against a program that misbehaves and, for `cargo xtask test plugins`, against programs in Go.
+//! The plugin host with a misbehaving program and, for `cargo xtask test plugins`, with programs in Go.
 
 #[cfg(feature = "go-plugins")]
 mod go;

@@ -1,4 +1,4 @@
-//! Plugins that misbehave in the middle of calls: only the call suffers, with a clear word, and no process stays.
+//! Plugins that misbehave during calls: only the call fails, with a clear message, and no process is left.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod actions;

@@ -1,4 +1,4 @@
-//! Programs that are no plugins, or not for us: each is a problem that says what is wrong, and nothing of it stays.
+//! Programs that are not plugins, or not for this host: each becomes a problem with a message, and no process is left.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
@@ -23,11 +23,11 @@ const MISBEHAVING: &str = env!("CARGO_BIN_EXE_misbehaving");
     "echo '1|2|unix|/nonexistent/socket|grpc|'; sleep 1000",
     "'/nonexistent/socket' cannot be used"
 )]
-#[case::exits_at_once("exit 0", "it ended at once (exit status: 0) without a word")]
-#[case::exits_with_words("echo 'no config' >&2; exit 3", "exit status: 3")]
+#[case::exits_at_once("exit 0", "it ended at once (exit status: 0) without output")]
+#[case::exits_with_output("echo 'no config' >&2; exit 3", "exit status: 3")]
 #[case::is_killed("kill -9 $$", "signal: 9")]
 #[tokio::test]
-async fn a_program_that_is_no_plugin_is_a_problem_with_words(#[case] script: &str, #[case] reason: &str) {
+async fn a_program_that_is_no_plugin_is_a_problem_with_a_message(#[case] script: &str, #[case] reason: &str) {
     let plugins = Plugins::new().with_script("a", script).with("b", MISBEHAVING);
     let host = plugins.host().await;
     assert_eq!(host.problems().len(), 1, "{:?}", host.problems());
@@ -45,20 +45,21 @@ async fn a_program_that_hangs_ends_at_its_timeout() {
     let host = plugins.host().await;
     assert!(begin.elapsed() < Duration::from_secs(20));
     let message = &host.problems()[0].message;
-    assert!(message.contains("did not say that it is a plugin within 300ms"), "{message}");
+    assert!(message.contains("sent no plugin handshake within 300ms"), "{message}");
     plugins.nothing_left().await;
 }
 
 #[tokio::test]
 async fn a_program_that_floods_standard_error_costs_nothing() {
-    let mut plugins = Plugins::new().with_script("floods", "yes 'no end of words' >&2");
+    let mut plugins = Plugins::new().with_script("floods", "yes 'endless output' >&2");
     plugins.settings.timeouts.start = Duration::from_secs(1);
     let host = plugins.host().await;
-    assert!(host.problems()[0].message.contains("did not say"), "{:?}", host.problems());
+    assert!(host.problems()[0].message.contains("sent no plugin handshake"), "{:?}", host.problems());
     plugins.nothing_left().await;
 }
 
-/// A program for a loader that no image has: the machine's shell, because our own programs are linked statically.
+/// A program for a loader that no image has: based on the machine's shell, because our own programs are linked
+/// statically.
 fn program_with_loader(loader: &str) -> Vec<u8> {
     let mut program = std::fs::read("/bin/sh").unwrap();
     let known = b"/lib64/ld-linux-x86-64.so.2";
@@ -110,7 +111,7 @@ async fn a_directory_that_is_not_there_has_no_plugins() {
 }
 
 #[tokio::test]
-async fn a_plugin_is_told_its_flags_and_never_a_repository_password() {
+async fn a_plugin_gets_its_flags_and_never_a_repository_password() {
     let script = "echo \"$@\" > \"$TMPDIR/seen\"; env >> \"$TMPDIR/seen\"; exit 1";
     let mut plugins = Plugins::new().with_script("curious", script);
     let server = [("RESTIC_PASSWORD", "secret"), ("AWS_REGION", "eu"), ("PLUGIN_CLIENT_CERT", "x")];

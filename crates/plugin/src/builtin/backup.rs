@@ -1,6 +1,6 @@
-//! Built-in actions of backups: what a pod, a claim or a service account needs beside itself, and which items belong into
-//! one block. Upstream's `velero.io/crd-remap-version` has no work left: every cluster that we support serves version v1 of
-//! custom resource definitions only.
+//! Built-in actions of backups: the additional items of pods, claims and service accounts, and the items of one block.
+//! Velero's `velero.io/crd-remap-version` is not needed: every supported cluster serves only version v1 of custom
+//! resource definitions.
 
 mod cache;
 mod claim;

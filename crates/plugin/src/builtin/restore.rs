@@ -1,5 +1,5 @@
-//! The restore item actions that every installation has, in the order in which they run. Each changes one kind of thing
-//! that does not survive the way into another cluster or time; names and behaviour are upstream's.
+//! The built-in restore item actions, in the order in which they run. Each changes one aspect of an item that is not
+//! valid in another cluster or at a later time; names and behaviour are those of stock Velero.
 
 mod config;
 mod pods;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::actions::{ActionError, AppliesTo, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 
-/// All of them.
+/// All built-in restore item actions.
 pub fn actions() -> Vec<Arc<dyn RestoreItemAction>> {
     vec![
         Arc::new(Pure::new("velero.io/job", &["jobs"], workloads::job)),
@@ -52,7 +52,7 @@ pub fn actions() -> Vec<Arc<dyn RestoreItemAction>> {
 
 type Run = fn(RestoreInput<'_>) -> Result<RestoreOutcome, ActionError>;
 
-/// An action that asks nothing of the cluster.
+/// An action that does not read the cluster.
 struct Pure {
     name: &'static str,
     types: &'static [&'static str],
@@ -90,13 +90,13 @@ impl RestoreItemAction for Pure {
     }
 }
 
-/// What the cluster makes by itself, or what only says where data was.
+/// Skips items that the cluster creates by itself, or that only recorded where data was.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 fn left_out(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     Ok(RestoreOutcome::skipped(input.item))
 }
 
-/// Text at a place, empty where there is none.
+/// The text at this JSON pointer, or an empty string.
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -108,12 +108,12 @@ fn remove(object: &mut Value, pointer: &str, field: &str) {
     }
 }
 
-/// The items of a list, to be changed.
+/// The items of a list, mutable.
 fn items<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mut Value> {
     object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Keeps some items of a list, and the list only where some stay.
+/// Keeps the matching items of a list, and removes the list if it is empty then.
 fn retain(object: &mut Value, pointer: &str, field: &str, keep: impl FnMut(&Value) -> bool) {
     let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
     let Some(list) = fields.get_mut(field).and_then(Value::as_array_mut) else { return };

@@ -1,6 +1,6 @@
-//! When a plugin is not called any more: one that hangs in every call would cost its timeout for each of thousands of items,
-//! and one that crashes a new process. Kept for each method within a session, because an action that cannot be executed may
-//! still be able to cancel. Any answer, an error too, shows that it is worth calling.
+//! When a plugin is no longer called: one that hangs in every call would cost its timeout for each of thousands of
+//! items, and one that crashes a new process for each. Counted for each method within a session, because an action
+//! whose execution fails may still be able to cancel. Any answer, including an error, resets the count.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,18 +11,20 @@ use tokio::time::Instant;
 use super::error::PluginError;
 use super::slot::Call;
 
-/// Calls in a row that took too long, until a plugin is given up. Each of them costs its whole timeout.
+/// Consecutive timeouts after which a plugin is given up; each costs its whole timeout.
 const MOST_TIMEOUTS: u32 = 3;
-/// Calls in a row that took too long or ended the program. A crash is cheap, and may be one item's.
+/// Consecutive timeouts or crashes after which a plugin is given up. A crash is cheap and may be caused by a single
+/// item.
 const MOST_LOST: u32 = 10;
 
-/// A call that is dropped sooner was dropped for another reason, such as that the operation ends.
+/// A call that is dropped sooner was dropped for another reason, such as the end of the backup.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Whose silence says nothing: an operation goes on whether or not its plugin tells, until its own time is over.
-const ASKED_FOR_EVER: &str = "Progress";
+/// The method that is never given up: an operation continues whether or not its plugin answers, until the operation's
+/// own timeout.
+const NEVER_GIVEN_UP: &str = "Progress";
 
-/// Calls without an answer, since the last one with it.
+/// Calls without an answer since the last answer.
 #[derive(Clone, Default)]
 struct Lost {
     timeouts: u32,
@@ -30,12 +32,12 @@ struct Lost {
     last: String,
 }
 
-/// By plugin and method.
+/// Counts by plugin and method.
 #[derive(Default)]
-pub(super) struct Patience(Mutex<BTreeMap<(String, &'static str), Lost>>);
+pub(super) struct CircuitBreaker(Mutex<BTreeMap<(String, &'static str), Lost>>);
 
-impl Patience {
-    /// Whether a call is worth making.
+impl CircuitBreaker {
+    /// Fails if the plugin is given up for this method.
     pub(super) fn check(&self, call: &Call) -> Result<(), PluginError> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(lost) = all.get(&key(call)) else { return Ok(()) };
@@ -50,9 +52,9 @@ impl Patience {
         })
     }
 
-    /// How a call ended.
+    /// Records how a call ended.
     pub(super) fn note<T>(&self, call: &Call, answer: &Result<T, PluginError>) {
-        if call.what == ASKED_FOR_EVER {
+        if call.what == NEVER_GIVEN_UP {
             return;
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,23 +73,23 @@ impl Patience {
     }
 }
 
-/// A call on its way. One that is dropped after a while was too slow for whoever made it, whose limit may be shorter than the
-/// host's, and counts as one that took too long.
+/// A running call. If it is dropped after some time, its caller had a shorter limit than the host; it then counts as a
+/// timeout.
 pub(super) struct Watched {
-    patience: Arc<Patience>,
+    breaker: Arc<CircuitBreaker>,
     call: Call,
     began: Instant,
     ended: bool,
 }
 
 impl Watched {
-    pub(super) fn begin(patience: &Arc<Patience>, call: &Call) -> Self {
-        Self { patience: Arc::clone(patience), call: call.clone(), began: Instant::now(), ended: false }
+    pub(super) fn begin(breaker: &Arc<CircuitBreaker>, call: &Call) -> Self {
+        Self { breaker: Arc::clone(breaker), call: call.clone(), began: Instant::now(), ended: false }
     }
 
     pub(super) fn end<T>(mut self, answer: &Result<T, PluginError>) {
         self.ended = true;
-        self.patience.note(&self.call, answer);
+        self.breaker.note(&self.call, answer);
     }
 }
 
@@ -96,7 +98,7 @@ impl Drop for Watched {
         let after = self.began.elapsed();
         if !self.ended && after >= LONG {
             let (plugin, call) = (self.call.plugin.clone(), self.call.what);
-            self.patience.note::<()>(&self.call, &Err(PluginError::TimedOut { plugin, call, after }));
+            self.breaker.note::<()>(&self.call, &Err(PluginError::TimedOut { plugin, call, after }));
         }
     }
 }
@@ -135,49 +137,49 @@ mod tests {
         #[case] how: fn() -> Result<(), PluginError>,
         #[case] after: u32,
     ) {
-        let patience = Patience::default();
+        let breaker = CircuitBreaker::default();
         for _ in 0..after {
-            patience.check(&call("Execute")).unwrap();
-            patience.note(&call("Execute"), &how());
+            breaker.check(&call("Execute")).unwrap();
+            breaker.note(&call("Execute"), &how());
         }
-        let error = patience.check(&call("Execute")).unwrap_err().to_string();
+        let error = breaker.check(&call("Execute")).unwrap_err().to_string();
         assert!(error.contains(&format!("{after} times in a row")), "{error}");
-        assert_eq!(patience.check(&call("Cancel")), Ok(()), "only that method is given up");
+        assert_eq!(breaker.check(&call("Cancel")), Ok(()), "only that method is given up");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_its_maker_gave_up_counts_unless_it_was_short() {
-        let patience = Arc::new(Patience::default());
+        let breaker = Arc::new(CircuitBreaker::default());
         for seconds in [1, 60, 60, 60] {
-            assert_eq!(patience.check(&call("Execute")), Ok(()));
-            let watched = Watched::begin(&patience, &call("Execute"));
+            assert_eq!(breaker.check(&call("Execute")), Ok(()));
+            let watched = Watched::begin(&breaker, &call("Execute"));
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             drop(watched);
         }
-        assert!(patience.check(&call("Execute")).is_err());
-        Watched::begin(&patience, &call("Execute")).end(&Ok(()));
-        assert_eq!(patience.check(&call("Execute")), Ok(()));
+        assert!(breaker.check(&call("Execute")).is_err());
+        Watched::begin(&breaker, &call("Execute")).end(&Ok(()));
+        assert_eq!(breaker.check(&call("Execute")), Ok(()));
     }
 
     #[test]
     fn progress_is_asked_for_until_the_operation_s_own_time_is_over() {
-        let patience = Patience::default();
+        let breaker = CircuitBreaker::default();
         for _ in 0..100 {
-            patience.note(&call("Progress"), &late());
+            breaker.note(&call("Progress"), &late());
         }
-        assert_eq!(patience.check(&call("Progress")), Ok(()));
+        assert_eq!(breaker.check(&call("Progress")), Ok(()));
     }
 
     #[test]
     fn any_answer_shows_that_it_is_worth_calling() {
-        let patience = Patience::default();
+        let breaker = CircuitBreaker::default();
         for _ in 0..5 {
-            patience.note(&call("Execute"), &late());
-            patience.note(&call("Execute"), &late());
+            breaker.note(&call("Execute"), &late());
+            breaker.note(&call("Execute"), &late());
             let reason = String::new();
             let answer = PluginError::Answer { plugin: "example.io/a".into(), call: "Execute", reason };
-            patience.note::<()>(&call("Execute"), &Err(answer));
+            breaker.note::<()>(&call("Execute"), &Err(answer));
         }
-        assert_eq!(patience.check(&call("Execute")), Ok(()));
+        assert_eq!(breaker.check(&call("Execute")), Ok(()));
     }
 }

@@ -1,5 +1,5 @@
-//! Finding plugins: walks the plugin directory, runs each program once and asks what it serves. Called when a host is
-//! made. What cannot be used becomes a problem and disturbs nothing else.
+//! Finds plugins: walks the plugin directory, runs each program once and asks what it serves. Called when a host is
+//! created. Programs that cannot be used become problems and do not affect the others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,15 +13,15 @@ use lifeboat_plugin_protocol::generated::{Empty, ListPluginsResponse};
 use tokio::time::timeout;
 
 use super::error::PluginError;
-use super::kind::{Kind, wrong_name};
+use super::kind::{Kind, name_error};
 use super::log::ServerLog;
 use super::process::Process;
 use super::settings::HostSettings;
 use super::{Plugin, Problem};
 
-/// Programs that are asked at once.
+/// How many programs are asked at the same time.
 const AT_ONCE: usize = 4;
-/// More programs, deeper directories or longer lists are somebody's mistake.
+/// Limits for programs, directory depth and list lengths; anything beyond is taken for a mistake.
 const MOST_PROGRAMS: usize = 256;
 const DEEPEST: usize = 8;
 const MOST_PLUGINS: usize = 1024;
@@ -47,14 +47,14 @@ pub(super) async fn discover(settings: &HostSettings) -> (Vec<Plugin>, Vec<Probl
     without_duplicates(plugins, problems)
 }
 
-/// All executables below a directory, in the order of their names. One that does not exist has none.
+/// All executables below a directory, sorted by name; none if it does not exist.
 fn programs(directory: &Path) -> (Vec<PathBuf>, Vec<Problem>) {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     if directory.exists() {
         walk(directory, 0, &mut found, &mut problems);
     }
     if found.len() > MOST_PROGRAMS {
-        let message = format!("has more than {MOST_PROGRAMS} executables; the others are not looked at");
+        let message = format!("has more than {MOST_PROGRAMS} executables; the others are ignored");
         problems.push(Problem { path: directory.to_owned(), message });
         found.truncate(MOST_PROGRAMS);
     }
@@ -64,7 +64,7 @@ fn programs(directory: &Path) -> (Vec<PathBuf>, Vec<Problem>) {
 fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) {
     let mut problem = |message: String| problems.push(Problem { path: directory.to_owned(), message });
     if depth > DEEPEST {
-        return problem(format!("is deeper than {DEEPEST} directories and not looked at"));
+        return problem(format!("is deeper than {DEEPEST} directories; the rest is ignored"));
     }
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -94,12 +94,11 @@ async fn list(program: &Path, settings: &HostSettings) -> Result<ListPluginsResp
         Ok(Ok(answer)) => Ok(answer.into_inner()),
         Ok(Err(status)) => {
             let said = super::error::shortened(status.message());
-            Err(PluginError::no_plugin(program, format!("it did not say which plugins it serves: {said}")))
+            Err(PluginError::no_plugin(program, format!("it did not list its plugins: {said}")))
         }
-        Err(_) => Err(PluginError::no_plugin(
-            program,
-            format!("it did not say within {limit:?} which plugins it serves"),
-        )),
+        Err(_) => {
+            Err(PluginError::no_plugin(program, format!("it did not list its plugins within {limit:?}")))
+        }
     }
 }
 
@@ -112,7 +111,7 @@ fn read(program: &Path, list: ListPluginsResponse, plugins: &mut Vec<Plugin>, pr
         return problem(format!("it lists more than {MOST_PLUGINS} plugins"));
     }
     for listed in list.plugins {
-        match (Kind::parse(&listed.kind), wrong_name(&listed.name)) {
+        match (Kind::parse(&listed.kind), name_error(&listed.name)) {
             (Some(kind), None) => {
                 plugins.push(Plugin { kind, name: listed.name, program: program.to_owned() });
             }
@@ -125,7 +124,7 @@ fn read(program: &Path, list: ListPluginsResponse, plugins: &mut Vec<Plugin>, pr
     }
 }
 
-/// Two plugins of one kind and name: neither is used, because nobody could tell which one ran.
+/// Of two plugins with the same kind and name neither is used, because it would be unclear which one runs.
 fn without_duplicates(plugins: Vec<Plugin>, mut problems: Vec<Problem>) -> (Vec<Plugin>, Vec<Problem>) {
     let mut owners: BTreeMap<(Kind, String), Vec<PathBuf>> = BTreeMap::new();
     for plugin in &plugins {

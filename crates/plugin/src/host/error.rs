@@ -1,4 +1,4 @@
-//! What can go wrong with a plugin, in words that name the program, what happened and what to do.
+//! Errors of plugins, with messages that name the program, what happened and what to do.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,19 +7,19 @@ use tonic::{Code, Status};
 
 use crate::ActionError;
 
-/// How much of what a plugin says is kept.
+/// How much of a plugin's message is kept.
 const LONGEST_MESSAGE: usize = 4096;
 
-/// What can go wrong with a plugin.
+/// Why a plugin could not be started or called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
     #[error("no {kind} plugin named '{name}' is installed; `lifeboat plugin get` lists those that are")]
     NotInstalled { kind: &'static str, name: String },
     #[error("cannot start the plugin program '{}': {reason}", program.display())]
     CannotStart { program: PathBuf, reason: String },
-    #[error("'{}' is no plugin program that can be used here: {reason}", program.display())]
+    #[error("'{}' is not a plugin program that this host can use: {reason}", program.display())]
     Handshake { program: PathBuf, reason: String },
-    #[error("'{}' did not say that it is a plugin within {}; it was ended", program.display(), seconds(*after))]
+    #[error("'{}' sent no plugin handshake within {}; it was ended", program.display(), seconds(*after))]
     StartTimeout { program: PathBuf, after: Duration },
     #[error("the plugin program '{}' could not be started {times} times in a row and is not tried again: {last}", program.display())]
     GivenUp { program: PathBuf, times: u32, last: String },
@@ -28,19 +28,19 @@ pub enum PluginError {
     #[error("plugin '{plugin}': {call} took longer than {} and was ended", seconds(*after))]
     TimedOut { plugin: String, call: &'static str, after: Duration },
     #[error(
-        "plugin '{plugin}': {call} gave no answer {times} times in a row and is not called again in this operation (the last time: {last})"
+        "plugin '{plugin}': {call} gave no answer {times} times in a row and is not called again in this backup or restore (the last time: {last})"
     )]
     NotCalledAgain { plugin: String, call: &'static str, times: u32, last: String },
     #[error("plugin '{plugin}': {message}")]
     Failed { plugin: String, call: &'static str, code: Code, message: String },
     #[error("plugin '{plugin}': the answer to {call} cannot be used: {reason}")]
     Answer { plugin: String, call: &'static str, reason: String },
-    #[error("the plugins of this operation have been ended")]
+    #[error("the plugins of this backup or restore have been ended")]
     Closed,
 }
 
 impl PluginError {
-    /// A bounded word for events and metrics.
+    /// A category from a fixed list, for events and metrics.
     pub fn category(&self) -> &'static str {
         match self {
             Self::NotInstalled { .. } => "not_installed",
@@ -55,7 +55,7 @@ impl PluginError {
         }
     }
 
-    /// What a plugin answered instead of a result.
+    /// The error for a gRPC status that a plugin returned.
     pub(crate) fn of_status(plugin: &str, call: &'static str, status: &Status) -> Self {
         let said = shortened(status.message());
         let message = match status.code() {
@@ -67,11 +67,11 @@ impl PluginError {
                 };
             }
             Code::ResourceExhausted if said.contains("larger than max") => {
-                format!("what was to be handed over in {call} is larger than the plugin takes: {said}")
+                format!("the request of {call} is larger than the plugin accepts: {said}")
             }
-            Code::Unimplemented => format!("it does not serve {call}"),
+            Code::Unimplemented => format!("it does not implement {call}"),
             Code::Aborted if said.contains("panicked") => format!("it panicked in {call}: {said}"),
-            _ if said.is_empty() => format!("{call} failed without a word ({:?})", status.code()),
+            _ if said.is_empty() => format!("{call} failed without a message ({:?})", status.code()),
             _ => said,
         };
         Self::Failed { plugin: plugin.to_owned(), call, code: status.code(), message }
@@ -88,7 +88,7 @@ impl From<PluginError> for ActionError {
     }
 }
 
-/// Text of a plugin, bounded and without what would disturb a terminal.
+/// Text from a plugin, limited in length and without control characters.
 pub(crate) fn shortened(text: &str) -> String {
     let clean =
         text.trim().chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c });

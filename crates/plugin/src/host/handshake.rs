@@ -1,4 +1,5 @@
-//! The one line that a plugin prints when it is ready, and what a program that is no plugin says instead. Pure.
+//! Parses the line that a plugin prints when it is ready, and explains the output of programs that are not plugins.
+//! Pure.
 
 use std::path::PathBuf;
 
@@ -6,10 +7,10 @@ use lifeboat_plugin_protocol::handshake::{CORE_VERSION, PROTOCOL_VERSION};
 
 use super::error::shortened;
 
-/// The longest line that can be a handshake.
+/// The maximum length of a handshake.
 pub(super) const LONGEST: usize = 4096;
 
-/// Why a line is no handshake of a plugin that can be used here.
+/// Why a line is not the handshake of a plugin that this host can use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HandshakeError {
     #[error("it printed {0:?} where a plugin prints its address")]
@@ -25,20 +26,20 @@ pub(super) enum HandshakeError {
     NetRpc,
     #[error("it listens on {0:?} and not on a unix socket")]
     Network(String),
-    #[error("it wants TLS, which was not asked for")]
+    #[error("it requires TLS, which this host does not use")]
     Tls,
-    #[error("its socket {0:?} is no absolute path")]
+    #[error("its socket {0:?} is not an absolute path")]
     RelativeSocket(String),
 }
 
-/// Reads `1|2|unix|/tmp/plugin123|grpc|` and gives the socket, or why that is no plugin for us.
+/// Parses `1|2|unix|/tmp/plugin123|grpc|` and returns the socket.
 pub(super) fn socket(line: &str) -> Result<PathBuf, HandshakeError> {
     let parts: Vec<&str> = line.trim().split('|').collect();
     let [core, protocol, network, address, ..] = parts[..] else {
-        return Err(HandshakeError::NoAddress(first_words(line)));
+        return Err(HandshakeError::NoAddress(beginning(line)));
     };
     if core.parse::<u32>().is_err() {
-        return Err(HandshakeError::NoAddress(first_words(line)));
+        return Err(HandshakeError::NoAddress(beginning(line)));
     }
     if core != CORE_VERSION {
         return Err(HandshakeError::CoreVersion(core.to_owned()));
@@ -61,21 +62,21 @@ pub(super) fn socket(line: &str) -> Result<PathBuf, HandshakeError> {
     Ok(PathBuf::from(address))
 }
 
-/// Why a program ended without a handshake. `said` is the end of what it printed.
+/// Why a program ended without a handshake. `said` is the end of its output.
 pub(super) fn ended(how: &str, said: &[String]) -> String {
     if said
         .iter()
         .any(|line| line.contains("not meant to be executed directly") || line.contains("magic cookie"))
     {
-        return "it is a plugin for another host: it did not take the cookie VELERO_PLUGIN".to_owned();
+        return "it is a plugin for another host: it did not accept the cookie VELERO_PLUGIN".to_owned();
     }
     match said.last() {
-        Some(_) => format!("it ended at once ({how}) and said: {}", shortened(&said.join("\n"))),
-        None => format!("it ended at once ({how}) without a word"),
+        Some(_) => format!("it ended at once ({how}) and printed: {}", shortened(&said.join("\n"))),
+        None => format!("it ended at once ({how}) without output"),
     }
 }
 
-fn first_words(line: &str) -> String {
+fn beginning(line: &str) -> String {
     line.trim().chars().take(100).collect()
 }
 
@@ -110,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_program_is_told_with_its_last_words() {
-        assert!(ended("exit status: 1", &["usage: x".into()]).ends_with("said: usage: x"));
+    fn the_end_of_a_program_is_reported_with_its_last_output() {
+        assert!(ended("exit status: 1", &["usage: x".into()]).ends_with("printed: usage: x"));
         let foreign = "This binary is a plugin. These are not meant to be executed directly.".to_owned();
         assert!(ended("exit status: 1", &[foreign]).contains("another host"));
     }

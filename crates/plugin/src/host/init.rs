@@ -1,4 +1,4 @@
-//! Configuration of object stores and volume snapshotters: sent before the first call to a process.
+//! Sends the configuration of object stores and volume snapshotters before the first call to a process.
 
 use lifeboat_plugin_protocol::generated::object_store_client::ObjectStoreClient;
 use lifeboat_plugin_protocol::generated::volume_snapshotter_client::VolumeSnapshotterClient;

@@ -1,8 +1,8 @@
-//! One thread for each plugin process: starts it, waits for its end, and leaves nothing of it behind. Gives the pipes and
-//! the news of the end; killed by [`Keeper::kill`] or by dropping the keeper.
+//! One thread for each plugin process: starts it, waits for its end and cleans up. Provides the pipes and the exit
+//! status; the process is killed by [`Keeper::kill`] or by dropping the keeper.
 //!
 //! Linux sends the parent-death signal when the *thread* that started a process ends. This thread lives as long as its
-//! process, so the signal comes exactly when the whole server is gone.
+//! process, so the signal is sent exactly when the whole server is gone.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,27 +16,27 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::{oneshot, watch};
 
-/// A program that is just being written (by an init container, or a test) is busy for a moment.
+/// A program that is still being written (by an init container or a test) cannot be executed for a moment (ETXTBSY).
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The number of the process group, as long as the process is not reaped: later the number may be a stranger's.
+/// The process group's ID until the process is reaped; after that the ID may belong to another process.
 type Group = Arc<Mutex<Option<Pid>>>;
 
-/// A running process and the right to end it.
+/// A running process and the means to end it.
 pub(super) struct Keeper {
     group: Group,
     exited: watch::Receiver<Option<String>>,
 }
 
-/// What a process says.
+/// The output of a process.
 pub(super) struct Pipes {
     pub(super) stdout: ChildStdout,
     pub(super) stderr: ChildStderr,
 }
 
 impl Keeper {
-    /// Starts a program in a process group of its own.
+    /// Starts a program in its own process group.
     pub(super) async fn start(command: Command) -> io::Result<(Self, Pipes)> {
         let (started, start) = oneshot::channel();
         let (exit, exited) = watch::channel(None);
@@ -52,7 +52,7 @@ impl Keeper {
         Ok((keeper, pipes))
     }
 
-    /// Ends the process and everything in its group, now.
+    /// Kills the process and everything in its group.
     pub(super) fn kill(&self) {
         kill_group(&self.group);
     }
@@ -61,12 +61,12 @@ impl Keeper {
         self.exited.borrow().is_some()
     }
 
-    /// Waits for the end and says how it came: `exit status: 1`, `signal: 9 (SIGKILL)`.
+    /// Waits for the end and returns the exit status: `exit status: 1`, `signal: 9 (SIGKILL)`.
     pub(super) async fn exited(&self) -> String {
         let mut exited = self.exited.clone();
         match exited.wait_for(Option::is_some).await {
             Ok(how) => how.clone().unwrap_or_default(),
-            Err(_) => "it is gone".to_owned(),
+            Err(_) => "the process has ended".to_owned(),
         }
     }
 }
@@ -79,7 +79,7 @@ impl Drop for Keeper {
 
 type Started = io::Result<(std::process::ChildStdout, std::process::ChildStderr)>;
 
-/// The thread: from the start of the process to its end.
+/// The thread's main function, from the start of the process to its end.
 fn keep(
     mut command: Command,
     group: &Group,
@@ -102,16 +102,16 @@ fn keep(
         _ => Err(io::Error::other("the program has no output")),
     };
     if started.send(answer).is_err() {
-        kill_group(group); // whoever asked for the program is gone
+        kill_group(group); // the caller of `start` was dropped
     }
-    // Wait without reaping: until the process is reaped, nobody else can have its number.
+    // Waits without reaping: until the process is reaped, its ID cannot be reused.
     let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), unreaped), Err(Errno::INTR)) {}
     kill_group(group);
     *lock(group) = None;
     let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     exit.send_replace(Some(how));
-    // As process 1 we inherit what the plugin started itself; it is killed already, and nobody else would take it in.
+    // As process 1 we inherit the plugin's children; they are killed already and must be reaped here.
     while matches!(waitid(WaitId::Pgid(Some(pid)), WaitIdOptions::EXITED), Ok(_) | Err(Errno::INTR)) {}
 }
 
@@ -126,7 +126,7 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 }
 
 fn kill_group(group: &Group) {
-    // Held while the signal is sent: the number must not be reaped in between.
+    // Held while the signal is sent, so that the process is not reaped in between.
     if let Some(pid) = *lock(group) {
         let _ = kill_process_group(pid, Signal::KILL);
     }
@@ -136,13 +136,13 @@ fn lock(group: &Group) -> std::sync::MutexGuard<'_, Option<Pid>> {
     group.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// No plugin outlives the server, even one that is killed.
+/// The kernel kills the plugin when the server ends, even if the server is killed.
 #[allow(unsafe_code)]
 fn die_with_this_thread(command: &mut Command) {
     let parent = rustix::process::getpid();
     let arm = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The server may have ended before the signal was armed.
+        // The server may have ended before the signal was set up.
         if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: the closure runs between fork and exec. It makes two system calls, allocates nothing, takes no lock and
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_process_is_told() {
+    async fn the_end_of_a_process_is_reported() {
         let (keeper, _pipes) = Keeper::start(shell("exit 3")).await.unwrap();
         assert_eq!(keeper.exited().await, "exit status: 3");
         assert!(keeper.is_gone());

@@ -1,10 +1,10 @@
-//! What plugins there are, and how they may be called. Pure.
+//! The kinds of plugins and the rules for their names. Pure.
 
 use std::fmt;
 
 use lifeboat_plugin_protocol::kinds;
 
-/// What a plugin is for. Two versions of one kind stand side by side.
+/// The kind of a plugin. The versions of an action are separate kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     ObjectStore,
@@ -29,7 +29,7 @@ impl Kind {
         Self::ItemBlockAction,
     ];
 
-    /// The word that plugins and stock clients use.
+    /// The name that plugins and stock clients use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ObjectStore => kinds::OBJECT_STORE,
@@ -54,19 +54,19 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A plugin's whole name: providers in locations may be written without a domain, `aws` for `velero.io/aws`.
+/// A plugin's full name: locations may name a provider without a domain, `aws` for `velero.io/aws`.
 pub fn qualified(name: &str) -> String {
     if name.contains('/') { name.to_owned() } else { format!("velero.io/{name}") }
 }
 
-/// Why a plugin cannot be called so; upstream's rule.
-pub(crate) fn wrong_name(name: &str) -> Option<String> {
+/// Why a plugin's name is invalid; stock Velero's rule.
+pub(crate) fn name_error(name: &str) -> Option<String> {
     let parts: Vec<&str> = name.split('/').collect();
     let [domain, rest] = parts[..] else {
         return Some(format!("the name {name:?} must have two parts, <DNS subdomain>/<name>"));
     };
     if rest.is_empty() || rest.len() > 253 || rest.chars().any(char::is_control) {
-        return Some(format!("the name {name:?} must have something short after the '/'"));
+        return Some(format!("the name {name:?} must have a name of at most 253 characters after the '/'"));
     }
     let label = |text: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -95,7 +95,7 @@ mod tests {
     #[case::empty_label("a..b/c", false)]
     #[case::control("a.io/b\n", false)]
     fn a_name_is_a_subdomain_and_something(#[case] name: &str, #[case] good: bool) {
-        assert_eq!(wrong_name(name).is_none(), good, "{:?}", wrong_name(name));
+        assert_eq!(name_error(name).is_none(), good, "{:?}", name_error(name));
     }
 
     #[test]

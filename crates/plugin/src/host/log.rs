@@ -1,5 +1,5 @@
-//! What plugins print becomes log lines: bounded in length and number, with level and fields where the plugin writes
-//! hclog's JSON (Velero's framework and our SDK do). Where lines go is the session's [`LogSink`].
+//! Converts the output of plugins to log lines: limited in length and number, with level and fields if the plugin
+//! writes hclog's JSON (as Velero's framework and our SDK do). The session's [`LogSink`] receives the lines.
 
 mod lines;
 
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use lines::{Allowance, Lines};
 
 /// How many of the last lines are kept for the error of a program that ends at once.
-const LAST_WORDS: usize = 10;
+const LAST_LINES: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
@@ -33,7 +33,7 @@ pub struct LogLine {
     pub fields: BTreeMap<String, Value>,
 }
 
-/// Takes the log lines of plugins: a backup's log, the server's log. Must not block.
+/// Receives the log lines of plugins: a backup's log or the server's log. Must not block.
 pub trait LogSink: Send + Sync {
     fn line(&self, line: LogLine);
 }
@@ -54,7 +54,7 @@ impl LogSink for ServerLog {
     }
 }
 
-/// Everything that one process prints, wherever it prints it.
+/// The output of one process from all of its channels.
 pub(super) struct Intake {
     program: String,
     sink: Arc<dyn LogSink>,
@@ -73,11 +73,11 @@ impl Intake {
     }
 
     /// The last lines, for errors.
-    pub(super) fn last_words(&self) -> Vec<String> {
+    pub(super) fn last_lines(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).last.iter().cloned().collect()
     }
 
-    /// Reads until the end, however much it is.
+    /// Reads until the end, whatever the amount.
     pub(super) async fn drain(self: Arc<Self>, mut from: impl AsyncRead + Unpin) {
         let mut lines = Lines::default();
         let mut buffer = vec![0_u8; 16 * 1024];
@@ -101,14 +101,14 @@ impl Intake {
         }
         let (admitted, left_out) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.last.len() == LAST_WORDS {
+            if state.last.len() == LAST_LINES {
                 state.last.pop_front();
             }
             state.last.push_back(super::error::shortened(text));
             state.allowance.admit(Instant::now())
         };
         if left_out > 0 {
-            self.note(format!("{left_out} lines were left out because the plugin logs too much"));
+            self.note(format!("{left_out} lines were dropped because the plugin logs too much"));
         }
         if admitted {
             let (level, message, fields) = read(text);
@@ -126,14 +126,14 @@ impl Drop for Intake {
     fn drop(&mut self) {
         let left_out = self.state.get_mut().map_or(0, |state| state.allowance.left_out());
         if left_out > 0 {
-            self.note(format!("{left_out} lines were left out because the plugin logged too much"));
+            self.note(format!("{left_out} lines were dropped because the plugin logged too much"));
         }
     }
 }
 
 pub(super) use lines::Lines as LineCutter;
 
-/// hclog's JSON, or any other text.
+/// Parses hclog's JSON, or takes the line as text.
 fn read(text: &str) -> (LogLevel, String, BTreeMap<String, Value>) {
     let plain = || (LogLevel::Info, super::error::shortened(text), BTreeMap::new());
     let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else { return plain() };
@@ -179,10 +179,10 @@ mod tests {
         let intake = Intake::new("x".into(), kept.clone());
         let flood = "line\n".repeat(200_000);
         Arc::clone(&intake).drain(flood.as_bytes()).await;
-        assert_eq!(intake.last_words().len(), LAST_WORDS);
+        assert_eq!(intake.last_lines().len(), LAST_LINES);
         drop(intake);
         let lines = kept.0.lock().unwrap();
         assert!(lines.len() < 5_000, "{}", lines.len());
-        assert!(lines.last().unwrap().message.contains("lines were left out"));
+        assert!(lines.last().unwrap().message.contains("lines were dropped"));
     }
 }

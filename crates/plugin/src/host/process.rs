@@ -1,5 +1,5 @@
-//! One running plugin program: started, greeted, connected, drained; ended by [`Process::stop`], or killed when dropped.
-//! Slots start processes for calls, discovery starts them to ask what they serve.
+//! One running plugin program: started, connected after its handshake, its output read; ended by [`Process::stop`], or
+//! killed when dropped. Slots start processes for calls, discovery starts them to ask what they serve.
 
 use std::collections::HashSet;
 use std::io;
@@ -31,19 +31,19 @@ use super::log::{Intake, LineCutter, LogSink};
 use super::program;
 use super::settings::HostSettings;
 
-/// More calls at once than this are not made, whatever a program declares.
-const MOST_PLACES: u32 = 64;
-/// How much of a stream may be on the way.
+/// The maximum of concurrent calls, whatever a program declares.
+const MOST_CALLS: u32 = 64;
+/// The flow control window of a stream.
 const WINDOW: u32 = 1024 * 1024;
-/// The end of a process is noticed a moment after its connection broke.
+/// The end of a process is noticed shortly after its connection broke.
 const MOMENT: Duration = Duration::from_secs(1);
 
 pub(super) struct Process {
     keeper: Keeper,
     pub(super) channel: Channel,
-    /// One for each call that the program takes at once.
-    pub(super) places: Arc<Semaphore>,
-    /// It takes only one call at a time, and cannot be told that a call was given up.
+    /// One permit for each concurrent call that the program supports.
+    pub(super) permits: Arc<Semaphore>,
+    /// The program supports only one call at a time, and cannot cancel a call.
     pub(super) serial: bool,
     progress: HashSet<String>,
     socket: PathBuf,
@@ -67,7 +67,7 @@ impl Process {
         settings: &HostSettings,
         sink: Arc<dyn LogSink>,
     ) -> Result<Self, PluginError> {
-        // Before the start: the C library would hand a file that is no program to a shell.
+        // Checked before the start: the C library would pass a file that is not a program to a shell.
         if let Some(reason) = program::missing(path) {
             return Err(PluginError::CannotStart { program: path.to_owned(), reason });
         }
@@ -76,17 +76,17 @@ impl Process {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let intake = Intake::new(name, sink);
         tokio::spawn(Arc::clone(&intake).drain(pipes.stderr));
-        let socket = greet(path, &keeper, pipes.stdout, &intake).await?;
+        let socket = await_handshake(path, &keeper, pipes.stdout, &intake).await?;
         let channel = connect(&socket).await.map_err(|error| {
             PluginError::no_plugin(path, format!("its socket '{}' cannot be used: {error}", socket.display()))
         })?;
         tokio::spawn(stdio(channel.clone(), intake));
-        let (places, progress) = describe(path, &channel).await?;
+        let (permits, progress) = describe(path, &channel).await?;
         Ok(Self {
             keeper,
             channel,
-            places: Arc::new(Semaphore::new(places as usize)),
-            serial: places == 1,
+            permits: Arc::new(Semaphore::new(permits as usize)),
+            serial: permits == 1,
             progress,
             socket,
             shutdown: settings.timeouts.shutdown,
@@ -101,7 +101,7 @@ impl Process {
         self.keeper.exited().await
     }
 
-    /// How the process ended, where a broken connection says that it did.
+    /// How the process ended, if a broken connection means that it did.
     pub(super) async fn end_of_connection(&self) -> Option<String> {
         timeout(MOMENT, self.exited()).await.ok()
     }
@@ -110,14 +110,14 @@ impl Process {
         self.keeper.kill();
     }
 
-    /// Whether a snapshotter of this program answers service Progress.
+    /// Whether a snapshotter of this program implements the service Progress.
     pub(super) fn reports_progress(&self, plugin: &str) -> bool {
         self.progress.contains(plugin)
     }
 
-    /// Asks the program to end, and ends it if it does not.
+    /// Asks the program to end, and kills it if it does not.
     pub(super) async fn stop(&self) {
-        self.places.close();
+        self.permits.close();
         let mut controller = GrpcControllerClient::new(self.channel.clone());
         let polite = async {
             let _ = controller.shutdown(Empty {}).await;
@@ -133,7 +133,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.keeper.kill();
-        // A killed program leaves its socket behind. The path is what the program said: nothing but a socket is removed.
+        // A killed program leaves its socket behind. The path comes from the program, so only a socket is removed.
         let is_socket =
             |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
         if is_socket(&self.socket) {
@@ -165,8 +165,8 @@ fn cannot_start(path: &Path, error: &io::Error) -> PluginError {
     PluginError::CannotStart { program: path.to_owned(), reason }
 }
 
-/// Waits for the line that names the socket; whatever is printed after it is logged.
-async fn greet(
+/// Waits for the line with the socket's path; later output is logged.
+async fn await_handshake(
     path: &Path,
     keeper: &Keeper,
     stdout: ChildStdout,
@@ -177,9 +177,9 @@ async fn greet(
     let read = (&mut reader).take(handshake::LONGEST as u64).read_until(b'\n', &mut line).await;
     if line.is_empty() || read.is_err() {
         let how = keeper.exited().await;
-        // What it said on its way out may still be in the pipe.
+        // The last output may still be in the pipe.
         tokio::task::yield_now().await;
-        return Err(PluginError::no_plugin(path, handshake::ended(&how, &intake.last_words())));
+        return Err(PluginError::no_plugin(path, handshake::ended(&how, &intake.last_lines())));
     }
     let socket = handshake::socket(&String::from_utf8_lossy(&line))
         .map_err(|error| PluginError::no_plugin(path, error.to_string()))?;
@@ -200,7 +200,7 @@ async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
         .await
 }
 
-/// What the program prints after the handshake. A program without this service prints to its own pipes.
+/// Reads the output after the handshake. A program without this service writes to its pipes.
 async fn stdio(channel: Channel, intake: Arc<Intake>) {
     let Ok(answer) = GrpcStdioClient::new(channel).stream_stdio(()).await else { return };
     let mut stream = answer.into_inner();
@@ -213,13 +213,14 @@ async fn stdio(channel: Channel, intake: Arc<Intake>) {
     intake.end(&mut err);
 }
 
-/// How many calls at once the program takes, and which snapshotters report progress. A stock plugin says nothing.
+/// How many concurrent calls the program supports, and which snapshotters report progress. A stock plugin does not
+/// implement this service.
 async fn describe(path: &Path, channel: &Channel) -> Result<(u32, HashSet<String>), PluginError> {
     match CapabilitiesClient::new(channel.clone()).describe(DescribeRequest {}).await {
         Ok(answer) => {
             let answer = answer.into_inner();
-            let places = answer.concurrent_calls.clamp(1, MOST_PLACES);
-            Ok((places, answer.snapshotters_with_progress.into_iter().collect()))
+            let permits = answer.concurrent_calls.clamp(1, MOST_CALLS);
+            Ok((permits, answer.snapshotters_with_progress.into_iter().collect()))
         }
         Err(status) if status.code() == Code::Unimplemented => Ok((1, HashSet::new())),
         Err(status) => {

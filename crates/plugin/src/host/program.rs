@@ -1,14 +1,14 @@
-//! Why a file that is there cannot be started: reads the head of a program and says what it needs that is missing. "No
-//! such file or directory" is what the kernel says when a program's loader is missing, and nobody understands that.
+//! Why an existing file cannot be started: reads the head of a program and reports what it needs that is missing. If a
+//! program's loader is missing, the kernel only reports "No such file or directory", which does not help a user.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Enough for the header and all program headers of any linker's output.
+/// Enough for the ELF header and all program headers of any linker's output.
 const HEAD: u64 = 16 * 1024;
 
-/// What is wrong with a program, where its head says so.
+/// What is wrong with a program, if its head shows it.
 pub(super) fn missing(path: &Path) -> Option<String> {
     let mut head = Vec::new();
     File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
@@ -41,7 +41,7 @@ fn diagnosis(head: &[u8], our_machine: &str, exists: &dyn Fn(&str) -> bool) -> O
     })
 }
 
-/// The architecture as Rust calls it.
+/// The architecture in Rust's spelling.
 fn machine(head: &[u8]) -> Option<&'static str> {
     match u16::from_le_bytes(head.get(18..20)?.try_into().ok()?) {
         0x3e => Some("x86_64"),
@@ -76,7 +76,7 @@ fn loader(head: &[u8]) -> Option<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The smallest head of a program with a loader.
+    /// The smallest ELF head of a program with a loader.
     pub(crate) fn elf(machine: u8, loader: &str) -> Vec<u8> {
         let mut head = vec![0_u8; 64 + 56];
         head[..5].copy_from_slice(b"\x7fELF\x02");

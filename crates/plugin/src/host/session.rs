@@ -1,5 +1,5 @@
-//! What one operation uses of the installed plugins: processes that start when they are needed and end with it. Made by
-//! [`PluginHost::session`]; the operation ends it with [`Session::close`], and dropping it kills what still runs.
+//! The plugin processes of one backup, restore or deletion: they start when they are needed and end with the session.
+//! Created by [`PluginHost::session`] and ended with [`Session::close`]; dropping it kills the processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::slot::{Init, Slot};
 use super::usage::{Usage, Used};
 use super::{Plugin, PluginHost};
 
-/// The plugins of one operation.
+/// The plugins of one backup, restore or deletion.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -22,7 +22,7 @@ pub struct Session {
 
 struct Inner {
     host: PluginHost,
-    /// The host's, with what this operation has of its own.
+    /// The host's settings, with this session's own timeout.
     settings: HostSettings,
     sink: Arc<dyn LogSink>,
     programs: Mutex<BTreeMap<PathBuf, Vec<Member>>>,
@@ -30,7 +30,7 @@ struct Inner {
     closed: AtomicBool,
 }
 
-/// A process, and what it was or will be configured for.
+/// A process, and its configuration.
 struct Member {
     slot: Arc<Slot>,
     configured: BTreeMap<(Kind, String), Arc<Init>>,
@@ -54,12 +54,12 @@ impl Session {
         &self.inner.host
     }
 
-    /// How often actions and snapshotters were called so far, and how long that took.
+    /// How often actions and snapshotters were called so far, and how long the calls took.
     pub fn usage(&self) -> Vec<Used> {
         self.inner.usage.all()
     }
 
-    /// Ends all processes, politely. Nothing is started afterwards.
+    /// Asks all processes to end. Afterwards no process is started.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
         let members: Vec<Member> = {
@@ -77,8 +77,8 @@ impl Session {
         })
     }
 
-    /// The process for one configuration of an object store or a snapshotter. What Init sets is the whole process's:
-    /// another configuration of the same plugin gets a process of its own.
+    /// The process for one configuration of an object store or a snapshotter. Init configures the whole process, so
+    /// another configuration of the same plugin gets another process.
     pub(crate) fn configured(
         &self,
         kind: Kind,

@@ -1,23 +1,23 @@
-//! What a host is told: where plugins are, with what they are started, how long they may take. Made once by the server.
+//! Settings of a host: the directory of plugins, their arguments and environment, timeouts. Created once by the server.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long plugins may take.
+/// Timeouts of plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the start of a program to its handshake.
     pub start: Duration,
-    /// Any call that is not named below.
+    /// Any call that is not listed below.
     pub call: Duration,
-    /// Questions that are asked again: AppliesTo, readiness, progress, cancel.
+    /// Calls that are repeated: AppliesTo, readiness, progress, cancel.
     pub poll: Duration,
     /// CreateSnapshot and CreateVolumeFromSnapshot.
     pub volume: Duration,
-    /// How long a stream may stand still.
+    /// How long a stream may make no progress.
     pub stall: Duration,
-    /// From the request to end to the kill.
+    /// From the request to end until the kill.
     pub shutdown: Duration,
 }
 
@@ -34,14 +34,14 @@ impl Default for Timeouts {
     }
 }
 
-/// What a host is told.
+/// Settings of a host.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
     /// Every executable below it is a plugin program.
     pub directory: PathBuf,
-    /// What programs are started with: `--log-level=…`, `--features=…`.
+    /// Arguments of programs: `--log-level=…`, `--features=…`.
     pub arguments: Vec<String>,
-    /// What they find in their environment beside the handshake; see [`plugin_environment`].
+    /// Their environment in addition to the handshake; see [`plugin_environment`].
     pub environment: Vec<(OsString, OsString)>,
     pub timeouts: Timeouts,
 }
@@ -53,8 +53,8 @@ impl HostSettings {
     }
 }
 
-/// The server's environment without what plugins must not have: passwords of repositories, and the handshake of a host
-/// that this server may itself be a child of.
+/// The server's environment without what plugins must not get: passwords of repositories, and the handshake variables
+/// of a host that started this server as its own child.
 pub fn plugin_environment(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Vec<(OsString, OsString)> {

@@ -1,5 +1,5 @@
-//! One program within a session: its process, started when it is needed and again after a crash, and the calls to it.
-//! Adapters call; sessions make and close slots.
+//! One program within a session: its process, which is started when it is needed and again after a crash, and the calls
+//! to it. Adapters make calls; sessions create and close slots.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -13,22 +13,22 @@ use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
+use super::breaker::{CircuitBreaker, Watched};
 use super::error::PluginError;
 use super::init;
 use super::kind::Kind;
 use super::log::LogSink;
-use super::patience::{Patience, Watched};
 use super::process::Process;
 use super::settings::{HostSettings, Timeouts};
 use super::usage::Usage;
 
-/// After so many failed starts in a row a program is not started again.
+/// After this many consecutive failed starts a program is not started again.
 const MOST_FAILURES: u32 = 3;
-/// So often a call may find that its process ended while it waited for its place: more often than a plugin is called that
-/// crashes each time, because those who wait did nothing wrong.
+/// How often a call may find that its process ended while it waited for its turn. More than the number of crashes after
+/// which a plugin is given up, because the waiting calls did not cause them.
 const MOST_RESTARTS: u32 = 16;
 
-/// The configuration of an object store or a volume snapshotter; given again after a restart.
+/// The configuration of an object store or a volume snapshotter; sent again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Init {
     pub(crate) kind: Kind,
@@ -36,7 +36,7 @@ pub(crate) struct Init {
     pub(crate) config: BTreeMap<String, String>,
 }
 
-/// A call: who is called, what for, and for how long at most.
+/// A call: the plugin, the method and the timeout.
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) plugin: String,
@@ -50,14 +50,14 @@ pub(crate) struct Slot {
     settings: HostSettings,
     sink: Arc<dyn LogSink>,
     usage: Arc<Usage>,
-    patience: Arc<Patience>,
+    breaker: Arc<CircuitBreaker>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     process: Option<Arc<Process>>,
-    /// What the present process was configured for.
+    /// The plugins for which the current process is configured.
     ready: HashSet<(Kind, String)>,
     failures: u32,
     last_failure: String,
@@ -65,7 +65,7 @@ struct State {
 }
 
 impl Slot {
-    /// A closed slot starts nothing.
+    /// A closed slot starts no process.
     pub(super) fn new(
         program: PathBuf,
         settings: HostSettings,
@@ -74,33 +74,34 @@ impl Slot {
         closed: bool,
     ) -> Arc<Self> {
         let state = Mutex::new(State { closed, ..State::default() });
-        Arc::new(Self { program, settings, sink, usage, patience: Arc::default(), state })
+        Arc::new(Self { program, settings, sink, usage, breaker: Arc::default(), state })
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.settings.timeouts
     }
 
-    /// A call that takes a place: at most as many at once as the program bears. Where it bears one, the call goes on
-    /// when its caller drops it, because the program goes on too.
+    /// Makes a call that counts towards the program's limit of concurrent calls. If the limit is one, the call
+    /// continues when its caller drops it, because the program cannot cancel it.
     pub(crate) async fn call<T, F, R>(&self, call: Call, make: F) -> Result<T, PluginError>
     where
         T: Send + 'static,
         F: FnOnce(Channel) -> R + Send + 'static,
         R: Future<Output = Result<Response<T>, Status>> + Send,
     {
-        let (process, place) = self.place(&call).await?;
+        let (process, permit) = self.permit(&call).await?;
         let serial = process.serial;
-        let (usage, patience) = (Arc::clone(&self.usage), Arc::clone(&self.patience));
+        let (usage, breaker) = (Arc::clone(&self.usage), Arc::clone(&self.breaker));
         let work = async move {
-            let _place = place;
+            let _permit = permit;
             let began = Instant::now();
-            let lost = Watched::begin(&patience, &call);
+            let lost = Watched::begin(&breaker, &call);
             let answer = watched(&process, &call, make(process.channel.clone())).await;
             usage.add(&call.plugin, call.what, began.elapsed());
             lost.end(&answer);
             if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
-                // Its place is free when it is gone, so that nobody calls a process that is being ended.
+                // Its permit is released when the process is gone, so that no call is made to a process that is being
+                // ended.
                 process.kill();
                 process.exited().await;
             }
@@ -112,8 +113,8 @@ impl Slot {
         tokio::spawn(work).await.unwrap_or(Err(PluginError::Closed))
     }
 
-    /// A call that takes no place, for object stores: dropping it cancels it.
-    pub(crate) async fn call_beside<T, R>(
+    /// Makes a call that does not count towards the limit, for object stores: dropping it cancels it.
+    pub(crate) async fn call_unlimited<T, R>(
         &self,
         call: &Call,
         make: impl FnOnce(Channel) -> R,
@@ -125,17 +126,17 @@ impl Slot {
         watched(&process, call, make(process.channel.clone())).await
     }
 
-    /// The connection, for streams that watch over their own time.
+    /// The connection, for streams, which have their own timeouts.
     pub(crate) async fn channel(&self, call: &Call) -> Result<Channel, PluginError> {
         Ok(self.process(call).await?.channel.clone())
     }
 
-    /// Whether a snapshotter answers service Progress.
+    /// Whether a snapshotter implements the service Progress.
     pub(crate) async fn reports_progress(&self, call: &Call) -> Result<bool, PluginError> {
         Ok(self.process(call).await?.reports_progress(&call.plugin))
     }
 
-    /// What the end of a stream or a call means, where the process may be gone.
+    /// The error for a status, considering that the process may have ended.
     pub(crate) async fn failure(&self, call: &Call, status: &Status) -> PluginError {
         let process = self.state.lock().await.process.clone();
         match process {
@@ -155,25 +156,25 @@ impl Slot {
         }
     }
 
-    async fn place(&self, call: &Call) -> Result<(Arc<Process>, OwnedSemaphorePermit), PluginError> {
+    async fn permit(&self, call: &Call) -> Result<(Arc<Process>, OwnedSemaphorePermit), PluginError> {
         let mut how = String::new();
         for _ in 0..MOST_RESTARTS {
-            self.patience.check(call)?;
+            self.breaker.check(call)?;
             let process = self.process(call).await?;
-            let Ok(place) = Arc::clone(&process.places).acquire_owned().await else {
+            let Ok(permit) = Arc::clone(&process.permits).acquire_owned().await else {
                 return Err(PluginError::Closed);
             };
-            // Those before it may have used up the patience.
-            self.patience.check(call)?;
+            // Earlier calls may have exhausted the limit while this one waited.
+            self.breaker.check(call)?;
             if !process.is_gone() {
-                return Ok((process, place));
+                return Ok((process, permit));
             }
             how = process.exited().await;
         }
         Err(PluginError::Gone { plugin: call.plugin.clone(), call: call.what, how })
     }
 
-    /// The running process, configured for this call; starts one where there is none.
+    /// The running process, configured for this call; starts one if there is none.
     async fn process(&self, call: &Call) -> Result<Arc<Process>, PluginError> {
         let mut state = self.state.lock().await;
         if state.closed {
@@ -187,9 +188,9 @@ impl Slot {
             let key = (init.kind, init.name.clone());
             if !state.ready.contains(&key) {
                 let call = Call { what: "Init", limit: self.settings.timeouts.call, ..call.clone() };
-                self.patience.check(&call)?;
+                self.breaker.check(&call)?;
                 let answer = watched(&process, &call, init::send(process.channel.clone(), init)).await;
-                self.patience.note(&call, &answer);
+                self.breaker.note(&call, &answer);
                 if matches!(answer, Err(PluginError::TimedOut { .. })) {
                     process.kill();
                 }
@@ -225,7 +226,7 @@ impl Slot {
     }
 }
 
-/// A call that ends: with an answer, when its process does, or when its time is over.
+/// Waits for the answer, the end of the process or the timeout.
 async fn watched<T>(
     process: &Process,
     call: &Call,
@@ -246,7 +247,7 @@ async fn watched<T>(
     }
 }
 
-/// A broken connection most often means that the process is gone: that is what a person wants to hear.
+/// A broken connection usually means that the process ended; the error then says so.
 async fn failure(process: &Process, call: &Call, status: &Status) -> PluginError {
     let broken =
         matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
@@ -257,7 +258,7 @@ async fn failure(process: &Process, call: &Call, status: &Status) -> PluginError
     PluginError::of_status(&call.plugin, call.what, status)
 }
 
-/// Waits for the next piece of a stream, but not for ever.
+/// Waits for the next piece of a stream, at most for `limit`.
 pub(crate) async fn moving<T>(
     call: &Call,
     limit: Duration,

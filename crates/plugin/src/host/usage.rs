@@ -1,5 +1,5 @@
-//! How often plugins were called within a session, and how long that took: for the log of the operation, so that people see
-//! which plugin makes it slow. The wait for a place is not counted.
+//! How often plugins were called within a session and how long the calls took: for the log of the backup or restore, so
+//! that users see which plugin makes it slow. Time spent waiting for a turn is not counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     pub plugin: String,
-    /// Such as `Execute`.
+    /// The method, such as `Execute`.
     pub call: &'static str,
     pub times: u64,
-    /// All of them together.
+    /// The total duration.
     pub took: Duration,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Used {
     }
 }
 
-/// By plugin and method: how often, and how long.
+/// Number and total duration of calls, by plugin and method.
 type Calls = BTreeMap<(String, &'static str), (u64, Duration)>;
 
 #[derive(Default)]
@@ -60,9 +60,9 @@ mod tests {
         for call in ["Execute", "AppliesTo", "Execute"] {
             usage.add("example.io/a", call, Duration::from_millis(1500));
         }
-        let words: Vec<String> = usage.all().iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = usage.all().iter().map(ToString::to_string).collect();
         assert_eq!(
-            words,
+            lines,
             [
                 "plugin example.io/a: AppliesTo was called 1 times and took 1.500 s",
                 "plugin example.io/a: Execute was called 2 times and took 3.000 s"

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::convert::{self, Answer, Kinded};
+use super::convert::{self, Answer, GroupKind};
 use super::{LARGEST_ANSWER, Remote, Version};
 use crate::actions::{ActionError, AppliesTo, BackupItemAction, BackupOutcome, Lookup, OperationProgress};
 
@@ -46,7 +46,7 @@ impl BackupItemAction for BackupAction {
         backup: &Backup,
         _cluster: &dyn Lookup,
     ) -> Result<BackupOutcome, ActionError> {
-        let asked = Kinded::of(&item);
+        let asked = GroupKind::of(&item);
         let request = v2::ExecuteRequest {
             plugin: self.remote.name.clone(),
             item: convert::json(&item)?,
@@ -55,12 +55,12 @@ impl BackupItemAction for BackupAction {
         drop(item);
         let version = self.version;
         let answer = self.remote.call(EXECUTE, move |channel| execute(version, channel, request)).await?;
-        let whose = Answer { plugin: &self.remote.name, call: EXECUTE };
+        let reader = Answer { plugin: &self.remote.name, call: EXECUTE };
         Ok(BackupOutcome {
-            item: whose.item(&answer.item, &asked)?,
-            additional_items: whose.items(answer.additional_items)?,
+            item: reader.item(&answer.item, &asked)?,
+            additional_items: reader.items(answer.additional_items)?,
             operation_id: convert::text(answer.operation_id),
-            post_operation_items: whose.items(answer.post_operation_items)?,
+            post_operation_items: reader.items(answer.post_operation_items)?,
             ..BackupOutcome::default()
         })
     }

@@ -1,4 +1,4 @@
-//! Item block actions in processes.
+//! Item block actions served by plugin processes.
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::ItemId;

@@ -1,5 +1,5 @@
-//! Between the wire and our own types. What comes from a plugin is checked here: names that no API server would take,
-//! items that are no objects, lists without end. Pure.
+//! Conversion between the wire and our own types. Values from a plugin are checked here: names that no API server would
+//! accept, items that are not objects, oversized lists. Pure.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use serde_json::Value;
 use crate::actions::{AppliesTo, OperationProgress};
 use crate::host::{PluginError, shortened};
 
-/// More additional items of one item are somebody's mistake.
+/// The maximum number of additional items of one item; more are taken for a mistake.
 const MOST_ITEMS: usize = 10_000;
-/// The longest name of anything in Kubernetes.
+/// The maximum length of a name in Kubernetes.
 const LONGEST_NAME: usize = 253;
-/// Go's zero time: nothing that we know of began before 1970.
+/// The earliest time that is accepted; earlier ones are Go's zero time or mean unknown.
 const EARLIEST: i64 = 1;
 
-/// Whose answer to what is being read, for errors.
+/// The plugin and the method whose answer is being read, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Answer<'a> {
     pub(super) plugin: &'a str,
@@ -33,10 +33,10 @@ impl Answer<'_> {
         PluginError::Answer { plugin: self.plugin.to_owned(), call: self.call, reason: reason.into() }
     }
 
-    /// An object as JSON. A plugin may change an object, but not make another kind of object of it.
-    pub(super) fn item(self, bytes: &[u8], asked: &Kinded) -> Result<Value, PluginError> {
+    /// An object as JSON. A plugin may change an object, but not its kind.
+    pub(super) fn item(self, bytes: &[u8], asked: &GroupKind) -> Result<Value, PluginError> {
         let item: Value = serde_json::from_slice(bytes)
-            .map_err(|error| self.wrong(format!("the item is no JSON: {error}")))?;
+            .map_err(|error| self.wrong(format!("the item is not valid JSON: {error}")))?;
         let name = item.pointer("/metadata/name").and_then(Value::as_str);
         let Some(name) = name.filter(|name| is_path_segment(name)) else {
             return Err(self.wrong(format!("the item has the name {name:?}")));
@@ -45,7 +45,7 @@ impl Answer<'_> {
         if !namespace.is_empty() && !is_path_segment(namespace) {
             return Err(self.wrong(format!("the item {name:?} has the namespace {namespace:?}")));
         }
-        let found = Kinded::of(&item);
+        let found = GroupKind::of(&item);
         if found != *asked {
             return Err(self.wrong(format!("the item was a {asked} and came back as a {found}")));
         }
@@ -83,14 +83,14 @@ impl Answer<'_> {
     }
 }
 
-/// What kind of object something is; versions may change.
+/// The group and kind of an object; its version may change.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Kinded {
+pub(super) struct GroupKind {
     group: String,
     kind: String,
 }
 
-impl Kinded {
+impl GroupKind {
     pub(super) fn of(item: &Value) -> Self {
         let version = item["apiVersion"].as_str().unwrap_or_default();
         let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
@@ -98,7 +98,7 @@ impl Kinded {
     }
 }
 
-impl std::fmt::Display for Kinded {
+impl std::fmt::Display for GroupKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.group.is_empty() {
             f.write_str(&self.kind)
@@ -108,7 +108,7 @@ impl std::fmt::Display for Kinded {
     }
 }
 
-/// An object of ours for the wire.
+/// Serializes one of our objects for the wire.
 pub(super) fn json<T: Serialize>(object: &T) -> Result<Vec<u8>, crate::ActionError> {
     serde_json::to_vec(object)
         .map_err(|error| crate::ActionError::Failed(format!("cannot write an object as JSON: {error}")))
@@ -135,7 +135,7 @@ pub(super) fn applies_to(wire: Option<ResourceSelector>) -> AppliesTo {
     }
 }
 
-/// Progress without nonsense: nothing below zero, no time before time.
+/// Progress with negative numbers and unknown times removed.
 pub(super) fn progress(wire: Option<WireProgress>) -> OperationProgress {
     let wire = wire.unwrap_or_default();
     OperationProgress {
@@ -155,7 +155,7 @@ pub(super) fn time(wire: Option<prost_types::Timestamp>) -> Option<Timestamp> {
     Timestamp::new(wire.seconds, wire.nanos.clamp(0, 999_999_999)).ok()
 }
 
-/// None for nothing, zero or less.
+/// None for a missing, zero or negative duration.
 pub(super) fn duration(wire: Option<prost_types::Duration>) -> Option<Duration> {
     Duration::try_from(wire?).ok().filter(|duration| !duration.is_zero())
 }
@@ -215,16 +215,16 @@ mod tests {
         "\"..\""
     )]
     #[case::no_object("[1]", "name None")]
-    #[case::no_json("{", "no JSON")]
+    #[case::no_json("{", "not valid JSON")]
     fn an_item_must_come_back_as_what_it_was(#[case] text: &str, #[case] reason: &str) {
-        let pod = Kinded::of(&json!({"apiVersion": "v1", "kind": "Pod"}));
+        let pod = GroupKind::of(&json!({"apiVersion": "v1", "kind": "Pod"}));
         let error = ANSWER.item(text.as_bytes(), &pod).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 
     #[test]
     fn another_version_and_another_name_are_a_plugins_right() {
-        let asked = Kinded::of(&json!({"apiVersion": "apps/v1beta1", "kind": "Deployment"}));
+        let asked = GroupKind::of(&json!({"apiVersion": "apps/v1beta1", "kind": "Deployment"}));
         let text = br#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"renamed"}}"#;
         assert!(ANSWER.item(text, &asked).is_ok());
     }

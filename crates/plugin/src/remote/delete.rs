@@ -1,4 +1,4 @@
-//! Delete item actions in processes.
+//! Delete item actions served by plugin processes.
 
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;

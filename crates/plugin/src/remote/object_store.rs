@@ -1,5 +1,6 @@
-//! Object stores in processes: what crate `archive` asks of storage, served by a plugin. Keys of the trait are relative
-//! to the location's prefix; plugins get whole keys. Calls take no place in the process, see `docs/design/0004-plugins.md`.
+//! Object stores served by plugin processes, behind crate `archive`'s trait. Keys of the trait are relative to the
+//! location's prefix; plugins get full keys. Calls do not count towards the limit of concurrent calls, see
+//! `docs/design/0004-plugins.md`.
 
 mod upload;
 
@@ -20,22 +21,21 @@ use url::Url;
 
 use crate::host::{Call, Init, Kind, PluginError, Session, Slot, moving};
 
-/// The largest listing.
+/// The maximum size of a listing.
 const LARGEST_LISTING: usize = 64 * 1024 * 1024;
 
-/// Where a location keeps its files, and how its plugin is configured.
+/// The bucket and prefix of a location, and its plugin's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectStoreLocation {
     pub bucket: String,
-    /// Without slashes around it; empty for the whole bucket.
+    /// Without leading and trailing slashes; empty for the whole bucket.
     pub prefix: String,
-    /// The location's `config`; `caCert` and `credentialsFile` where it has them. Bucket and prefix are added.
+    /// The location's `config`, with `caCert` and `credentialsFile` if it has them. Bucket and prefix are added.
     pub config: BTreeMap<String, String>,
 }
 
 impl Session {
-    /// A provider's object store, configured for one location. The plugin is asked for the first time with the first
-    /// call.
+    /// A provider's object store, configured for one location. The plugin is started with the first call.
     pub fn object_store(
         &self,
         provider: &str,
@@ -86,21 +86,18 @@ impl Remote {
         let with_client =
             |channel| make(ObjectStoreClient::new(channel).max_decoding_message_size(LARGEST_LISTING));
         self.slot
-            .call_beside(&self.request(what), with_client)
+            .call_unlimited(&self.request(what), with_client)
             .await
             .map_err(|error| failed(&self.init.name, &error))
     }
 
-    /// Relative again; a key of somewhere else is the plugin's mistake.
+    /// The key relative to the prefix; a key outside of it is an error of the plugin.
     fn relative(&self, call: &'static str, key: &str) -> Result<String, StoreError> {
         match key.strip_prefix(&self.prefix) {
             Some(key) => Ok(key.to_owned()),
             None => Err(StoreError::Plugin {
                 plugin: self.plugin(),
-                message: format!(
-                    "{call} answered with the key {key:?}, which is outside of {:?}",
-                    self.prefix
-                ),
+                message: format!("{call} returned the key {key:?}, which is outside of {:?}", self.prefix),
             }),
         }
     }
@@ -134,18 +131,18 @@ impl ObjectStore for Remote {
         let opened = async {
             let answer = self
                 .slot
-                .call_beside(&call, |channel| async move {
+                .call_unlimited(&call, |channel| async move {
                     ObjectStoreClient::new(channel).get_object(request).await
                 })
                 .await?;
-            // A plugin says with the first piece whether there is an object at all.
+            // The first piece shows whether the object exists.
             read_first(&self.slot, &call, answer).await
         };
         match opened.await {
             Ok((first, stream)) => {
                 Ok(ObjectReading { size: None, body: rest(Arc::clone(&self.slot), call, first, stream) })
             }
-            // Plugins have no word for an object that is not there.
+            // The protocol has no status for a missing object.
             Err(PluginError::Failed { .. }) if matches!(self.exists(key).await, Ok(false)) => {
                 Err(StoreError::NotFound { key: key.to_owned() })
             }
@@ -227,11 +224,11 @@ impl ObjectStore for Remote {
         let url = answer.await?.url;
         Url::parse(&url).map_err(|error| StoreError::Plugin {
             plugin: self.plugin(),
-            message: format!("CreateSignedURL answered with something that is no URL: {error}"),
+            message: format!("CreateSignedURL returned an invalid URL: {error}"),
         })
     }
 
-    /// The plugin protocol has no way to ask; plugins abort the uploads that they began themselves.
+    /// The plugin protocol has no request for this; plugins abort the uploads that they started themselves.
     async fn abort_uploads(&self, _prefix: &str) -> Result<u64, StoreError> {
         Ok(0)
     }
@@ -248,7 +245,7 @@ async fn read_first(
     Ok((first, stream))
 }
 
-/// The next piece; None at a good end.
+/// The next piece; None at the regular end.
 async fn next(slot: &Slot, call: &Call, stream: &mut Pieces) -> Result<Option<Bytes>, PluginError> {
     match moving(call, slot.timeouts().stall, stream.message()).await? {
         Ok(piece) => Ok(piece.map(|piece| piece.data.into())),
@@ -256,7 +253,7 @@ async fn next(slot: &Slot, call: &Call, stream: &mut Pieces) -> Result<Option<By
     }
 }
 
-/// The object from its first piece on. Ends well only if the plugin says so.
+/// The object from its first piece on. The stream ends without an error only if the plugin ended it regularly.
 fn rest(slot: Arc<Slot>, call: Call, first: Option<Bytes>, stream: Pieces) -> ByteStream {
     let Some(first) = first else { return futures::stream::empty().boxed() };
     let rest = futures::stream::try_unfold((slot, call, stream), |(slot, call, mut stream)| async move {

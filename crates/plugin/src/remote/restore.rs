@@ -12,7 +12,7 @@ use lifeboat_plugin_protocol::v2::restore_item_action_client::RestoreItemActionC
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::convert::{self, Answer, Kinded};
+use super::convert::{self, Answer, GroupKind};
 use super::{LARGEST_ANSWER, Remote, Version};
 use crate::actions::{
     ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome,
@@ -47,7 +47,7 @@ impl RestoreItemAction for RestoreAction {
         input: RestoreInput<'_>,
         _cluster: &dyn Lookup,
     ) -> Result<RestoreOutcome, ActionError> {
-        let asked = Kinded::of(&input.item);
+        let asked = GroupKind::of(&input.item);
         let request = v2::RestoreItemActionExecuteRequest {
             plugin: self.remote.name.clone(),
             item: convert::json(&input.item)?,
@@ -57,10 +57,10 @@ impl RestoreItemAction for RestoreAction {
         drop(input);
         let version = self.version;
         let answer = self.remote.call(EXECUTE, move |channel| execute(version, channel, request)).await?;
-        let whose = Answer { plugin: &self.remote.name, call: EXECUTE };
+        let reader = Answer { plugin: &self.remote.name, call: EXECUTE };
         Ok(RestoreOutcome {
-            item: whose.item(&answer.item, &asked)?,
-            additional_items: whose.items(answer.additional_items)?,
+            item: reader.item(&answer.item, &asked)?,
+            additional_items: reader.items(answer.additional_items)?,
             skip: answer.skip_restore,
             operation_id: convert::text(answer.operation_id),
             wait_for_additional_items: answer.wait_for_additional_items,

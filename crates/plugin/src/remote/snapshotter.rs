@@ -1,4 +1,4 @@
-//! Volume snapshotters in processes.
+//! Volume snapshotters served by plugin processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use serde_json::Value;
 use tonic::Code;
 
 use super::LARGEST_ANSWER;
-use super::convert::{self, Answer, Kinded};
+use super::convert::{self, Answer, GroupKind};
 use crate::ActionError;
 use crate::host::{Call, Init, Kind, PluginError, Session, Slot, shortened};
 use crate::volume::{
     ProgressOf, SnapshotRequest, VolumeInfo, VolumeProgress, VolumeRequest, VolumeSnapshotter,
 };
 
-/// More than a person would read.
+/// The maximum number of plugin-specific facts that are shown.
 const MOST_FACTS: usize = 64;
-/// The longest name that a provider gives anything.
+/// The maximum length of a provider's ID.
 const LONGEST_ID: usize = 4096;
 
 impl Session {
-    /// A provider's snapshotter, configured for one location: the location's `config`, and `credentialsFile` where it
-    /// names credentials. The plugin is asked for the first time with the first call.
+    /// A provider's snapshotter, configured for one location: the location's `config`, and `credentialsFile` if it
+    /// names credentials. The plugin is started with the first call.
     pub fn volume_snapshotter(
         &self,
         provider: &str,
@@ -54,7 +54,7 @@ impl Remote {
         self.call(what, self.slot.timeouts().call)
     }
 
-    /// A name that a provider gave, which goes into files and status.
+    /// An ID from the provider, which is written to files and status.
     fn id(&self, call: &'static str, id: String) -> Result<String, PluginError> {
         if id.is_empty() || id.len() > LONGEST_ID || id.contains(char::is_control) {
             let short: String = id.chars().take(100).collect();
@@ -85,7 +85,7 @@ impl VolumeSnapshotter for Remote {
     }
 
     async fn with_volume_id(&self, volume: &Value, volume_id: &str) -> Result<Value, ActionError> {
-        let asked = Kinded::of(volume);
+        let asked = GroupKind::of(volume);
         let request = wire::SetVolumeIdRequest {
             plugin: self.init.name.clone(),
             persistent_volume: convert::json(volume)?,
@@ -98,8 +98,8 @@ impl VolumeSnapshotter for Remote {
                 client.max_decoding_message_size(LARGEST_ANSWER).set_volume_id(request).await
             })
             .await?;
-        let whose = Answer { plugin: &self.init.name, call: "SetVolumeID" };
-        Ok(whose.item(&answer.persistent_volume, &asked)?)
+        let reader = Answer { plugin: &self.init.name, call: "SetVolumeID" };
+        Ok(reader.item(&answer.persistent_volume, &asked)?)
     }
 
     async fn volume_info(&self, volume_id: &str, zone: &str) -> Result<VolumeInfo, ActionError> {
@@ -178,10 +178,10 @@ impl VolumeSnapshotter for Remote {
         }
         let call = self.call("Progress", self.slot.timeouts().poll);
         let request = progress_request(&self.init.name, of);
-        // Beside the call whose progress it is: only programs that take several calls at once have this service.
+        // Does not count towards the limit: only programs that support concurrent calls implement this service.
         let answer = self
             .slot
-            .call_beside(&call, |channel| async move {
+            .call_unlimited(&call, |channel| async move {
                 let mut client = ProgressClient::new(channel);
                 match request {
                     Asked::Snapshot(request) => client.snapshot_progress(request).await,

@@ -1,5 +1,5 @@
-//! A server that does nothing but host plugins: takes a plugin directory, starts a call that never ends, says so on
-//! standard output, and waits to be killed.
+//! A process that only hosts plugins: takes a plugin directory, starts a call that never ends, reports it on standard
+//! output and waits to be killed.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Actions that fail, crash, hang, flood and answer nonsense.
+//! Actions that fail, crash, hang, flood the log and return invalid answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ async fn execute(action: &dyn BackupItemAction, fail: &str) -> Result<BackupOutc
 }
 
 #[rstest]
-#[case::error("error", "plugin 'example.io/misbehaving': it was told to fail")]
+#[case::error("error", "plugin 'example.io/misbehaving': the test requested a failure")]
 #[case::panic("panic", "it panicked in Execute")]
 #[case::crash("crash", "its program ended during Execute (exit status: 7)")]
 #[case::huge("huge", "the answer to Execute cannot be used: it is too large")]
@@ -120,12 +120,12 @@ async fn so_many_calls_run_at_once(#[case] declared: &str, #[case] expected: &st
 }
 
 #[tokio::test]
-async fn a_flood_of_words_does_not_stop_a_call_and_is_counted() {
+async fn a_flood_of_output_does_not_stop_a_call_and_is_counted() {
     let plugins = Plugins::new().with("p", PROGRAM);
     let (action, session) = action(&plugins).await;
     execute(&*action, "flood").await.unwrap();
     session.close().await;
-    plugins.log.until("lines were left out").await;
+    plugins.log.until("lines were dropped").await;
     assert!(plugins.log.lines().len() < 10_000);
     plugins.nothing_left().await;
 }
@@ -185,8 +185,8 @@ async fn readiness_is_asked_and_an_error_is_one() {
     assert_eq!(action.are_ready(&named("never"), &restore(), &NoCluster).await, Ok(false));
     assert_eq!(action.are_ready(&[], &restore(), &NoCluster).await, Ok(true));
     let error = action.are_ready(&named("error"), &restore(), &NoCluster).await.unwrap_err();
-    assert!(error.to_string().contains("it was told to fail"));
+    assert!(error.to_string().contains("the test requested a failure"));
     let error = action.progress("x", &restore()).await.unwrap_err();
-    assert!(error.to_string().contains("no operations in the background"), "{error}");
+    assert!(error.to_string().contains("has no operations"), "{error}");
     session.close().await;
 }

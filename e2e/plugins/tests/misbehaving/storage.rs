@@ -1,4 +1,4 @@
-//! Object stores: whole objects or errors, never half an object.
+//! Object stores: complete objects or errors, never a part of an object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn an_upload_whose_source_fails_leaves_no_object() {
     let pieces = vec![Ok(bytes(100_000)), Err(StoreError::Source("the source broke".into()))];
     let error = store.put_stream("half", futures::stream::iter(pieces).boxed()).await.unwrap_err();
     assert!(error.to_string().contains("the source broke"), "{error}");
-    // The plugin hears of it a moment later; it must not take what came for the whole.
+    // The plugin notices it a moment later; it must not take the received part for the whole object.
     store.put("after", Bytes::from_static(b"x")).await.unwrap();
     for _ in 0..10 {
         assert!(!store.exists("half").await.unwrap());
@@ -118,7 +118,7 @@ async fn an_object_that_breaks_off_is_an_error_and_not_a_short_object() {
     let (store, session) = store(&plugins).await;
     store.put("x/cut", bytes(10)).await.unwrap();
     let error = store.get("x/cut", 100).await.unwrap_err().to_string();
-    assert!(error.contains("it was told to break"), "{error}");
+    assert!(error.contains("the test requested a broken stream"), "{error}");
     let error = store.put("x/early", bytes(10_000_000)).await.unwrap_err().to_string();
     assert!(error.contains("before the whole object was read"), "{error}");
     let error = store.keys("outside/").await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Volume snapshotters: names that cannot be used, configuration that is refused, progress that makes no sense.
+//! Volume snapshotters: invalid IDs, refused configuration, invalid progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,6 +68,6 @@ async fn progress_that_makes_no_sense_is_put_right_with_a_word() {
     assert_eq!((beyond.bytes_done, beyond.total_bytes), (10, 10));
     assert!(complaint.is_some());
     assert_eq!(ask("unknown").await, Ok(None));
-    assert!(ask("error").await.unwrap_err().to_string().contains("it was told to fail"));
+    assert!(ask("error").await.unwrap_err().to_string().contains("the test requested a failure"));
     session.close().await;
 }

@@ -1,4 +1,5 @@
-//! What an action reads of the cluster, kept while one backup runs: a list that would else be asked for with every item.
+//! A cache of what an action reads from the cluster during one backup: lists that would otherwise be requested for
+//! every item.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lifeboat_api::velero::Backup;
 use lifeboat_plan::backup::ATTEMPT;
 
-/// More backups than this never run at once with the same action; older ones have ended.
+/// More backups than this never run at the same time with the same action; older entries belong to backups that have
+/// ended.
 const MOST: usize = 8;
 
 /// Values by backup and key.
@@ -46,7 +48,7 @@ impl<V> PerBackup<V> {
     }
 }
 
-/// One attempt of one backup: the next one looks again.
+/// Identifies one attempt of one backup: the next attempt reads the cluster again.
 fn run(backup: &Backup) -> String {
     let metadata = &backup.metadata;
     let attempt = metadata.annotations.as_ref().and_then(|all| all.get(ATTEMPT));

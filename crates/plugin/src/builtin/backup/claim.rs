@@ -1,4 +1,4 @@
-//! Claims: their volume; and, for blocks, the pods that mount them and the claims of their volume group.
+//! Actions for claims: their volume; and, for blocks, the pods that mount them and the claims of their volume group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::cache::PerBackup;
 use super::{core, text};
 use crate::actions::{ActionError, AppliesTo, BackupItemAction, BackupOutcome, ItemBlockAction, Lookup};
 
-/// Set by CSI actions of an earlier backup.
+/// The label that CSI actions of an earlier backup set.
 const VOLUME_SNAPSHOT_LABEL: &str = "velero.io/volume-snapshot-name";
 
-/// Takes the volume of a bound claim into the backup, and frees the claim of what ties it to this cluster.
+/// Adds the volume of a bound claim to the backup, and removes fields that bind the claim to this cluster.
 pub struct ClaimAction;
 
 /// Puts a claim's volume, the running pods that mount it and the claims of its volume group into one block.
@@ -102,7 +102,7 @@ impl ClaimBlock {
     }
 }
 
-/// The other claims whose volumes are snapshotted together with this one's.
+/// The other claims whose volumes are snapshotted together with this one.
 async fn grouped(
     item: &Value,
     namespace: &str,
@@ -128,12 +128,12 @@ fn volume(claim: &Value) -> Option<ItemId> {
     bound.then(|| ItemId::cluster(core("persistentvolumes"), name))
 }
 
-/// Removes what an earlier restore or snapshot left, and the selector of a volume that will be made anew.
+/// Removes what an earlier restore or snapshot set, and the selector, because the volume will be provisioned again.
 fn free(claim: &mut Value, backup: &str) {
     if let Some(spec) = claim["spec"].as_object_mut() {
         spec.remove("dataSource");
         spec.remove("dataSourceRef");
-        // With an empty class there is no provisioner: only the selector finds the volume.
+        // A claim with an empty class has no provisioner: only the selector finds its volume.
         if spec.get("storageClassName").and_then(Value::as_str) != Some("") {
             spec.remove("selector");
         }

@@ -1,4 +1,4 @@
-//! Pods: their claims and their priority class.
+//! Actions for pods: their claims and their priority class.
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{core, text};
 use crate::actions::{ActionError, AppliesTo, BackupItemAction, BackupOutcome, ItemBlockAction, Lookup};
 
-/// Takes a pod's claims and its priority class into the backup.
+/// Adds a pod's claims and its priority class to the backup.
 pub struct PodAction;
 
 /// Puts a pod's claims into its block.

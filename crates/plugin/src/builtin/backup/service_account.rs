@@ -1,5 +1,6 @@
-//! Service accounts: the cluster role bindings that name them, and their cluster roles. A server that may not read bindings
-//! says so once for each backup and goes on without them: whoever installed it with few rights did so on purpose.
+//! Actions for service accounts: the cluster role bindings that name them, and their cluster roles. A server that lacks
+//! the right to read bindings reports it once for each backup and continues without them, because it was installed with
+//! limited rights on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,19 +16,19 @@ use crate::actions::{ActionError, AppliesTo, BackupItemAction, BackupOutcome, It
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Takes the bindings and roles of a service account into the backup.
+/// Adds the bindings and roles of a service account to the backup.
 #[derive(Default)]
 pub struct ServiceAccountAction {
     bindings: Bindings,
 }
 
-/// Puts them into its block.
+/// Puts the bindings and roles of a service account into its block.
 #[derive(Default)]
 pub struct ServiceAccountBlock {
     bindings: Bindings,
 }
 
-/// By `namespace/name` of a service account: bindings and roles.
+/// The bindings and roles of each service account, by `namespace/name`.
 type Index = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>;
 
 #[derive(Default)]
@@ -73,7 +74,7 @@ impl ItemBlockAction for ServiceAccountBlock {
         backup: &Backup,
         cluster: &dyn Lookup,
     ) -> Result<Vec<ItemId>, ActionError> {
-        // The action says what cannot be read.
+        // The backup item action reports what cannot be read.
         Ok(self.bindings.related(item, backup, cluster).await?.0)
     }
 }
@@ -94,7 +95,7 @@ impl Bindings {
         Ok((related, warning))
     }
 
-    /// The index, and where it is new what could not be read for it.
+    /// The index and, when it was just read, what could not be read for it.
     async fn index(
         &self,
         backup: &Backup,
@@ -106,9 +107,9 @@ impl Bindings {
         let bindings = GroupResource::new(RBAC, "clusterrolebindings");
         let bindings = match cluster.list(&bindings, None, "").await {
             Ok(bindings) => bindings,
-            Err(ActionError::Forbidden(words)) => {
+            Err(ActionError::Forbidden(message)) => {
                 let warning = format!(
-                    "ClusterRoleBindings of service accounts are not in the backup, because the server may not read them: {words}"
+                    "ClusterRoleBindings of service accounts are not in the backup, because the server may not read them: {message}"
                 );
                 return Ok((self.kept.keep(backup, "", Index::new()), Some(warning)));
             }
@@ -156,15 +157,15 @@ mod tests {
         let outcome = action.execute(account.clone(), &backup(), &objects).await.unwrap();
         let names: Vec<_> = outcome.additional_items.iter().map(|item| item.name.as_str()).collect();
         assert_eq!(names, ["b1", "b2", "view"]);
-        let nobody = json!({"metadata": {"namespace": "shop", "name": "default"}});
-        assert!(action.execute(nobody, &backup(), &objects).await.unwrap().additional_items.is_empty());
+        let unbound = json!({"metadata": {"namespace": "shop", "name": "default"}});
+        assert!(action.execute(unbound, &backup(), &objects).await.unwrap().additional_items.is_empty());
         assert_eq!(objects.lists_of("clusterrolebindings"), 1);
         let related = ServiceAccountBlock::default().related_items(&account, &backup(), &objects).await;
         assert_eq!(related.unwrap().len(), 3);
     }
 
     #[tokio::test]
-    async fn bindings_that_may_not_be_read_are_told_once_and_left_out() {
+    async fn bindings_that_may_not_be_read_are_reported_once_and_left_out() {
         let objects = Objects::default().forbidding("clusterrolebindings");
         let account = json!({"metadata": {"namespace": "shop", "name": "web"}});
         let action = ServiceAccountAction::default();

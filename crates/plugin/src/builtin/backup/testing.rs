@@ -1,4 +1,4 @@
-//! A cluster of a few objects.
+//! A cluster with a few objects, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ impl Objects {
         Self { by_type, ..Self::default() }
     }
 
-    /// Lists of this type are not allowed.
+    /// Makes lists of this type forbidden.
     pub(super) fn forbidding(mut self, resource: &str) -> Self {
         resource.clone_into(&mut self.forbidden);
         self

@@ -1,4 +1,4 @@
-//! Actions that follow a ConfigMap in Lifeboat's namespace: other storage classes, other images.
+//! Actions that are configured by a ConfigMap in Lifeboat's namespace: other storage classes, other images.
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
@@ -9,16 +9,16 @@ use crate::actions::{ActionError, AppliesTo, Lookup, RestoreInput, RestoreItemAc
 
 use super::{items, text};
 
-/// `spec.storageClassName` by a map from old to new names.
+/// Changes `spec.storageClassName` by a map from old to new names.
 pub(super) struct ChangeStorageClass;
 
-/// Images by rows `old part, new part`.
+/// Changes images by rows of `old part, new part`.
 pub(super) struct ChangeImageName;
 
-/// The init container in which a pod waits for the data of its volumes, where the restore marked the pod for it.
+/// Adds the init container in which a pod waits for the data of its volumes, if the restore annotated the pod for it.
 pub(super) struct PodVolumeRestore;
 
-/// The data of the one ConfigMap that is for an action; None where there is none.
+/// The data of the ConfigMap that configures an action; None if there is no ConfigMap.
 async fn config(
     action: &str,
     input: &RestoreInput<'_>,
@@ -158,7 +158,7 @@ impl RestoreItemAction for ChangeImageName {
     }
 }
 
-/// By the first row whose old part is in the image's name.
+/// The image after the first row whose old part occurs in it.
 fn other_image(image: &str, rows: &Map<String, Value>) -> Option<String> {
     rows.values().filter_map(Value::as_str).find_map(|row| {
         let (old, new) = row.split_once(',')?;

@@ -1,4 +1,5 @@
-//! Pods: what the scheduler and admission put into them goes, init containers of hooks come, claims come along.
+//! Actions for pods: they remove what the scheduler and admission set, add the init containers of hooks, and add claims
+//! as additional items.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::hooks::RestoreHooks;
@@ -8,13 +9,13 @@ use crate::actions::{ActionError, RestoreInput, RestoreOutcome};
 
 use super::{items, remove, retain, text};
 
-/// The node, the priority and the token of the old pod; its PriorityClass comes along.
+/// Removes the node, the priority and the token of the old pod; its PriorityClass is an additional item.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 pub(super) fn pod(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let mut pod = input.item;
     remove(&mut pod, "/spec", "nodeName");
     remove(&mut pod, "/spec", "priority");
-    // The API server takes them only through `kubectl debug`, never in a new pod.
+    // The API server accepts ephemeral containers only from `kubectl debug`, never in a new pod.
     remove(&mut pod, "/spec", "ephemeralContainers");
     let token = format!("{}-token-", text(&pod, "/spec/serviceAccountName"));
     let keep = |volume: &Value| !volume["name"].as_str().is_some_and(|name| name.starts_with(&token));
@@ -33,7 +34,7 @@ pub(super) fn pod(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError
     Ok(RestoreOutcome { additional_items, ..RestoreOutcome::item(pod) })
 }
 
-/// Init containers from the pod's annotations or the Restore's hooks.
+/// Adds init containers from the pod's annotations or the Restore's hooks.
 pub(super) fn init_hooks(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let spec = &input.restore.spec;
     let hooks = RestoreHooks::new(spec).map_err(|error| ActionError::Failed(error.to_string()))?;
@@ -41,12 +42,12 @@ pub(super) fn init_hooks(input: RestoreInput<'_>) -> Result<RestoreOutcome, Acti
     let namespace = text(&pod, "/metadata/namespace").to_owned();
     let target = spec.namespace_mapping.as_ref().and_then(|mapping| mapping.get(&namespace));
     let unique = unique(input.from_backup);
-    // Annotations of pods from untrusted places do not come this far.
+    // Annotations of pods from untrusted locations were removed before.
     hooks.add_init_containers(&mut pod, target.unwrap_or(&namespace), &unique, true);
     Ok(RestoreOutcome::item(pod))
 }
 
-/// The claims that a pod mounts.
+/// Adds the claims that a pod mounts as additional items.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 pub(super) fn claims(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let namespace = text(&input.item, "/metadata/namespace");
@@ -57,7 +58,7 @@ pub(super) fn claims(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionEr
     Ok(RestoreOutcome { additional_items, ..RestoreOutcome::item(input.item) })
 }
 
-/// The first eight digits of the old pod's UID: the same name in every try.
+/// The first eight digits of the old pod's UID, so that names are the same in every attempt.
 fn unique(from_backup: &Value) -> String {
     let digits: String =
         text(from_backup, "/metadata/uid").chars().take_while(|letter| *letter != '-').collect();

@@ -1,4 +1,4 @@
-//! Accounts, bindings, definitions and webhooks.
+//! Actions for service accounts, role bindings, custom resource definitions and webhooks.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::actions::{ActionError, RestoreInput, RestoreOutcome};
 
 use super::{items, text};
 
-/// An account loses the token secret that its cluster made; it gets one of its own.
+/// Removes the token secret that the old cluster created; the new cluster creates another one.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 pub(super) fn service_account(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let mut account = input.item;
@@ -25,7 +25,7 @@ pub(super) fn service_account(input: RestoreInput<'_>) -> Result<RestoreOutcome,
     Ok(RestoreOutcome::item(account))
 }
 
-/// The subjects of a binding are where their namespaces went.
+/// Applies the namespace mapping to the subjects of a binding.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 pub(super) fn binding(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let mut binding = input.item;
@@ -39,7 +39,8 @@ pub(super) fn binding(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionE
     Ok(RestoreOutcome::item(binding))
 }
 
-/// A definition of the first version kept unknown fields by one switch; today each version says it in its schema.
+/// Version v1beta1 of a custom resource definition had one field for keeping unknown fields; in v1 each version has it
+/// in its schema.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 pub(super) fn definition(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let mut definition = input.item;
@@ -58,7 +59,7 @@ pub(super) fn definition(input: RestoreInput<'_>) -> Result<RestoreOutcome, Acti
     Ok(RestoreOutcome::item(definition))
 }
 
-/// The API takes only two kinds of side effects since its first stable version.
+/// The v1 API of webhooks accepts only two values for side effects.
 #[allow(clippy::unnecessary_wraps)] // the form of all actions
 pub(super) fn webhooks(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError> {
     let mut configuration = input.item;

@@ -1,5 +1,5 @@
-//! Secrets with tokens of service accounts: those that the cluster made are left out, those that somebody asked for come
-//! without the old token.
+//! Secrets with tokens of service accounts: those that the cluster created are skipped, those that a user created are
+//! restored without the old token.
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::GroupResource;

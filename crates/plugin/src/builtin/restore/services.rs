@@ -1,4 +1,5 @@
-//! Services: addresses and ports that the old cluster gave out are given out anew, unless somebody chose them.
+//! Services: addresses and ports that the old cluster assigned are removed, so that the new cluster assigns them,
+//! unless a user chose them.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +24,11 @@ pub(super) fn service(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionE
     Ok(RestoreOutcome::item(service))
 }
 
-/// What somebody set by hand: as `kubectl apply` noted it, or as the owners of fields show.
+/// The fields that a user set, known from the annotation of `kubectl apply` or from managed fields.
 struct Chosen {
     /// The object as it was last applied.
     applied: Option<Value>,
-    /// The fields that have owners, one map for each owner.
+    /// The managed fields, one map for each manager.
     fields: Vec<Value>,
 }
 
@@ -40,7 +41,7 @@ impl Chosen {
             .transpose()
             .map_err(|error| {
                 ActionError::Failed(format!(
-                    "annotation kubectl.kubernetes.io/last-applied-configuration of {} is no JSON: {error}",
+                    "annotation kubectl.kubernetes.io/last-applied-configuration of {} is not valid JSON: {error}",
                     GroupResource::new("", "services")
                 ))
             })?;
@@ -77,7 +78,7 @@ impl Chosen {
     }
 }
 
-/// A number, also where it is written as text.
+/// A number, also if it is written as text.
 fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! A cluster of a few objects, and a way to run one action.
+//! A cluster with a few objects and a function that runs one action, for tests.
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
@@ -44,7 +44,7 @@ impl BackupItems for NoItems {
     }
 }
 
-/// Runs the action of a name over an item, as a Restore of `spec` does.
+/// Runs the action with this name on an item, as a Restore with `spec` does.
 pub(super) async fn run(
     name: &str,
     item: Value,

@@ -81,7 +81,7 @@ async fn items_are_changed(#[case] name: &str, #[case] item: Value, #[case] expe
     json!([{"fieldsV1": {"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {"f:nodePort": {}}}}}}]),
 )]
 #[tokio::test]
-async fn ports_that_somebody_chose_stay(
+async fn ports_that_a_user_chose_stay(
     #[case] ports: Value,
     #[case] applied: Option<&str>,
     #[case] fields: Value,

@@ -1,4 +1,5 @@
-//! Claims: what the old cluster noted about their volumes goes; a bound volume comes along.
+//! Actions for claims: they remove what the old cluster recorded about the volume, and add a bound volume as an
+//! additional item.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise::remove_annotations;

@@ -1,4 +1,5 @@
-//! Jobs: the labels by which a job's controller knows its pods carry the UID of the old job.
+//! Action for Jobs: removes the labels by which the Job controller selects pods, because they contain the UID of the
+//! old Job.
 
 use crate::actions::{ActionError, RestoreInput, RestoreOutcome};
 

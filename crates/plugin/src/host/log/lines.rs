@@ -1,15 +1,15 @@
-//! Cutting bytes into lines of bounded length, and deciding how many lines are let through. Pure.
+//! Splits bytes into lines of limited length, and limits how many lines pass. Pure.
 
 use std::time::Instant;
 
-/// The rest of a longer line is left out.
+/// The rest of a longer line is dropped.
 const LONGEST_LINE: usize = 16 * 1024;
-/// What may come at once.
+/// How many lines may arrive at once.
 const BURST: f64 = 1000.0;
-/// What may come for ever.
+/// How many lines per second may arrive permanently.
 const PER_SECOND: f64 = 100.0;
 
-/// Bytes in, lines out.
+/// Splits a stream of bytes into lines.
 #[derive(Default)]
 pub(crate) struct Lines {
     open: Vec<u8>,
@@ -30,7 +30,7 @@ impl Lines {
         }
     }
 
-    /// What is left without an end of line.
+    /// Returns the rest that has no line break.
     pub(crate) fn finish(&mut self, line: &mut dyn FnMut(&str)) {
         let open = std::mem::take(&mut self.open);
         let text = String::from_utf8_lossy(&open);
@@ -42,7 +42,7 @@ impl Lines {
     }
 }
 
-/// How many lines are let through: a burst, then so many a second.
+/// Limits the number of lines: a burst, then a rate.
 pub(crate) struct Allowance {
     left: f64,
     since: Instant,
@@ -54,7 +54,7 @@ impl Allowance {
         Self { left: BURST, since: now, left_out: 0 }
     }
 
-    /// Whether a line may pass, and how many were held back right before it.
+    /// Whether a line passes, and how many were dropped before it.
     pub(crate) fn admit(&mut self, now: Instant) -> (bool, u64) {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
         self.since = now;
@@ -64,13 +64,13 @@ impl Allowance {
             return (false, 0);
         }
         self.left -= 1.0;
-        // Told once there is room again, not for every gap of one line.
-        let told = if self.left_out > 0 && self.left >= PER_SECOND / 2.0 {
+        // Reported once the rate allows several lines again, not after every dropped line.
+        let dropped = if self.left_out > 0 && self.left >= PER_SECOND / 2.0 {
             std::mem::take(&mut self.left_out)
         } else {
             0
         };
-        (true, told)
+        (true, dropped)
     }
 
     pub(crate) fn left_out(&self) -> u64 {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_flood_the_number_of_lost_lines_is_told_once() {
+    fn after_a_flood_the_number_of_dropped_lines_is_reported_once() {
         let start = Instant::now();
         let mut allowance = Allowance::new(start);
         let passed = (0..5000).filter(|_| allowance.admit(start).0).count();

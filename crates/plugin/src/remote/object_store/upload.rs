@@ -1,6 +1,6 @@
-//! Writing an object through a plugin. A plugin takes the end of the stream for the end of the object; so where the
-//! bytes cannot be made, or the caller goes away, the stream is never ended: the call is cut off, which plugins see as
-//! an error and which leaves nothing behind.
+//! Writes an object through a plugin. A plugin takes the end of the stream for the end of the object. Therefore, if the
+//! bytes cannot be produced or the caller drops the upload, the stream is not ended: the call is cancelled, which
+//! plugins see as an error and after which they store nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 
 use crate::host::{Call, PluginError, Slot};
 
-/// What one message carries: far below the 4 MiB that Go's side takes.
+/// The size of one message, far below the 4 MiB that gRPC for Go accepts.
 const PIECE: usize = 64 * 1024;
 
-/// Sends all of `body` after `first`, which names the object, and says how many bytes that was.
+/// Sends `first`, which names the object, then all of `body`, and returns the number of bytes.
 pub(super) async fn run(
     slot: &Slot,
     call: &Call,
@@ -34,7 +34,7 @@ pub(super) async fn run(
     let mut client = ObjectStoreClient::new(channel);
     tokio::select! {
         biased;
-        // Dropping the call below cuts it off.
+        // Dropping the call below cancels it.
         Ok(error) = failure => Err(error),
         answer = client.put_object(stream) => match answer {
             Ok(_) => state.all(&plugin),
@@ -47,11 +47,11 @@ pub(super) async fn run(
     }
 }
 
-/// How far the upload is, and since when the plugin has not asked for more.
+/// The progress of the upload, and since when the plugin has not requested more.
 #[derive(Default)]
 struct State {
     sent: AtomicU64,
-    /// None while we wait for bytes ourselves.
+    /// None while the upload waits for bytes of `body`.
     with_plugin: Mutex<Option<Instant>>,
     ended: std::sync::atomic::AtomicBool,
 }
@@ -61,7 +61,7 @@ impl State {
         *self.with_plugin.lock().unwrap_or_else(PoisonError::into_inner) = with_plugin;
     }
 
-    /// The size of the object; a plugin that is content before it has seen the end has not written it.
+    /// The size of the object; an error if the plugin answered before it had received the end.
     fn all(&self, plugin: &str) -> Result<u64, StoreError> {
         if self.ended.load(Ordering::Acquire) {
             return Ok(self.sent.load(Ordering::Acquire));
@@ -70,7 +70,7 @@ impl State {
         Err(StoreError::Plugin { plugin: plugin.to_owned(), message })
     }
 
-    /// Returns when the plugin has not moved for `limit`.
+    /// Returns when the plugin has not accepted data for `limit`.
     async fn stalled(&self, limit: Duration) {
         loop {
             let since = *self.with_plugin.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-/// The messages of a call. On an error it is told and the stream stays open for ever.
+/// The messages of a call. An error is sent to `failure`, and the stream then stays open without further messages.
 fn messages(
     first: PutObjectRequest,
     body: ByteStream,
