@@ -1,4 +1,4 @@
-//! Applying objects given as JSON, server-side, under our field manager. Called by install.
+//! Applies objects given as JSON with server-side apply, under our field manager. Called by install.
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{ApiError, Attempt, MANAGER};
 
-/// What an object is called, for people and for reaching it.
+/// The kind, namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectName {
     pub api_version: String,
@@ -48,7 +48,7 @@ impl std::fmt::Display for ObjectName {
     }
 }
 
-/// Creates the object or brings it to the given form; fields of other owners stay.
+/// Creates or updates the object; fields of other managers stay.
 pub async fn apply(client: &Client, object: &Value) -> Result<ObjectName, ApiError> {
     let name = ObjectName::of(object);
     name.api(client)
@@ -58,7 +58,7 @@ pub async fn apply(client: &Client, object: &Value) -> Result<ObjectName, ApiErr
     Ok(name)
 }
 
-/// Deletes the object; that there is none is fine, and said by `false`.
+/// Deletes the object; false if it did not exist.
 pub async fn delete(client: &Client, name: &ObjectName) -> Result<bool, ApiError> {
     match name.api(client).delete(&name.name, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),

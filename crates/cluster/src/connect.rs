@@ -1,4 +1,4 @@
-//! Connecting: takes which cluster the user named, gives a client. Called by the CLI and the server.
+//! Connecting: takes the cluster that the user named and returns a client. Called by the CLI and the server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,14 +6,15 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// Which cluster to talk to. All empty: the pod's own, else the current context of the user's kubeconfig.
+/// Which cluster to connect to. If all fields are empty: that of the pod, otherwise the current context of the user's
+/// kubeconfig.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
     pub kubeconfig: Option<PathBuf>,
     pub context: Option<String>,
 }
 
-/// Why there is no connection.
+/// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("cannot read the kubeconfig {path:?}")]
@@ -32,31 +33,31 @@ pub enum ConnectError {
     Client(#[source] Box<kube::Error>),
 }
 
-/// How long the API server may be silent: a connection that died without a word (a node that vanished, a firewall that
-/// forgot it) must not hold a caller for ever. Whoever needs long silences, such as exec, needs a client of its own.
-const SILENCE: Duration = Duration::from_mins(1);
+/// How long the API server may send nothing: a connection that was lost unnoticed (a failed node, a firewall that
+/// dropped its state) must not block a caller forever. Calls with longer pauses, such as exec, need another client.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long one watch is asked for, in seconds. Shorter than the silence that a client bears, so that the API server
-/// ends a quiet watch in good order and it is asked for again.
+/// The timeout of a watch request, in seconds. It is shorter than the read timeout of the client, so that the API
+/// server ends an idle watch regularly and it is started again.
 pub const WATCH_SECONDS: u32 = 45;
 
-/// Makes a client. Calls that do not answer are given up after a minute.
+/// Makes a client. Calls without an answer fail after a minute.
 pub async fn connect(options: &ConnectOptions) -> Result<Client, ConnectError> {
-    let config = bounded(config(options).await?, SILENCE);
+    let config = bounded(config(options).await?, READ_TIMEOUT);
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
-/// A client that makes each request once. For whoever regulates how many are made, and must hear that the API server is too
-/// busy.
+/// Makes a client that sends each request once. For callers that limit the number of requests and must see that the API
+/// server is too busy.
 pub async fn direct(options: &ConnectOptions) -> Result<Client, ConnectError> {
-    let mut config = bounded(config(options).await?, SILENCE);
+    let mut config = bounded(config(options).await?, READ_TIMEOUT);
     config.default_retry = false;
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
-/// Makes a client for calls that may be silent for long and are bounded by their callers: commands in pods.
+/// Makes a client without a read timeout, for calls whose duration the caller limits: commands in pods.
 pub async fn connect_patient(options: &ConnectOptions) -> Result<Client, ConnectError> {
-    let mut config = bounded(config(options).await?, SILENCE);
+    let mut config = bounded(config(options).await?, READ_TIMEOUT);
     config.read_timeout = None;
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
@@ -65,7 +66,7 @@ fn bounded(mut config: Config, silence: Duration) -> Config {
     config.connect_timeout = Some(Duration::from_secs(10));
     config.write_timeout = Some(Duration::from_secs(30));
     config.read_timeout = Some(silence);
-    // The silence counts from the request, not from when its connection was last used.
+    // The timeout counts from the request, not from the last use of its connection.
     config.reset_reader_on_write = true;
     config
 }
@@ -97,7 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_to_a_silent_api_server_ends() {
-        // Accepts connections and never says a word.
+        // Accepts connections and never sends anything.
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = silent.local_addr().unwrap();
         let config = Config::new(format!("http://{address}").parse().unwrap());
@@ -108,6 +109,6 @@ mod tests {
 
     #[test]
     fn a_quiet_watch_is_ended_by_the_api_server_before_the_client_gives_up() {
-        assert!(Duration::from_secs(WATCH_SECONDS.into()) + Duration::from_secs(10) < SILENCE);
+        assert!(Duration::from_secs(WATCH_SECONDS.into()) + Duration::from_secs(10) < READ_TIMEOUT);
     }
 }

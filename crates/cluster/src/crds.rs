@@ -1,4 +1,4 @@
-//! Custom resource definitions: applying them and waiting until the API server serves them.
+//! Custom resource definitions: applies them and waits until the API server serves them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{ApiError, Attempt, MANAGER};
 /// How long the API server may take to serve a new kind.
 const ESTABLISH: Duration = Duration::from_mins(1);
 
-/// Applies all, then waits until all are served.
+/// Applies all definitions, then waits until all of them are served.
 pub async fn install(client: &Client, crds: &[Crd]) -> Result<(), WaitError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in crds {
@@ -33,7 +33,7 @@ pub async fn install(client: &Client, crds: &[Crd]) -> Result<(), WaitError> {
     Ok(())
 }
 
-/// The names among `names` that the cluster does not have.
+/// The names among `names` for which the cluster has no definition.
 pub async fn missing(client: &Client, names: &[String]) -> Result<Vec<String>, ApiError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut missing = Vec::new();
@@ -46,7 +46,7 @@ pub async fn missing(client: &Client, names: &[String]) -> Result<Vec<String>, A
     Ok(missing)
 }
 
-/// Deletes the definition and with it every object of the kind; false where there was none.
+/// Deletes the definition, and with it every object of the kind; false if it did not exist.
 pub async fn delete(client: &Client, name: &str) -> Result<bool, ApiError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     match api.delete(name, &DeleteParams::default()).await {

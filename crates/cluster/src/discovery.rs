@@ -1,5 +1,5 @@
-//! What the cluster serves: all groups, versions and types, in two requests. An aggregated API server that is down is a
-//! warning, not an end: everything else is served. Called by backups and restores before they start.
+//! Discovers all groups, versions and types of the cluster in two requests. An aggregated API server that is down
+//! causes a warning, not an error: everything else is served. Called by backups and restores before they start.
 
 use kube::Client;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery};
@@ -8,11 +8,11 @@ use lifeboat_plan::backup::defaults::ClusterVersion;
 
 use crate::{ApiError, Attempt};
 
-/// The types of a cluster, and what could not be learned.
+/// The types of a cluster, and warnings about groups that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Discovered {
     pub catalogue: Catalogue,
-    /// Groups whose server does not answer.
+    /// Groups whose API server does not answer.
     pub warnings: Vec<String>,
     pub version: ClusterVersion,
 }
@@ -23,13 +23,13 @@ pub async fn discover(client: &Client) -> Result<Discovered, ApiError> {
         client.list_api_groups_aggregated(),
         client.apiserver_version(),
     )
-    .attempt("learn which resources the cluster serves")?;
+    .attempt("discover which resources the cluster serves")?;
     let (catalogue, warnings) = catalogue(&core, &groups);
     let version = ClusterVersion { git: version.git_version, major: version.major, minor: version.minor };
     Ok(Discovered { catalogue, warnings, version })
 }
 
-/// The version of an API group that the cluster prefers; None where it does not serve the group.
+/// The version of an API group that the cluster prefers; None if it does not serve the group.
 pub async fn preferred_version(client: &Client, group: &str) -> Result<Option<String>, ApiError> {
     let request = http::Request::get(format!("/apis/{group}")).body(Vec::new());
     let asked = match request {
@@ -39,7 +39,7 @@ pub async fn preferred_version(client: &Client, group: &str) -> Result<Option<St
     match asked {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         asked => {
-            let found = asked.attempt(format!("learn which version of {group} the cluster serves"))?;
+            let found = asked.attempt(format!("discover which version of {group} the cluster serves"))?;
             Ok(found
                 .pointer("/preferredVersion/version")
                 .and_then(|version| version.as_str())
@@ -48,7 +48,8 @@ pub async fn preferred_version(client: &Client, group: &str) -> Result<Option<St
     }
 }
 
-/// The order in which types are collected: pods, claims and volumes first, group `extensions` last, as upstream.
+/// Types in the order in which they are collected: pods, claims and volumes first, group `extensions` last, as in stock
+/// Velero.
 fn catalogue(core: &APIGroupDiscoveryList, groups: &APIGroupDiscoveryList) -> (Catalogue, Vec<String>) {
     let mut types = Vec::new();
     let mut warnings = Vec::new();
@@ -76,12 +77,13 @@ fn add_group(group: &APIGroupDiscovery, types: &mut Vec<ResourceType>, warnings:
         let number = version.version.clone().unwrap_or_default();
         if version.freshness.as_deref() == Some("Stale") {
             warnings.push(format!(
-                "the server of API group {name}/{number} does not answer: its objects are left out (`kubectl get apiservices` says why)"
+                "the server of API group {name}/{number} does not answer: its objects are left out (`kubectl get apiservices` shows why)"
             ));
             continue;
         }
         for resource in &version.resources {
-            // Each type's preferred version is the first that has it: a group may have types in its older ones only.
+            // A type's preferred version is the first one that has it: some types exist only in older versions of their
+            // group.
             let preferred =
                 !types[first..].iter().any(|known| Some(&known.id.resource) == resource.resource.as_ref());
             types.extend(resource_type(&name, &number, resource, preferred));
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_is_found_in_order_and_a_server_that_is_down_is_told() {
+    async fn everything_is_found_in_order_and_a_server_that_is_down_is_reported() {
         let client = client(|asked| match asked.path.as_str() {
             "/api" => (200, core()),
             "/apis" => (200, groups()),

@@ -1,4 +1,4 @@
-//! Events: the one reporter of the server. An event that cannot be written is logged and does not fail the work.
+//! Events of the server. An event that cannot be written is logged; it does not fail the work.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -6,7 +6,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::MANAGER;
 
-/// Writes events under one name.
+/// Writes events under one reporter name.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
@@ -18,12 +18,12 @@ impl Events {
         Self { recorder: Recorder::new(client, reporter) }
     }
 
-    /// Something happened as it should.
+    /// Records a normal event.
     pub async fn normal(&self, about: &ObjectReference, reason: &str, note: &str) {
         self.publish(EventType::Normal, about, reason, note).await;
     }
 
-    /// Something a person should look at.
+    /// Records a warning.
     pub async fn warning(&self, about: &ObjectReference, reason: &str, note: &str) {
         self.publish(EventType::Warning, about, reason, note).await;
     }
@@ -42,7 +42,7 @@ impl Events {
     }
 }
 
-/// The API takes at most 1 kB.
+/// The API server accepts at most 1 kB.
 fn shortened(note: &str) -> String {
     const MOST: usize = 1000;
     if note.len() <= MOST {

@@ -1,6 +1,6 @@
-//! Commands in containers of running pods: hooks. Takes pod, container, command and how long it may take; gives what the
-//! command said, or how it failed. The client has to bear silence (see [`crate::connect::connect_patient`]): a command may
-//! say nothing for as long as its timeout.
+//! Runs commands (hooks) in containers of running pods. Takes pod, container, command and timeout; returns the output
+//! or the error. The client must not have a read timeout (see [`crate::connect::connect_patient`]): a command may print
+//! nothing until its own timeout.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{ApiError, Attempt};
 
-/// As much of what a command says is kept; the rest is read and dropped, so that it never blocks.
+/// How much of a command's output is kept. The rest is read and dropped, so that the command never blocks.
 const KEPT: usize = 4096;
 
-/// Runs commands in pods. Tests put their own in place.
+/// Runs commands in pods; tests have their own implementation.
 #[async_trait]
 pub trait Commands: Send + Sync {
     async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError>;
 }
 
-/// Runs commands in the pods of the cluster, with a client that waits for silent commands.
+/// Runs commands in the pods of the cluster, with a client without a read timeout.
 pub struct PodCommands(pub Client);
 
 #[async_trait]
@@ -32,7 +32,7 @@ impl Commands for PodCommands {
     }
 }
 
-/// What to run where.
+/// The command, and the container to run it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecRequest {
     pub namespace: String,
@@ -42,14 +42,14 @@ pub struct ExecRequest {
     pub timeout: Duration,
 }
 
-/// The beginning of what the command said.
+/// The beginning of the command's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecOutput {
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Why a command did not succeed.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     #[error("the command did not end within {} s; it may still run in the container", .0.as_secs_f64())]
@@ -70,11 +70,11 @@ fn said(output: &ExecOutput) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// Runs the command and waits for its end.
+/// Runs the command and waits until it has ended.
 pub async fn exec(client: &Client, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
     match tokio::time::timeout(request.timeout, run(client, request)).await {
         Ok(ended) => ended,
-        // Dropping the call closes the connection; the command itself cannot be ended by it.
+        // Dropping the call closes the connection, which does not end the command.
         Err(_elapsed) => Err(ExecError::Timeout(request.timeout)),
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_and_the_last_words_are_told() {
+    fn the_exit_code_and_the_last_output_are_reported() {
         let failed = status(json!({"status": "Failure", "reason": "NonZeroExitCode", "message": "m",
             "details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}));
         let output = ExecOutput { stdout: "out".into(), stderr: " no such database\n".into() };
@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_that_hangs_ends_at_its_timeout() {
-        // Accepts connections and never says a word.
+        // Accepts connections and never sends anything.
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = kube::Config::new(format!("http://{}", silent.local_addr().unwrap()).parse().unwrap());
         let client = Client::try_from(config).unwrap();

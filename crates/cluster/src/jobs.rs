@@ -1,5 +1,5 @@
-//! Jobs with one pod each, and the Secrets that they read: made, found again, watched over, removed. Takes and gives
-//! objects as JSON, which crate `plan` makes and judges. Called by the server for movers.
+//! Jobs with one pod each, and the Secrets that they read: creates, finds, watches and deletes them. Objects are JSON,
+//! which crate `plan` makes and evaluates. Called by the server for movers.
 
 mod logs;
 
@@ -16,8 +16,8 @@ use crate::connect::WATCH_SECONDS;
 use crate::objects::{namespaced, resource_of, to_json};
 use crate::{ApiError, Attempt, MANAGER};
 
-/// As much of an event is given.
-const WORDS: usize = 400;
+/// How many characters of an event's message are returned.
+const MESSAGE_LENGTH: usize = 400;
 
 /// The Jobs of one namespace.
 #[derive(Clone)]
@@ -35,14 +35,14 @@ impl Jobs {
         namespaced(&self.client, &self.namespace, &resource_of::<K>())
     }
 
-    fn place(&self, name: &str) -> String {
+    fn qualified(&self, name: &str) -> String {
         format!("{}/{name}", self.namespace)
     }
 
-    /// The Job; None where there is none.
+    /// Reads the Job; None if it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<Value>, ApiError> {
         let found =
-            self.api::<Job>().get_opt(name).await.attempt(format!("read Job {}", self.place(name)))?;
+            self.api::<Job>().get_opt(name).await.attempt(format!("read Job {}", self.qualified(name)))?;
         Ok(found.as_ref().map(to_json))
     }
 
@@ -53,35 +53,35 @@ impl Jobs {
         Ok(found.attempt(format!("list Jobs in {}", self.namespace))?.iter().map(to_json).collect())
     }
 
-    /// Creates the Job; one of that name that is there already is given instead.
+    /// Creates the Job; if one with that name exists, returns that one.
     pub async fn create(&self, job: &Value) -> Result<Value, ApiError> {
         let name = job["metadata"]["name"].as_str().unwrap_or_default();
         match create::<Job>(&self.api::<Job>(), job).await {
             Ok(made) => Ok(to_json(&made)),
             Err(error) if is_there(&error) => {
                 let found = self.api::<Job>().get(name).await;
-                found.attempt(format!("read Job {}", self.place(name))).map(|job| to_json(&job))
+                found.attempt(format!("read Job {}", self.qualified(name))).map(|job| to_json(&job))
             }
-            Err(error) => Err(error).attempt(format!("create Job {}", self.place(name))),
+            Err(error) => Err(error).attempt(format!("create Job {}", self.qualified(name))),
         }
     }
 
-    /// Deletes the Job, and in the background its pod; that there is none is fine.
+    /// Deletes the Job and, in the background, its pod. It need not exist.
     pub async fn delete(&self, name: &str) -> Result<(), ApiError> {
         let deleted = self.api::<Job>().delete(name, &DeleteParams::background()).await.map(drop);
-        fine_if_gone(deleted).attempt(format!("delete Job {}", self.place(name)))
+        fine_if_gone(deleted).attempt(format!("delete Job {}", self.qualified(name)))
     }
 
     /// The newest pod of a Job.
     pub async fn pod(&self, job: &str) -> Result<Option<Value>, ApiError> {
         let asked = ListParams::default().labels(&of_job(job));
         let found = self.api::<Pod>().list(&asked).await;
-        let mut found = found.attempt(format!("list the pods of Job {}", self.place(job)))?.items;
+        let mut found = found.attempt(format!("list the pods of Job {}", self.qualified(job)))?.items;
         found.sort_by_key(|pod| pod.creation_timestamp().map(|time| time.0));
         Ok(found.last().map(to_json))
     }
 
-    /// Tells whenever a pod of the Job changes.
+    /// A stream with an item for every change of the Job's pods.
     pub fn pod_changes(
         &self,
         job: &str,
@@ -90,17 +90,18 @@ impl Jobs {
         watcher::watcher(api, watcher::Config::default().labels(&of_job(job)).timeout(WATCH_SECONDS))
     }
 
-    /// Ends this very pod: its program is told to, and has so many seconds. That it is gone is fine.
+    /// Deletes this pod with a grace period in seconds, in which its program receives TERM. The pod need not exist any
+    /// more.
     pub async fn end_pod(&self, pod: &Value, grace: u32) -> Result<(), ApiError> {
         let text = |field: &str| pod["metadata"][field].as_str().map(str::to_owned);
         let name = text("name").unwrap_or_default();
         let same = Preconditions { uid: text("uid"), resource_version: None };
         let asked = DeleteParams::default().grace_period(grace).preconditions(same);
         let deleted = self.api::<Pod>().delete(&name, &asked).await.map(drop);
-        fine_if_gone(deleted).attempt(format!("delete Pod {}", self.place(&name)))
+        fine_if_gone(deleted).attempt(format!("delete Pod {}", self.qualified(&name)))
     }
 
-    /// A node; None where there is none of that name.
+    /// Reads a node; None if it does not exist.
     pub async fn node(&self, name: &str) -> Result<Option<Value>, ApiError> {
         let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource_of::<Node>());
         Ok(nodes.get_opt(name).await.attempt(format!("read Node {name}"))?.as_ref().map(to_json))
@@ -111,43 +112,43 @@ impl Jobs {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let asked = ListParams::default().fields(&format!("involvedObject.uid={about},type=Warning"));
         let found = events.list(&asked).await.attempt(format!("list Events in {}", self.namespace))?;
-        let newest = found.items.into_iter().max_by_key(told_at);
+        let newest = found.items.into_iter().max_by_key(time_of);
         Ok(newest.map(|event| Warning {
             reason: event.reason.unwrap_or_default(),
-            message: event.message.unwrap_or_default().chars().take(WORDS).collect(),
+            message: event.message.unwrap_or_default().chars().take(MESSAGE_LENGTH).collect(),
         }))
     }
 
-    /// Creates the Secret, or gives the one of that name this content.
+    /// Creates the Secret, or replaces the content of the existing one.
     pub async fn put_secret(&self, secret: &Value) -> Result<(), ApiError> {
         let name = secret["metadata"]["name"].as_str().unwrap_or_default();
-        let (api, words) = (self.api::<Secret>(), format!("write Secret {}", self.place(name)));
+        let (api, attempt) = (self.api::<Secret>(), format!("write Secret {}", self.qualified(name)));
         match create::<Secret>(&api, secret).await {
             Err(error) if is_there(&error) => {
                 let changes = Patch::Merge(json!({"data": secret["data"]}));
-                api.patch(name, &PatchParams::default(), &changes).await.attempt(words).map(drop)
+                api.patch(name, &PatchParams::default(), &changes).await.attempt(attempt).map(drop)
             }
-            other => other.attempt(words).map(drop),
+            other => other.attempt(attempt).map(drop),
         }
     }
 
-    /// Creates the Secret unless there is one.
+    /// Creates the Secret unless it exists.
     pub async fn ensure_secret(&self, secret: &Value) -> Result<(), ApiError> {
         let name = secret["metadata"]["name"].as_str().unwrap_or_default();
         match create::<Secret>(&self.api::<Secret>(), secret).await {
             Err(error) if is_there(&error) => Ok(()),
-            other => other.attempt(format!("write Secret {}", self.place(name))).map(drop),
+            other => other.attempt(format!("write Secret {}", self.qualified(name))).map(drop),
         }
     }
 
-    /// Gives the Secret these owners, with which it goes.
+    /// Sets the owners of the Secret; it is deleted with them.
     pub async fn own_secret(&self, name: &str, owners: &Value) -> Result<(), ApiError> {
         let changes = Patch::Merge(json!({"metadata": {"ownerReferences": owners}}));
         let written = self.api::<Secret>().patch(name, &PatchParams::default(), &changes).await;
-        written.attempt(format!("write the owner of Secret {}", self.place(name))).map(drop)
+        written.attempt(format!("write the owner of Secret {}", self.qualified(name))).map(drop)
     }
 
-    /// Names and times of creation of Secrets with these labels; their content is not read.
+    /// Names and creation times of the Secrets with these labels. Their content is not read.
     pub async fn secrets(&self, selector: &str) -> Result<Vec<(String, Option<Timestamp>)>, ApiError> {
         let asked = ListParams::default().labels(selector);
         let found = self.api::<Secret>().list_metadata(&asked).await;
@@ -155,10 +156,10 @@ impl Jobs {
         Ok(found.iter().map(|one| (one.name_any(), one.creation_timestamp().map(|time| time.0))).collect())
     }
 
-    /// That there is none is fine.
+    /// Deletes the Secret. It need not exist.
     pub async fn delete_secret(&self, name: &str) -> Result<(), ApiError> {
         let deleted = self.api::<Secret>().delete(name, &DeleteParams::default()).await.map(drop);
-        fine_if_gone(deleted).attempt(format!("delete Secret {}", self.place(name)))
+        fine_if_gone(deleted).attempt(format!("delete Secret {}", self.qualified(name)))
     }
 }
 
@@ -187,13 +188,13 @@ fn is_there(error: &kube::Error) -> bool {
 
 fn fine_if_gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match deleted {
-        // A pod of that name with another UID is a conflict: the one that was meant is gone.
+        // Conflict: another pod has that name now (another UID), so the requested one is gone.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         other => other,
     }
 }
 
-fn told_at(event: &Event) -> Option<Timestamp> {
+fn time_of(event: &Event) -> Option<Timestamp> {
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     let series =
         event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use crate::testing::{Asked, client, failure};
 
-    /// Jobs behind an API server that answers so, and what it was asked.
+    /// Jobs on an API server with these answers, and the requests it received.
     async fn jobs<F>(answer: F) -> (Jobs, Arc<Mutex<Vec<Asked>>>)
     where
         F: Fn(&Asked) -> (u16, Value) + Send + Sync + 'static,
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_warning_is_told() {
+    async fn the_newest_warning_is_returned() {
         let (jobs, asked) = jobs(|_| {
             let event = |reason: &str, at: &str| {
                 json!({"metadata": {"name": reason}, "involvedObject": {}, "reason": reason,

@@ -1,6 +1,6 @@
-//! The leader election on a Lease: carries out the steps of `plan::lease`. Each write carries the resource version
-//! that was read, so of two candidates one gets a conflict. The work runs inside [`Election::lead`] and is dropped at
-//! its next await when the lease is lost.
+//! The leader election with a Lease: carries out the steps of `plan::lease`. Each write contains the resource version
+//! that was read, so that one of two candidates gets a conflict. The leader's work runs inside [`Election::lead`] and
+//! is dropped at its next await when the lease is lost.
 
 use std::time::Duration;
 
@@ -15,33 +15,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ApiError, Attempt};
 
-/// How often one try looks again because somebody else wrote the Lease in between.
+/// How often the Lease is read again within one attempt after a write conflict.
 const CONFLICTS: usize = 3;
 
-/// One candidate of one election.
+/// One candidate of an election.
 pub struct Election {
     api: Api<Lease>,
     name: String,
     me: String,
     times: LeaseTimes,
     seen: Option<Seen>,
-    /// When the try began that last took or renewed the lease. Others count from the moment they see the record, which
-    /// is later: a leader gives up before they may take over, however slow the answer was.
+    /// The start of the attempt that last acquired or renewed the lease. Other candidates count from the moment they
+    /// see the record, which is later: a leader therefore gives up before another one may take over, however late the
+    /// answer arrived.
     renewed: Instant,
-    /// Called at every turn of the election, whether or not the API server answered.
+    /// Called in every round of the election, whether or not the API server answered.
     pulse: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The record as last read, and since when it has been so.
+/// The record as last read, and since when it has not changed.
 struct Seen {
     record: LeaseRecord,
     since: Instant,
 }
 
-/// How leading ended.
+/// Why leading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The lease was lost: somebody else may lead now.
+    /// The lease was lost: another replica may be the leader now.
     Lost,
     /// The work ended by itself.
     WorkDone,
@@ -60,14 +61,14 @@ impl Election {
         }
     }
 
-    /// Calls `pulse` at every turn: a watchdog sees that the election goes on.
+    /// Calls `pulse` in every round, so that a watchdog sees that the election is alive.
     #[must_use]
     pub fn with_pulse(mut self, pulse: impl Fn() + Send + Sync + 'static) -> Self {
         self.pulse = Box::new(pulse);
         self
     }
 
-    /// Tries until this process leads, or until `stop`; false where it stopped.
+    /// Tries to become the leader until `stop` is cancelled; false if it was.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         tokio::select! {
             () = stop.cancelled() => false,
@@ -91,12 +92,12 @@ impl Election {
         }
     }
 
-    /// How long one try may take: a connection that died silently leaves time for a second try on a new one.
+    /// The timeout of one attempt: after a lost connection there is time for a second attempt on a new one.
     fn patience(&self) -> Duration {
         self.times.renew_deadline / 2
     }
 
-    /// Runs `work` while this process holds the lease. When the lease is lost, `work` is dropped on the spot.
+    /// Runs `work` while this process holds the lease. When the lease is lost, `work` is dropped.
     pub async fn lead(&mut self, work: impl Future<Output = ()>) -> Ended {
         tokio::select! {
             () = work => Ended::WorkDone,
@@ -104,7 +105,7 @@ impl Election {
         }
     }
 
-    /// Lets others take over at once.
+    /// Releases the lease, so that another replica can take over at once.
     pub async fn release(&mut self) {
         match timeout(self.patience(), self.try_release()).await {
             Ok(Ok(())) => {}
@@ -135,8 +136,8 @@ impl Election {
         }
     }
 
-    /// Looks and, where allowed, writes; true where this process leads afterwards. A conflict tells only that somebody
-    /// wrote, not who leads: it looks again.
+    /// Reads the Lease and, if allowed, writes it; true if this process is the leader afterwards. A conflict means only
+    /// that the Lease was written, not who is the leader, so it is read again.
     async fn try_once(&mut self) -> Result<bool, ApiError> {
         let begun = Instant::now();
         let mut conflicts = 0;
@@ -180,7 +181,7 @@ impl Election {
         self.write(Some(current), &released(&record)).await
     }
 
-    /// Remembers the record and tells how long it has been as it is.
+    /// Stores the record and returns how long it has not changed.
     fn observe(&mut self, record: Option<&LeaseRecord>) -> Duration {
         match (record, &self.seen) {
             (Some(record), Some(seen)) if seen.record == *record => seen.since.elapsed(),
@@ -279,7 +280,7 @@ mod tests {
         }
     }
 
-    /// An election of `me`, in which `meddle` happens between the first read and the first write.
+    /// An election of `me` in which `meddle` changes the Lease between the first read and the first write.
     async fn meddled(lease: &Stored, meddle: impl Fn(&mut Value) + Send + Sync + 'static) -> Election {
         let (stored, meddled) = (lease.clone(), Mutex::new(false));
         let client = client(move |asked| {
@@ -318,7 +319,7 @@ mod tests {
         assert!(election.try_once().await.unwrap_err().is_conflict());
     }
 
-    /// An API server that takes connections and never answers.
+    /// An API server that accepts connections and never answers.
     async fn silent() -> (Client, tokio::net::TcpListener) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

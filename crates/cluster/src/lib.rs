@@ -1,5 +1,5 @@
-//! Everything that touches a Kubernetes API: connecting, applying, the leader election, events. It carries out what
-//! crate `plan` decided and decides nothing itself.
+//! Access to a Kubernetes API: connecting, applying, the leader election, events. It carries out what crate `plan`
+//! decided and makes no decisions.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod apply;
@@ -24,10 +24,10 @@ pub use connect::{ConnectError, ConnectOptions, connect, connect_patient};
 
 use kube::core::Status;
 
-/// The name under which this program owns fields and signs events.
+/// The field manager and the reporter of events.
 pub const MANAGER: &str = "lifeboat";
 
-/// An API call that failed, with the words of what was attempted.
+/// A failed API call, with a text of what was attempted.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {attempt}")]
 pub struct ApiError {
@@ -36,10 +36,10 @@ pub struct ApiError {
     pub source: Cause,
 }
 
-/// Why a call failed. What the API server answers is shown in its own words, without the structure around them.
+/// Why a call failed. For an answer of the API server only its message is shown.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    #[error("{}", words(.0))]
+    #[error("{}", message(.0))]
     Api(Box<Status>),
     #[error(transparent)]
     Other(kube::Error),
@@ -54,7 +54,7 @@ impl From<kube::Error> for Cause {
     }
 }
 
-fn words(status: &Status) -> String {
+fn message(status: &Status) -> String {
     if status.message.is_empty() {
         format!("the API server answered {}", status.code)
     } else {
@@ -74,7 +74,7 @@ impl ApiError {
         self.code() == Some(404)
     }
 
-    /// Somebody else changed or made the object first.
+    /// The object was changed or created by another client first.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
@@ -84,7 +84,7 @@ impl ApiError {
         matches!(self.code(), Some(400 | 422))
     }
 
-    /// The API server is busy, restarting or out of reach: the same call may succeed in a moment.
+    /// The API server is busy, restarting or unreachable: the call may succeed when it is repeated.
     pub fn is_transient(&self) -> bool {
         match &self.source {
             Cause::Api(status) => status.code == 429 || status.code >= 500,
@@ -104,13 +104,13 @@ impl ApiError {
     }
 }
 
-/// Adds to an API error what was attempted.
+/// Adds what was attempted to an API error.
 pub trait Attempt<T> {
-    fn attempt(self, words: impl Into<String>) -> Result<T, ApiError>;
+    fn attempt(self, attempt: impl Into<String>) -> Result<T, ApiError>;
 }
 
 impl<T> Attempt<T> for Result<T, kube::Error> {
-    fn attempt(self, words: impl Into<String>) -> Result<T, ApiError> {
-        self.map_err(|error| ApiError { attempt: words.into(), source: error.into() })
+    fn attempt(self, attempt: impl Into<String>) -> Result<T, ApiError> {
+        self.map_err(|error| ApiError { attempt: attempt.into(), source: error.into() })
     }
 }

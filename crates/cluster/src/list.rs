@@ -1,5 +1,5 @@
-//! Objects as bytes: lists in pages and single objects, without building them. Only what a decision needs is read. Called
-//! by the backup pipeline and by the lookup of actions.
+//! Objects as bytes: lists in pages and single objects, without parsing them completely. Only the fields that decisions
+//! need are read. Called by the backup pipeline and by the lookup of actions.
 
 mod item;
 mod pace;
@@ -24,29 +24,29 @@ pub use path::collection_path;
 use crate::{ApiError, Attempt, Cause};
 use pace::Pace;
 
-/// How often a list that the API server has forgotten is begun again in pages; then it is asked for as a whole.
+/// How often a list whose continue token expired is started again in pages; after that it is requested without pages.
 const RESTARTS: u32 = 2;
 
-/// How often a request is made that fails in a way that passes: an API server that restarts, a connection that broke.
+/// How often a request is attempted that fails with a transient error: a restarting API server, a lost connection.
 const TRIES: u32 = 5;
 
-/// The pause after the first failure; it doubles each time.
+/// The pause after the first failure; it doubles after each.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What to list.
+/// Which objects to list.
 #[derive(Clone, Debug)]
 pub struct ListQuery {
     pub kind: ResourceType,
-    /// None: cluster-scoped, or all namespaces.
+    /// None for cluster-scoped objects, or for all namespaces.
     pub namespace: Option<String>,
-    /// As the API server reads it; empty for all labels.
+    /// A label selector in the API server's syntax; empty for all objects.
     pub selector: String,
-    /// Objects in a page at most; 0 for all at once. Large objects come in smaller pages.
+    /// Maximum number of objects per page; 0 for no pages. Pages of large objects are smaller.
     pub page_size: u32,
 }
 
 impl ListQuery {
-    fn words(&self) -> String {
+    fn attempt(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("list {} in namespace {namespace}", self.kind.id),
             None => format!("list {}", self.kind.id),
@@ -54,7 +54,7 @@ impl ListQuery {
     }
 }
 
-/// A list in pages. After a restart (410 Gone), items that were given before are given again: callers know what they have.
+/// A list in pages. After a restart (410 Gone) items are returned again; callers must handle duplicates.
 pub struct Pager {
     client: Client,
     query: ListQuery,
@@ -64,11 +64,11 @@ pub struct Pager {
     done: bool,
 }
 
-/// Part of a list.
+/// A page of a list.
 #[derive(Debug, Default)]
 pub struct Page {
     pub items: Vec<RawItem>,
-    /// How many the API server says are still to come.
+    /// How many objects remain, as reported by the API server.
     pub remaining: u64,
 }
 
@@ -97,34 +97,32 @@ impl Pager {
     }
 
     async fn fetch(&mut self) -> Result<Page, ApiError> {
-        let words = self.query.words();
+        let attempt = self.query.attempt();
         let whole = self.query.page_size == 0 || self.restarts > RESTARTS;
         let text = loop {
             let limit = (!whole).then(|| self.pace.limit());
-            // A single object is taken as large as it is.
+            // A page with a single object has no size limit.
             let most = if limit.is_some_and(|limit| limit > 1) { pace::MOST } else { usize::MAX };
-            match self.ask_page(limit, most, &words).await? {
+            match self.ask_page(limit, most, &attempt).await? {
                 Some(text) => break text,
                 None => self.pace.too_large(),
             }
         };
         let bytes = text.len();
-        let (page, token) = cut(&Bytes::from(text), &self.query.kind).map_err(|error| ApiError {
-            attempt: words,
-            source: Cause::Other(kube::Error::SerdeError(error)),
-        })?;
+        let (page, token) = cut(&Bytes::from(text), &self.query.kind)
+            .map_err(|error| ApiError { attempt, source: Cause::Other(kube::Error::SerdeError(error)) })?;
         self.pace.took(page.items.len(), bytes);
         self.done = token.is_none();
         self.token = token;
         Ok(page)
     }
 
-    /// None where the page has more than `most` bytes.
+    /// None if the page has more than `most` bytes.
     async fn ask_page(
         &self,
         limit: Option<u32>,
         most: usize,
-        words: &str,
+        attempt: &str,
     ) -> Result<Option<Vec<u8>>, ApiError> {
         let params = ListParams {
             label_selector: Some(self.query.selector.clone()).filter(|selector| !selector.is_empty()),
@@ -133,45 +131,45 @@ impl Pager {
             ..ListParams::default()
         };
         let path = collection_path(&self.query.kind, self.query.namespace.as_deref());
-        let request = Request::new(path).list(&params).map_err(kube::Error::BuildRequest).attempt(words)?;
-        ask(&self.client, request, most, words).await
+        let request = Request::new(path).list(&params).map_err(kube::Error::BuildRequest).attempt(attempt)?;
+        ask(&self.client, request, most, attempt).await
     }
 }
 
-/// Reads one object; None where there is none.
+/// Reads one object; None if it does not exist.
 pub async fn get_raw(
     client: &Client,
     kind: &ResourceType,
     namespace: Option<&str>,
     name: &str,
 ) -> Result<Option<RawItem>, ApiError> {
-    let words =
+    let attempt =
         format!("read {} {}", kind.id, namespace.map_or(name.to_owned(), |space| format!("{space}/{name}")));
     let Some(encoded) = path::segment(name) else { return Ok(None) };
     let request = Request::new(collection_path(kind, namespace))
         .get(&encoded, &GetParams::default())
         .map_err(kube::Error::BuildRequest)
-        .attempt(words.clone())?;
-    let text = match ask(client, request, usize::MAX, &words).await {
+        .attempt(attempt.clone())?;
+    let text = match ask(client, request, usize::MAX, &attempt).await {
         Err(error) if error.is_not_found() => return Ok(None),
         answered => answered?.unwrap_or_default(),
     };
     RawItem::read(Bytes::from(text), kind)
         .map(Some)
-        .map_err(|error| ApiError { attempt: words, source: Cause::Other(kube::Error::SerdeError(error)) })
+        .map_err(|error| ApiError { attempt, source: Cause::Other(kube::Error::SerdeError(error)) })
 }
 
-/// Makes a request that reads; again, where its failure is one that passes. The client itself waits out an API server that
-/// is too busy. None where the answer has more than `most` bytes; the rest is not read then.
+/// Sends a read request and repeats it after a transient error. The client itself waits while the API server is too
+/// busy. None if the answer has more than `most` bytes; the rest is not read then.
 async fn ask(
     client: &Client,
     request: http::Request<Vec<u8>>,
     most: usize,
-    words: &str,
+    attempt: &str,
 ) -> Result<Option<Vec<u8>>, ApiError> {
     let mut failures = 0;
     loop {
-        match read(client, request.clone(), most).await.attempt(words) {
+        match read(client, request.clone(), most).await.attempt(attempt) {
             Err(error) if error.is_transient() && failures + 1 < TRIES => {
                 tokio::time::sleep(PAUSE * (1 << failures)).await;
                 failures += 1;
@@ -189,7 +187,7 @@ async fn read(
     let body = client.request_stream(request).await?;
     let mut text = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    // A connection that broke passes, as it does before the answer.
+    // A connection that breaks during the answer is transient too.
     body.take(limit).read_to_end(&mut text).await.map_err(|error| kube::Error::Service(error.into()))?;
     Ok((text.len() <= most).then_some(text))
 }
@@ -198,7 +196,7 @@ async fn read(
 struct WireList<'a> {
     #[serde(default)]
     metadata: WireListMeta,
-    // `null` for an empty list is allowed.
+    // The API allows `null` for an empty list.
     #[serde(borrow, default)]
     items: Option<Vec<&'a RawValue>>,
 }
@@ -210,7 +208,7 @@ struct WireListMeta {
     remaining_item_count: Option<i64>,
 }
 
-/// Cuts a page into its items, which share its memory.
+/// Splits a page into its items, which share its memory.
 fn cut(text: &Bytes, kind: &ResourceType) -> Result<(Page, Option<String>), serde_json::Error> {
     let list: WireList<'_> = serde_json::from_slice(text)?;
     let items = list.items.unwrap_or_default();

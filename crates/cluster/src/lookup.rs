@@ -1,5 +1,5 @@
-//! Reads objects by what the cluster serves: takes an item's ID, gives the object as JSON. Asked by the actions of backups and
-//! restores, which see the cluster only through it.
+//! Reads objects of the types that the cluster serves: takes an item's ID and returns the object as JSON. Actions of
+//! backups and restores access the cluster only through it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::write::{Target, Writer};
 /// Reads single objects and lists.
 #[async_trait]
 pub trait Reader: Send + Sync {
-    /// The object; None where there is none.
+    /// Reads an object; None if it does not exist.
     async fn get(&self, target: &Target) -> Result<Option<Value>, ApiError>;
-    /// The objects of a type, in one namespace or everywhere.
+    /// Lists the objects of a type, in one namespace or in all of them.
     async fn list(
         &self,
         known: &ResourceType,
@@ -42,7 +42,7 @@ impl Reader for Writer {
     }
 }
 
-/// Where an object is; None where its type is not served.
+/// The location of an object in the API; None if its type is not served.
 pub fn target(catalogue: &Catalogue, id: &ItemId) -> Option<Target> {
     let known = catalogue.get(&id.resource)?;
     Some(Target {
@@ -56,11 +56,11 @@ pub fn target(catalogue: &Catalogue, id: &ItemId) -> Option<Target> {
 
 type Question = (GroupResource, Option<String>, String);
 
-/// The cluster, with the types that it served when this was made.
+/// The cluster, with the types that it served when this was created.
 pub struct ClusterLookup {
     reader: Arc<dyn Reader>,
     catalogue: Arc<Catalogue>,
-    /// Types whose lists are read once and then remembered.
+    /// Types whose lists are read once and then cached.
     stable: &'static [&'static str],
     remembered: Mutex<BTreeMap<Question, Vec<Value>>>,
 }
@@ -70,14 +70,14 @@ impl ClusterLookup {
         Self { reader, catalogue, stable: &[], remembered: Mutex::default() }
     }
 
-    /// Reads lists of these types, by their plurals, once.
+    /// Caches the lists of these types, given by their plurals.
     #[must_use]
     pub fn remembering(mut self, plurals: &'static [&'static str]) -> Self {
         self.stable = plurals;
         self
     }
 
-    /// One object; None where there is none, or where its type is not served.
+    /// Reads one object; None if it does not exist or its type is not served.
     pub async fn get(&self, id: &ItemId) -> Result<Option<Value>, ApiError> {
         match target(&self.catalogue, id) {
             Some(target) => self.reader.get(&target).await,
@@ -85,7 +85,7 @@ impl ClusterLookup {
         }
     }
 
-    /// All objects of a type; in one namespace, or everywhere. None are there where the type is not served.
+    /// Lists all objects of a type, in one namespace or in all of them. Empty if the type is not served.
     pub async fn list(
         &self,
         resource: &GroupResource,

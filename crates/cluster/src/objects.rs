@@ -1,5 +1,5 @@
-//! Objects of kinds that are read without trusting their shape: one broken object must not hide the others, so
-//! controllers watch `DynamicObject` and read the typed form one object at a time.
+//! Objects that are read without relying on their schema: one broken object must not hide the others, so controllers
+//! watch `DynamicObject` and convert one object at a time.
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::{ApiError, Attempt, MANAGER};
 
-/// How to reach a kind of a group.
+/// The API resource of a kind.
 pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// How to reach one of our own kinds.
+/// The API resource of one of our own kinds.
 pub fn resource_of<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
@@ -23,18 +23,18 @@ pub fn namespaced(client: &Client, namespace: &str, resource: &ApiResource) -> A
     Api::namespaced_with(client.clone(), namespace, resource)
 }
 
-/// The object as plain JSON, with its kind.
+/// The object as JSON, with its kind.
 pub fn to_json(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// The typed form; the error says what in the object cannot be read.
+/// Converts the object to its type; the error names the field that cannot be read.
 pub fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, serde_json::Error> {
     serde_json::from_value(to_json(object))
 }
 
-/// Merges `patch` into the object, on the condition that nobody changed it since it was read. Group velero.io has no
-/// status subresource: status is written like everything else.
+/// Merges `patch` into the object; fails if the object was changed since it was read. Group velero.io has no status
+/// subresource: status is written together with everything else.
 pub async fn merge(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
@@ -43,7 +43,8 @@ pub async fn merge(
     change(api, object, patch, Patch::Merge).await
 }
 
-/// The same for kinds of Kubernetes itself, whose lists have keys: elements that the patch does not name stay.
+/// Merges `patch` into an object of a built-in kind, whose lists have keys (strategic merge): list elements that the
+/// patch does not name stay. Fails if the object was changed since it was read.
 pub async fn merge_lists(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
@@ -71,7 +72,7 @@ async fn change(
     .attempt(format!("update {} {name}", kind_of(object)))
 }
 
-/// Deletes this very object, not one that took its name since; that it is gone already is fine.
+/// Deletes this object, not a later one with the same name. It need not exist any more.
 pub async fn delete(api: &Api<DynamicObject>, object: &DynamicObject) -> Result<(), ApiError> {
     let name = object.name_any();
     let same = Preconditions { uid: object.uid(), resource_version: None };

@@ -1,5 +1,5 @@
-//! The rights that an installation holds, found by its labels and by whom they are given to. Called by uninstall, which
-//! removes them all, and by install, which removes those of an earlier profile.
+//! The RBAC objects of an installation, found by their labels and subjects. Called by uninstall, which removes them
+//! all, and by install, which removes those of an earlier profile.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::api::ListParams;
@@ -12,7 +12,7 @@ use crate::{ApiError, Attempt};
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const LABELS: &str = "app.kubernetes.io/name=lifeboat,component=velero";
 
-/// Every binding to, and every role of, the server in `namespace`; bindings first.
+/// Every binding and role of the server in `namespace`; bindings first.
 pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, ApiError> {
     let labelled = ListParams::default().labels(LABELS);
     let mut names = Vec::new();
@@ -39,7 +39,7 @@ pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, A
     Ok(names)
 }
 
-/// The prefix stands at the start and is followed by nothing or by another part: `shop` is not `shop-2`.
+/// Whether the name starts with the prefix and continues with nothing or a new part: `shop` does not match `shop-2`.
 fn is_ours((before, after): (&str, &str)) -> bool {
     before.is_empty() && (after.is_empty() || after.starts_with(':'))
 }

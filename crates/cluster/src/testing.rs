@@ -1,5 +1,5 @@
-//! An API server of a few lines for tests without a cluster: every request goes to one function, which answers with a
-//! status code and JSON, or with plain text where that is a string (logs). It speaks real HTTP, so that what is tested is the client as it is used.
+//! A small API server for tests without a cluster: one function answers every request with a status code and JSON, or
+//! with plain text if the value is a string (logs). It serves real HTTP, so that the real client is tested.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // tests end by panicking
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub struct Asked {
     pub method: String,
     pub path: String,
-    /// What follows the `?`; empty without one.
+    /// The part after the `?`, or an empty string.
     pub query: String,
     pub body: Value,
 }
@@ -40,12 +40,12 @@ where
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = Config::new(format!("http://{address}").parse().unwrap());
-    // The client's own patience (minutes, for some codes) would hide what is tested.
+    // The client's own retries (minutes, for some codes) would hide what is tested.
     config.default_retry = false;
     Client::try_from(config).unwrap()
 }
 
-/// The body of an answer that is an error.
+/// The body of an error answer.
 pub fn failure(code: u16, reason: &str) -> (u16, Value) {
     (
         code,

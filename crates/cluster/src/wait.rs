@@ -1,4 +1,4 @@
-//! Waiting for the cluster: asks again until an answer is there or the deadline has passed.
+//! Waiting for the cluster: polls until a condition holds or the deadline has passed.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::ApiError;
 
-/// The deadline passed.
+/// Why waiting failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    #[error("{what} is not there after {seconds} s; last seen: {last}")]
+    #[error("timed out after {seconds} s waiting for {what}; last seen: {last}")]
     Deadline { what: String, seconds: u64, last: String },
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
-/// What one look gave.
+/// The result of one poll.
 pub enum Look<T> {
     Done(T),
-    /// Not yet; the text says what was seen.
+    /// The condition does not hold; the text describes what was seen.
     NotYet(String),
 }
 
-/// Looks every quarter of a second, later every second, until done or `limit` has passed. An API server that is busy,
-/// restarting or out of reach is "not yet"; any other error ends the wait.
+/// Polls every quarter of a second, later every second, until done or `limit` has passed. While the API server is busy,
+/// restarting or unreachable, polling continues; any other error ends the wait.
 pub async fn until<T, F>(what: &str, limit: Duration, mut look: F) -> Result<T, WaitError>
 where
     F: AsyncFnMut() -> Result<Look<T>, ApiError>,
 {
     let start = Instant::now();
     loop {
-        // A look that hangs must not outlast the limit by much.
+        // A poll that hangs must not exceed the limit by much.
         let rest = limit.saturating_sub(start.elapsed()).max(Duration::from_secs(1));
         let last = match timeout(rest, look()).await {
             Ok(Ok(Look::Done(value))) => return Ok(value),
@@ -60,7 +60,7 @@ mod tests {
     use crate::Attempt;
     use crate::testing::{client, failure};
 
-    /// Waits for a Secret that an API server gives after it failed twice with `code`.
+    /// Waits for a Secret that the API server returns after it has failed twice with `code`.
     async fn wait_behind(code: u16) -> Result<(), WaitError> {
         let asked = AtomicUsize::new(0);
         let client = client(move |_| match asked.fetch_add(1, Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! The cluster's Deployments, StatefulSets and DaemonSets, in the form `plan::foreign` judges them. Called by install.
+//! The cluster's Deployments, StatefulSets and DaemonSets, in the form that `plan::foreign` evaluates. Called by
+//! install.
 
 use std::collections::BTreeMap;
 

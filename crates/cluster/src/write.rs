@@ -1,6 +1,6 @@
-//! Reading and writing single objects of any type as JSON, many at once, as fast as the API server bears it. A request that
-//! the API server was too busy for, or did not answer, is made again for a while; whoever creates must know that the first
-//! try may have succeeded. Called by the restore executor.
+//! Reads and writes single objects of any type as JSON, many at once, at the rate that the API server can handle. A
+//! request that was rejected because the API server is too busy, or was not answered, is repeated for a while; a caller
+//! that creates objects must expect that the first attempt succeeded. Called by the restore executor.
 
 mod throttle;
 
@@ -19,12 +19,12 @@ pub use throttle::{Permit, Throttle};
 
 use crate::{ApiError, Attempt, Cause, MANAGER};
 
-/// How long a busy or silent API server is asked again.
-const PATIENCE: Duration = Duration::from_mins(3);
-/// How long one request may take.
+/// How long requests to a busy or silent API server are repeated.
+const RETRY_TIME: Duration = Duration::from_mins(3);
+/// The timeout of one request.
 const ANSWER: Duration = Duration::from_secs(35);
 
-/// Where an object is.
+/// The location of an object in the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// `v1`, `apps/v1`.
@@ -56,10 +56,10 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What is asked of an answer.
+/// Which part of the answer the caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: `Value::Null` is given back, and the API server sends no more than it must.
+    /// None of it: `Value::Null` is returned, and the API server is asked for a short answer.
     Nothing,
     /// The object as it is now.
     Object,
@@ -73,21 +73,22 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `client` must not repeat requests by itself ([`crate::connect::direct`]), or the limit learns nothing.
+    /// `client` must not retry by itself ([`crate::connect::direct`]), or the throttle would not notice a busy API
+    /// server.
     pub fn new(client: Client, throttle: Arc<Throttle>) -> Self {
         Self { client, throttle }
     }
 
     pub async fn create(&self, target: &Target, object: Vec<u8>, answer: Answer) -> Result<Value, ApiError> {
         let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
-        let words = || format!("create {target}");
+        let attempt = || format!("create {target}");
         let object = as_go_writes(object);
         let request =
             || Ok(HttpRequest::from(target.request().create(&options, object.clone())?).unchecked());
-        self.call(words, answer, request).await
+        self.call(attempt, answer, request).await
     }
 
-    /// The object; None where there is none.
+    /// Reads the object; None if it does not exist.
     pub async fn get(&self, target: &Target) -> Result<Option<Value>, ApiError> {
         let request = || target.request().get(&target.name, &GetParams::default());
         match self.call(|| format!("read {target}"), Answer::Object, request).await {
@@ -97,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// The objects of a type, in one namespace or everywhere.
+    /// Lists the objects of a type, in one namespace or in all of them.
     pub async fn list(
         &self,
         known: &ResourceType,
@@ -112,8 +113,8 @@ impl Writer {
             name: String::new(),
         };
         let options = ListParams::default().labels(selector);
-        let words = || format!("list {}", known.id);
-        let mut found = self.call(words, Answer::Object, || target.request().list(&options)).await?;
+        let attempt = || format!("list {}", known.id);
+        let mut found = self.call(attempt, Answer::Object, || target.request().list(&options)).await?;
         Ok(match found["items"].take() {
             Value::Array(items) => items,
             _ => Vec::new(),
@@ -138,7 +139,7 @@ impl Writer {
 
     async fn call<R>(
         &self,
-        words: impl Fn() -> String,
+        attempt: impl Fn() -> String,
         answer: Answer,
         request: impl Fn() -> Result<R, kube::core::request::Error>,
     ) -> Result<Value, ApiError>
@@ -148,7 +149,7 @@ impl Writer {
         let start = Instant::now();
         let mut pause = Duration::from_millis(100);
         loop {
-            let request = request().map_err(kube::Error::BuildRequest).attempt(words())?;
+            let request = request().map_err(kube::Error::BuildRequest).attempt(attempt())?;
             let permit = self.throttle.permit().await;
             let (error, wait) = match self.once(request.into(), answer).await {
                 Ok(object) => {
@@ -165,11 +166,11 @@ impl Writer {
                 }
                 Err(Refused::Final(error)) => {
                     permit.answered();
-                    return Err(ApiError { attempt: words(), source: error });
+                    return Err(ApiError { attempt: attempt(), source: error });
                 }
             };
-            if start.elapsed() + wait > PATIENCE {
-                return Err(ApiError { attempt: words(), source: error });
+            if start.elapsed() + wait > RETRY_TIME {
+                return Err(ApiError { attempt: attempt(), source: error });
             }
             sleep(wait).await;
             pause = (pause * 2).min(Duration::from_secs(5));
@@ -192,9 +193,9 @@ impl Writer {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => return Err(Refused::of_transport(error)),
             Err(_elapsed) => {
-                let words = format!("the API server did not answer within {} s", ANSWER.as_secs());
+                let message = format!("the API server did not answer within {} s", ANSWER.as_secs());
                 return Err(Refused::Silent(Cause::Api(
-                    Status::failure(&words, "Timeout").with_code(504).boxed(),
+                    Status::failure(&message, "Timeout").with_code(504).boxed(),
                 )));
             }
         };
@@ -216,7 +217,7 @@ impl Writer {
     }
 }
 
-/// A request on its way, so that callers need not name the type that kube builds.
+/// A request to send; hides the type that kube builds.
 struct HttpRequest(http::Request<Body>);
 
 impl From<http::Request<Vec<u8>>> for HttpRequest {
@@ -226,8 +227,8 @@ impl From<http::Request<Vec<u8>>> for HttpRequest {
 }
 
 impl HttpRequest {
-    /// Fields that the API server does not know are dropped either way; without this it decodes each object a second time
-    /// to warn of them, and nobody reads that.
+    /// Turns off field validation. The API server drops unknown fields either way; with validation it would decode each
+    /// object a second time for warnings that are not read.
     fn unchecked(mut self) -> Self {
         let uri = format!("{}&fieldValidation=Ignore", self.0.uri());
         if let Ok(uri) = uri.parse() {
@@ -236,21 +237,21 @@ impl HttpRequest {
         self
     }
 
-    /// Asks for the metadata only; servers that cannot do that send the object.
+    /// Requests the metadata only; servers that cannot do that send the whole object.
     fn short_answer(&mut self) {
         let wanted = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
         self.0.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(wanted));
     }
 }
 
-/// Why one try failed.
+/// Why one attempt failed.
 enum Refused {
-    /// Come again, after this time where the API server says it.
+    /// Too busy: try again, after this time if the API server named one.
     Busy {
         error: Cause,
         wait: Option<Duration>,
     },
-    /// Nothing was heard; whether the request was carried out is unknown.
+    /// No answer; whether the request was carried out is unknown.
     Silent(Cause),
     Final(Cause),
 }
@@ -264,9 +265,9 @@ impl Refused {
     }
 }
 
-/// The API server's words; what is no Status is taken as text.
-/// The same JSON with the escapes that Go makes. Nobody minds, but for raw parts of objects, which the API server keeps to the
-/// byte: a StatefulSet's controller takes a ControllerRevision for another where `>` is not `\u003e`, and then fails for ever.
+/// Escapes JSON as Go does. This matters for raw parts of objects, which the API server stores unchanged: the
+/// StatefulSet controller takes a ControllerRevision with `>` instead of `\u003e` for another one, and then fails
+/// permanently.
 fn as_go_writes(json: Vec<u8>) -> Vec<u8> {
     let separator =
         |at: usize| json.get(at..at + 3).filter(|three| matches!(*three, b"\xe2\x80\xa8" | b"\xe2\x80\xa9"));
@@ -276,7 +277,7 @@ fn as_go_writes(json: Vec<u8>) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(json.len() + 64);
     let mut at = 0;
     while let Some(byte) = json.get(at) {
-        // Outside of strings there are none of these.
+        // These bytes occur only inside of strings.
         match byte {
             b'<' => escaped.extend_from_slice(br"\u003c"),
             b'>' => escaped.extend_from_slice(br"\u003e"),
@@ -307,7 +308,7 @@ fn is_timeout(error: &Cause) -> bool {
     matches!(error, Cause::Api(status) if status.reason == "ServerTimeout" || status.reason == "Timeout")
 }
 
-/// Whether a definition can be used: its type is served under its names.
+/// Whether a custom resource definition is established: its type is served under its names.
 pub fn is_established(definition: &Value) -> bool {
     let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
     let is_true = |name: &str| {
@@ -316,18 +317,18 @@ pub fn is_established(definition: &Value) -> bool {
     is_true("Established") && is_true("NamesAccepted")
 }
 
-/// Whether a namespace, or anything else, is on its way out.
+/// Whether a namespace or another object is being deleted.
 pub fn is_terminating(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()
         || object.pointer("/status/phase").and_then(Value::as_str) == Some("Terminating")
 }
 
-/// Whether rights, a policy or a quota stood against it.
+/// Whether RBAC, an admission policy or a quota rejected the request.
 pub fn is_forbidden(error: &ApiError) -> bool {
     matches!(&error.source, Cause::Api(status) if status.code == 403)
 }
 
-/// Whether a service was refused only because its ports are taken, perhaps by itself.
+/// Whether a Service was rejected only because its ports are allocated, perhaps by itself.
 pub fn is_port_taken(error: &ApiError) -> bool {
     let Cause::Api(status) = &error.source else { return false };
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_final_and_keeps_the_words() {
+    async fn a_refusal_is_final_and_keeps_the_message() {
         let writer = writer(|_| failure(403, "quota exceeded")).await;
         let error = writer.create(&target(), b"{}".to_vec(), Answer::Nothing).await.unwrap_err();
         assert_eq!(error.chain(), "cannot create Deployment shop/web: quota exceeded");

@@ -1,9 +1,10 @@
-//! The sets of data: which types, which namespaces, how many objects of each. Always the same for the same number.
+//! The data sets: which types, which namespaces, how many objects of each. The same number always gives the same
+//! objects.
 
 use crate::error::Result;
 use crate::types::{CONFIG, DEFINITIONS, Type, custom, mixed};
 
-/// On every object and every namespace.
+/// The label of every object and namespace.
 pub(crate) const LABEL: &str = "bench.lifeboat.io/data";
 const NAMESPACES: usize = 20;
 
@@ -15,7 +16,7 @@ pub(crate) enum Data {
     Mixed,
 }
 
-/// One object to make.
+/// One object to create.
 pub(crate) struct Planned {
     pub(crate) kind: Type,
     pub(crate) number: usize,
@@ -27,7 +28,7 @@ impl Data {
         match name {
             "config" => Ok(Self::Config),
             "mixed" => Ok(Self::Mixed),
-            other => Err(format!("{other:?} is no set of data: config or mixed").into()),
+            other => Err(format!("{other:?} is not a data set; use config or mixed").into()),
         }
     }
 
@@ -46,7 +47,7 @@ impl Data {
         (0..NAMESPACES).map(|number| format!("bench-{}-{number:02}", self.name())).collect()
     }
 
-    /// Every type that has objects, definitions before what they define.
+    /// Every type that has objects; custom resource definitions come before their custom types.
     pub(crate) fn types(self) -> Vec<Type> {
         match self {
             Self::Config => CONFIG.to_vec(),
@@ -54,7 +55,7 @@ impl Data {
         }
     }
 
-    /// The objects: of the definitions one for each custom type, of all others equally many.
+    /// The objects: one definition for each custom type, and equally many objects of every other type.
     pub(crate) fn plan(self, objects: usize) -> Vec<Planned> {
         let namespaces = self.namespaces();
         let (definitions, others): (Vec<Type>, Vec<Type>) =

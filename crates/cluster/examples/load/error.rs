@@ -1,4 +1,4 @@
-//! What everything here returns: this program only prints what went wrong.
+//! The result type of this program, which only prints errors.
 
 use std::error::Error;
 

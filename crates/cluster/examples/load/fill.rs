@@ -1,4 +1,4 @@
-//! Creating and deleting, many at once.
+//! Creates and deletes objects, many at once.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::error::Result;
 use crate::types::{DEFINITIONS, Type};
 
 const AT_ONCE: usize = 48;
-/// How long deleted objects may take to go.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// How long the deletion of objects may take.
+const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The API of a type, in a namespace or everywhere.
+/// The API of a type, in one namespace or in all of them.
 pub(crate) fn api(client: &Client, kind: &Type, namespace: Option<&str>) -> Api<DynamicObject> {
     let (group, version) = kind.api_version.split_once('/').unwrap_or(("", kind.api_version));
     let known =
@@ -38,7 +38,7 @@ fn namespaces(client: &Client) -> Api<DynamicObject> {
     api(client, &kind, None)
 }
 
-/// Creates what is not there.
+/// Creates the objects that do not exist.
 pub(crate) async fn fill(client: &Client, data: Data, objects: usize) -> Result<()> {
     for name in data.namespaces() {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
@@ -103,7 +103,7 @@ async fn established(client: &Client, data: Data) -> Result<()> {
     .await
 }
 
-/// Deletes the objects of the data, then the namespaces, and waits until all are gone.
+/// Deletes the objects of the data set, then the namespaces, and waits until they no longer exist.
 pub(crate) async fn empty(client: &Client, data: Data) -> Result<()> {
     let listed = ListParams::default().labels(&data.selector());
     let collections: Vec<(Type, Option<String>)> = data
@@ -115,7 +115,7 @@ pub(crate) async fn empty(client: &Client, data: Data) -> Result<()> {
             homes.into_iter().map(move |home| (kind, home))
         })
         .collect();
-    // What refuses to be deleted as a collection, or is not served, goes with its namespace or its definition.
+    // Types that cannot be deleted as a collection, or are not served, are deleted with their namespace or definition.
     stream::iter(&collections)
         .for_each_concurrent(24, |(kind, home)| {
             let (api, listed) = (api(client, kind, home.as_deref()), listed.clone());
@@ -139,8 +139,8 @@ pub(crate) async fn empty(client: &Client, data: Data) -> Result<()> {
 async fn wait<F: Future<Output = Result<bool>>>(look: impl Fn() -> F) -> Result<()> {
     let began = Instant::now();
     while !look().await? {
-        if began.elapsed() > PATIENCE {
-            return Err("the cluster did not get there in time".into());
+        if began.elapsed() > TIMEOUT {
+            return Err("the cluster did not reach the expected state in time".into());
         }
         sleep(Duration::from_millis(300)).await;
     }

@@ -1,6 +1,6 @@
-//! What `cargo xtask bench cluster` does to a cluster beside the products that it measures: fills it with objects, empties
-//! it, remembers and verifies what is there, creates a Backup or a Restore and times it while an unrelated client
-//! asks for something small. Every object carries a label of its own; nothing else is touched.
+//! Helper of `cargo xtask bench cluster`, independent of the measured products: fills a cluster with objects, deletes
+//! them, records and verifies them, and times a Backup or a Restore while an unrelated client sends small requests.
+//! Every object has a label; objects without it are not changed.
 #![allow(clippy::print_stdout)] // xtask reads what it prints
 
 mod data;
@@ -23,7 +23,7 @@ load drop DATA                delete them and wait until they are gone
 load remember DATA FILE       note what is there
 load verify DATA FILE         compare with what was noted
 load work MANIFEST KUBECONFIG create a Backup or Restore, wait for its end; GETs with the other kubeconfig meanwhile
-load rest NAMESPACE SCHEDULES BACKUPS   create objects that nobody works on";
+load rest NAMESPACE SCHEDULES BACKUPS   create objects that need no work";
 
 #[tokio::main]
 async fn main() -> ExitCode {

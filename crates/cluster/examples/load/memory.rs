@@ -1,5 +1,5 @@
-//! What is in the cluster, as one number for each object, without what a cluster assigns; noted in a file and compared
-//! after a restore.
+//! A checksum of each object, without the fields that a cluster assigns; written to a file and compared after a
+//! restore.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,7 +27,7 @@ const ASSIGNED: [&str; 12] = [
     "/spec/clusterIPs",
 ];
 
-/// A job's own marks on its pods.
+/// Fields that the Job controller sets on its Jobs and their pods.
 const OF_JOBS: [&str; 2] = ["/spec/selector", "/spec/template/metadata/labels"];
 
 pub(crate) async fn remember(client: &Client, data: Data, file: &str) -> Result<()> {
@@ -51,9 +51,7 @@ pub(crate) async fn verify(client: &Client, data: Data, file: &str) -> Result<()
     println!("{}", found.len());
     match wrong.len() {
         0 => Ok(()),
-        count => {
-            Err(format!("{count} objects are not as they were: {}", wrong[..count.min(5)].join(", ")).into())
-        }
+        count => Err(format!("{count} objects differ: {}", wrong[..count.min(5)].join(", ")).into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Schedules that are not due and Backups that ended long ago, of a location that is not synced.
+//! Creates Schedules that are not due and Backups that ended long ago, in a location that is not synced.
 
 use futures::{StreamExt, stream};
 use kube::Client;

@@ -1,4 +1,4 @@
-//! The types and what one object of each looks like. Workloads are scaled to zero and jobs suspended: nothing runs.
+//! The types, and one object of each. Workloads are scaled to zero and Jobs are suspended, so that no pod runs.
 
 use std::fmt::Write as _;
 
@@ -76,7 +76,7 @@ const CUSTOM: [(&str, &str); 12] = [
     ("oars", "Oar"),
 ];
 
-/// The types that the definitions bring.
+/// The types that the custom resource definitions define.
 pub(crate) fn custom() -> Vec<Type> {
     let kind = |(plural, kind)| {
         own(
@@ -216,7 +216,7 @@ fn template(number: usize) -> Value {
 fn workload(number: usize) -> Value {
     let mut spec =
         json!({"replicas": 0, "selector": {"matchLabels": labels(number)}, "template": template(number)});
-    // Only a StatefulSet reads it; the others drop it.
+    // Only a StatefulSet has this field; the API server drops it for the others.
     spec["serviceName"] = json!("none");
     json!({"spec": spec})
 }
@@ -237,9 +237,9 @@ fn binding(number: usize, role: &str) -> Value {
         "subjects": [{"kind": "ServiceAccount", "name": format!("account-{number}"), "namespace": "default"}]})
 }
 
-/// Words that compress as settings do, the same for the same number.
+/// Text that compresses like configuration; the same number always gives the same text.
 fn text(number: usize, length: usize) -> String {
-    const WORDS: [&str; 16] = [
+    const VOCABULARY: [&str; 16] = [
         "port",
         "host=10.",
         "timeout",
@@ -261,7 +261,7 @@ fn text(number: usize, length: usize) -> String {
     let mut text = String::new();
     while text.len() < length {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let _ = write!(text, "{}{:04x} ", WORDS[(state >> 60) as usize], (state >> 40) & 0xffff); // a String takes everything
+        let _ = write!(text, "{}{:04x} ", VOCABULARY[(state >> 60) as usize], (state >> 40) & 0xffff); // a String takes everything
     }
     text.truncate(length);
     text

@@ -1,4 +1,4 @@
-//! One Backup or Restore, from its creation to its end, with an unrelated client's GETs meanwhile.
+//! Times one Backup or Restore from its creation to its end, while an unrelated client sends GETs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::fill::{self, create};
 use crate::types::Type;
 
-/// One GET each time, whether the last one has been answered or not.
+/// The interval between GETs, whether or not the previous one was answered.
 const BETWEEN_GETS: Duration = Duration::from_millis(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How long a Backup or Restore may take.
-const PATIENCE: Duration = Duration::from_mins(30);
+const TIMEOUT: Duration = Duration::from_mins(30);
 
 pub(crate) async fn work(client: &Client, manifest: &str, kubeconfig: &str) -> Result<()> {
     let object: Value = serde_json::from_slice(&std::fs::read(manifest)?)?;
@@ -50,7 +50,7 @@ async fn unrelated(kubeconfig: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Asks for one small object until it is stopped. What is asked late counts from when it should have been.
+/// Reads one small object until the task is stopped. A GET that is sent late counts from the time at which it was due.
 async fn probe(client: Client, latencies: Arc<Mutex<Vec<f64>>>) {
     let api: Api<ConfigMap> = Api::namespaced(client, "kube-system");
     let mut ticks = interval(BETWEEN_GETS);
@@ -83,14 +83,14 @@ async fn until_the_end(client: &Client, object: Value) -> Result<(f64, Value)> {
         if ["Completed", "PartiallyFailed", "Failed", "FailedValidation"].contains(&phase) {
             return Ok((began.elapsed().as_secs_f64(), status));
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return Err(format!("{name} did not end: {status}").into());
         }
         sleep(BETWEEN_LOOKS).await;
     }
 }
 
-/// Of sorted numbers.
+/// The percentile of sorted numbers.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let place = (sorted.len() * percent).div_ceil(100);
     sorted.get(place.saturating_sub(1)).copied().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What a container says, line by line, while it runs: asked for again where the connection is lost, so that nothing is
-//! told twice and little is missed.
+//! Reads a container's log line by line while it runs. After a lost connection it continues where it stopped, so that
+//! no line is reported twice and few are missed.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::Jobs;
 
-/// Between two tries to read.
+/// The pause between two attempts to read.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the last words of a container that ended are waited for.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+/// How long to wait for the last lines of a container that has ended.
+const LAST_LINES: Duration = Duration::from_secs(3);
 
 impl Jobs {
-    /// Sends each line of the container into `lines`, until the container has ended, which `ended` tells, and its last
-    /// line was read; or until nobody listens. Trouble with the API server is borne.
+    /// Sends each line of the container's log to `lines`, until the container has ended (`ended` is cancelled then) and
+    /// its last line was read, or until the receiver is dropped. Errors of the API server are retried.
     pub async fn follow_logs(
         &self,
         pod: &str,
@@ -34,24 +34,24 @@ impl Jobs {
             let reading = self.read(pod, container, lines, &mut last);
             let over = async {
                 ended.cancelled().await;
-                sleep(LAST_WORDS).await;
+                sleep(LAST_LINES).await;
             };
             let read = tokio::select! {
                 read = reading => read,
                 () = over => return,
             };
             if let Err(error) = read {
-                tracing::debug!(pod, %error, "what a container says cannot be read now");
+                tracing::debug!(pod, %error, "cannot read a container's log; trying again");
             }
             if lines.is_closed() || ended.is_cancelled() {
                 return;
             }
-            // A container that ends meanwhile is read once more.
+            // If the container ends meanwhile, its log is read once more.
             let _ = timeout(PAUSE, ended.cancelled()).await;
         }
     }
 
-    /// One connection, to its end.
+    /// Reads one connection to its end.
     async fn read(
         &self,
         pod: &str,

@@ -1,4 +1,4 @@
-//! One object as it came, and the little of it that decisions need.
+//! One object as received, with the few fields that decisions need.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use lifeboat_plan::filter::ObjectFacts;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// What is read of every object.
+/// The fields that are read of every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemMeta {
     pub name: String,
@@ -27,7 +27,7 @@ impl ItemMeta {
         ItemId { resource: kind.id.clone(), namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
-    /// What filters ask.
+    /// The facts that filters use.
     pub fn facts(&self) -> ObjectFacts<'_> {
         ObjectFacts {
             name: &self.name,
@@ -39,11 +39,11 @@ impl ItemMeta {
     }
 }
 
-/// An object with its type, as JSON.
+/// An object as JSON, with its type.
 #[derive(Clone, Debug)]
 pub struct RawItem {
     pub meta: ItemMeta,
-    /// Complete: with `apiVersion` and `kind`, which lists of built-in types leave out.
+    /// Complete, including `apiVersion` and `kind`, which lists of built-in types omit.
     pub json: Bytes,
 }
 
@@ -89,9 +89,9 @@ impl RawItem {
     }
 }
 
-/// Puts the type in front of an object that does not say it.
+/// Adds the type to an object that lacks it.
 fn with_type(json: &Bytes, kind: &ResourceType) -> Bytes {
-    // serde found an object: it begins with a brace, after white space at most.
+    // serde parsed an object, so the text begins with a brace, after white space at most.
     let start = json.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
     let front = format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", kind.api_version(), kind.kind);
     let mut whole = BytesMut::with_capacity(front.len() + json.len() - start);

@@ -1,16 +1,16 @@
-//! How many objects to ask for at once: few at first, then as many as fit into a page of some MiB, so that memory does not
-//! follow the size of objects. Used by the pager.
+//! How many objects to request per page: few at first, then as many as fit into a page of some MiB, so that memory does
+//! not depend on the size of objects. Used by the pager.
 
-/// Objects in the first page, while nobody knows how large they are.
+/// Objects in the first page, while their size is unknown.
 const FIRST: u32 = 32;
 
-/// A page of this many bytes is aimed at.
+/// The target size of a page in bytes.
 const AIM: usize = 1 << 20;
 
-/// A page with more is given up and asked for again with fewer objects.
+/// A larger page is dropped and requested again with fewer objects.
 pub(super) const MOST: usize = 4 << 20;
 
-/// How much a page may grow over the one before: the objects that come next may be larger.
+/// How much a page may grow compared to the previous one, because the next objects may be larger.
 const GROWTH: u32 = 8;
 
 /// The number of objects in the next page.
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// `most`: objects in a page at most.
+    /// `most` is the maximum number of objects per page.
     pub(super) fn new(most: u32) -> Self {
         let most = most.max(1);
         Self { most, limit: most.min(FIRST) }
@@ -31,14 +31,14 @@ impl Pace {
         self.limit
     }
 
-    /// A page came.
+    /// Records a page that was received.
     pub(super) fn took(&mut self, objects: usize, bytes: usize) {
         let each = (bytes / objects.max(1)).max(1);
         let fitting = u32::try_from(AIM / each).unwrap_or(u32::MAX);
         self.limit = fitting.min(self.limit.saturating_mul(GROWTH)).clamp(1, self.most);
     }
 
-    /// A page had too many bytes.
+    /// Records that a page had too many bytes.
     pub(super) fn too_large(&mut self) {
         self.limit = (self.limit / 4).max(1);
     }

@@ -1,4 +1,5 @@
-//! Paths of the API. Names come from objects and from plugins: what is no name of one path segment is not asked for.
+//! Paths of the API. Names come from objects and from plugins; names that are not a single path segment are never
+//! requested.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ pub fn collection_path(kind: &ResourceType, namespace: Option<&str>) -> String {
     }
 }
 
-/// The name as part of a path; None for what no object can be called.
+/// The name as a path segment; None if no object can have it.
 pub(super) fn segment(name: &str) -> Option<String> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']) {
         return None;

@@ -1,4 +1,4 @@
-//! Lists against an API server of a few lines.
+//! Tests of lists against a small API server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -157,7 +157,7 @@ fn paths_are_the_apis(
 
 #[tokio::test]
 async fn large_objects_come_in_pages_of_few_and_none_is_lost() {
-    // 64 objects of 256 KiB: 16 MiB, of which no answer that is kept may have more than 4.
+    // 64 objects of 256 KiB: 16 MiB, of which an accepted answer may contain at most 4.
     let largest = std::sync::Arc::new(AtomicUsize::new(0));
     let seen = largest.clone();
     let client = client(move |asked| {

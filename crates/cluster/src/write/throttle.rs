@@ -1,5 +1,5 @@
-//! How many requests may be under way: one more for each round of answers, half as many when the API server is too busy or
-//! silent. Shared by all tasks of a restore.
+//! The limit of concurrent requests: it grows by one for each round of answers and is halved when the API server is too
+//! busy or does not answer. Shared by all tasks of a restore.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Where creating begins, and the most: more than these under way at once an API server does not answer any sooner, and its
-/// other clients wait.
+/// The initial and the maximum limit: with more concurrent requests an API server is not faster, and its other clients
+/// wait.
 const START: usize = 32;
 const MOST: usize = 64;
 
-/// The limit and what counts towards it.
+/// The limit, and the counters that change it.
 pub struct Throttle {
     state: Mutex<State>,
     freed: Notify,
@@ -23,9 +23,9 @@ struct State {
     under_way: usize,
     /// Answers since the limit last grew.
     answers: usize,
-    /// Grows each time the limit is halved: of many requests that meet a busy server at once, one counts.
+    /// Incremented when the limit is halved: of many concurrent requests that find the server busy, only one counts.
     round: u64,
-    /// The API server asked to be left alone until then.
+    /// The API server asked for no requests until then.
     pause: Option<Instant>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Waits until one more request may be made.
+    /// Waits until one more request may be sent.
     pub async fn permit(&self) -> Permit<'_> {
         loop {
             let freed = self.freed.notified();
@@ -49,7 +49,7 @@ impl Throttle {
         }
     }
 
-    /// How many requests may be under way now.
+    /// The current limit of concurrent requests.
     pub fn limit(&self) -> usize {
         self.locked().limit
     }
@@ -74,14 +74,14 @@ impl Throttle {
     }
 }
 
-/// The right to one request. Dropped without a word it only makes room.
+/// The permission for one request. Dropping it only frees its place.
 pub struct Permit<'a> {
     throttle: &'a Throttle,
     round: u64,
 }
 
 impl Permit<'_> {
-    /// The API server answered, whatever it said.
+    /// The API server answered, with success or an error.
     pub fn answered(self) {
         let mut state = self.throttle.locked();
         state.answers += 1;
@@ -92,7 +92,7 @@ impl Permit<'_> {
         }
     }
 
-    /// The API server is too busy, or silent; `wait` is the time that it asks for.
+    /// The API server is too busy or did not answer; `wait` is the time that it asked for.
     pub fn busy(self, wait: Option<Duration>) {
         let mut state = self.throttle.locked();
         if self.round == state.round {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_goes_on_when_there_is_room() {
+    async fn a_waiting_request_continues_when_there_is_room() {
         let throttle = Throttle::default();
         for _ in 0..20 {
             throttle.permit().await.busy(None);
