@@ -1,4 +1,4 @@
-//! The program as a user meets it where there is no cluster: help, output, exit codes.
+//! The program without a cluster: help, output, exit codes.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
 use std::os::unix::fs::symlink;

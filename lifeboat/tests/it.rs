@@ -1,4 +1,4 @@
-//! The real program where there is no cluster.
+//! Tests that run the real program without a cluster.
 
 mod cli;
 mod repository;

@@ -1,4 +1,4 @@
-//! `lifeboat repository` as a person without a cluster meets it: the real program on directories.
+//! `lifeboat repository`: the real program on directories, without a cluster.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod bench;

@@ -1,4 +1,4 @@
-//! What containers run (`mover`, `restore-wait`) and what a person does with the result (`volume`): the real program on
+//! Programs of containers (`mover`, `restore-wait`) and the command for their results (`volume`): the real program on
 //! directories, without a cluster.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
@@ -66,7 +66,7 @@ impl Bench {
         serde_json::from_slice(&std::fs::read(self.path("result")).unwrap()).unwrap()
     }
 
-    /// Backs the volume up and writes the files of a backup called nightly. Gives the snapshot.
+    /// Backs up the volume and writes the files of a backup called nightly. Returns the snapshot's id.
     fn nightly(&self) -> String {
         let source = json!({"kind": "path", "path": self.path("volume"), "proof": {"kind": "directory"}});
         let work = json!({"kind": "backup", "source": source, "host": "shop/data", "tags": []});
@@ -144,7 +144,7 @@ fn what_is_not_there_is_named_with_what_is() {
     assert_eq!(bench.volume(&["ls", "nightly", "shop/data:/none"]).status.code(), Some(3));
 }
 
-/// Ends it as the kubelet does, once it has said its first line.
+/// Sends TERM, as the kubelet does, once the program has printed its first line.
 fn terminated(mut command: Command) -> (Option<i32>, Child) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -155,7 +155,7 @@ fn terminated(mut command: Command) -> (Option<i32>, Child) {
 }
 
 #[test]
-fn a_mover_that_is_told_to_stop_says_so_and_leaves_no_lock() {
+fn a_mover_that_gets_term_reports_it_and_leaves_no_lock() {
     let bench = Bench::new();
     let source = json!({"kind": "command", "argv": ["sleep", "1000"], "name": "dump"});
     let work = json!({"kind": "backup", "source": source, "host": "shop/data", "tags": []});
@@ -167,13 +167,13 @@ fn a_mover_that_is_told_to_stop_says_so_and_leaves_no_lock() {
         (&json!("uid-1"), &json!("stopped")),
         "{result}"
     );
-    // The directory goes with its last file.
+    // A directory is removed with its last file.
     let locks = std::fs::read_dir(bench.path("bucket/restic/shop/locks"));
     assert_eq!(locks.map_or(0, Iterator::count), 0);
 }
 
 #[test]
-fn an_init_container_waits_for_its_volumes_and_ends_when_it_is_told_to() {
+fn an_init_container_waits_for_its_volumes_and_ends_on_term() {
     let bench = Bench::new();
     let volumes = bench.path("restores");
     let wait = |uid: &str| bench.command(&["restore-wait", uid, "--directory", volumes.to_str().unwrap()]);

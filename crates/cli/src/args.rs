@@ -1,5 +1,5 @@
-//! Arguments that several commands have: which cluster, which format, names and times. Each command keeps its own in its
-//! own file.
+//! Arguments that several commands share: the cluster, the output format, names and durations. Arguments of one command
+//! are in that command's file.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use lifeboat_plan::install::DEFAULT_NAMESPACE;
 
-/// Which cluster, which namespace.
+/// The cluster and the namespace that a command works with.
 #[derive(Args, Clone)]
 pub(crate) struct Global {
     /// Namespace of Lifeboat's server; $VELERO_NAMESPACE is also read
@@ -44,7 +44,7 @@ pub(crate) struct OutputArg {
     pub(crate) output: Output,
 }
 
-/// Why a name or a time is refused; shown behind the flag that it was given to.
+/// Why a name or a duration is refused; clap prints it after the flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ValueError {
     #[error(
@@ -58,14 +58,14 @@ pub(crate) enum ValueError {
     #[error("it has {0} characters; a name has at most 253")]
     TooLong(usize),
     #[error(
-        "it has {length} characters; use at most {longest}, for files in the bucket are called by the name{more}"
+        "it has {length} characters; use at most {longest}, because files in the bucket are named after it{more}"
     )]
     TooLongForFiles { length: usize, longest: usize, more: &'static str },
-    #[error("{0:?} is no time; write seconds (\"90\") or a duration (\"1m30s\")")]
+    #[error("{0:?} is not a duration; write seconds (\"90\") or a duration (\"1m30s\")")]
     Time(String),
 }
 
-/// A namespace's name as Kubernetes takes it.
+/// Checks a namespace's name by the rules of Kubernetes.
 pub(crate) fn namespace_name(text: &str) -> Result<String, ValueError> {
     if text.len() <= 63 && is_label(text) {
         return Ok(text.to_owned());
@@ -73,7 +73,7 @@ pub(crate) fn namespace_name(text: &str) -> Result<String, ValueError> {
     Err(ValueError::Namespace)
 }
 
-/// An object's name as Kubernetes takes it.
+/// Checks an object's name by the rules of Kubernetes.
 pub(crate) fn object_name(text: &str) -> Result<String, ValueError> {
     if text.len() <= 253 && text.split('.').all(is_label) {
         return Ok(text.to_owned());
@@ -84,14 +84,14 @@ pub(crate) fn object_name(text: &str) -> Result<String, ValueError> {
     Err(ValueError::Name)
 }
 
-/// The name of a backup or restore that is made: its files in the bucket are called after it, and many stores take names of
+/// Checks the name of a new backup or restore. Its files in the bucket carry the name, and many stores accept names of
 /// at most 255 characters.
 pub(crate) fn new_name(text: &str) -> Result<String, ValueError> {
     const LONGEST: usize = 255 - "-csi-volumesnapshotcontents.json.gz".len();
     limited(text, LONGEST, "")
 }
 
-/// The name of a schedule: those of its backups have the time behind it.
+/// Checks the name of a schedule. Its backups have this name with the time appended.
 pub(crate) fn schedule_name(text: &str) -> Result<String, ValueError> {
     const LONGEST: usize = 255 - "-20261116010203-csi-volumesnapshotcontents.json.gz".len();
     limited(text, LONGEST, " and the time of the backup")
@@ -109,7 +109,7 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.chars().all(inside) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// How long to wait: seconds, or a duration as the stock command line takes it.
+/// Parses a timeout: seconds, or a duration as stock Velero's command line accepts it.
 pub(crate) fn seconds(text: &str) -> Result<u64, ValueError> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);

@@ -1,4 +1,4 @@
-//! One module per noun; verbs below it.
+//! One module for each noun (`backup`, `restore`, …), with one file for each verb below it.
 
 pub(crate) mod backup;
 pub(crate) mod backup_location;
@@ -56,7 +56,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Mover(args) => mover::run(args).await,
         Command::RestoreWait(args) => restore_wait::run(args).await,
         Command::Completion(args) => completion::run(&args),
-        // Every verb has become its noun.
+        // These were converted into the noun's command above.
         Command::Get(_) | Command::Create(_) | Command::Describe(_) | Command::Delete(_) => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
-//! Files of a backup or restore from its bucket, the way the stock client gets them: a DownloadRequest, the link that the
-//! server writes into it, a plain HTTP GET. So no one who reads a log needs the bucket's credentials.
+//! Downloads files of a backup or restore from its bucket, as the stock client does: it creates a DownloadRequest, the
+//! server writes a link into it, and the file is fetched with an HTTP GET. Users need no credentials of the bucket to
+//! read a log.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use serde::de::DeserializeOwned;
 use crate::error::CliError;
 use crate::nouns::{LOCATION, text};
 
-/// Lists and results are read whole; nothing that a backup writes comes near this size.
+/// Lists and results are read into memory; no file of a backup comes near this size.
 const LARGEST: u64 = 512 << 20;
 
 /// How the storage's certificate is verified.
@@ -59,22 +60,22 @@ impl LinkArgs {
     }
 }
 
-/// Fetches files of the backups in one location.
+/// Downloads files of the backups in one location.
 pub(crate) struct Fetcher {
     client: Client,
     namespace: String,
     http: reqwest::Client,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Fetcher {
-    /// `location`: that of the backup; its certificate authority is trusted.
+    /// `location` is the backup's; its certificate authority is trusted.
     pub(crate) async fn new(
         client: &Client,
         namespace: &str,
         location: &str,
         tls: &TlsArgs,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, CliError> {
         let mut roots = Vec::new();
         if let Some(path) = &tls.cacert {
@@ -97,10 +98,10 @@ impl Fetcher {
             .tls_danger_accept_invalid_certs(tls.insecure_skip_tls_verify)
             .build()
             .map_err(|error| CliError::failed("cannot make an HTTP client", error))?;
-        Ok(Self { client: client.clone(), namespace: namespace.to_owned(), http, patience })
+        Ok(Self { client: client.clone(), namespace: namespace.to_owned(), http, timeout })
     }
 
-    /// The file as it is stored; `None` where the backup has no such file.
+    /// Requests the file as it is stored; `None` if the backup has no such file.
     pub(crate) async fn open(
         &self,
         kind: DownloadTargetKind,
@@ -116,7 +117,7 @@ impl Fetcher {
         }
     }
 
-    /// A compressed JSON file.
+    /// Downloads and parses a gzip-compressed JSON file.
     pub(crate) async fn json<T: DeserializeOwned>(
         &self,
         kind: DownloadTargetKind,
@@ -132,7 +133,7 @@ impl Fetcher {
             .map_err(|error| CliError::failed(format!("cannot read the {what} of {name}"), error))
     }
 
-    /// Asks the server for a link and waits for it.
+    /// Creates a DownloadRequest and waits for the link in its status.
     async fn link(&self, kind: DownloadTargetKind, name: &str) -> Result<String, CliError> {
         let api: Api<DownloadRequest> = Api::namespaced(self.client.clone(), &self.namespace);
         let request = DownloadRequest {
@@ -146,17 +147,19 @@ impl Fetcher {
         };
         let made = api.create(&PostParams::default(), &request).await.attempt("create a DownloadRequest")?;
         let request = made.name_any();
-        let link = until("a link to the file", self.patience, async || {
+        let link = until("a link to the file", self.timeout, async || {
             let found = api.get(&request).await.attempt(format!("read DownloadRequest {request}"))?;
             let link = found.status.and_then(|status| status.download_url).filter(|url| !url.is_empty());
-            Ok::<_, ApiError>(link.map_or_else(|| Look::NotYet("no answer of the server".into()), Look::Done))
+            Ok::<_, ApiError>(
+                link.map_or_else(|| Look::NotYet("no answer from the server".into()), Look::Done),
+            )
         })
         .await;
-        // Whoever may read the request could use the link until it expires; it has served.
+        // Deleted, because users who can read the request could use the link until it expires.
         let _ = api.delete(&request, &kube::api::DeleteParams::default()).await;
         link.map_err(|error| match error {
             WaitError::Deadline { seconds, .. } => {
-                CliError::timed_out(format!("the server gave no link to a file of {name} within {seconds} s"))
+                CliError::timed_out(format!("the server provided no link to a file of {name} within {seconds} s"))
                     .help("is the server running, and is the location available? see `lifeboat version` and `lifeboat backup-location get`")
             }
             WaitError::Api(error) => error.into(),
@@ -164,9 +167,10 @@ impl Fetcher {
     }
 }
 
-/// Unpacks an answer into a writer as it comes, without holding it.
+/// Decompresses a response into a writer while it arrives, without buffering it.
 pub(crate) async fn unpack(mut answer: Response, target: &mut (impl Write + Send)) -> Result<(), CliError> {
-    let failed = |error: std::io::Error| CliError::failed("cannot unpack what the storage sent", error);
+    let failed =
+        |error: std::io::Error| CliError::failed("cannot decompress the answer of the storage", error);
     let mut unpacking = GzWriter::new(target);
     while let Some(chunk) = answer.chunk().await.map_err(stopped)? {
         unpacking.write_all(&chunk).map_err(failed)?;
@@ -174,7 +178,7 @@ pub(crate) async fn unpack(mut answer: Response, target: &mut (impl Write + Send
     unpacking.try_finish().map_err(failed)
 }
 
-/// Copies an answer into a writer as it comes.
+/// Copies a response into a writer while it arrives.
 pub(crate) async fn copy(mut answer: Response, target: &mut (impl Write + Send)) -> Result<u64, CliError> {
     let mut bytes = 0;
     while let Some(chunk) = answer.chunk().await.map_err(stopped)? {
@@ -185,10 +189,10 @@ pub(crate) async fn copy(mut answer: Response, target: &mut (impl Write + Send))
 }
 
 fn stopped(error: reqwest::Error) -> CliError {
-    CliError::failed("the storage stopped sending", error.without_url())
+    CliError::failed("the download was interrupted", error.without_url())
 }
 
-/// Names are unique without asking; a backup's name may leave no room for more.
+/// A unique name for the DownloadRequest, cut if the backup's name is too long.
 fn request_name(of: &str) -> String {
     let random: u64 = rand::random();
     let end = of.len().min(253 - 17);
@@ -201,7 +205,7 @@ fn unreachable(url: &str, error: reqwest::Error) -> CliError {
         .ok()
         .and_then(|url| url.host_str().map(str::to_owned))
         .unwrap_or_default();
-    // The link is a secret for as long as it works.
+    // The error names only the host: the link is a secret until it expires.
     CliError::failed(format!("cannot fetch from the storage at {host}"), error.without_url()).help(
         "the link must work from this machine: set `publicUrl` in the location's config or `--download-url` on the server; \
          for an unknown certificate pass --cacert",
@@ -214,7 +218,8 @@ fn certificates(pem: &[u8], source: &str) -> Result<Vec<Certificate>, CliError> 
     })
 }
 
-/// The authority that the location names. What cannot be read is left out: the fetch will say what is missing.
+/// The certificate authority of the location. None if it cannot be read: the download then reports the certificate
+/// error.
 async fn location_authority(client: &Client, namespace: &str, location: &str) -> Option<Vec<u8>> {
     if location.is_empty() {
         return None;
@@ -246,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    /// A storage that answers every GET with `code` and `body`; its address.
+    /// A storage server that answers every GET with `code` and `body`; returns its address.
     async fn storage(code: u16, body: Vec<u8>) -> String {
         let router = axum::Router::new()
             .fallback(async move || (axum::http::StatusCode::from_u16(code).unwrap(), body));
@@ -262,7 +267,7 @@ mod tests {
         packing.finish().unwrap()
     }
 
-    /// An API server that answers requests with the link, and which methods it saw.
+    /// An API server that answers DownloadRequests with the link; returns the methods it received.
     async fn fetcher(link: Option<String>) -> (Fetcher, Arc<Mutex<Vec<String>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let record = seen.clone();
@@ -279,8 +284,8 @@ mod tests {
             }
         })
         .await;
-        let patience = Duration::from_millis(10);
-        (Fetcher::new(&client, "n", "default", &TlsArgs::default(), patience).await.unwrap(), seen)
+        let timeout = Duration::from_millis(10);
+        (Fetcher::new(&client, "n", "default", &TlsArgs::default(), timeout).await.unwrap(), seen)
     }
 
     #[tokio::test]
@@ -308,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_storage_says_is_told_without_the_link() {
+    async fn an_error_of_the_storage_does_not_show_the_link() {
         let (fetcher, _) = fetcher(Some(storage(403, Vec::new()).await)).await;
         let error = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap_err().full_text();
         assert!(error.contains("403") && !error.contains("signature"), "{error}");

@@ -1,6 +1,6 @@
-//! What people see when a command fails: what was attempted, why it failed, what to do. Exit codes are stable:
-//! 1 failed, 2 wrong usage (clap's own), 3 not found, 4 refused, 5 timed out. Repository commands have restic's: 1 failed,
-//! 3 incomplete, 10 no repository, 11 locked, 12 wrong password, 130 interrupted.
+//! The error of a command as the user sees it: what was attempted, why it failed, what to do. Exit codes are stable: 1
+//! failed, 2 wrong usage (clap's own), 3 not found, 4 refused, 5 timed out. Repository commands have restic's: 1
+//! failed, 3 incomplete, 10 no repository, 11 locked, 12 wrong password, 130 interrupted.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use lifeboat_cluster::wait::WaitError;
 use lifeboat_cluster::{ApiError, ConnectError};
 use miette::Diagnostic;
 
-/// The code of a repository command that a signal ended.
+/// The exit code of a repository command that was ended by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// A command's failure.
+/// The error that a command ends with.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct CliError {
@@ -28,12 +28,12 @@ enum Kind {
     NotFound,
     Refused,
     TimedOut,
-    /// A repository command's code, which is restic's.
+    /// An exit code of restic, for repository commands.
     Restic(u8),
 }
 
 impl CliError {
-    /// Something went wrong underneath.
+    /// An operation failed with `source`.
     pub(crate) fn failed(
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -41,42 +41,42 @@ impl CliError {
         Self { message: message.into(), help: None, kind: Kind::Failed, source: Some(source.into()) }
     }
 
-    /// What was waited for ended otherwise than it should.
+    /// The awaited work ended unsuccessfully.
     pub(crate) fn ended(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, kind: Kind::Failed, source: None }
     }
 
-    /// The thing named by the user does not exist.
+    /// An object named by the user does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, kind: Kind::NotFound, source: None }
     }
 
-    /// The command will not do this.
+    /// The command refuses to do what was asked.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, kind: Kind::Refused, source: None }
     }
 
-    /// It did not come about in time.
+    /// A timeout expired.
     pub(crate) fn timed_out(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, kind: Kind::TimedOut, source: None }
     }
 
-    /// A repository command was called in a way that makes no sense.
+    /// Wrong usage of a repository command that clap cannot detect.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::restic(1, message)
     }
 
-    /// The end of a repository command with restic's code. Without a message nothing is shown.
+    /// Ends a repository command with one of restic's exit codes. Without a message nothing is printed.
     pub(crate) fn restic(code: u8, message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, kind: Kind::Restic(code), source: None }
     }
 
-    /// Whether there is something to show: some commands said all before they ended.
+    /// Whether nothing is printed, because the command has reported its errors itself.
     pub(crate) fn is_silent(&self) -> bool {
         self.message.is_empty()
     }
 
-    /// What the user should do.
+    /// Adds what the user should do.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -96,12 +96,12 @@ impl CliError {
         }
     }
 
-    /// The message and everything that led to it, in one line.
+    /// The message and its causes, on one line.
     pub(crate) fn full_text(&self) -> String {
         Self::text_of(self)
     }
 
-    /// Any error and everything that led to it, in one line.
+    /// An error and its causes, on one line.
     pub(crate) fn text_of(error: &dyn std::error::Error) -> String {
         let mut text = error.to_string();
         let mut next = error.source();
@@ -141,7 +141,7 @@ impl From<ApiError> for CliError {
                     "create Schedule",
                 ]
                 .iter()
-                .any(|words| error.attempt.contains(words)) =>
+                .any(|text| error.attempt.contains(text)) =>
             {
                 Some("if Lifeboat is not installed, run `lifeboat install` first".to_owned())
             }
@@ -179,21 +179,21 @@ impl From<lifeboat_repository::Error> for CliError {
             _ => 1,
         };
         let message = if code == INTERRUPTED { "interrupted".to_owned() } else { error.to_string() };
-        let source = std::error::Error::source(&error).map(|cause| Because::of(cause).into());
+        let source = std::error::Error::source(&error).map(|cause| Causes::of(cause).into());
         Self { message, help: error.hint(), kind: Kind::Restic(code), source }
     }
 }
 
-/// The chain below an error whose own words became the message.
+/// The causes of an error whose own text has become the message.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
-struct Because {
+struct Causes {
     text: String,
     #[source]
-    source: Option<Box<Because>>,
+    source: Option<Box<Causes>>,
 }
 
-impl Because {
+impl Causes {
     fn of(error: &dyn std::error::Error) -> Self {
         Self { text: error.to_string(), source: error.source().map(|cause| Box::new(Self::of(cause))) }
     }

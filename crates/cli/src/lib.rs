@@ -1,5 +1,5 @@
-//! The command line: arguments, then settings, then a command, then a printer. `main` is all that the binary calls.
-//! Standard output is for data, standard error for people.
+//! The command line: arguments are resolved to settings, a command runs, a printer prints. The binary only calls
+//! `main`. Standard output is for data, standard error for messages.
 #![allow(clippy::print_stderr)] // this crate is the terminal; standard output goes through `printer`
 
 mod args;
@@ -27,15 +27,15 @@ pub use commands::command;
 
 /// Runs the program with the process's own arguments.
 pub fn main() -> ExitCode {
-    // Every TLS connection of the process uses this one provider; a second call finds it installed already.
+    // Every TLS connection of the process uses this provider. An error means that it is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     if restic::is_called() {
         return finish(restic::run);
     }
     let mut tree = with_namespace(command(), std::env::var("VELERO_NAMESPACE").ok());
     tree.build();
-    let words = go_flags::plain(&tree, std::env::args_os());
-    let cli = match tree.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let arguments = go_flags::plain(&tree, std::env::args_os());
+    let cli = match tree.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
@@ -55,17 +55,17 @@ fn finish(work: impl FnOnce() -> Result<(), error::CliError>) -> ExitCode {
     }
 }
 
-/// Terminals wrap lines well enough; wrapped here, flags would be cut in two and could not be copied.
+/// Lines are not wrapped here: terminals wrap them, and a flag that is split over two lines could not be copied.
 fn show(error: error::CliError) {
     let _ =
         miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     eprintln!("{:?}", miette::Report::new(error));
 }
 
-/// Where nothing else names the namespace, upstream's variable does.
+/// Stock Velero's variable sets the namespace if no flag does.
 fn with_namespace(command: clap::Command, namespace: Option<String>) -> clap::Command {
     match namespace.filter(|name| !name.is_empty()) {
-        // The tree keeps it for as long as the program runs.
+        // The command tree needs the name for as long as the program runs.
         Some(name) => command.mut_arg("namespace", |arg| arg.default_value(&*name.leak())),
         None => command,
     }

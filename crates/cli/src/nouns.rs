@@ -1,5 +1,5 @@
-//! Kinds in the words of the command line: finding their objects by name or label, with errors that say which there are,
-//! and reading their fields. Used by everything that works with objects of the cluster.
+//! The kinds under their names on the command line: finding objects by name or label, with errors that list the
+//! existing ones, and reading their fields. Used by all commands that work with objects of the cluster.
 
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::error::CliError;
 
-/// A kind in the words of the command line.
+/// A kind under its name on the command line.
 #[derive(Clone, Copy)]
 pub(crate) struct Noun {
     pub(crate) one: &'static str,
@@ -44,7 +44,7 @@ pub(crate) const REPOSITORY: Noun = Noun {
     resource: objects::resource_of::<BackupRepository>,
 };
 
-/// More names than this do not help to find a slip of the keyboard.
+/// How many existing names an error lists; more would not help to find a typing error.
 const NAMED: usize = 10;
 
 impl Noun {
@@ -52,7 +52,7 @@ impl Noun {
         objects::namespaced(client, namespace, &(self.resource)())
     }
 
-    /// The object by name, or an error that says which there are.
+    /// Reads the object by name; the error of a missing one lists the existing ones.
     pub(crate) async fn find(self, api: &Api<DynamicObject>, name: &str) -> Result<DynamicObject, CliError> {
         let found = api.get_opt(name).await.attempt(format!("read {} {name}", self.one))?;
         if let Some(found) = found {
@@ -60,10 +60,10 @@ impl Noun {
         }
         let names = self.listed(api, None).await?.iter().map(ResourceExt::name_any).collect();
         Err(CliError::not_found(format!("there is no {} {name:?}", self.one))
-            .help(self.there_are(name, names)))
+            .help(self.existing_names(name, names)))
     }
 
-    /// The objects with these labels, or all, by name.
+    /// The objects with these labels, or all, sorted by name.
     pub(crate) async fn listed(
         self,
         api: &Api<DynamicObject>,
@@ -75,7 +75,7 @@ impl Noun {
         Ok(found)
     }
 
-    /// Those named, or those selected; a name that does not exist is an error before anything has happened.
+    /// The named objects, or the selected ones. If a name does not exist, nothing is returned but the error.
     pub(crate) async fn chosen(
         self,
         api: &Api<DynamicObject>,
@@ -94,8 +94,8 @@ impl Noun {
         Ok(found)
     }
 
-    /// Which there are, those that begin like `wanted` first.
-    fn there_are(self, wanted: &str, mut names: Vec<String>) -> String {
+    /// The existing names, beginning with those most similar to `wanted`.
+    fn existing_names(self, wanted: &str, mut names: Vec<String>) -> String {
         if names.is_empty() {
             return format!("there are no {}", self.many);
         }
@@ -108,29 +108,29 @@ impl Noun {
     }
 }
 
-/// The typed form of an object.
+/// Converts an object to its type.
 pub(crate) fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, CliError> {
     objects::typed(object)
         .map_err(|error| CliError::failed(format!("cannot read {}", object.name_any()), error))
 }
 
-/// The same object without its type.
+/// Converts a typed object to a dynamic one.
 pub(crate) fn dynamic<K: Serialize>(object: &K) -> Result<DynamicObject, CliError> {
     let value = serde_json::to_value(object).and_then(serde_json::from_value);
     value.map_err(|error| CliError::failed("cannot make the object", error))
 }
 
-/// The text at this place of an object, or nothing.
+/// The text at this JSON pointer, or an empty string.
 pub(crate) fn text(object: &DynamicObject, pointer: &str) -> String {
     object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The number at this place of an object, or 0.
+/// The number at this JSON pointer, or 0.
 pub(crate) fn number(object: &DynamicObject, pointer: &str) -> i64 {
     object.data.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// The phase; an object without one is new.
+/// The phase; `New` for an object without one.
 pub(crate) fn phase(object: &DynamicObject) -> String {
     let phase = text(object, "/status/phase");
     if phase.is_empty() { "New".to_owned() } else { phase }
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn the_names_that_there_are_begin_with_those_alike() {
         let names = ["daily-1", "weekly-1", "weekly-2"].map(str::to_owned).to_vec();
-        assert_eq!(BACKUP.there_are("weekly-3", names), "there are: weekly-1, weekly-2, daily-1");
-        assert_eq!(RESTORE.there_are("x", Vec::new()), "there are no restores");
+        assert_eq!(BACKUP.existing_names("weekly-3", names), "there are: weekly-1, weekly-2, daily-1");
+        assert_eq!(RESTORE.existing_names("x", Vec::new()), "there are no restores");
         let many: Vec<_> = (0..15).map(|number| format!("b{number:02}")).collect();
-        assert!(BACKUP.there_are("b", many).ends_with("b09 and 5 more"));
+        assert!(BACKUP.existing_names("b", many).ends_with("b09 and 5 more"));
     }
 }

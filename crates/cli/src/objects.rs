@@ -1,4 +1,5 @@
-//! What the commands on backups, restores and schedules share: choosing, listing, showing, following, removing objects.
+//! Code that the commands on backups, restores and schedules share: selecting, listing, describing, creating, following
+//! and deleting objects.
 
 pub(crate) mod ask;
 pub(crate) mod cancel;
@@ -17,7 +18,7 @@ pub(crate) use crate::nouns::{
     typed,
 };
 
-/// Which objects a command is for.
+/// The objects that a command is applied to.
 #[derive(clap::Args)]
 pub(crate) struct Selection {
     /// Names

@@ -1,5 +1,6 @@
-//! Printing data: tables for people, JSON and YAML for machines. A reader that goes away (`lifeboat crds | head`) ends the
-//! program quietly, any other failed write with 1; a command that holds a lock is told instead, so that it can give it back.
+//! Prints data: tables, JSON and YAML. If the reader closes the pipe (`lifeboat crds | head`), the program ends without
+//! an error message; any other failed write ends it with exit code 1. For a command that holds a lock, a failed write
+//! cancels a token instead, so that the lock can be released.
 
 use std::io::{Error, ErrorKind, Result, Write};
 use std::sync::OnceLock;
@@ -11,22 +12,22 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{Format, Output};
 use crate::error::CliError;
 
-/// Cancelled when nothing can be written any more.
+/// Cancelled when standard output can no longer be written.
 static STOP: OnceLock<CancellationToken> = OnceLock::new();
-/// The first write that failed since someone asked to be told.
+/// The first write that failed after `stop_on_failure` was called.
 static FAILURE: OnceLock<Error> = OnceLock::new();
 
-/// From now on a write that fails cancels this token instead of ending the program.
+/// From now on a failed write cancels this token instead of ending the program.
 pub(crate) fn stop_on_failure(token: CancellationToken) {
     let _ = STOP.set(token);
 }
 
-/// Why nothing can be written to standard output any more.
+/// The error for which standard output can no longer be written.
 pub(crate) fn failure() -> Option<&'static Error> {
     FAILURE.get()
 }
 
-/// Prints one value; a table has to be made by the caller.
+/// Prints one value; the caller makes the table.
 pub(crate) fn print<T: Serialize>(
     output: Output,
     value: &T,
@@ -50,7 +51,7 @@ pub(crate) fn text(text: &str) {
     bytes(text.as_bytes());
 }
 
-/// The same for what need not be text, such as the names of files.
+/// Prints bytes that need not be UTF-8, such as names of files.
 pub(crate) fn bytes(bytes: &[u8]) {
     let Err(error) = StandardOutput.write_all(bytes).and_then(|()| StandardOutput.flush()) else { return };
     if STOP.get().is_some() {
@@ -63,7 +64,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
     std::process::exit(1);
 }
 
-/// Standard output, for whoever needs a writer. What it fails with is kept for `failure`.
+/// Standard output as a writer. Its first error is kept for `failure`.
 pub(crate) struct StandardOutput;
 
 impl Write for StandardOutput {
@@ -87,7 +88,7 @@ fn noticed(error: Error) -> Error {
     same
 }
 
-/// A table in kubectl's manner: headings, columns, no lines.
+/// A table in kubectl's style: headings and columns, no lines.
 pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.to_vec());
@@ -100,7 +101,7 @@ pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String
     table
 }
 
-/// An object that is printed instead of being created.
+/// Prints an object instead of creating it.
 pub(crate) fn object<T: Serialize>(object: &T, format: Format) -> std::result::Result<(), CliError> {
     match format {
         Format::Json => line(&json(object)?),
@@ -114,17 +115,17 @@ pub(crate) fn json<T: Serialize>(value: &T) -> std::result::Result<String, CliEr
 }
 
 pub(crate) fn yaml<T: Serialize>(value: &T) -> std::result::Result<String, CliError> {
-    // Through JSON first: both outputs then show the same fields in the same order.
+    // Converted to JSON first, so that both formats have the same fields in the same order.
     let value = serde_json::to_value(value).map_err(|error| CliError::failed("cannot write YAML", error))?;
     serde_saphyr::to_string(&value).map_err(|error| CliError::failed("cannot write YAML", error))
 }
 
-/// Several objects as one, as kubectl prints them.
+/// Several objects as a list, as kubectl prints them.
 pub(crate) fn list<T: Serialize>(items: &[T]) -> serde_json::Value {
     serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-/// Several YAML documents, as `kubectl apply -f` takes them.
+/// Several YAML documents, as `kubectl apply -f` accepts them.
 pub(crate) fn documents<T: Serialize>(values: &[T]) -> std::result::Result<String, CliError> {
     let mut all = String::new();
     for value in values {

@@ -1,5 +1,5 @@
-//! The name `restic`: the same program, called by that name, understands restic's command line, and the short forms of
-//! a pipe: `… | restic -r R backup` and `restic -r R restore | …`. The commands are those of `lifeboat repository`.
+//! The name `restic`: called by it, the program accepts restic's command line and short forms for pipes: `… | restic -r
+//! R backup` and `restic -r R restore | …`. The commands are those of `lifeboat repository`.
 
 mod others;
 
@@ -38,21 +38,21 @@ pub(crate) fn is_called() -> bool {
         .is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == "restic"))
 }
 
-/// Runs the process's own arguments as restic would.
+/// Runs the arguments of the process as restic would.
 pub(crate) fn run() -> Result<(), CliError> {
     let parsed = command().try_get_matches().and_then(|matches| Restic::from_arg_matches(&matches));
     let restic = match parsed {
         Ok(restic) => restic,
         Err(error) => {
             use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-            // `restic key` alone asks for help, too.
+            // `restic key` without a subcommand prints the help too.
             let help = [DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion];
             if help.contains(&error.kind()) {
                 printer::text(&error.render().to_string());
                 return Ok(());
             }
             let _ = error.print();
-            // restic knows no other code for wrong usage.
+            // restic exits with 1 for wrong usage.
             return Err(CliError::restic(1, ""));
         }
     };
@@ -65,7 +65,7 @@ pub(crate) fn run() -> Result<(), CliError> {
     }
 }
 
-/// In restic `-o` is a setting of the storage; the format of the output is --json.
+/// In restic `-o` is a setting of the storage; JSON is requested with --json.
 pub(crate) fn command() -> clap::Command {
     Restic::command()
         .mut_arg("output", |argument| argument.short(None).hide(true))

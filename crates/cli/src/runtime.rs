@@ -1,8 +1,9 @@
-//! The async runtime of one invocation. Called by `main` and by the command line of restic.
+//! The async runtime of one invocation. Called by `main` and by `restic`.
 
 use crate::error::CliError;
 
-/// Runs a command to its end. What still blocks then (a read from a pipe that nobody writes to) is not waited for.
+/// Runs a command to its end. Blocking calls that are still running then (such as a read from an idle pipe) are not
+/// waited for.
 pub(crate) fn run(command: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

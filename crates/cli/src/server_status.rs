@@ -1,5 +1,5 @@
-//! Asking the server who it is: makes a ServerStatusRequest, waits for the answer, removes the request. Called by `version`
-//! and `plugin …`.
+//! Asks the server for its version and plugins: creates a ServerStatusRequest, waits for its status and deletes it.
+//! Called by `version` and `plugin …`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 
-/// The answered request.
+/// The processed request.
 pub(crate) async fn ask(client: &Client, namespace: &str, limit: Duration) -> Result<Value, CliError> {
     let resource = objects::resource_of::<ServerStatusRequest>();
     let api: Api<DynamicObject> = objects::namespaced(client, namespace, &resource);
@@ -29,7 +29,7 @@ pub(crate) async fn ask(client: &Client, namespace: &str, limit: Duration) -> Re
         Ok(if processed { Look::Done(objects::to_json(&found)) } else { Look::NotYet("no answer".into()) })
     })
     .await;
-    // The server removes it too; a failure here changes nothing.
+    // The server deletes the request too, so a failure here does not matter.
     let _ = api.delete(&name, &DeleteParams::default()).await;
     answer.map_err(|error| {
         CliError::from(error)

@@ -1,4 +1,4 @@
-//! What the global arguments resolve to: one struct, made once.
+//! The settings that the global arguments resolve to, made once.
 
 use kube::Client;
 use lifeboat_cluster::{ConnectOptions, connect};
@@ -25,7 +25,7 @@ impl Settings {
     }
 }
 
-/// Variables that are text; others are none of ours.
+/// The environment variables with UTF-8 names and values.
 pub(crate) fn readable_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

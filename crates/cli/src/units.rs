@@ -1,4 +1,4 @@
-//! Sizes, durations and times: as restic's flags take them, and as people read them.
+//! Sizes, durations and times: parsing them as restic's flags accept them, and formatting them.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub(crate) enum UnitError {
     Duration(#[from] ParseDurationError),
     #[error("'{0}' is negative")]
     Negative(String),
-    #[error("'{0}' is no size; write it like 500, 10k, 20M, 1G or 2T")]
+    #[error("'{0}' is not a size; write it like 500, 10k, 20M, 1G or 2T")]
     Size(String),
-    #[error("'{0}' is no time; write it like '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z")]
+    #[error("'{0}' is not a time; write it like '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z")]
     Time(String),
 }
 
-/// `5m`, `2h30m`: Go's form.
+/// A duration in Go's form: `5m`, `2h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -31,7 +31,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
         .map_err(|_| UnitError::Negative(text.to_owned()))
 }
 
-/// `512`, `10k`, `1.5G`: bytes, with powers of 1024.
+/// A size in bytes with powers of 1024: `512`, `10k`, `1.5G`.
 pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
     let wrong = || UnitError::Size(text.to_owned());
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -47,7 +47,7 @@ pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// `2026-01-31 12:00:00` in this machine's zone, RFC 3339, or `now`.
+/// A time: `2026-01-31 12:00:00` in the local zone, RFC 3339, or `now`.
 pub(crate) fn time(text: &str) -> Result<Zoned, UnitError> {
     if text == "now" {
         return Ok(Zoned::now());
@@ -61,7 +61,7 @@ pub(crate) fn time(text: &str) -> Result<Zoned, UnitError> {
     zoned.or_else(offset).ok_or_else(|| UnitError::Time(text.to_owned()))
 }
 
-/// Bytes for people, as restic writes them: `1.500 MiB`.
+/// Formats bytes as restic does: `1.500 MiB`.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn bytes(count: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -71,14 +71,14 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// `0:05`, `1:02:03`.
+/// Formats a duration as `0:05` or `1:02:03`.
 pub(crate) fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// A snapshot's time for people, in this machine's zone.
+/// Formats a snapshot's time in the local zone.
 pub(crate) fn moment(time: &Zoned) -> String {
     time.with_time_zone(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(size("2k"), Ok(2048));
         assert_eq!(size("3M"), Ok(3 << 20));
         for wrong in ["", "k", "-1", "1x", "99999999999T"] {
-            assert!(size(wrong).unwrap_err().to_string().contains("no size"), "{wrong}");
+            assert!(size(wrong).unwrap_err().to_string().contains("not a size"), "{wrong}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A workbench: a repository in a temporary directory and the programs to work on it.
+//! A test bench: a repository in a temporary directory, and commands that work on it.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -15,7 +15,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// With a new repository in it.
+    /// A bench with a new repository.
     pub(crate) fn new() -> Self {
         let bench = Self::without_repository();
         let output = bench.lifeboat(["init"]);
@@ -42,7 +42,7 @@ impl Bench {
         command
     }
 
-    /// `restic ARGUMENTS`, which is the same program.
+    /// `restic ARGUMENTS`: the same program under the name `restic`.
     pub(crate) fn restic_command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.program(&self.path("restic"));
         command.args(arguments);
@@ -82,7 +82,7 @@ impl Bench {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// How many locks there are.
+    /// The number of locks in the repository.
     pub(crate) fn locks(&self) -> usize {
         std::fs::read_dir(self.path("repo/locks")).map_or(0, Iterator::count)
     }
@@ -91,7 +91,7 @@ impl Bench {
 /// Runs a command with `input` on its standard input, through a pipe.
 pub(crate) fn with_input(command: &mut Command, input: &[u8]) -> Output {
     let mut child = piped(command);
-    // A program that refuses does not read; what it says is what counts.
+    // A program that refuses its arguments does not read its input; only its output is checked.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }

@@ -166,7 +166,7 @@ fn progress_is_shown_on_a_terminal_only() {
     assert!(!stdout(&output).contains('\u{1b}') && stdout(&output).contains("saved"), "{}", stdout(&output));
 }
 
-/// Help says what a command is for, and never shows the cluster's flags, of which -n would be taken for a dry run.
+/// Help describes the command and never shows the cluster's flags, of which -n would be taken for a dry run.
 #[rstest]
 #[case("init")]
 #[case("backup")]
@@ -185,7 +185,7 @@ fn help_of_repository_commands_has_no_flags_of_the_cluster(#[case] command: &str
     assert!(!help.contains("kubeconfig") && !help.contains("--namespace"), "{help}");
 }
 
-/// A lock that nobody gives back would stop every prune for half an hour.
+/// A lock that is not released would block every prune for half an hour.
 #[test]
 fn a_reader_that_goes_away_leaves_no_lock() {
     let bench = Bench::new();
@@ -239,7 +239,7 @@ fn tags_are_changed_and_snapshots_copied() {
     let output = into(&["copy"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(code(&bench.lifeboat(["check", "--read-data", "-r", "other"])), 0);
-    assert!(stderr(&into(&["copy"])).contains("there already"));
+    assert!(stderr(&into(&["copy"])).contains("exists already"));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_dump_whose_reader_goes_away_ends_as_other_programs_do() {
 }
 
 #[test]
-fn unlock_tells_whose_lock_stays_and_how_to_remove_it() {
+fn unlock_reports_the_holder_of_a_kept_lock_and_how_to_remove_it() {
     let bench = Bench::new();
     let mut holder =
         super::bench::piped(&mut bench.command(["lock", "--", "sh", "-c", "echo held; exec cat"]));
@@ -351,8 +351,8 @@ fn unlock_tells_whose_lock_stays_and_how_to_remove_it() {
     let output = bench.lifeboat(["unlock"]);
     assert_eq!((code(&output), bench.locks()), (0, 1), "{}", stderr(&output));
     let pid = format!("process {} of", holder.id());
-    for words in [pid.as_str(), "renewed", "unlock --remove-all"] {
-        assert!(stderr(&output).contains(words), "{words}: {}", stderr(&output));
+    for text in [pid.as_str(), "renewed", "unlock --remove-all"] {
+        assert!(stderr(&output).contains(text), "{text}: {}", stderr(&output));
     }
     let output = bench.lifeboat(["prune"]);
     assert_eq!(code(&output), 11);
@@ -399,7 +399,7 @@ fn a_tag_file_without_its_header_is_a_warning(#[case] name: &str, #[case] flags:
 }
 
 #[test]
-fn a_snapshot_that_is_not_there_is_told_and_left_out() {
+fn a_missing_snapshot_is_reported_and_left_out() {
     let bench = Bench::new();
     assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
     for arguments in [

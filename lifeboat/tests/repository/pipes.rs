@@ -1,5 +1,4 @@
-//! Streams: what comes through a pipe or from a command, and that a failed producer leaves no snapshot where that can be
-//! known.
+//! Streams from a pipe or a command. A failed producer leaves no snapshot wherever the failure can be detected.
 
 use std::io::Write;
 
@@ -59,7 +58,7 @@ fn the_output_of_a_command_that_ends_well_is_a_snapshot() {
     assert_eq!(stdout(&bench.lifeboat(["dump", "latest", "/out"])), "a-b");
 }
 
-/// The documented limit of a plain pipe: its right side sees the end of the input, not why it ended.
+/// The documented limit of a plain pipe: the reader sees the end of the input, not whether the producer failed.
 #[test]
 fn in_a_plain_pipe_the_failure_of_the_left_side_is_not_seen() {
     let bench = Bench::new();
@@ -71,7 +70,7 @@ fn in_a_plain_pipe_the_failure_of_the_left_side_is_not_seen() {
 }
 
 #[test]
-fn a_password_that_nobody_can_type_is_an_error_that_says_where_to_put_it() {
+fn without_a_terminal_a_missing_password_is_an_error_that_names_the_flags() {
     let bench = Bench::new();
     let mut command = bench.command(["backup", "--stdin"]);
     let output = with_input(command.env_remove("RESTIC_PASSWORD"), b"data");
@@ -84,7 +83,7 @@ fn an_interrupted_backup_ends_with_130_and_gives_its_lock_back() {
     let bench = Bench::new();
     let mut child = piped(&mut bench.command(["backup", "--stdin"]));
     let mut input = child.stdin.take().unwrap();
-    // More than a pipe holds, so that the backup is at work (and has its lock) when this returns.
+    // More than a pipe buffers, so that the backup is running (and holds its lock) when the write returns.
     input.write_all(&vec![7; 1 << 20]).unwrap();
     let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
@@ -124,7 +123,7 @@ fn an_interrupted_backup_ends_its_silent_command_and_gives_its_lock_back() {
 fn an_interrupted_command_leaves_no_lock_even_while_it_takes_it() {
     let bench = Bench::new();
     let child = piped(&mut bench.command(["prune"]));
-    // An exclusive lock is looked at twice, a moment apart; the signal comes in between.
+    // An exclusive lock is checked twice, with a pause between; the signal is sent in the pause.
     while bench.locks() == 0 {
         std::thread::yield_now();
     }

@@ -1,4 +1,5 @@
-//! Prepared snapshots: nothing is in the repository until a commit, and a commit needs the lock that the backup had.
+//! Prepared snapshots: a snapshot is in the repository only after its commit, and a commit needs the lock under which
+//! the backup ran.
 
 use super::bench::{Bench, code, stderr, stdout, with_input};
 
@@ -65,7 +66,7 @@ fn commit_takes_only_what_a_backup_prepared() {
     std::fs::write(bench.path("prepared"), "{}").unwrap();
     let output = under_lock(&bench, "$L repository commit $F");
     assert_eq!(code(&output), 1);
-    assert!(stderr(&output).contains("holds no prepared snapshot"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("contains no prepared snapshot"), "{}", stderr(&output));
     assert!(bench.path("prepared").exists());
 }
 

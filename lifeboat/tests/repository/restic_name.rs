@@ -1,4 +1,4 @@
-//! The same program called `restic`: restic's command line, and the short forms of a pipe.
+//! The program under the name `restic`: restic's command line, and the short forms for pipes.
 
 use std::process::Stdio;
 
@@ -39,7 +39,7 @@ fn without_a_pipe_the_short_forms_are_refused_as_restic_refuses_them() {
 }
 
 #[test]
-fn lifeboat_itself_takes_no_pipe_unless_it_is_told_to() {
+fn lifeboat_itself_reads_a_pipe_only_if_asked_to() {
     let bench = Bench::new();
     let output = with_input(&mut bench.command(["backup"]), b"data");
     assert_eq!(code(&output), 1);

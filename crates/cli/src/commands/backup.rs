@@ -1,4 +1,4 @@
-//! `lifeboat backup …`: making backups and working with them.
+//! `lifeboat backup …`: creates, shows, downloads, cancels and deletes backups.
 
 mod cancel;
 pub(crate) mod create;

@@ -1,4 +1,4 @@
-//! `lifeboat backup-location …`: where backups are kept.
+//! `lifeboat backup-location …`: creates, lists, changes and deletes locations.
 
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -47,19 +47,22 @@ pub(crate) fn api(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects::namespaced(client, namespace, &objects::resource_of::<BackupStorageLocation>())
 }
 
-/// The location by name, or an error that says which there are.
+/// Reads the location; the error of a missing one lists the existing locations.
 async fn find(api: &Api<DynamicObject>, name: &str) -> Result<DynamicObject, CliError> {
     if let Some(found) = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))? {
         return Ok(found);
     }
     let names: Vec<_> =
         listed(api, None).await?.iter().filter_map(|location| location.metadata.name.clone()).collect();
-    let there_is =
-        if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
+    let there_is = if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
+    };
     Err(CliError::not_found(format!("there is no backup location {name:?}")).help(there_is))
 }
 
-/// The locations with these labels, or all.
+/// The locations with these labels, or all of them.
 async fn listed(api: &Api<DynamicObject>, selector: Option<&str>) -> Result<Vec<DynamicObject>, CliError> {
     let params = selector.map_or_else(ListParams::default, |labels| ListParams::default().labels(labels));
     Ok(api.list(&params).await.attempt("list BackupStorageLocations")?.items)
@@ -73,13 +76,14 @@ fn text(object: &DynamicObject, pointer: &str) -> String {
     object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The state of a location and its credentials before a change: a verdict from before it does not count.
+/// The state of a location and its credentials before a change. A validation result that belongs to this state does not
+/// count for the changed location.
 pub(crate) struct Freshness {
     inputs: Inputs,
     last_look: String,
 }
 
-/// What a verdict depends on, compared and never shown.
+/// What the validation result depends on. It is compared and never printed.
 #[derive(Default, PartialEq)]
 struct Inputs {
     spec: Option<Value>,
@@ -87,10 +91,10 @@ struct Inputs {
 }
 
 impl Freshness {
-    /// A location that does not exist yet has no old verdict.
+    /// A location that does not exist yet has no earlier validation result.
     pub(crate) async fn of(client: &Client, namespace: &str, name: &str) -> Result<Self, CliError> {
         let found = match api(client, namespace).get_opt(name).await {
-            // Before the first installation the kind itself is not there.
+            // Before the first installation the custom resource definition does not exist either.
             Err(kube::Error::Api(status)) if status.code == 404 => None,
             found => found.attempt(format!("read BackupStorageLocation {name}"))?,
         };
@@ -107,7 +111,7 @@ impl Freshness {
     }
 }
 
-/// Waits until the server found the bucket usable; what it finds wrong is the error.
+/// Waits until the server has validated the location. The server's message is the error if it is not Available.
 pub(crate) async fn wait_until_available(
     client: &Client,
     namespace: &str,
@@ -122,7 +126,7 @@ pub(crate) async fn wait_until_available(
         let found = api.get(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
         let looked = text(&found, "/status/lastValidationTime");
         if looked.is_empty() || (changed && looked == before.last_look) {
-            return Ok(Look::NotYet("not looked at by the server yet".into()));
+            return Ok(Look::NotYet("not validated by the server yet".into()));
         }
         let available = text(&found, "/status/phase") == "Available";
         Ok::<_, ApiError>(Look::Done((!available).then(|| text(&found, "/status/message"))))
@@ -131,6 +135,6 @@ pub(crate) async fn wait_until_available(
     match outcome {
         None => Ok(()),
         Some(message) => Err(CliError::refused(format!("location {name} is not usable: {message}"))
-            .help(format!("the location is there; change it with `lifeboat backup-location set {name}`"))),
+            .help(format!("the location exists; change it with `lifeboat backup-location set {name}`"))),
     }
 }

@@ -1,4 +1,4 @@
-//! `lifeboat completion SHELL`: the shell's completion script.
+//! `lifeboat completion SHELL`: prints the shell's completion script.
 
 use clap_complete::{Shell, generate};
 

@@ -1,4 +1,4 @@
-//! `lifeboat crds`: the custom resource definitions, for `kubectl apply -f -`, GitOps and tests.
+//! `lifeboat crds`: prints the custom resource definitions, for `kubectl apply -f -`, GitOps and tests.
 
 use lifeboat_api::crds;
 

@@ -1,5 +1,5 @@
-//! What `describe` of backups, restores and schedules share: the flags, the files that the server stored about a backup or
-//! a restore, and printing pages.
+//! Code that `describe` of backups, restores and schedules shares: flags, reading the files that the server stored
+//! about a backup or a restore, and printing pages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,11 +107,12 @@ pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
     /// The location in which its files are stored.
     pub(crate) location: &'a str,
-    /// The server has written its files. Without them a download link would be waited for in vain.
+    /// Whether the server has written its files. Before that, waiting for a download link would only run into the
+    /// timeout.
     pub(crate) written: bool,
-    /// It has errors or warnings.
+    /// Whether it has errors or warnings.
     pub(crate) results: bool,
-    /// Plugins started operations for it.
+    /// Whether plugins started operations for it.
     pub(crate) operations: bool,
 }
 

@@ -1,5 +1,5 @@
-//! `lifeboat install`: everything is read and checked first; then custom resources, namespace, rights, Secrets,
-//! Deployment and, where a bucket was named, the first location. Running it again brings an installation up to date.
+//! `lifeboat install`: reads and checks all input first, then applies custom resource definitions, namespace, RBAC,
+//! Secrets, the Deployment and, if a bucket was given, the first location. Running it again updates the installation.
 
 mod options;
 mod preflight;
@@ -48,12 +48,12 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         if name.kind == "Namespace" && name.name == settings.namespace {
             password::settle(&client, &settings.namespace, checked.password.as_deref())
                 .await
-                .map_err(|error| CliError::failed("cannot see to the repository password", error))?;
+                .map_err(|error| CliError::failed("cannot create or read the repository password", error))?;
             apply_optional(&client, checked.credentials.as_ref()).await?;
         }
         applied.push(name);
     }
-    take_back_other_rights(&client, settings, &applied).await?;
+    remove_other_rights(&client, settings, &applied).await?;
     apply_optional(&client, checked.location.as_ref()).await?;
     apply_optional(&client, checked.snapshot_location.as_ref()).await?;
     if checked.wait {
@@ -62,18 +62,18 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
             wait_until_available(&client, &settings.namespace, "default", &before, checked.timeout).await?;
         }
     }
-    say_what_to_know(settings, &checked, &client).await
+    print_summary(settings, &checked, &client).await
 }
 
-/// An earlier installation may have had other rights (the whole cluster, other namespaces): they end here.
-async fn take_back_other_rights(
+/// Removes RBAC objects of an earlier installation with other rights (the whole cluster, or other namespaces).
+async fn remove_other_rights(
     client: &Client,
     settings: &Settings,
     applied: &[ObjectName],
 ) -> Result<(), CliError> {
     for name in rights::held(client, &settings.namespace).await? {
         if !applied.contains(&name) && apply::delete(client, &name).await? {
-            step(&format!("taken back: {name}"));
+            step(&format!("removed: {name}"));
         }
     }
     Ok(())
@@ -106,7 +106,7 @@ async fn wait_until_running(client: &Client, settings: &Settings, limit: Duratio
     .map_err(|error| {
         let namespace = &settings.namespace;
         CliError::from(error).help(format!(
-            "`kubectl -n {namespace} describe pods` tells why; `kubectl -n {namespace} logs deploy/lifeboat` what it says"
+            "`kubectl -n {namespace} describe pods` shows why; `kubectl -n {namespace} logs deploy/lifeboat` shows the log"
         ))
     })
 }
@@ -131,7 +131,7 @@ fn print_objects(checked: &Checked) -> Result<(), CliError> {
     Ok(())
 }
 
-async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Client) -> Result<(), CliError> {
+async fn print_summary(settings: &Settings, checked: &Checked, client: &Client) -> Result<(), CliError> {
     let secret = password::read(client, &settings.namespace).await?;
     let namespace = &settings.namespace;
     printer::line(&format!("\nLifeboat is installed in namespace {namespace}."));
@@ -141,12 +141,12 @@ async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Clien
                 "  Rights: it can back up and restore anything in the cluster; that is cluster-admin in effect.",
             );
             printer::line(&format!(
-                "          Whoever may create objects in namespace {namespace} has those rights too."
+                "          Everyone who may create objects in namespace {namespace} has those rights too."
             ));
         }
         install::Rights::Namespaces(names) => {
             printer::line(&format!(
-                "  Rights: namespaces {} only; cluster-wide it may only look.",
+                "  Rights: namespaces {} only; cluster-wide it may only read.",
                 names.join(", ")
             ));
         }
@@ -158,7 +158,7 @@ async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Clien
         if movers.node_access {
             "they may read and write directories of nodes."
         } else {
-            "directories of nodes are closed to them (--node-access opens them, for pod volumes)."
+            "they may not access directories of nodes (--node-access allows it, for pod volumes)."
         }
     ));
     for fact in password_plan::facts(secret.as_ref()).iter().filter(|fact| !fact.holds) {
@@ -168,7 +168,7 @@ async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Clien
     let locations =
         locations.list(&ListParams::default().limit(1)).await.attempt("list BackupStorageLocations")?;
     printer::line(if locations.items.is_empty() {
-        "  Next:   say where backups go: lifeboat backup-location create default --default --provider aws …"
+        "  Next:   create a location for backups: lifeboat backup-location create default --default --provider aws …"
     } else {
         "  Next:   lifeboat backup-location get"
     });

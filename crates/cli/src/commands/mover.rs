@@ -1,4 +1,5 @@
-//! `lifeboat mover`: what the Job of a mover runs. It needs no cluster and no token: the task is a file, the result too.
+//! `lifeboat mover`: the program that a mover's Job runs. It needs no cluster and no token: it reads its task from a
+//! file and writes its result to a file.
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     /// UID of this pod, which owns the locks that are taken
     #[arg(long, value_name = "UID", env = POD_UID, default_value = "")]
     pod_uid: String,
-    /// Least level of what the engine says besides the protocol's lines
+    /// Minimum level of the engine's log lines; lines of the mover's protocol are always printed
     #[arg(long, value_name = "LEVEL", default_value = "error")]
     log_level: String,
 }
@@ -44,14 +45,14 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
         environment: readable_variables().collect(),
         output: Box::new(std::io::stdout()),
     };
-    // It has said everything itself.
+    // The mover has printed its own errors.
     match carry_out(settings, stop).await {
         0 => Ok(()),
         _ => Err(CliError::ended("")),
     }
 }
 
-/// Outside a pod a lock is owned by the machine and process.
+/// Outside of a pod, locks are owned by the machine and the process.
 fn own_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}-{}", std::process::id())

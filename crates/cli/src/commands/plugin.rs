@@ -1,5 +1,6 @@
-//! `lifeboat plugin …`: Velero plugins of the server. Images of plugins are init containers of its Deployment; which plugins
-//! came of them the server says. What stock `velero plugin …` did is seen here, and the other way round.
+//! `lifeboat plugin …`: Velero plugins of the server. Images of plugins are init containers of the server's Deployment;
+//! the server reports the plugins found in them. Images added with stock `velero plugin …` are handled too, and vice
+//! versa.
 
 pub(crate) mod add;
 mod deployment;
@@ -27,7 +28,7 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
     }
 }
 
-/// Whether to wait for the server, and how long.
+/// Whether to wait for the server, and for how long.
 #[derive(clap::Args)]
 pub(crate) struct WaitArgs {
     /// Wait until the new server runs
@@ -36,7 +37,7 @@ pub(crate) struct WaitArgs {
     /// Seconds to wait
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
-    /// Accepted and without effect: a restart loses no work here, so nothing is asked
+    /// Accepted for compatibility and ignored: a restart of the server loses no work, so no confirmation is asked for
     #[arg(long, hide = true)]
     confirm: bool,
 }

@@ -1,4 +1,5 @@
-//! `lifeboat repo …`: repositories of volume data, as the cluster shows them. What is in one: `lifeboat repository`.
+//! `lifeboat repo …`: repositories of volume data and their maintenance, through the BackupRepository objects of the
+//! cluster. `lifeboat repository` works on the content of a repository.
 
 pub(crate) mod get;
 pub(crate) mod maintain;

@@ -1,9 +1,9 @@
-//! `lifeboat repository`: restic's commands on a repository, without a cluster. Every command has a file of its own;
-//! this one has their list. The name `restic` (see `crate::restic`) runs the same commands.
+//! `lifeboat repository`: restic's commands on a repository, without a cluster. This file lists the commands; each has
+//! a file of its own. Under the name `restic` (see `crate::restic`) the program runs the same commands.
 
-/// A line for people on standard error. Unlike `eprintln!` it does not panic when nobody can read it any more: the
-/// command may hold a lock.
-macro_rules! tell {
+/// Prints a message on standard error. Unlike `eprintln!` it does not panic if standard error is closed: the command
+/// may hold a lock.
+macro_rules! message {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), $($argument)*);
@@ -123,8 +123,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What is otherwise under the name `restic`. Its short forms: a pipe is the source of a backup without paths, and the
-    /// target of a restore without one. And restic's `list` knows no JSON.
+    /// Applies what differs under the name `restic`: without paths, a pipe is the source of a backup or the target of a
+    /// restore, and `list` prints no JSON.
     pub(crate) fn as_restic(&mut self) {
         match self {
             Self::Backup(args) => args.pipe_is_source = true,
@@ -139,17 +139,17 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
     run_command(args.common, args.command).await
 }
 
-/// Runs a command with the environment of the process. With JSON the error is JSON as well, as restic writes it.
+/// Runs a command with the environment of the process. With --json errors are printed as JSON too, in restic's format.
 pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<(), CliError> {
     let settings = Settings::resolve(common, variables())?;
     output::start_log(&settings);
     cache::clean_up(&settings);
-    // Under `lock` the signals are the command's.
+    // Under `lock`, signals are passed on to the command that it runs.
     let impatient = !matches!(command, Command::Lock(_));
     let session = Session::new(settings, signals::interruption(impatient)?);
-    // A command that can write nothing any more comes to rest as after a signal: it may hold a lock.
+    // When the output can no longer be written, the command stops as after a signal, because it may hold a lock.
     printer::stop_on_failure(session.interrupted.clone());
-    // Boxed: one of many commands runs, and the largest would make every future above it large.
+    // Boxed, because the largest of the commands determines the size of every future above.
     let outcome = written(Box::pin(dispatch(&session, command)).await);
     match outcome {
         Err(error) if session.is_json() && !error.is_silent() => {
@@ -160,11 +160,11 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     }
 }
 
-/// What became of a command, if its output may not have arrived.
+/// The result of a command, or the error of its output.
 fn written(outcome: Result<(), CliError>) -> Result<(), CliError> {
     let Some(error) = printer::failure() else { return outcome };
     if error.kind() == ErrorKind::BrokenPipe {
-        // As the signal PIPE ends other programs.
+        // The exit code of a program that the signal PIPE ended.
         return Err(CliError::restic(128 + 13, ""));
     }
     match outcome {
@@ -202,7 +202,7 @@ async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
     }
 }
 
-/// The variables that are text; no other is asked for.
+/// The environment variables whose values are valid UTF-8.
 pub(crate) fn variables() -> Variables {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

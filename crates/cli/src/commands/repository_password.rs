@@ -1,5 +1,5 @@
-//! `lifeboat repository-password export`: hands out the password that protects volume data, and records that someone
-//! has it, so that the warnings on every location end.
+//! `lifeboat repository-password export`: prints the password that protects volume data and records the export, which
+//! ends the warnings on every location.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -45,17 +45,17 @@ async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
             "there is no Secret {SECRET} in namespace {}",
             settings.namespace
         ))
-        .help("it is made by `lifeboat install` or by the server's first start"));
+        .help("`lifeboat install` or the first start of the server creates it"));
     };
     let now = lifeboat_api::common::time::seconds(Timestamp::now());
     let (Some((_, value)), Some(mark)) = (to_export(&secret), exported_mark(&secret, &now)) else {
-        return Err(CliError::not_found(format!("Secret {SECRET} holds no password to export"))
-            .help("the server makes one within seconds; is it running? `lifeboat version` tells"));
+        return Err(CliError::not_found(format!("Secret {SECRET} contains no password to export"))
+            .help("the server creates one within seconds; is it running? Check with `lifeboat version`"));
     };
     hand_out(value, args.file.as_deref())?;
     if uses_public_default(Some(&secret)) {
         eprintln!(
-            "Repositories made by Velero before use Velero's public default password; this one is for new ones."
+            "Repositories that Velero created use Velero's public default password; this password is for new ones."
         );
     }
     eprintln!("Keep it outside this cluster: volume data cannot be restored without it.");

@@ -1,4 +1,4 @@
-//! `lifeboat restore …`: restoring from backups.
+//! `lifeboat restore …`: creates, shows, cancels and deletes restores.
 
 mod cancel;
 pub(crate) mod create;
@@ -49,7 +49,7 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
     }
 }
 
-/// Where the restore's files are kept: beside its backup.
+/// The location of the restore's files, which is that of its backup.
 async fn location_of(settings: &Settings, client: &Client, restore: &DynamicObject) -> String {
     let backup = text(restore, "/spec/backupName");
     let found = BACKUP.api(client, &settings.namespace).get_opt(&backup).await;

@@ -1,4 +1,4 @@
-//! `lifeboat restore-wait UID`: the init container of a restored pod. It ends when every volume has its data.
+//! `lifeboat restore-wait UID`: runs as the init container of a restored pod and ends when every volume has its data.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// UID of the restore
     #[arg(value_name = "UID", value_parser = file_name)]
     uid: String,
-    /// Directory whose directories are the volumes
+    /// Directory whose subdirectories are the volumes
     #[arg(long, value_name = "DIRECTORY", default_value = VOLUMES)]
     directory: PathBuf,
 }
@@ -25,9 +25,9 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
     let mut say = |line: &str| printer::line(line);
     match wait(&args.directory, &args.uid, &mut say, &stop).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(CliError::ended("told to stop before all volumes were restored")),
+        Ok(false) => Err(CliError::ended("stopped before all volumes were restored")),
         Err(error) => {
-            let message = format!("cannot look at the volumes in '{}'", args.directory.display());
+            let message = format!("cannot read the volumes in '{}'", args.directory.display());
             Err(CliError::failed(message, error)
                 .help("the pod needs its volumes mounted below this directory"))
         }

@@ -1,4 +1,4 @@
-//! `lifeboat schedule …`: backups at regular times.
+//! `lifeboat schedule …`: creates, shows, pauses and deletes schedules.
 
 pub(crate) mod create;
 pub(crate) mod delete;

@@ -1,4 +1,4 @@
-//! `lifeboat server`: what the Deployment runs.
+//! `lifeboat server`: the program that the server's Deployment runs.
 
 mod backups;
 pub(crate) mod movers;
@@ -123,7 +123,8 @@ fn start_log(args: &Args) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A level, upstream's names included, or levels per module; a misspelt level would silence the server.
+/// A level (also under the names that stock Velero uses), or levels per module. A misspelt level is refused, because it
+/// would silence the server.
 fn log_filter(text: &str) -> Result<String, String> {
     let level = |name: &str| match name.to_lowercase().as_str() {
         "trace" => Some("trace"),
@@ -136,21 +137,21 @@ fn log_filter(text: &str) -> Result<String, String> {
     };
     let known = "use error, warn, info, debug or trace, also per module as in \"info,kube=debug\"";
     let part = |part: &str| match part.split_once('=') {
-        None => level(part).map(str::to_owned).ok_or_else(|| format!("{part:?} is no log level; {known}")),
+        None => level(part).map(str::to_owned).ok_or_else(|| format!("{part:?} is not a log level; {known}")),
         Some((module, name)) => level(name)
             .map(|level| format!("{module}={level}"))
-            .ok_or_else(|| format!("{name:?} is no log level; {known}")),
+            .ok_or_else(|| format!("{name:?} is not a log level; {known}")),
     };
     text.split(',').map(str::trim).map(part).collect::<Result<Vec<_>, _>>().map(|parts| parts.join(","))
 }
 
-/// TERM from the kubelet, INT from a terminal: both mean "come to rest".
+/// Cancels the token on TERM (sent by the kubelet) or INT (sent by a terminal).
 pub(crate) async fn stop_on_signal(stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {
-            _ = terminate.recv() => tracing::info!("told to stop (TERM)"),
-            _ = tokio::signal::ctrl_c() => tracing::info!("told to stop (INT)"),
+            _ = terminate.recv() => tracing::info!("received a signal to stop (TERM)"),
+            _ = tokio::signal::ctrl_c() => tracing::info!("received a signal to stop (INT)"),
         },
         Err(error) => tracing::error!(%error, "cannot listen for signals"),
     }
@@ -161,10 +162,11 @@ fn default_identity() -> String {
     format!("lifeboat-{}", std::process::id())
 }
 
-/// Go's form ":8085" means every address, of both families.
+/// Parses an address. Go's form ":8085" listens on every IPv4 and IPv6 address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
-    full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
+    full.parse()
+        .map_err(|_| format!("{text:?} is not an address; write it like \":8085\" or \"127.0.0.1:8085\""))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -1,4 +1,5 @@
-//! `lifeboat snapshot-location …`: where volume plugins keep snapshots.
+//! `lifeboat snapshot-location …`: creates, lists, changes and deletes volume snapshot locations, in which plugins keep
+//! snapshots.
 
 pub(crate) mod create;
 pub(crate) mod delete;

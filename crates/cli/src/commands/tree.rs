@@ -1,4 +1,4 @@
-//! The command tree as clap sees it. Each command keeps its own arguments in its own file.
+//! The command tree for clap. The arguments of each command are in its own file.
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Completion(commands::completion::Args),
 }
 
-/// The whole command tree, under the name the program was called by.
+/// The whole command tree, under the name by which the program was called.
 pub fn command() -> clap::Command {
     let as_plugin = std::env::args_os().next().is_some_and(|name| {
         std::path::Path::new(&name).file_stem().is_some_and(|stem| stem == "kubectl-lifeboat")

@@ -1,5 +1,5 @@
-//! `lifeboat uninstall`: removes the server and its rights. Custom resources, Secrets (the repository password!) and
-//! the bucket stay, unless the user says so twice.
+//! `lifeboat uninstall`: removes the server and its RBAC objects. Custom resources, Secrets (the repository password!)
+//! and buckets stay, unless two flags ask for their deletion.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// namespace with the repository password; data in buckets stays
     #[arg(long)]
     delete_crds: bool,
-    /// The second yes that --delete-crds needs
+    /// Confirms --delete-crds
     #[arg(long, requires = "delete_crds")]
     yes_delete_every_backup_object: bool,
 }
@@ -56,7 +56,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         delete_everything(&client, settings, namespace.as_ref()).await
     } else {
         printer::line(&format!(
-            "Lifeboat is gone from namespace {}. Kept: the namespace with its Secrets and locations, the custom resource \
+            "Lifeboat is removed from namespace {}. Kept: the namespace with its Secrets and locations, the custom resource \
              definitions with every backup object, and all data in buckets.",
             settings.namespace
         ));
@@ -64,7 +64,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
 }
 
-/// The namespace, where an installation has marked it as Lifeboat's; any other is nobody's business here.
+/// The namespace, if an installation labelled it as Lifeboat's. Other namespaces are not deleted.
 async fn our_namespace(client: &Client, name: &str) -> Result<Option<Namespace>, CliError> {
     let found = Api::<Namespace>::all(client.clone())
         .get_opt(name)
@@ -73,7 +73,8 @@ async fn our_namespace(client: &Client, name: &str) -> Result<Option<Namespace>,
     Ok(found.filter(|namespace| is_marked(namespace.labels())))
 }
 
-/// The namespace of movers, with what runs there; of one that was there before, only what is ours.
+/// Deletes the movers' namespace with everything in it; of a namespace that existed before the installation only
+/// Lifeboat's objects.
 async fn delete_movers(client: &Client, server: &str) -> Result<(), CliError> {
     let name = mover_namespace(server);
     let Some(namespace) = our_namespace(client, &name).await? else { return Ok(()) };
@@ -93,8 +94,8 @@ async fn delete_movers(client: &Client, server: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A Restore that is deleted waits for a server that removes its files. There is none any more, so nothing may wait: the
-/// namespace could never be deleted. Without a namespace, Restores of all of them.
+/// Removes the finalizers of Restores. A deleted Restore waits for a server to remove its files; without a server it
+/// would keep its namespace from being deleted. Without `namespace`, Restores of all namespaces.
 async fn release_restores(client: &Client, namespace: Option<&str>) -> Result<(), CliError> {
     let all = match namespace {
         Some(name) => Api::<Restore>::namespaced(client.clone(), name),
@@ -138,13 +139,13 @@ async fn delete_everything(
             eprintln!("  deleted {name}");
         }
     } else {
-        eprintln!("  kept Namespace {}: it was there before Lifeboat", settings.namespace);
+        eprintln!("  kept Namespace {}: it existed before Lifeboat", settings.namespace);
     }
-    printer::line("Lifeboat and its objects are gone; data in buckets is untouched.");
+    printer::line("Lifeboat and its objects are removed; data in buckets is unchanged.");
     Ok(())
 }
 
-/// What `install` made; rights in namespaces that were named at install included.
+/// The objects that `install` created, including RBAC objects in namespaces that were named at installation.
 async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, CliError> {
     let namespace = Some(settings.namespace.as_str());
     let mut names = vec![

@@ -1,4 +1,5 @@
-//! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
+//! Commands with the verb before the noun, as stock Velero has them too: `lifeboat get backups` is `lifeboat backup
+//! get`.
 
 use super::Command;
 use crate::commands::{backup, backup_location, plugin, repo, restore, schedule, snapshot_location};
@@ -166,8 +167,8 @@ mod tests {
     #[case("delete schedules s")]
     #[case("delete backup-location l")]
     fn every_verb_of_the_stock_command_line_may_stand_in_front(#[case] line: &str) {
-        let words = std::iter::once("lifeboat").chain(line.split(' '));
-        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string()).unwrap();
+        let arguments = std::iter::once("lifeboat").chain(line.split(' '));
+        let cli = Cli::try_parse_from(arguments).map_err(|error| error.to_string()).unwrap();
         let command = match cli.command {
             Command::Get(get) => get.into(),
             Command::Create(create) => (*create).into(),

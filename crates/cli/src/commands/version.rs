@@ -1,4 +1,4 @@
-//! `lifeboat version`: this program's version, and the server's, asked through a ServerStatusRequest.
+//! `lifeboat version`: prints the version of this program, and that of the server from a ServerStatusRequest.
 
 use std::time::Duration;
 

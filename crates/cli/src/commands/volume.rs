@@ -1,9 +1,9 @@
-//! `lifeboat volume …`: the data of volumes in a backup, listed, and brought back file by file, onto this machine or into a
-//! volume of the cluster. Reads the bucket itself: found through the cluster, or named by flags where there is none.
+//! `lifeboat volume …`: lists the data of a backup's volumes and restores single files to this machine or into a volume
+//! of the cluster. Reads the bucket directly; the bucket is found through the cluster or named by flags.
 
+mod bucket;
 mod into_volume;
 mod ls;
-mod place;
 mod restore;
 mod volumes;
 
@@ -25,15 +25,15 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
     }
 }
 
-/// A volume, and what of it.
+/// A volume, and optionally a path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     volume: String,
-    /// From the volume's root, absolute.
+    /// Absolute, from the volume's root.
     path: Option<String>,
 }
 
-/// `VOLUME` or `VOLUME:PATH`; no volume's name has a colon.
+/// Parses `VOLUME` or `VOLUME:PATH`; volume names contain no colon.
 fn wanted(text: &str) -> Result<Wanted, String> {
     let (volume, path) = match text.split_once(':') {
         None => (text, None),

@@ -1,5 +1,6 @@
-//! The chart, from the same objects that `lifeboat install` applies: the objects are made with marks in place of
-//! values, written as YAML, and the marks become Helm's expressions. So chart and command cannot drift apart.
+//! The Helm chart, generated from the same objects that `lifeboat install` applies: the objects are made with marks in
+//! place of values, written as YAML, and the marks are replaced by Helm expressions. Chart and command therefore cannot
+//! differ.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,9 @@ use lifeboat_plan::install::{self, InstallOptions, MoverOptions, Rights, Spool};
 use lifeboat_plan::plugin_images;
 use serde_json::{Value, json};
 
-/// A mark that stands for a whole value of any type, and what takes its place.
+/// Each mark, which stands for a value of any type, and the expression that replaces it.
 const MARKS: [(&str, &str); 19] = [
-    // Those with others inside them come first.
+    // Marks that contain other marks come first.
     ("--mover-image=MARK-image", "- {{ printf \"--mover-image=%s\" .Values.image | quote }}"),
     (
         "--mover-namespace=MARK-namespace-movers",
@@ -46,7 +47,7 @@ const MARKS: [(&str, &str); 19] = [
       protocol: TCP
   {{- end }}",
     ),
-    // Inside another name the namespace cannot be quoted.
+    // Inside another name, the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
     ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
     ("MARK-image", "{{ .Values.image | quote }}"),
@@ -78,7 +79,7 @@ const MARKS: [(&str, &str); 19] = [
     ("MARK-target-namespace", "{{ $namespace | quote }}"),
 ];
 
-/// What Helm prints after an installation.
+/// The text that Helm prints after an installation.
 const NOTES: &str = "\
 Lifeboat is installed in namespace {{ .Release.Namespace }}.
 
@@ -130,7 +131,7 @@ fn template(name: &str) -> String {
     format!("charts/lifeboat/templates/{name}.yaml")
 }
 
-/// The install objects with marks. The Namespace is Helm's business (`--create-namespace`), the rest is ours.
+/// The objects of an installation, with marks. Helm itself creates the Namespace (`--create-namespace`).
 fn objects(rights: Rights) -> Vec<Value> {
     let options = InstallOptions {
         rights,
@@ -158,7 +159,7 @@ fn objects(rights: Rights) -> Vec<Value> {
             for arg in args.as_array_mut().into_iter().flatten().filter(|arg| **arg == "--node-access") {
                 *arg = json!("MARK-node-access");
             }
-            // Where nobody is to download, there is no port either.
+            // Without downloads the container has no port for them.
             let ports = &mut object["spec"]["template"]["spec"]["containers"][0]["ports"];
             if let Some(ports) = ports.as_array_mut() {
                 ports[1] = json!("MARK-download-port");
@@ -172,13 +173,13 @@ fn objects(rights: Rights) -> Vec<Value> {
     objects
 }
 
-/// The namespace of movers and what is in it, without rights.
+/// Whether the object is the movers' namespace or in it.
 fn is_for_movers(object: &Value) -> bool {
     let name = install::mover_namespace("MARK-namespace");
     object["metadata"]["namespace"] == name || object["metadata"]["name"] == name
 }
 
-/// A map of text as Helm writes it inside an expression.
+/// A map of text in the syntax of a Helm expression.
 fn dict(map: &Value) -> String {
     let pairs = map.as_object().into_iter().flatten();
     let pairs: Vec<_> = pairs.map(|(key, value)| format!("\"{key}\" {value}")).collect();
@@ -205,14 +206,14 @@ fn render(objects: &[Value]) -> String {
     }
     text = with_plugins(&with_pod_metadata(&text));
     for (mark, expression) in MARKS {
-        // A list item or a block takes the place of its whole line; other values only of the mark.
+        // A mark for a list item or a block is replaced together with its line, any other mark alone.
         text = text.replace(&format!("- {mark}\n"), &format!("{expression}\n")).replace(mark, expression);
     }
     text
 }
 
-/// Who wins where the user gives a key of ours is as in `install`: the user for annotations, we for labels, by which the
-/// Deployment finds its pods.
+/// If the user sets a key that Lifeboat sets too, the result is the same as with `install`: the user's annotations win,
+/// and Lifeboat's labels win, because the Deployment selects its pods by them.
 fn with_pod_metadata(text: &str) -> String {
     let objects = install::objects(&InstallOptions::new("lifeboat", "lifeboat"));
     let deployment = of_kinds(&objects, &["Deployment"]).pop().unwrap_or_default();
@@ -223,7 +224,7 @@ fn with_pod_metadata(text: &str) -> String {
     text.replace("MARK-pod-annotations", &block(&annotations)).replace("MARK-pod-labels", &block(&labels))
 }
 
-/// An init container for each image of `plugins`, called as `install` calls it.
+/// An init container for each image in `plugins`, named as `install` names it.
 fn with_plugins(text: &str) -> String {
     let mut container = plugin_images::container("MARK-plugin-image", "IfNotPresent", &[]);
     container["name"] = json!("MARK-plugin-name");
@@ -246,7 +247,7 @@ fn with_plugins(text: &str) -> String {
 }
 
 fn yaml(value: &Value) -> String {
-    // Values are plain data, which always has a YAML form.
+    // The values are plain data, which always serialize to YAML.
     serde_saphyr::to_string(value).unwrap_or_default()
 }
 

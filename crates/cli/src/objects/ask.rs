@@ -1,10 +1,10 @@
-//! The question before something is deleted.
+//! The confirmation before a deletion.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use crate::error::CliError;
 
-/// Asks on a terminal; elsewhere `--confirm` has to have been given.
+/// Asks on a terminal; otherwise the command needs `--confirm`.
 pub(crate) fn ask(question: &str) -> Result<(), CliError> {
     let refusal = || {
         CliError::refused("not confirmed; nothing was deleted")

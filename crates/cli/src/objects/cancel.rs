@@ -1,4 +1,5 @@
-//! `cancel`: puts the annotation that asks the server to stop. One that has ended is refused, because nothing would happen.
+//! `cancel`: sets the annotation that asks the server to stop. Refused for objects that have ended, because it would
+//! have no effect.
 
 use kube::ResourceExt;
 use lifeboat_cluster::objects;

@@ -64,7 +64,7 @@ pub(crate) async fn request<K: Serialize + ResourceExt>(
         ));
         return Ok(());
     }
-    eprintln!("Waiting for it to end; the {one} goes on if you stop waiting (Ctrl-C).");
+    eprintln!("Waiting for it to end; the {one} continues if you stop waiting (Ctrl-C).");
     printer::line(&follow(noun, &api, &name).await?);
     Ok(())
 }

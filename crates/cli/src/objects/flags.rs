@@ -1,4 +1,4 @@
-//! Values of flags in upstream's forms: selectors, maps with ":", and the flags that may be true, false or not given.
+//! Values of flags in the forms that stock Velero accepts: label selectors, maps with ":", durations.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use lifeboat_plan::selector::{Selector, SelectorError};
 pub(crate) enum FlagError {
     #[error(transparent)]
     Selector(#[from] SelectorError),
-    #[error("{0:?} has an empty alternative, which would take everything; write SELECTOR or SELECTOR")]
+    #[error("{0:?} has an empty alternative, which would select everything; write SELECTOR or SELECTOR")]
     EmptyAlternative(String),
-    #[error("{0:?} names no two namespaces; write FROM:TO,FROM:TO")]
+    #[error("{0:?} does not name two namespaces; write FROM:TO,FROM:TO")]
     Mapping(String),
     #[error("namespace {0:?} is mapped twice")]
     MappedTwice(String),
     #[error(transparent)]
     Duration(#[from] ParseDurationError),
-    #[error("a length of time cannot be negative; write it like 720h or 1h30m")]
+    #[error("a duration cannot be negative; write it like 720h or 1h30m")]
     Negative,
 }
 
@@ -75,7 +75,7 @@ impl FromStr for MappingArg {
     }
 }
 
-/// A length of time that is not negative.
+/// Parses a duration that is not negative.
 pub(crate) fn length(text: &str) -> Result<GoDuration, FlagError> {
     let length: GoDuration = text.parse()?;
     if length.to_signed().is_negative() {
@@ -84,14 +84,14 @@ pub(crate) fn length(text: &str) -> Result<GoDuration, FlagError> {
     Ok(length)
 }
 
-/// What a list flag holds, `None` where it was not given.
+/// The values of a list flag; `None` if it was not given.
 pub(crate) fn given(list: &[String]) -> Option<Vec<String>> {
     let list: Vec<_> =
         list.iter().map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect();
     (!list.is_empty()).then_some(list)
 }
 
-/// A reference to a ConfigMap, in upstream's spelling.
+/// A reference to a ConfigMap, with the kind spelt as stock Velero does.
 pub(crate) fn config_map(name: Option<&String>) -> Option<lifeboat_api::common::TypedLocalObjectReference> {
     name.map(|name| lifeboat_api::common::TypedLocalObjectReference {
         api_group: None,
@@ -143,10 +143,10 @@ mod tests {
     fn mappings_name_two_namespaces_each() {
         let map: MappingArg = "shop:shop-test, db:db-test".parse().unwrap();
         assert_eq!(map.0["db"], "db-test");
-        for (wrong, words) in
+        for (wrong, message) in
             [("shop", "FROM:TO"), ("shop:", "FROM:TO"), ("a:b,a:c", "twice"), ("", "FROM:TO")]
         {
-            assert!(wrong.parse::<MappingArg>().unwrap_err().to_string().contains(words), "{wrong}");
+            assert!(wrong.parse::<MappingArg>().unwrap_err().to_string().contains(message), "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Waiting for a backup or a restore to end: a bar with items, rate and what is waited for on a terminal, a line for each piece
-//! of news elsewhere. The object is asked for twice a second, which no answer that is lost can stop; an end that is not
-//! Completed is the command's error.
+//! Follows a backup or a restore until it has ended: on a terminal a bar with items, rate and what it waits for,
+//! otherwise a line for each change. The object is read twice a second and not watched, so that a lost connection needs
+//! no special care. A phase other than Completed is the command's error.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
 
-/// How often is asked.
+/// How often the object is read.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Without a terminal: how often the count is told while it changes.
-const TOLD: Duration = Duration::from_secs(10);
-/// A server that runs looks at a new object at once.
+/// Without a terminal: how often changed counts are printed.
+const PRINT_INTERVAL: Duration = Duration::from_secs(10);
+/// A running server handles a new object at once; after this time it is probably not running.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// How far an object is.
+/// The progress of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) phase: String,
@@ -34,16 +34,16 @@ pub(crate) struct State {
     pub(crate) errors: i64,
     pub(crate) warnings: i64,
     queue: i64,
-    /// Operations of plugins: begun, ended well, ended badly.
+    /// Operations of plugins: started, completed, failed.
     operations: (i64, i64, i64),
-    /// Items of a restore that wait, and for what.
+    /// Items of a restore that wait, and what they wait for.
     waits: Waits,
-    /// Why it failed, in the object's words.
+    /// Why it failed, from the object's status.
     pub(crate) reasons: Vec<String>,
 }
 
 impl State {
-    /// Of a Backup or a Restore: their fields differ in a few names.
+    /// Reads a Backup or a Restore; a few of their fields have different names.
     pub(crate) fn of(object: &DynamicObject) -> Self {
         let either = |first: &str, second: &str| number(object, first).max(number(object, second));
         let operations = |which: &str| {
@@ -79,14 +79,14 @@ impl State {
         )
     }
 
-    /// What is waited for.
+    /// What the object waits for.
     pub(crate) fn waits_for(&self, since: Duration) -> String {
         match self.phase.as_str() {
             "New" if since > IDLE => {
-                "the server, which has not looked at it yet; is it running? (`lifeboat version`)".to_owned()
+                "the server, which has not started it yet; is it running? (`lifeboat version`)".to_owned()
             }
-            "New" => "the server to look at it".to_owned(),
-            "Queued" if self.queue > 1 => format!("{} other backups that come first", self.queue - 1),
+            "New" => "the server to start it".to_owned(),
+            "Queued" if self.queue > 1 => format!("{} other backups before it", self.queue - 1),
             "Queued" => "a running backup to end".to_owned(),
             "ReadyToStart" => "the start".to_owned(),
             "InProgress" => match self.waits.waits.as_slice() {
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// One line for a log.
+    /// The state as one line.
     pub(crate) fn line(&self, since: Duration, rate: Option<f64>) -> String {
         let rate = rate.map(|rate| format!(", {rate:.0}/s")).unwrap_or_default();
         let waits = self.waits_for(since);
@@ -123,8 +123,8 @@ impl State {
     }
 }
 
-/// The end as a sentence, or as the error that the command ends with.
-pub(crate) fn verdict(noun: Noun, name: &str, state: &State) -> Result<String, CliError> {
+/// The outcome: a sentence for success, or the error that the command ends with.
+pub(crate) fn outcome(noun: Noun, name: &str, state: &State) -> Result<String, CliError> {
     let counts = counts(state);
     if state.phase == "Completed" {
         return Ok(format!("{} {name:?} completed: {}{counts}.", capital(noun.one), state.items()));
@@ -140,7 +140,7 @@ pub(crate) fn verdict(noun: Noun, name: &str, state: &State) -> Result<String, C
             format!("see what is missing with `lifeboat {} describe {name}`", noun.one),
         ),
         "FailedValidation" => (
-            format!("{} {name:?} cannot run as it is{reasons}", noun.one),
+            format!("{} {name:?} is invalid{reasons}", noun.one),
             format!(
                 "correct it and create it again; `lifeboat {0} delete {name}` removes this one",
                 noun.one
@@ -179,7 +179,7 @@ pub(crate) async fn watch(settings: &Settings, noun: Noun, name: &str) -> Result
     Ok(())
 }
 
-/// Follows until the end.
+/// Follows the object until it has ended.
 pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> Result<String, CliError> {
     let mut shown = Shown::new();
     loop {
@@ -188,7 +188,7 @@ pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> 
                 let state = State::of(&object);
                 if state.has_ended() {
                     shown.clear();
-                    return verdict(noun, name, &state);
+                    return outcome(noun, name, &state);
                 }
                 shown.show(&state);
                 shown.volumes.show(&api.clone().into_client(), noun, &object).await;
@@ -197,22 +197,22 @@ pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> 
                 shown.clear();
                 return Err(CliError::ended(format!("{} {name:?} was deleted before it ended", noun.one)));
             }
-            Err(error) if error.is_transient() => shown.trouble(&error.chain()),
+            Err(error) if error.is_transient() => shown.show_error(&error.chain()),
             Err(error) => return Err(error.into()),
         }
         sleep(INTERVAL).await;
     }
 }
 
-/// What a person sees meanwhile.
+/// What is shown while the object is followed.
 struct Shown {
     bar: Option<ProgressBar>,
-    /// Those that plugins snapshot or make.
+    /// Volumes that are being backed up or restored.
     volumes: Running,
     start: Instant,
-    /// When work began to count, and from where.
+    /// When items were first counted, and how many there were.
     counted: Option<(Instant, i64)>,
-    told: Option<(State, Instant)>,
+    printed: Option<(State, Instant)>,
 }
 
 impl Shown {
@@ -224,7 +224,7 @@ impl Shown {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, volumes: Running::new(terminal), start: Instant::now(), counted: None, told: None }
+        Self { bar, volumes: Running::new(terminal), start: Instant::now(), counted: None, printed: None }
     }
 
     fn rate(&mut self, state: &State) -> Option<f64> {
@@ -247,26 +247,26 @@ impl Shown {
             bar.tick();
             return;
         }
-        let is_news = self.told.as_ref().is_none_or(|(before, when)| {
+        let is_news = self.printed.as_ref().is_none_or(|(before, when)| {
             before.phase != state.phase
                 || before.waits != state.waits
-                || (before != state && when.elapsed() >= TOLD)
+                || (before != state && when.elapsed() >= PRINT_INTERVAL)
         });
         if is_news {
             eprintln!("  {line}");
-            self.told = Some((state.clone(), Instant::now()));
+            self.printed = Some((state.clone(), Instant::now()));
         }
     }
 
-    fn trouble(&mut self, words: &str) {
+    fn show_error(&mut self, error: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("the cluster does not answer: {words}"));
+            bar.set_message(format!("the cluster does not answer: {error}"));
             return;
         }
-        let is_news = self.told.as_ref().is_none_or(|(_, when)| when.elapsed() >= TOLD);
+        let is_news = self.printed.as_ref().is_none_or(|(_, when)| when.elapsed() >= PRINT_INTERVAL);
         if is_news {
-            eprintln!("  the cluster does not answer, still waiting: {words}");
-            self.told = Some((State::default(), Instant::now()));
+            eprintln!("  the cluster does not answer, still waiting: {error}");
+            self.printed = Some((State::default(), Instant::now()));
         }
     }
 
@@ -292,10 +292,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::new(json!({}), 1, "New: waiting for the server to look at it")]
-    #[case::nobody(json!({}), 30, "New: waiting for the server, which has not looked at it yet; is it running? (`lifeboat version`)")]
+    #[case::new(json!({}), 1, "New: waiting for the server to start it")]
+    #[case::no_server(json!({}), 30, "New: waiting for the server, which has not started it yet; is it running? (`lifeboat version`)")]
     #[case::next(json!({"phase": "Queued", "queuePosition": 1}), 1, "Queued: waiting for a running backup to end")]
-    #[case::queued(json!({"phase": "Queued", "queuePosition": 4}), 1, "Queued: waiting for 3 other backups that come first")]
+    #[case::queued(json!({"phase": "Queued", "queuePosition": 4}), 1, "Queued: waiting for 3 other backups before it")]
     #[case::running(json!({"phase": "InProgress", "progress": {"totalItems": 512, "itemsBackedUp": 120}}), 1,
         "InProgress: 120 of 512 items, 40/s; waiting for objects")]
     #[case::plugins(json!({"phase": "WaitingForPluginOperations", "progress": {"totalItems": 5, "itemsBackedUp": 5},
@@ -326,14 +326,14 @@ mod tests {
         let done = state(
             &json!({"phase": "Completed", "warnings": 1, "progress": {"totalItems": 3, "itemsBackedUp": 3}}),
         );
-        assert_eq!(verdict(BACKUP, "b", &done).unwrap(), "Backup \"b\" completed: 3 of 3 items, 1 warning.");
-        for (status, words) in [
+        assert_eq!(outcome(BACKUP, "b", &done).unwrap(), "Backup \"b\" completed: 3 of 3 items, 1 warning.");
+        for (status, message) in [
             (json!({"phase": "PartiallyFailed", "errors": 2}), "PartiallyFailed), 2 errors"),
             (json!({"phase": "Failed", "failureReason": "the bucket is full"}), "failed: the bucket is full"),
             (json!({"phase": "FailedValidation", "validationErrors": ["no location x"]}), "no location x"),
         ] {
-            let error = verdict(BACKUP, "b", &state(&status)).unwrap_err();
-            assert!(error.full_text().contains(words), "{error}");
+            let error = outcome(BACKUP, "b", &state(&status)).unwrap_err();
+            assert!(error.full_text().contains(message), "{error}");
             assert_eq!(error.code(), 1);
             assert!(miette::Diagnostic::help(&error).unwrap().to_string().contains("lifeboat backup"));
         }

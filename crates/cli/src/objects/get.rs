@@ -1,4 +1,4 @@
-//! `get`: a table of objects, or the objects themselves. The columns are the noun's own.
+//! `get`: prints a table of objects, or the objects as JSON or YAML. Each noun defines its columns.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -35,7 +35,7 @@ pub(crate) struct GetArgs {
 pub(crate) struct Columns {
     pub(crate) headings: &'static [&'static str],
     pub(crate) row: fn(&DynamicObject, Timestamp) -> Vec<String>,
-    /// How objects are sorted; by name without.
+    /// Sorts the objects.
     pub(crate) sort: fn(&mut [DynamicObject]),
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(
         eprintln!("{}", none_found(settings, &client, noun, args.selector.as_deref()).await?);
         return Ok(());
     }
-    // One named object is printed as itself, a listing as a list: what kubectl does.
+    // Like kubectl: one named object is printed as an object, everything else as a list.
     let value = match (&args.names[..], &found[..]) {
         ([_], [one]) => json!(one),
         _ => printer::list(&found),
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     })
 }
 
-/// What an empty listing means. A namespace that does not exist is a slip, not an empty one.
+/// The message for an empty list. If the namespace does not exist, that is an error instead.
 pub(crate) async fn none_found(
     settings: &Settings,
     client: &Client,
@@ -71,15 +71,15 @@ pub(crate) async fn none_found(
     selector: Option<&str>,
 ) -> Result<String, CliError> {
     let (namespace, many) = (&settings.namespace, noun.many);
-    // Whoever may not look at namespaces gets the plain answer.
+    // A user without the right to read namespaces gets the general message.
     if let Ok(None) = Api::<Namespace>::all(client.clone()).get_opt(namespace).await {
         return Err(CliError::not_found(format!("there is no namespace {namespace:?}"))
-            .help("name the namespace in which Lifeboat lives with -n"));
+            .help("name Lifeboat's namespace with -n"));
     }
     if let Some(selector) = selector {
         return Ok(format!("No {many} in namespace {namespace} match {selector:?}."));
     }
-    // The command of volume snapshot locations is shorter than their name.
+    // The command for volume snapshot locations lacks the word "volume".
     let command = noun.one.trim_start_matches("volume ").replace(' ', "-");
     Ok(format!("No {many} in namespace {namespace}; make one with `lifeboat {command} create`."))
 }
@@ -109,17 +109,17 @@ pub(crate) fn table(
     printer::table(&headings, rows)
 }
 
-/// Upstream's sign for nothing.
+/// Stock Velero prints `<none>` for an empty value.
 pub(crate) fn or_none(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
 }
 
-/// A time of the object for a table, in UTC.
+/// The time at this JSON pointer.
 pub(crate) fn time_at(object: &DynamicObject, pointer: &str) -> Option<Timestamp> {
     object.data.pointer(pointer).and_then(Value::as_str)?.parse().ok()
 }
 
-/// The label selector at this place of the object, in the form people write it in.
+/// The label selector at this JSON pointer, in the form used on the command line.
 pub(crate) fn selector_at(object: &DynamicObject, pointer: &str) -> String {
     let selector = object.data.pointer(pointer).cloned().and_then(|value| serde_json::from_value(value).ok());
     or_none(selector.map(|selector| selector_text(&selector)).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `logs`: the log of a backup or restore, which is in the bucket once its work has ended.
+//! `logs`: prints the log of a backup or restore, which the server stores in the bucket once the work has ended.
 
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
@@ -10,27 +10,27 @@ use crate::error::CliError;
 use crate::printer::StandardOutput;
 use crate::settings::Settings;
 
-/// Whose log.
-pub(crate) struct Wanted<'a> {
+/// The object whose log is printed.
+pub(crate) struct LogRequest<'a> {
     pub(crate) noun: Noun,
     pub(crate) object: &'a DynamicObject,
     pub(crate) kind: DownloadTargetKind,
-    /// Where the backup is kept.
+    /// The location that holds the log.
     pub(crate) location: &'a str,
 }
 
 pub(crate) async fn print(
     settings: &Settings,
     client: &Client,
-    wanted: Wanted<'_>,
+    request: LogRequest<'_>,
     link: &LinkArgs,
 ) -> Result<(), CliError> {
-    let name = wanted.object.name_any();
-    let phase = phase(wanted.object);
-    let one = wanted.noun.one;
+    let name = request.object.name_any();
+    let phase = phase(request.object);
+    let one = request.noun.one;
     if phase == "FailedValidation" {
         return Err(CliError::not_found(format!(
-            "{one} {name:?} has no log: it is FailedValidation, so it never began"
+            "{one} {name:?} has no log: it is FailedValidation, so it never started"
         ))
         .help(format!("`lifeboat {one} describe {name}` shows what is wrong with it")));
     }
@@ -40,15 +40,15 @@ pub(crate) async fn print(
         ))
         .help(format!("follow it with `lifeboat {one} watch {name}`")));
     }
-    let fetcher = link.fetcher(client, &settings.namespace, wanted.location).await?;
-    match fetcher.open(wanted.kind, &name).await? {
+    let fetcher = link.fetcher(client, &settings.namespace, request.location).await?;
+    match fetcher.open(request.kind, &name).await? {
         Some(answer) => unpack(answer, &mut StandardOutput).await,
-        None => Err(CliError::not_found(format!("{} {name:?} has no log in its location", wanted.noun.one))
-            .help("one that failed before it began writes none; `describe` shows the reason")),
+        None => Err(CliError::not_found(format!("{} {name:?} has no log in its location", request.noun.one))
+            .help("it has none if it failed before it started; `describe` shows the reason")),
     }
 }
 
-/// Phases in which the log is in the bucket, as upstream has them.
+/// Phases in which the log is in the bucket; the same as in stock Velero.
 fn is_stored(phase: &str) -> bool {
     matches!(
         phase,

@@ -1,4 +1,4 @@
-//! `delete` for kinds whose object is all there is in the cluster: the server sees to the rest.
+//! `delete` for kinds of which only the object is deleted; the server does the rest.
 
 use kube::ResourceExt;
 use lifeboat_cluster::objects;

@@ -1,4 +1,4 @@
-//! Warnings and errors of a backup or restore, as its results file holds them, and how a description shows them.
+//! Warnings and errors from the results file of a backup or restore, and their part of a description.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Results {
     pub(crate) errors: Messages,
 }
 
-/// Messages by what they are about. The bucket's spelling for what concerns neither a namespace nor an object is `velero`.
+/// Messages by their scope. In the file, `velero` holds those that concern neither a namespace nor an object.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Messages {
     #[serde(default)]
@@ -49,7 +49,7 @@ fn clean(messages: &[String]) -> Vec<String> {
     messages.iter().map(|message| message.trim().to_owned()).collect()
 }
 
-/// Why a part of a description is missing; shown in its place.
+/// Why a part of a description is missing; printed in its place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotFetched {
     #[error("{}", .0.full_text())]
@@ -58,10 +58,10 @@ pub(crate) enum NotFetched {
     Objects(ApiError),
 }
 
-/// What was fetched for a description: not asked for or not there, there, or why not.
+/// A part of a description: None if not requested or not stored; otherwise the content, or why it could not be read.
 pub(crate) type Fetched<T> = Option<Result<T, NotFetched>>;
 
-/// Puts errors and warnings into a description; `errors` and `warnings` are the numbers that the object shows.
+/// Adds errors and warnings to a description. `errors` and `warnings` are the counts from the object's status.
 pub(crate) fn put(
     page: &mut Page,
     results: Option<&Result<Results, NotFetched>>,

@@ -1,5 +1,5 @@
-//! A description as a tree, from which both forms come: text that is readable at a glance, and JSON. Takes labels and values
-//! in the order they are shown in.
+//! A description as a tree, printed as text or JSON. Labels and values are added in the order in which they are
+//! printed.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     Text(String),
-    /// Words for people, and what they say for a machine.
+    /// A text, and its value in JSON.
     Said(String, Value),
     List(Vec<String>),
-    /// Lines for people, each with what it says for a machine.
+    /// Lines of text, each with its value in JSON.
     Items(Vec<(String, Value)>),
     /// A list whose order matters.
     Ordered(Vec<String>),
@@ -34,7 +34,7 @@ struct Entry {
 }
 
 impl Page {
-    /// A label of ours; in JSON `Storage location` is `storageLocation`.
+    /// Adds a label; in JSON `Storage location` becomes `storageLocation`.
     pub(crate) fn put(&mut self, label: &str, node: Node) {
         self.entries.push(Entry { label: label.to_owned(), key: camel(label), node });
     }
@@ -43,14 +43,14 @@ impl Page {
         self.put(label, Node::Text(text.into()));
     }
 
-    /// The same, where there is something to say.
+    /// Adds a text, if there is one.
     pub(crate) fn text_if(&mut self, label: &str, text: Option<impl Into<String>>) {
         if let Some(text) = text {
             self.text(label, text);
         }
     }
 
-    /// Words for people, a value for machines.
+    /// Adds a text, with another value in JSON.
     pub(crate) fn say(&mut self, label: &str, text: impl Into<String>, value: impl Into<Value>) {
         self.put(label, Node::Said(text.into(), value.into()));
     }
@@ -61,7 +61,7 @@ impl Page {
         }
     }
 
-    /// A list that means everything where it is empty or a star.
+    /// Adds a list; an empty list or "*" is printed as `all`.
     pub(crate) fn list_or(&mut self, label: &str, list: Option<&[String]>, all: &str) {
         match list.unwrap_or_default() {
             [] => self.say(label, all, vec!["*".to_owned()]),
@@ -76,13 +76,13 @@ impl Page {
         }
     }
 
-    /// So many of so many.
+    /// Adds the number of items done and in total.
     pub(crate) fn items(&mut self, done: i64, total: i64, ended: bool) {
         let text = if ended && done == total { done.to_string() } else { format!("{done} of {total}") };
         self.say("Items", text, json!({"done": done, "total": total}));
     }
 
-    /// A block whose heading says more than its key.
+    /// Adds a block with a heading that differs from its JSON key.
     pub(crate) fn block(&mut self, label: &str, key: &str, items: Vec<(String, Value)>) {
         if !items.is_empty() {
             self.entries.push(Entry {
@@ -93,12 +93,12 @@ impl Page {
         }
     }
 
-    /// A name that is data: of a namespace, a type, a label.
+    /// Adds a label that is data (the name of a namespace, type or label) and is also the JSON key.
     pub(crate) fn named(&mut self, name: &str, node: Node) {
         self.entries.push(Entry { label: name.to_owned(), key: name.to_owned(), node });
     }
 
-    /// A page inside, where it holds something.
+    /// Adds an inner page, unless it is empty.
     pub(crate) fn page(&mut self, label: &str, page: Page) {
         if !page.entries.is_empty() {
             self.put(label, Node::Page(page));
@@ -122,7 +122,7 @@ impl Page {
         let width = lines.map(|entry| entry.label.chars().count()).max().unwrap_or_default() + 1;
         let mut after_block = false;
         for entry in &self.entries {
-            // Blocks stand apart from what is around them, on the outermost level.
+            // On the outermost level, blocks are set apart by an empty line.
             if depth == 0 && !text.is_empty() && (after_block || !entry.node.is_line()) {
                 text.push('\n');
             }
@@ -185,9 +185,9 @@ impl Node {
 }
 
 fn camel(label: &str) -> String {
-    let words = label.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let parts = label.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut key = String::new();
-    for word in words {
+    for word in parts {
         if key.is_empty() {
             key.push_str(&word.to_lowercase());
             continue;
@@ -204,12 +204,12 @@ pub(crate) fn moment(time: Timestamp) -> String {
     time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// The same for machines.
+/// A time in JSON.
 pub(crate) fn instant(time: Timestamp) -> Value {
     json!(lifeboat_api::common::time::seconds(time))
 }
 
-/// `5s`, `12m`, `3h`, `9d`: the largest unit that says enough.
+/// A duration in its largest unit: `5s`, `12m`, `3h`, `9d`.
 pub(crate) fn span(length: SignedDuration) -> String {
     let seconds = length.abs().as_secs();
     match seconds {
@@ -220,7 +220,7 @@ pub(crate) fn span(length: SignedDuration) -> String {
     }
 }
 
-/// How long ago or ahead.
+/// How long ago, or in how long.
 pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
     let length = time.duration_since(now);
     if length.is_negative() || length.is_zero() {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_largest_unit() {
+    fn times_are_shown_in_the_largest_unit() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let at = |offset: i64| relative(Timestamp::from_second(1_000_000 + offset).unwrap(), now);
         assert_eq!(

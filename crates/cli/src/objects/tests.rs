@@ -1,4 +1,4 @@
-//! Objects that a fake API server holds, and commands that look for them.
+//! Tests of commands against a fake API server.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +18,12 @@ pub(crate) fn settings() -> Settings {
     Settings { namespace: "lifeboat".into(), connection: lifeboat_cluster::ConnectOptions::default() }
 }
 
-/// A client whose API server holds these objects (by plural) and gives lists and single ones.
+/// A client of an API server that holds these objects (by plural) and serves lists and single objects.
 pub(crate) async fn holding(objects: Vec<(&'static str, Value)>) -> Client {
     client(move |asked| answer(&objects, &asked)).await
 }
 
-/// `/apis/velero.io/v1/namespaces/NAMESPACE/PLURAL` and perhaps `/NAME`.
+/// The path is `/apis/velero.io/v1/namespaces/NAMESPACE/PLURAL`, optionally with `/NAME`.
 fn answer(objects: &[(&str, Value)], asked: &Asked) -> (u16, Value) {
     let parts: Vec<_> = asked.path.split('/').skip(6).collect();
     let plural = parts.first().copied().unwrap_or_default();
@@ -63,7 +63,7 @@ async fn objects_are_chosen_once_each_or_all_by_name() {
     assert_eq!(names(BACKUP.chosen(&api, &[], None).await.unwrap()), ["a", "b"]);
 }
 
-/// Follows a backup whose API server answers one after the other; the last answer stays.
+/// Follows a backup; the API server gives these answers one after another and repeats the last one.
 async fn followed(answers: Vec<(u16, Value)>) -> Result<String, String> {
     let answers = Arc::new(Mutex::new(answers));
     let client = client(move |_| {
@@ -84,7 +84,7 @@ async fn a_backup_is_followed_over_an_api_server_in_trouble_to_its_end() {
     assert!(followed(vec![failure(403, "Forbidden")]).await.unwrap_err().contains("read backup b"));
 }
 
-/// An example that users copy, as its kind.
+/// Parses one of the examples that users copy.
 fn example<K: DeserializeOwned>(text: &str) -> K {
     let value: Value = serde_saphyr::from_str(text).unwrap();
     serde_json::from_value(value).unwrap()
@@ -111,8 +111,8 @@ async fn an_empty_listing_says_why_it_is_empty() {
         })
     };
     let there = namespaces(true).await;
-    let told = get::none_found(&settings(), &there, RESTORE, Some("x=y")).await.unwrap();
-    assert_eq!(told, "No restores in namespace lifeboat match \"x=y\".");
+    let message = get::none_found(&settings(), &there, RESTORE, Some("x=y")).await.unwrap();
+    assert_eq!(message, "No restores in namespace lifeboat match \"x=y\".");
     assert!(get::none_found(&settings(), &there, RESTORE, None).await.unwrap().contains("make one with"));
     let error = get::none_found(&settings(), &namespaces(false).await, RESTORE, None).await.unwrap_err();
     assert_eq!((error.code(), error.to_string().as_str()), (3, "there is no namespace \"lifeboat\""));
@@ -123,9 +123,9 @@ async fn a_backup_that_never_began_has_no_log_to_wait_for() {
     let client = holding(vec![backup("b", "FailedValidation")]).await;
     let object = BACKUP.find(&BACKUP.api(&client, "lifeboat"), "b").await.unwrap();
     let kind = lifeboat_api::velero::DownloadTargetKind::BackupLog;
-    let wanted = logs::Wanted { noun: BACKUP, object: &object, kind, location: "default" };
+    let request = logs::LogRequest { noun: BACKUP, object: &object, kind, location: "default" };
     let link = LinkArgs { timeout: "1m".parse().unwrap(), tls: TlsArgs::default() };
-    let error = logs::print(&settings(), &client, wanted, &link).await.unwrap_err();
-    assert!(error.to_string().contains("never began"), "{error}");
+    let error = logs::print(&settings(), &client, request, &link).await.unwrap_err();
+    assert!(error.to_string().contains("never started"), "{error}");
     assert!(miette::Diagnostic::help(&error).unwrap().to_string().contains("backup describe b"));
 }

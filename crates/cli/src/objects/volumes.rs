@@ -1,6 +1,6 @@
-//! Volumes under way: snapshots and volumes that plugins make (VolumePluginBackup, VolumePluginRestore), volumes of pods
-//! that are copied (PodVolumeBackup, PodVolumeRestore), and snapshots whose data is moved (DataUpload, DataDownload). How far each has come, in words and for machines; shown by
-//! `describe` and, while they run, by `watch`.
+//! Progress of volumes: snapshots and volumes made by plugins (VolumePluginBackup, VolumePluginRestore), copied pod
+//! volumes (PodVolumeBackup, PodVolumeRestore) and moved snapshot data (DataUpload, DataDownload), as text and JSON.
+//! Shown by `describe` and, while they run, by `watch`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,63 +22,63 @@ use super::results::{Fetched, NotFetched};
 use super::show::{Page, span};
 use crate::units::bytes;
 
-/// How often running ones are asked for.
+/// How often running ones are listed.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Without a terminal: how often each is told while it changes.
-const TOLD: Duration = Duration::from_secs(10);
+/// Without a terminal: how often the progress of a volume is printed while it changes.
+const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// One of them.
+/// One volume that is backed up or restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Volume {
-    /// The PersistentVolume; or namespace, pod and the volume's name in it.
+    /// The PersistentVolume; or namespace, pod and the volume's name in the pod.
     name: String,
-    /// What only copies have.
+    /// Set for copied and moved volumes only.
     copy: Option<Copied>,
     plugin: String,
     location: String,
     snapshot: String,
-    /// As the provider names it, of a restore.
+    /// For a restore: the volume's ID at the provider.
     at_provider: String,
     phase: String,
     message: String,
     started: Option<Timestamp>,
     completed: Option<Timestamp>,
-    /// Bytes done, and all of them where that is known.
+    /// Bytes done, and the total if it is known.
     bytes: Option<(u64, u64)>,
     standing: Standing,
-    /// Since when nothing has changed, where that is long ago.
+    /// Since when the progress has not changed, if that is long ago.
     quiet_since: Option<Timestamp>,
     now: Timestamp,
 }
 
-/// What is known of a copied volume beside its progress.
+/// Details of a copied or moved volume beside its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Copied {
-    way: Way,
+    way: Method,
     claim: String,
     node: String,
     /// `Live` or `Quiesced`.
     consistency: String,
     /// Files that changed while they were read.
     changed: String,
-    /// Bytes that were new.
+    /// Bytes added to the repository.
     added: Option<u64>,
 }
 
-/// How a volume is copied.
+/// The method by which a volume is copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Way {
-    /// The files of a pod's volume.
+enum Method {
+    /// A file copy of a pod's volume.
     #[default]
     Files,
-    /// By a snapshot.
+    /// Data movement from or into a CSI snapshot.
     Moved,
 }
 
 impl Copied {
     fn of(object: &Value) -> Option<Self> {
-        let of_pod = object.pointer("/spec/pod/name").map(|_| Way::Files);
-        let way = of_pod.or_else(|| moved_claim(object).map(|_| Way::Moved))?;
+        let of_pod = object.pointer("/spec/pod/name").map(|_| Method::Files);
+        let way = of_pod.or_else(|| moved_claim(object).map(|_| Method::Moved))?;
         let annotation =
             |key: &str| object["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
         let node = object.pointer("/spec/node").or_else(|| object.pointer("/status/node"));
@@ -109,7 +109,7 @@ fn moved_claim(object: &Value) -> Option<String> {
 }
 
 impl Volume {
-    /// From an object of any of the kinds.
+    /// Reads an object of any of these kinds.
     pub(crate) fn of(object: &Value, now: Timestamp) -> Self {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -140,7 +140,7 @@ impl Volume {
     }
 
     fn is_moved(&self) -> bool {
-        self.copy.as_ref().is_some_and(|copy| copy.way == Way::Moved)
+        self.copy.as_ref().is_some_and(|copy| copy.way == Method::Moved)
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -152,7 +152,7 @@ impl Volume {
         Some(u64::try_from(u128::from(done) * 100 / u128::from(total)).unwrap_or(100).min(100))
     }
 
-    /// Bytes in a second, from its start until now or its end.
+    /// Bytes per second, from the start until now or the end.
     fn rate(&self) -> Option<u64> {
         let (done, _) = self.bytes?;
         let took = self.completed.unwrap_or(self.now).duration_since(self.started?).as_secs();
@@ -160,7 +160,7 @@ impl Volume {
         Some(done / took).filter(|rate| *rate > 0)
     }
 
-    /// How long it still takes at this rate.
+    /// The remaining time at this rate.
     fn rest(&self) -> Option<SignedDuration> {
         let (done, total) = self.bytes.filter(|_| self.is_running())?;
         let seconds = total.checked_sub(done).filter(|rest| *rest > 0)? / self.rate()?;
@@ -180,17 +180,17 @@ impl Volume {
         if let Some((from, to)) = self.started.zip(self.completed) {
             parts.push(format!("took {}", span(to.duration_since(from))));
         }
-        let mut words = parts.join(", ");
+        let mut text = parts.join(", ");
         if let Some(since) = self.quiet_since {
-            words = format!("{words}; no change for {}", span(self.now.duration_since(since)));
+            text = format!("{text}; no change for {}", span(self.now.duration_since(since)));
         }
         if !self.message.is_empty() {
-            words = format!("{words}: {}", self.message);
+            text = format!("{text}: {}", self.message);
         }
-        words
+        text
     }
 
-    /// One line of a description.
+    /// The volume's line in a description.
     fn line(&self) -> String {
         let named = |what: &str, name: &str| (!name.is_empty()).then(|| format!("{what} {name}"));
         let about = [
@@ -202,8 +202,8 @@ impl Volume {
         let mut about: Vec<String> = about.into_iter().flatten().collect();
         if let Some(copy) = &self.copy {
             let way = match copy.way {
-                Way::Files => "copied files",
-                Way::Moved => "data of a snapshot",
+                Method::Files => "copied files",
+                Method::Moved => "data of a snapshot",
             };
             about.insert(0, way.to_owned());
             about.extend(named("claim", &copy.claim));
@@ -225,8 +225,8 @@ impl Volume {
         json!({
             "volume": self.name,
             "way": match self.copy.as_ref().map(|copy| copy.way) {
-                Some(Way::Files) => "PodVolume",
-                Some(Way::Moved) => "DataMovement",
+                Some(Method::Files) => "PodVolume",
+                Some(Method::Moved) => "DataMovement",
                 None => "Plugin",
             },
             "claim": self.copy.as_ref().map(|copy| &copy.claim), "node": self.copy.as_ref().map(|copy| &copy.node),
@@ -241,7 +241,7 @@ impl Volume {
     }
 }
 
-/// All objects of a Backup or Restore of this name.
+/// All objects that belong to a Backup or Restore with this name.
 pub(crate) async fn list(
     client: &Client,
     namespace: &str,
@@ -260,7 +260,7 @@ pub(crate) async fn list(
         let of_owner = ListParams::default().labels(&kind.name_selector(owner));
         match api.list(&of_owner).await.attempt(format!("list {plural}")) {
             Ok(listed) => found.extend(listed.items.iter().map(objects::to_json)),
-            // An older server has no definition of them.
+            // An older server has not installed this custom resource definition.
             Err(error) if version != "v1" && error.is_not_found() => {}
             Err(error) => return Err(error),
         }
@@ -268,7 +268,7 @@ pub(crate) async fn list(
     Ok(found)
 }
 
-/// Those that run or failed are always shown, the others with details.
+/// Running and failed volumes are always listed, the others with details.
 pub(crate) fn put(
     page: &mut Page,
     objects: Option<&Result<Vec<Value>, NotFetched>>,
@@ -282,7 +282,7 @@ pub(crate) fn put(
     };
     let mut volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
     volumes.sort_by(|one, other| one.name.cmp(&other.name));
-    // The list of volumes, which comes after them, has those whose data was moved.
+    // Moved volumes that are done are shown in the list of volumes, which follows.
     let is_done = |volume: &Volume| volume.standing == Standing::Completed;
     volumes.retain(|volume| !is_done(volume) || (details && !volume.is_moved()));
     let (copied, of_plugins): (Vec<_>, Vec<_>) = volumes.iter().partition(|volume| volume.copy.is_some());
@@ -291,25 +291,25 @@ pub(crate) fn put(
     page.block("Volumes of plugins", "volumesOfPlugins", lines(of_plugins));
 }
 
-/// As a description is gathered.
+/// Lists the objects for a description.
 pub(crate) async fn fetch(client: &Client, namespace: &str, kind: Kind, owner: &str) -> Fetched<Vec<Value>> {
     Some(list(client, namespace, kind, owner).await.map_err(NotFetched::Objects))
 }
 
-/// What a person sees of those that run: a bar for each on a terminal, lines elsewhere.
+/// Shows running volumes: a bar for each on a terminal, lines otherwise.
 pub(crate) struct Running {
     bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
     asked: Instant,
-    told: BTreeMap<String, (String, Instant)>,
+    printed: BTreeMap<String, (String, Instant)>,
 }
 
 impl Running {
     pub(crate) fn new(terminal: Option<MultiProgress>) -> Self {
         let bars = terminal.map(|terminal| (terminal, BTreeMap::new()));
-        Self { bars, asked: Instant::now(), told: BTreeMap::new() }
+        Self { bars, asked: Instant::now(), printed: BTreeMap::new() }
     }
 
-    /// Asks and shows, where it is time. What cannot be listed is not shown.
+    /// Lists and shows running volumes, if the interval has passed. Errors of listing are ignored.
     pub(crate) async fn show(&mut self, client: &Client, noun: Noun, owner: &DynamicObject) {
         if self.asked.elapsed() < INTERVAL {
             return;
@@ -321,7 +321,7 @@ impl Running {
         let now = Timestamp::now();
         let volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
         let running: Vec<Volume> = volumes.into_iter().filter(Volume::is_running).collect();
-        if self.bars.is_some() { self.draw(&running) } else { self.tell(&running) }
+        if self.bars.is_some() { self.draw(&running) } else { self.print(&running) }
     }
 
     fn draw(&mut self, running: &[Volume]) {
@@ -349,13 +349,13 @@ impl Running {
         }
     }
 
-    fn tell(&mut self, running: &[Volume]) {
+    fn print(&mut self, running: &[Volume]) {
         for volume in running {
             let state = volume.state();
-            let known = self.told.get(&volume.name);
-            if known.is_none_or(|(before, when)| *before != state && when.elapsed() >= TOLD) {
+            let known = self.printed.get(&volume.name);
+            if known.is_none_or(|(before, when)| *before != state && when.elapsed() >= PRINT_INTERVAL) {
                 eprintln!("  volume {}: {state}", volume.name);
-                self.told.insert(volume.name.clone(), (state, Instant::now()));
+                self.printed.insert(volume.name.clone(), (state, Instant::now()));
             }
         }
     }

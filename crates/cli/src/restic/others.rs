@@ -1,5 +1,5 @@
-//! restic's commands that are not about a repository's content, or that this program does not have: those say what to use
-//! instead.
+//! restic's commands that do not work on a repository's content, and those that this program lacks, which are refused
+//! with the alternative to use.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) enum Command {
     Debug(Ignored),
 }
 
-/// Whatever is given: the command is refused anyway.
+/// Accepts any arguments, because the command is refused anyway.
 #[derive(clap::Args)]
 pub(super) struct Ignored {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -78,20 +78,20 @@ pub(super) fn run(command: Command, common: &CommonArgs) -> Result<(), CliError>
         ),
         Command::Mount(_) => refused(
             "mount",
-            "look around with `ls` and `find`, and take what you need with `restore --include` or `dump`",
+            "list files with `ls` and `find`, and restore them with `restore --include` or `dump`",
         ),
         Command::Recover(_) => refused("recover", "use restic itself; it reads the same repository"),
         Command::Rewrite(_) => refused(
             "rewrite",
-            "change tags with `tag`, mend damaged snapshots with `repair snapshots`, or use restic itself",
+            "change tags with `tag`, repair damaged snapshots with `repair snapshots`, or use restic itself",
         ),
-        Command::Features(_) => refused("features", "there are no switches of that kind"),
-        Command::Debug(_) => refused("debug", "`list`, `cat` and `check` show what is in a repository"),
+        Command::Features(_) => refused("features", "this program has no feature flags"),
+        Command::Debug(_) => refused("debug", "`list`, `cat` and `check` show the content of a repository"),
     }
 }
 
 fn refused(name: &str, instead: &str) -> Result<(), CliError> {
-    Err(CliError::restic(1, format!("'{name}' is not in this program")).help(instead))
+    Err(CliError::restic(1, format!("'{name}' is not supported")).help(instead))
 }
 
 fn version(json: bool) {
@@ -110,7 +110,7 @@ fn version(json: bool) {
     }
 }
 
-/// As Go names it.
+/// The processor's name in Go's spelling.
 fn processor() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -125,13 +125,13 @@ fn options() {
         ("gs.connections", "requests at a time"),
         ("local.connections", "requests at a time"),
         ("rest.connections", "requests at a time"),
-        ("s3.bucket-lookup", "how the bucket is put into requests: auto, dns or path"),
+        ("s3.bucket-lookup", "how requests name the bucket: auto, dns or path"),
         ("s3.connections", "requests at a time"),
         ("s3.region", "region of the bucket"),
-        ("s3.retries", "further attempts of a request that failed"),
+        ("s3.retries", "retries of a failed request"),
         ("s3.unsafe-anonymous-auth", "send requests without credentials"),
     ];
-    let rows = rows.map(|(name, words)| vec![name.to_owned(), words.to_owned()]);
+    let rows = rows.map(|(name, description)| vec![name.to_owned(), description.to_owned()]);
     printer::line(&printer::table(&["OPTION", "MEANING"], rows).trim_fmt());
 }
 

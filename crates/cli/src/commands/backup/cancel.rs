@@ -1,5 +1,5 @@
-//! `lifeboat backup cancel NAME…`: asks the server, by an annotation, to stop. Stock clients know no phase for that: the backup
-//! ends Failed, with the reason.
+//! `lifeboat backup cancel NAME…`: sets the annotation that asks the server to stop the backup. Stock clients know no
+//! phase for a cancelled backup, so it ends Failed with a reason.
 
 use crate::error::CliError;
 use crate::objects::{BACKUP, cancel};

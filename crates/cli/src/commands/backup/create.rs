@@ -1,4 +1,5 @@
-//! `lifeboat backup create NAME`: makes a Backup from flags or from a schedule's template and, with --wait, follows it.
+//! `lifeboat backup create NAME`: creates a Backup from flags or from a schedule's template and, with --wait, follows
+//! it to its end.
 
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
@@ -48,7 +49,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     request(settings, &client, BACKUP, &object, args.wait).await
 }
 
-/// The Backup that flags describe.
+/// The Backup that the flags describe.
 fn object(settings: &Settings, args: &Args) -> Backup {
     Backup {
         metadata: ObjectMeta {
@@ -63,7 +64,7 @@ fn object(settings: &Settings, args: &Args) -> Backup {
     }
 }
 
-/// The Backup that the schedule would make now. Labels and annotations that were given are added.
+/// The Backup that the schedule would create now, with the labels and annotations from the flags added.
 async fn from_schedule(
     settings: &Settings,
     client: &Client,
@@ -73,7 +74,7 @@ async fn from_schedule(
     let found = SCHEDULE.find(&SCHEDULE.api(client, &settings.namespace), schedule).await?;
     let schedule: Schedule = typed(&found)?;
     if args.flags.spec() != lifeboat_api::velero::BackupSpec::default() {
-        eprintln!("What to back up is taken from the schedule; flags about it are ignored.");
+        eprintln!("The schedule defines what is backed up; flags for that are ignored.");
     }
     let name = args.name.clone().unwrap_or_else(|| backup_name(&schedule.name_any(), Timestamp::now()));
     let mut made = backup(&schedule, &name);
@@ -86,7 +87,7 @@ async fn from_schedule(
     Ok(made)
 }
 
-/// A location that does not exist is told before anything has happened.
+/// Checks that the locations named by flags exist, before anything is created.
 pub(crate) async fn check_locations(
     settings: &Settings,
     client: &Client,
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_location_that_does_not_exist_is_told_before_anything_has_happened() {
+    async fn a_missing_location_is_reported_before_anything_is_created() {
         let location = serde_json::json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
             "metadata": {"name": "default"}, "spec": {}});
         let client = holding(vec![("backupstoragelocations", location)]).await;

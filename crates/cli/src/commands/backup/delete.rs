@@ -1,5 +1,6 @@
-//! `lifeboat backup delete`: asks the server, by a DeleteBackupRequest for each, to remove backups and all they made. Deleting
-//! the Backup object alone would leave the data in the bucket, and the next sync would bring the object back.
+//! `lifeboat backup delete`: creates a DeleteBackupRequest for each backup, and the server removes the backup with its
+//! files, snapshots, copies and restores. Deleting only the Backup object would leave the data in the bucket, and the
+//! next sync would create the object again.
 
 use std::time::Duration;
 
@@ -51,12 +52,12 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         let made = requests
             .create(&PostParams::default(), &request(backup, &settings.namespace))
             .await
-            .attempt(format!("ask for the deletion of backup {name}"))?;
+            .attempt(format!("request the deletion of backup {name}"))?;
         if args.wait {
             eprintln!("Deletion of backup {name:?} requested.");
         } else {
             printer::line(&format!(
-                "Deletion of backup {name:?} requested; it is gone once its files and snapshots are. `lifeboat backup describe {name}` shows what holds it up."
+                "Deletion of backup {name:?} requested; the object is removed once its files and snapshots are deleted. `lifeboat backup describe {name}` shows what delays it."
             ));
         }
         asked.push((backup, made.name_any()));
@@ -65,13 +66,13 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         let limit = Duration::from_nanos(u64::try_from(args.timeout.as_nanos()).unwrap_or_default());
         for (backup, request) in asked {
             gone(&api, &requests, backup, &request, limit).await?;
-            printer::line(&format!("Backup {:?} is gone.", backup.name_any()));
+            printer::line(&format!("Backup {:?} is deleted.", backup.name_any()));
         }
     }
     Ok(())
 }
 
-/// Waits until a backup is gone, or its request says what remains.
+/// Waits until the backup is deleted or its request reports errors.
 async fn gone(
     backups: &Api<DynamicObject>,
     requests: &Api<DeleteBackupRequest>,
@@ -80,7 +81,7 @@ async fn gone(
     limit: Duration,
 ) -> Result<(), CliError> {
     let name = backup.name_any();
-    let remaining = until(&format!("the end of backup {name}"), limit, async || {
+    let remaining = until(&format!("the deletion of backup {name}"), limit, async || {
         let found = backups.get_opt(&name).await.attempt(format!("read backup {name}"))?;
         if found.is_none_or(|found| found.uid() != backup.uid()) {
             return Ok(Look::Done(Vec::new()));
@@ -88,14 +89,14 @@ async fn gone(
         let answer = requests.get_opt(request).await.attempt(format!("read the request {request}"))?;
         let status = answer.and_then(|answer| answer.status).unwrap_or_default();
         let errors = status.errors.unwrap_or_default();
-        Ok(if errors.is_empty() { Look::NotYet("it is still there".to_owned()) } else { Look::Done(errors) })
+        Ok(if errors.is_empty() { Look::NotYet("it still exists".to_owned()) } else { Look::Done(errors) })
     })
     .await?;
     if remaining.is_empty() {
         return Ok(());
     }
     Err(CliError::refused(format!("backup {name:?} was not deleted: {}", remaining.join("; ")))
-        .help("remove what holds it up and ask again"))
+        .help("resolve these errors and delete the backup again"))
 }
 
 fn request(backup: &DynamicObject, namespace: &str) -> DeleteBackupRequest {

@@ -45,7 +45,7 @@ async fn gather(
         results: status.errors.unwrap_or_default() + status.warnings.unwrap_or_default() > 0,
         operations: status.backup_item_operations_attempted.unwrap_or_default() > 0,
     };
-    let records = Records::gather(settings, client, subject, args).await?;
+    let records = Box::pin(Records::gather(settings, client, subject, args)).await?;
     Ok(Facts { backup, deletions, records })
 }
 

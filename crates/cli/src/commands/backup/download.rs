@@ -1,4 +1,4 @@
-//! `lifeboat backup download NAME`: the archive of a backup's objects, as it lies in the bucket.
+//! `lifeboat backup download NAME`: downloads the archive of a backup's objects as it is stored in the bucket.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -37,9 +37,9 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let fetcher = args.link.fetcher(&client, &settings.namespace, &location).await?;
     let Some(answer) = fetcher.open(DownloadTargetKind::BackupContents, &args.name).await? else {
         return Err(CliError::not_found(format!("backup {:?} has no archive in its location", args.name))
-            .help(format!("it is {}; an archive is there once the objects are written", phase(&found))));
+            .help(format!("it is {}; the archive is stored once all objects are written", phase(&found))));
     };
-    // Complete, or not under its name.
+    // The file gets its name only when it is complete.
     let part = PathBuf::from(format!("{}.part", path.display()));
     let failed = |error| CliError::failed(format!("cannot write {}", part.display()), error);
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&part).map_err(failed)?;

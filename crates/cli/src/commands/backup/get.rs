@@ -1,4 +1,5 @@
-//! `lifeboat backup get [NAME…]`: upstream's columns. Backups of one schedule stand together, the newest first.
+//! `lifeboat backup get [NAME…]`: a table with the columns of stock Velero. Backups of one schedule are listed
+//! together, the newest first.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -52,7 +53,7 @@ fn row(backup: &DynamicObject, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// By name; names that end in a time by what is before it, and then the newest first.
+/// Sorts by name. Names that end in a time are sorted by the part before the time, and within it the newest first.
 fn sort(backups: &mut [DynamicObject]) {
     backups.sort_by_cached_key(|backup| {
         let name = backup.name_any();

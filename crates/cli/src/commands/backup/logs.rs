@@ -19,11 +19,11 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let client = settings.client().await?;
     let found = BACKUP.find(&BACKUP.api(&client, &settings.namespace), &args.name).await?;
     let location = text(&found, "/spec/storageLocation");
-    let wanted = logs::Wanted {
+    let request = logs::LogRequest {
         noun: BACKUP,
         object: &found,
         kind: DownloadTargetKind::BackupLog,
         location: &location,
     };
-    logs::print(settings, &client, wanted, &args.link).await
+    logs::print(settings, &client, request, &args.link).await
 }

@@ -1,11 +1,11 @@
-//! `--ordered-resources`: `TYPE=ns/name,ns/name;TYPE=name`, read by `plan::order`.
+//! The value of `--ordered-resources`: `TYPE=ns/name,ns/name;TYPE=name`, parsed by `plan::order`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use lifeboat_plan::order::{OrderTextError, parse_ordered_resources};
 
-/// The order as a spec holds it: names of each type.
+/// The order in the form of the spec: for each type a list of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OrderedArg(pub(crate) BTreeMap<String, String>);
 

@@ -1,5 +1,5 @@
-//! What `lifeboat backup describe` shows: a page from the Backup and what was fetched about it. What is usual is left out
-//! unless details are asked for. A schedule's template is shown by the same rules.
+//! The page of `lifeboat backup describe`, made from the Backup and the records read for it. Settings with their usual
+//! values are shown only with --details. The template of a schedule is shown in the same way.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use crate::objects::show::{Node, Page, instant, moment, relative, span};
 use crate::objects::volumes as objects_volumes;
 pub(crate) use volume::Volume;
 
-/// All that a description is made of.
+/// Everything that the page is made from.
 pub(crate) struct Facts {
     pub(crate) backup: Backup,
     pub(crate) deletions: Vec<DeleteBackupRequest>,
@@ -84,7 +84,7 @@ fn head(page: &mut Page, backup: &Backup, store: Option<&str>, now: Timestamp) {
     }
 }
 
-/// When it ran, and how long it took.
+/// Adds start, end and duration.
 pub(crate) fn times(page: &mut Page, start: Option<&Time>, end: Option<&Time>, now: Timestamp) {
     if let Some(Time(start)) = start {
         page.say("Started", format!("{} ({})", moment(*start), relative(*start, now)), instant(*start));
@@ -97,7 +97,7 @@ pub(crate) fn times(page: &mut Page, start: Option<&Time>, end: Option<&Time>, n
     }
 }
 
-/// Labels always, annotations with details.
+/// Adds labels, and with details annotations.
 pub(crate) fn metadata(page: &mut Page, metadata: &kube::api::ObjectMeta, details: bool) {
     let annotations = metadata.annotations.as_ref().filter(|_| details);
     for (label, map) in [("Labels", metadata.labels.as_ref()), ("Annotations", annotations)] {
@@ -115,7 +115,7 @@ pub(crate) fn validation(page: &mut Page, errors: Option<&[String]>) {
     }
 }
 
-/// What is backed up, and how.
+/// What the backup contains and how volumes are backed up.
 pub(crate) fn spec(spec: &BackupSpec, details: bool) -> Page {
     let mut page = Page::default();
     page.list_or("Namespaces", spec.included_namespaces.as_deref(), "all");
@@ -159,7 +159,7 @@ pub(crate) fn spec(spec: &BackupSpec, details: bool) -> Page {
     page
 }
 
-/// Each type with its names in their order.
+/// For each type the names in their order.
 pub(crate) fn order(page: &mut Page, spec: &BackupSpec) {
     let mut inner = Page::default();
     for (kind, names) in spec.ordered_resources.iter().flatten() {
@@ -191,7 +191,7 @@ pub(crate) fn hooks(page: &mut Page, hooks: Option<&BackupHooks>, details: bool)
     page.page("Hooks", inner);
 }
 
-/// What is not in the backup is always said; the rest with details.
+/// Failed and skipped volumes are always listed, the others only with details.
 pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, NotFetched>>, details: bool) {
     let volumes = match volumes {
         None => return,
@@ -199,7 +199,7 @@ pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, NotF
         Some(Ok(volumes)) => volumes,
     };
     let of = |keep: fn(&Volume) -> bool| -> Vec<(String, Value)> {
-        volumes.iter().filter(|volume| keep(volume)).map(|volume| (volume.words(), json!(volume))).collect()
+        volumes.iter().filter(|volume| keep(volume)).map(|volume| (volume.text(), json!(volume))).collect()
     };
     page.block("Failed volumes", "failedVolumes", of(|volume| !volume.skipped && volume.result == "failed"));
     let heading = "Skipped volumes (their data is not in the backup)";
@@ -234,7 +234,7 @@ pub(crate) fn put_hooks(page: &mut Page, hooks: &HookStatus) {
     page.say("Hooks run", format!("{run}, of which {failed} failed"), value);
 }
 
-/// `counts`: begun, ended well, ended badly.
+/// `counts`: operations started, completed, failed.
 pub(crate) fn put_operations(
     page: &mut Page,
     counts: (i64, i64, i64),
@@ -286,7 +286,7 @@ pub(crate) fn resources(
 }
 
 fn deletions(page: &mut Page, deletions: &[DeleteBackupRequest]) {
-    let words = deletions.iter().map(|request| {
+    let requests = deletions.iter().map(|request| {
         let errors = request.status.as_ref().and_then(|status| status.errors.clone()).unwrap_or_default();
         if errors.is_empty() {
             request.phase().to_string()
@@ -294,8 +294,8 @@ fn deletions(page: &mut Page, deletions: &[DeleteBackupRequest]) {
             format!("{}: {}", request.phase(), errors.join("; "))
         }
     });
-    let words: Vec<_> = words.collect();
-    if !words.is_empty() {
-        page.put("Deletion requested", Node::List(words));
+    let requests: Vec<_> = requests.collect();
+    if !requests.is_empty() {
+        page.put("Deletion requested", Node::List(requests));
     }
 }

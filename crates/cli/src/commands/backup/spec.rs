@@ -1,4 +1,5 @@
-//! A backup's specification from flags. `backup create` makes a Backup of it, `schedule create` a template.
+//! The spec of a backup from flags. `backup create` puts it into a Backup, `schedule create` into a schedule's
+//! template.
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{BackupSpec, UploaderConfigForBackup};
@@ -9,7 +10,7 @@ use crate::commands::backup_location::spec::ConfigArg;
 use crate::error::CliError;
 use crate::objects::flags::{OrSelectorArg, SelectorArg, config_map, given, length};
 
-/// The older way to choose types, which cannot be mixed with the newer.
+/// The older flags that choose types. They cannot be combined with the newer ones.
 const OLD: [&str; 3] = ["include_resources", "exclude_resources", "include_cluster_resources"];
 
 #[derive(clap::Args, Clone, Default)]
@@ -99,17 +100,17 @@ pub(crate) struct BackupFlags {
 }
 
 impl BackupFlags {
-    /// Lists that every run would be refused for are refused here.
+    /// Refuses lists that would fail the validation of every backup.
     pub(crate) fn check(&self) -> Result<(), CliError> {
         let problems = list_problems(&self.spec());
         if problems.is_empty() {
             return Ok(());
         }
         Err(CliError::refused(problems.join("; "))
-            .help("take the contradiction out of the --include and --exclude flags"))
+            .help("resolve the conflict between the --include and --exclude flags"))
     }
 
-    /// Only what was given stands in it; the server fills in the rest.
+    /// The spec with the given flags only; the server fills in defaults.
     pub(crate) fn spec(&self) -> BackupSpec {
         let ordered = self.ordered_resources.as_ref().map(|OrderedArg(order)| order.clone());
         let parallel = self.parallel_files_upload.filter(|count| *count > 0);

@@ -1,4 +1,5 @@
-//! `lifeboat backup-location create NAME`: makes a location and, with --wait, tells the server's verdict.
+//! `lifeboat backup-location create NAME`: creates a location and, with --wait, reports whether the server found it
+//! Available.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `lifeboat backup-location delete`: removes locations and, as upstream does, the Backup and BackupRepository objects
-//! that stand for what is in them. The bucket's data stays; making the location again brings the objects back.
+//! `lifeboat backup-location delete`: deletes locations and, like stock Velero, the Backup and BackupRepository objects
+//! of what they store. The data in the bucket stays; creating the location again syncs the objects back.
 
 use kube::api::{DeleteParams, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
@@ -37,7 +37,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         found.extend(listed(&api, args.selector.as_deref()).await?.iter().map(ResourceExt::name_any));
     } else {
         for name in &args.names {
-            // A location that is gone may have left objects behind when an earlier deletion was interrupted.
+            // If an earlier deletion was interrupted, the location may be gone while objects of it are left.
             if contents(&client, settings, name).await?.is_empty() {
                 find(&api, name).await?;
             }
@@ -59,7 +59,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
             deleted => {
                 deleted.attempt(format!("delete BackupStorageLocation {name}"))?;
                 printer::line(&format!(
-                    "Backup storage location {name:?} deleted; the data in its bucket is untouched."
+                    "Backup storage location {name:?} deleted; the data in its bucket stays."
                 ));
             }
         }
@@ -72,7 +72,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     Ok(())
 }
 
-/// The objects that stand for backups and repositories in the location, and where they live.
+/// The Backup and BackupRepository objects of the location, each with its API.
 async fn contents(
     client: &Client,
     settings: &Settings,

@@ -75,7 +75,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         }
         return Ok(());
     }
-    // One named location is printed as itself, a listing as a list: what kubectl does.
+    // Like kubectl: one named location is printed as an object, everything else as a list.
     let value = match (&args.names[..], &found[..]) {
         ([_], [one]) => json!(one),
         _ => printer::list(&found),
@@ -107,7 +107,7 @@ fn row(location: &DynamicObject, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// How long ago, in the largest unit.
+/// The time since then, in the largest unit.
 fn ago(time: &str, now: Timestamp) -> String {
     let Ok(time) = time.parse::<Timestamp>() else { return "Never".to_owned() };
     let seconds = now.duration_since(time).max(SignedDuration::ZERO).as_secs();
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_the_largest_unit() {
+    fn times_are_shown_in_the_largest_unit() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let at = |ago: i64| Timestamp::from_second(1_000_000 - ago).unwrap().to_string();
         assert_eq!(super::ago(&at(5), now), "5s ago");

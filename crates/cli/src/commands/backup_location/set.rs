@@ -1,5 +1,5 @@
-//! `lifeboat backup-location set NAME`: changes what is named and nothing else (upstream's `set` forgets the
-//! certificate authority when none is given; this one keeps it).
+//! `lifeboat backup-location set NAME`: changes only what the flags name. (Stock Velero's `set` removes the certificate
+//! authority if none is given; this one keeps it.)
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let patch = patch(&args)?;
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Err(CliError::refused("nothing to change was given")
+        return Err(CliError::refused("no flag names anything to change")
             .help("see `lifeboat backup-location set --help`"));
     }
     let client = settings.client().await?;
@@ -65,7 +65,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let location = find(&api, &args.name).await?;
     let before = Freshness::of(&client, &settings.namespace, &args.name).await?;
     if args.default == Some(true) {
-        // Before the new one, so that at no time there are two.
+        // The other locations lose the default first, so that there are never two default locations.
         let others = listed(&api, None).await?;
         for other in others.iter().filter(|other| other.name_any() != args.name && is_default(other)) {
             objects::merge(&api, other, json!({"spec": {"default": false}})).await?;

@@ -1,4 +1,4 @@
-//! A location's object from command-line arguments. Used by `backup-location create` and by `install`.
+//! The object of a location from flags; used by `backup-location create` and `install`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 
-/// Why a map or the name of a credential is refused.
+/// Why a map or a credential reference is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SpecError {
     #[error("{0:?} has no \"=\"; write KEY=VALUE,KEY=VALUE")]
@@ -25,7 +25,7 @@ pub(crate) enum SpecError {
     Credential(String),
 }
 
-/// `KEY=VALUE,…`, upstream's form of a map.
+/// A map in the form `KEY=VALUE,…`, as stock Velero accepts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfigArg(pub(crate) BTreeMap<String, String>);
 
@@ -128,7 +128,7 @@ pub(crate) struct LocationArgs {
 /// The annotation behind `--untrusted`.
 const UNTRUSTED_ANNOTATION: &str = "lifeboat.io/untrusted";
 
-/// The object to create.
+/// The BackupStorageLocation to create.
 pub(crate) fn object(namespace: &str, name: &str, args: &LocationArgs) -> Result<Value, CliError> {
     let mut storage = json!({"bucket": args.bucket});
     if let Some(prefix) = &args.prefix {
@@ -168,11 +168,11 @@ pub(crate) fn object(namespace: &str, name: &str, args: &LocationArgs) -> Result
     )
 }
 
-/// A certificate authority as the object holds it.
+/// Reads a certificate authority and encodes it as the object holds it.
 pub(crate) fn read_ca(path: &Path) -> Result<String, CliError> {
     let bytes = read_file(path, "certificate authority")?;
     if !bytes.windows(10).any(|window| window == b"-----BEGIN") {
-        return Err(CliError::refused(format!("{} holds no PEM certificate", path.display()))
+        return Err(CliError::refused(format!("{} contains no PEM certificate", path.display()))
             .help("a PEM file starts with -----BEGIN CERTIFICATE-----"));
     }
     Ok(STANDARD.encode(bytes))

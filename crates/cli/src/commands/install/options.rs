@@ -1,4 +1,5 @@
-//! The arguments of `install` and their check: every file is read and every value judged before the cluster is touched.
+//! The arguments of `install` and their validation: every file is read and every value checked before the cluster is
+//! changed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -131,7 +132,7 @@ pub(crate) struct Args {
     output: Format,
 }
 
-/// Arguments that have been judged; nothing more to read.
+/// Validated arguments, with the content of every file they name.
 pub(super) struct Checked {
     pub(super) options: InstallOptions,
     pub(super) location: Option<Value>,
@@ -150,7 +151,7 @@ pub(super) struct Checked {
 pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
     if args.provider.is_some() && args.secret_file.is_none() && !args.no_secret {
         return Err(CliError::refused("no credentials were given for the storage location")
-            .help("pass --secret-file FILE, or --no-secret where the server has an identity of its own"));
+            .help("pass --secret-file FILE, or --no-secret if the server has its own identity"));
     }
     let credentials = match &args.secret_file {
         Some(path) => Some(cloud_credentials(namespace, &spec::read_file(path, "credentials")?)),
@@ -193,7 +194,7 @@ pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
     })
 }
 
-/// The volume snapshot location, where one is asked for.
+/// The volume snapshot location, if the flags ask for one.
 fn snapshot_location(namespace: &str, args: &Args) -> Result<Option<Value>, CliError> {
     let config = args.snapshot_location_config.as_ref().map(|config| &config.0);
     let Some(provider) = &args.provider else { return Ok(None) };
@@ -214,8 +215,8 @@ fn snapshot_location(namespace: &str, args: &Args) -> Result<Option<Value>, CliE
     }
 }
 
-/// Judges the location as the server will, as far as no network is needed: wrong settings or credentials must not
-/// replace good ones.
+/// Checks the location as the server will, as far as that needs no network: wrong settings or credentials must not
+/// replace working ones.
 fn check_storage(args: &Args) -> Result<(), CliError> {
     let (Some(provider), Some(bucket), Some(secret_file)) = (&args.provider, &args.bucket, &args.secret_file)
     else {
@@ -234,11 +235,11 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
         credentials: Some(SecretSlice::from(spec::read_file(secret_file, "credentials")?)),
         customer_key: None,
     };
-    // What a plugin takes only the plugin knows.
+    // Only the plugin knows which settings it accepts.
     if !args.plugins.is_empty() {
         return Ok(());
     }
-    // Keys and files that only the server can read are judged there.
+    // Keys and files that only the server can read are checked by the server.
     let only_there = ["customerKeyEncryptionSecret", "customerKeyEncryptionFile"];
     if config.config.keys().any(|key| only_there.contains(&key.as_str())) {
         return Ok(());
@@ -249,12 +250,12 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
     })
 }
 
-/// What no registry takes.
+/// The text is not an image reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an image is written like registry.example/lifeboat:0.1.0")]
+#[error("write the image like registry.example/lifeboat:0.1.0")]
 pub(crate) struct NoImage;
 
-/// Enough of an image reference to catch what no registry takes.
+/// Rejects text that no registry would accept as an image reference.
 pub(crate) fn image(text: &str) -> Result<String, NoImage> {
     let wrong =
         text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) || text.contains("::");
@@ -301,7 +302,7 @@ fn network(text: &str) -> Result<String, String> {
     match parts {
         Some(()) => Ok(text.to_owned()),
         None => Err(format!(
-            "{text:?} is no network; write it like 10.20.0.0/16, or 10.20.0.7/32 for one address"
+            "{text:?} is not a network; write it like 10.20.0.0/16, or 10.20.0.7/32 for one address"
         )),
     }
 }
@@ -311,7 +312,7 @@ fn env(args: &Args) -> Vec<Value> {
     given.map(|(name, value)| json!({"name": name, "value": value})).collect()
 }
 
-/// The defaults, with what was given in their place.
+/// The default requests and limits, overridden by flags.
 fn resources(args: &Args) -> Value {
     let mut resources = default_resources();
     for (given, kind, resource) in [
@@ -339,6 +340,7 @@ fn cloud_credentials(namespace: &str, bytes: &[u8]) -> Value {
 
 fn read_text(path: &Path) -> Result<String, CliError> {
     let bytes = spec::read_file(path, "repository password")?;
-    String::from_utf8(bytes)
-        .map_err(|error| CliError::failed(format!("{} is not text", path.display()), error.utf8_error()))
+    String::from_utf8(bytes).map_err(|error| {
+        CliError::failed(format!("{} is not UTF-8 text", path.display()), error.utf8_error())
+    })
 }

@@ -1,5 +1,6 @@
-//! What the cluster must allow, looked at before anything is changed: nobody else serves the same objects, the namespace
-//! is Lifeboat's to shape, the named namespaces exist, rights do not grow unasked, the password can be kept.
+//! Checks of the cluster before `install` changes anything: no other product controls the same objects, the namespace
+//! can be used, the namespaces named by flags exist, rights are not extended without a flag, the repository password
+//! can be kept.
 
 use std::time::Duration;
 
@@ -15,20 +16,20 @@ use super::options::Checked;
 use crate::error::CliError;
 use crate::settings::Settings;
 
-/// Which namespaces were there before Lifeboat.
+/// Which namespaces existed before Lifeboat was installed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Existed {
     pub(super) server: bool,
     pub(super) movers: bool,
 }
 
-/// Refuses, or tells which namespaces were there before.
+/// Refuses the installation, or returns which namespaces existed before.
 pub(super) async fn check(
     client: &Client,
     settings: &Settings,
     checked: &Checked,
 ) -> Result<Existed, CliError> {
-    nobody_else(client, settings, checked.adopt).await?;
+    no_other_product(client, settings, checked.adopt).await?;
     if checked.crds_only {
         return Ok(Existed::default());
     }
@@ -46,28 +47,26 @@ pub(super) async fn check(
     Ok(existed)
 }
 
-/// Two servers over the same objects would both work on them, and one would not know it.
-async fn nobody_else(client: &Client, settings: &Settings, adopt: bool) -> Result<(), CliError> {
+/// Two servers for the same objects would both act on them without noticing each other.
+async fn no_other_product(client: &Client, settings: &Settings, adopt: bool) -> Result<(), CliError> {
     let found = foreign::live(&workloads::list(client).await?, &settings.namespace);
     if found.is_empty() {
         return Ok(());
     }
     let list = found.iter().map(|f| format!("{} ({})", f.product, f.workload)).collect::<Vec<_>>().join(", ");
     if adopt {
-        eprintln!(
-            "Taking over beside {list}; scale it to 0 replicas, or both will work on the same objects."
-        );
+        eprintln!("Installing beside {list}; scale it to 0 replicas, or both will act on the same objects.");
         return Ok(());
     }
-    Err(CliError::refused(format!("this cluster is served by {list}"))
-        .help("scale it to 0 replicas first, or pass --adopt to install beside it and take its objects over"))
+    Err(CliError::refused(format!("another product is running in this cluster: {list}"))
+        .help("scale it to 0 replicas first, or pass --adopt to install beside it and adopt its objects"))
 }
 
-/// How long a namespace that is being deleted is waited for.
+/// How long to wait for a namespace that is being deleted.
 const GOING: Duration = Duration::from_secs(30);
 
-/// Install sets the namespace's Pod Security level, which would break other pods in it. Tells whether the namespace was
-/// there before the first installation.
+/// Install sets the namespace's Pod Security level, which would break other pods in it. Returns whether the namespace
+/// existed before the first installation.
 async fn namespace_can_be_ours(client: &Client, name: &str) -> Result<bool, CliError> {
     let api = Api::<Namespace>::all(client.clone());
     let read = || async { api.get_opt(name).await.attempt(format!("read Namespace {name}")) };
@@ -75,7 +74,7 @@ async fn namespace_can_be_ours(client: &Client, name: &str) -> Result<bool, CliE
         found.as_ref().is_some_and(|one| one.metadata.deletion_timestamp.is_some())
     };
     let mut found = read().await?;
-    // An uninstall just before leaves a namespace that goes within seconds.
+    // After an uninstall the namespace is terminating for a few seconds.
     for _ in 0..GOING.as_secs() {
         if !is_going(&found) {
             break;
@@ -101,11 +100,11 @@ async fn namespace_can_be_ours(client: &Client, name: &str) -> Result<bool, CliE
             "namespace {name} is not Lifeboat's: pod {} runs in it, and Lifeboat sets the Pod Security level of the namespace",
             pod.name_any()
         ))
-        .help("install into a namespace of its own with --namespace NAME; the default is lifeboat")),
+        .help("install into another namespace with --namespace NAME; the default is lifeboat")),
     }
 }
 
-/// Running install again to upgrade must not turn a limited server into a cluster administrator.
+/// Running install again to upgrade must not make a cluster administrator of a server with limited rights.
 async fn rights_do_not_grow_unasked(
     client: &Client,
     settings: &Settings,
@@ -127,7 +126,7 @@ async fn rights_do_not_grow_unasked(
     }
     Err(CliError::refused(format!("this installation is limited to namespaces {}", limited.join(", "))).help(
         format!(
-            "pass --namespaces {} to keep it so, or --full-rights to let it back up and restore anything",
+            "pass --namespaces {} to keep the limit, or --full-rights to let it back up and restore anything",
             limited.join(",")
         ),
     ))
@@ -144,9 +143,6 @@ async fn all_exist(client: &Client, names: &[String]) -> Result<(), CliError> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(CliError::not_found(format!(
-        "--namespaces names {}, which the cluster does not have",
-        missing.join(", ")
-    ))
-    .help("create them first, or leave them out"))
+    Err(CliError::not_found(format!("--namespaces names {}, which do not exist", missing.join(", ")))
+        .help("create them first, or leave them out"))
 }

@@ -1,5 +1,5 @@
-//! `lifeboat plugin add IMAGE`: puts an init container into the server's Deployment, waits for the new server and says which
-//! plugins came.
+//! `lifeboat plugin add IMAGE`: adds an init container to the server's Deployment, waits for the new server and prints
+//! the plugins that were added.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::settings::Settings;
 use crate::{printer, server_status};
 
-/// A new leader answers when the old one's lease is over.
+/// A new leader answers once the old leader's lease has expired.
 const ANSWER: Duration = Duration::from_mins(1);
 
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     say(&before, &now)
 }
 
-/// The container to add; the same image, or another version of it, is there once only.
+/// The init container to add. Refused if the Deployment has this image, or another version of it.
 fn container(deployment: &Value, image: &str, policy: &str) -> Result<Value, CliError> {
     let present = plugin_images::containers(deployment);
     let taken: Vec<&str> = present.iter().map(|container| text(container, "name")).collect();
@@ -59,13 +59,13 @@ fn container(deployment: &Value, image: &str, policy: &str) -> Result<Value, Cli
     match present.iter().find(same) {
         Some(other) => {
             let (name, there) = (text(other, "name"), text(other, "image"));
-            let words = if there == image {
-                format!("the image {image} is there already, as init container {name}")
+            let message = if there == image {
+                format!("the image {image} exists already, as init container {name}")
             } else {
-                format!("another image of these plugins is there: {there}, as init container {name}")
+                format!("another version of this image exists: {there}, as init container {name}")
             };
-            Err(CliError::refused(words)
-                .help(format!("take it out first with `lifeboat plugin remove {name}`")))
+            Err(CliError::refused(message)
+                .help(format!("remove it first with `lifeboat plugin remove {name}`")))
         }
         None => Ok(made),
     }
@@ -91,7 +91,7 @@ fn say(before: &Details, now: &Details) -> Result<(), CliError> {
         return Err(CliError::ended(problems.join("\n")).help(help));
     }
     if new.is_empty() {
-        eprintln!("  no plugin came that was not there before; `lifeboat plugin get` lists all");
+        eprintln!("  no new plugin was found; `lifeboat plugin get` lists all");
     }
     Ok(())
 }
@@ -106,17 +106,17 @@ mod tests {
     #[rstest]
     #[case::none(json!([]), "velero/velero-plugin-for-aws:v1.14.3", None)]
     #[case::another(json!([{"name": "gcp", "image": "velero/gcp:v1"}]), "velero/velero-plugin-for-aws:v1.14.3", None)]
-    #[case::the_same(json!([{"name": "x", "image": "velero/a:v1"}]), "velero/a:v1", Some("is there already, as init container x"))]
+    #[case::the_same(json!([{"name": "x", "image": "velero/a:v1"}]), "velero/a:v1", Some("exists already, as init container x"))]
     #[case::another_version(json!([{"name": "velero-a", "image": "velero/a:v1"}]), "velero/a:v2",
-        Some("another image of these plugins is there: velero/a:v1"))]
+        Some("another version of this image exists: velero/a:v1"))]
     fn an_image_is_added_once(#[case] present: Value, #[case] image: &str, #[case] refused: Option<&str>) {
         let deployment = json!({"spec": {"template": {"spec": {"initContainers": present}}}});
         let made = container(&deployment, image, "Always");
         match refused {
             None => assert_eq!(made.unwrap()["image"], image),
-            Some(words) => {
+            Some(message) => {
                 let error = made.unwrap_err().full_text();
-                assert!(error.contains(words), "{error}");
+                assert!(error.contains(message), "{error}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The server's Deployment as the plugin commands see it: read, changed, waited for.
+//! The server's Deployment for the plugin commands: reads it, changes its init containers, waits for the rollout.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) async fn read(client: &Client, settings: &Settings) -> Result<Dynamic
     })
 }
 
-/// Changes init containers, on the condition that nobody changed the Deployment since.
+/// Changes init containers; fails if the Deployment was changed in the meantime.
 pub(super) async fn change(
     client: &Client,
     settings: &Settings,
@@ -44,7 +44,7 @@ pub(super) async fn change(
     Ok(())
 }
 
-/// What keeps the server's pods from starting.
+/// The reasons why pods of the server do not start.
 pub(super) async fn troubles(
     client: &Client,
     namespace: &str,
@@ -59,15 +59,15 @@ pub(super) async fn troubles(
     Ok(plugin_images::troubles(deployment, &pods))
 }
 
-/// Waits until all servers are of the present form of the Deployment. An init container that fails ends the wait: it is
-/// tried again by the cluster, but hardly ends otherwise.
+/// Waits until all servers run with the current spec of the Deployment. A failing init container ends the wait: the
+/// kubelet starts it again, but it hardly ever succeeds later.
 pub(super) async fn wait(client: &Client, settings: &Settings, limit: Duration) -> Result<(), CliError> {
     let (namespace, api) = (&settings.namespace, api(client, &settings.namespace));
     let ended = until("the new server", limit, async || {
         let found = api.get(DEPLOYMENT).await.attempt(format!("read Deployment {DEPLOYMENT}"))?;
         let found = objects::to_json(&found);
         if let Some(seen) = not_rolled_out(&found) {
-            // Images may come yet: registries have bad moments.
+            // A failed image pull is still waited for: registries are sometimes unavailable.
             let troubles = troubles(client, namespace, &found).await?;
             return Ok(match troubles.into_iter().min_by_key(|trouble| trouble.kind == TroubleKind::Image) {
                 Some(trouble) if trouble.kind != TroubleKind::Image => Look::Done(Err(trouble)),
@@ -80,13 +80,13 @@ pub(super) async fn wait(client: &Client, settings: &Settings, limit: Duration) 
     .await
     .map_err(|error| {
         CliError::from(error).help(format!(
-            "`kubectl -n {namespace} describe pods` tells more; the old server goes on meanwhile"
+            "`kubectl -n {namespace} describe pods` shows more; the old server keeps running meanwhile"
         ))
     })?;
     ended.map_err(|trouble| CliError::ended(trouble.message))
 }
 
-/// None where all replicas are new and ready; else what was seen.
+/// None if all replicas are updated and ready; otherwise what is missing.
 fn not_rolled_out(deployment: &Value) -> Option<String> {
     let number = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_i64);
     let wanted = number("/spec/replicas").unwrap_or(1);

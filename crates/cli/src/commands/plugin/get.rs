@@ -1,4 +1,5 @@
-//! `lifeboat plugin get`: what the server has, what it cannot use, and which images keep new servers from starting.
+//! `lifeboat plugin get`: lists the server's plugins, those that it cannot use, and the images that keep new servers
+//! from starting.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     let client = settings.client().await?;
     let answer = server_status::ask(&client, &settings.namespace, Duration::from_secs(args.timeout)).await?;
     let details = Details::read(&answer);
-    // Whoever may ask the server may not always look at its pods; and a server outside of the cluster has none.
+    // A user who may send requests to the server may lack the right to read its pods, and a server outside of the
+    // cluster has no pods.
     let troubles = match deployment::read(&client, settings).await {
         Ok(found) => deployment::troubles(&client, &settings.namespace, &objects::to_json(&found)).await,
         Err(_) => Ok(Vec::new()),

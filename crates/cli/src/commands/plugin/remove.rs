@@ -1,4 +1,5 @@
-//! `lifeboat plugin remove NAME|IMAGE`: takes an init container out of the server's Deployment, by its name or its image.
+//! `lifeboat plugin remove NAME|IMAGE`: removes an init container from the server's Deployment, by its name or its
+//! image.
 
 use std::time::Duration;
 
@@ -48,7 +49,10 @@ fn find(deployment: &Value, which: &str) -> Result<String, CliError> {
     let help = if there.is_empty() {
         "there are none".to_owned()
     } else {
-        format!("there are: {}; one image may hold many plugins, which go together", there.join(", "))
+        format!(
+            "there are: {}; one image may contain several plugins, which are removed together",
+            there.join(", ")
+        )
     };
     Err(CliError::not_found(format!("there is no image of plugins called {which:?}")).help(help))
 }

@@ -1,4 +1,4 @@
-//! `lifeboat repo get [NAME…]`: upstream's columns, and how the last maintenance ended.
+//! `lifeboat repo get [NAME…]`: a table with the columns of stock Velero and the result of the last maintenance.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

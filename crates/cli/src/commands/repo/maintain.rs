@@ -1,4 +1,4 @@
-//! `lifeboat repo maintain`: asks the server to maintain repositories now; with `--wait`, until that has ended.
+//! `lifeboat repo maintain`: asks the server to maintain repositories now and, with `--wait`, waits for the end.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::objects::{REPOSITORY, Selection};
 use crate::printer;
 use crate::settings::Settings;
 
-/// How often it is looked whether it has ended.
+/// How often the BackupRepository is read while waiting.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
@@ -33,12 +33,12 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     if found.is_empty() {
         eprintln!("No repositories of volume data in namespace {}.", settings.namespace);
     }
-    // Times of objects have whole seconds: what began in this one is not what is asked for.
+    // Times in objects have whole seconds: a maintenance that started in this second may be an earlier one.
     let since = Timestamp::now() + SignedDuration::from_secs(1);
     for repository in &found {
         let patch = json!({"metadata": {"annotations": {MAINTAIN_SINCE: time::seconds(since)}}});
         objects::merge(&api, repository, patch).await?;
-        printer::line(&format!("Maintenance of repository {:?} asked for.", repository.name_any()));
+        printer::line(&format!("Maintenance of repository {:?} requested.", repository.name_any()));
     }
     let mut failed = Vec::new();
     for name in found.iter().filter(|_| args.wait).map(ResourceExt::name_any) {
@@ -51,13 +51,13 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         };
         match ended {
             Ok(()) => printer::line(&format!("Repository {name:?} is maintained.")),
-            Err(words) => failed.push(format!("maintenance of repository {name:?} failed: {words}")),
+            Err(message) => failed.push(format!("maintenance of repository {name:?} failed: {message}")),
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(CliError::ended(failed.join("; "))) }
 }
 
-/// How the run that was asked for ended, once it has.
+/// The result of the requested maintenance, once it has ended.
 fn ended(repository: &DynamicObject, since: Timestamp) -> Option<Result<(), String>> {
     let runs = repository.data.pointer("/status/recentMaintenance").and_then(Value::as_array)?;
     let run = runs.last()?;

@@ -1,5 +1,5 @@
-//! The arguments that every repository command takes, before or after the command's name. Flags and variables are
-//! named as restic names them; `settings` resolves them.
+//! Arguments of all repository commands, accepted before or after the command's name. Flags and variables have restic's
+//! names; `settings` resolves them.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use clap::Args;
 
 use crate::args::Output;
 
-/// What help says above the arguments of all commands.
+/// The heading of these arguments in the help.
 pub(crate) const COMMON_HEADING: &str = "Options of all repository commands";
 
-/// Which repository, with which password, and how to work with it.
+/// The repository, its password, and how to access it.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = COMMON_HEADING)]
 pub(crate) struct CommonArgs {
@@ -96,13 +96,13 @@ pub(crate) struct CommonArgs {
     /// Accepted for scripts: requests that make no progress are always tried again
     #[arg(long, global = true, hide = true, value_name = "DURATION")]
     pub(crate) stuck_request_timeout: Option<String>,
-    /// Accepted for scripts: requests always say that they are Lifeboat's
+    /// Accepted for scripts: the User-Agent of requests is always Lifeboat's
     #[arg(long, global = true, hide = true, value_name = "TEXT")]
     pub(crate) http_user_agent: Option<String>,
 }
 
-/// The cluster's flags of `lifeboat`, so that they do not reach repository commands: there `-n` is a dry run, and no
-/// cluster is asked. clap hands a global argument down unless the subcommand has one of the same id.
+/// The cluster's flags of `lifeboat`, declared again so that repository commands do not inherit them: for those `-n` is
+/// a dry run, and no cluster is used. clap passes a global argument on unless the subcommand has one with the same id.
 #[derive(Args)]
 pub(crate) struct NoCluster {
     #[arg(id = "namespace", long = "namespace", hide = true)]

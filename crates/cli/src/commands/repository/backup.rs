@@ -1,5 +1,5 @@
-//! `backup`: paths, standard input or the output of a command become a snapshot; with LIFEBOAT_PREPARED_SNAPSHOT it is
-//! prepared only (see `prepared`).
+//! `backup`: stores paths, standard input or the output of a command as a snapshot. With LIFEBOAT_PREPARED_SNAPSHOT the
+//! snapshot is only prepared (see `prepared`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     /// Threads that read, chunk and compress (default: $RESTIC_READ_CONCURRENCY, then one for each core)
     #[arg(long, value_name = "N")]
     read_concurrency: Option<usize>,
-    /// Without paths, standard input is the source if it is a pipe: the name `restic` sets it.
+    /// Without paths, standard input is the source if it is a pipe. Set under the name `restic`.
     #[arg(skip)]
     pub(crate) pipe_is_source: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let mut session =
         Session { settings: session.settings.clone(), interrupted: session.interrupted.clone() };
     session.settings.threads = args.threads(&session)?;
-    let preparing = prepared::Place::of(&session.settings, args.dry_run)?;
+    let preparing = prepared::PreparedFile::of(&session.settings, args.dry_run)?;
     let (source, missing) = args.source(&session)?;
     let repository = session.open().await?;
     let options = args.options(&session, &repository, source).await?;
@@ -104,10 +104,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let is_prepared = preparing.is_some();
     let outcome = match preparing {
         None => backup(&repository, options, lock, progress, session.interrupted.clone()).await,
-        Some(place) => place.prepare(&session, &repository, options, progress).await,
+        Some(file) => file.prepare(&session, &repository, options, progress).await,
     };
     shown.stop();
-    // A stream that a signal ended looks like a failed read to the engine.
+    // To the engine, a stream that ends because of a signal looks like a failed read.
     let outcome =
         outcome.map_err(|error| if session.interrupted.is_cancelled() { Error::Cancelled } else { error })?;
     report(&session, &args, &outcome, &missing, is_prepared)
@@ -119,14 +119,14 @@ impl Args {
         match (self.read_concurrency, variable) {
             (Some(count), _) => Ok(Some(count.max(1))),
             (None, Some(text)) => text.parse().map(Some).map_err(|_| {
-                CliError::usage(format!("RESTIC_READ_CONCURRENCY: '{text}' is no number"))
+                CliError::usage(format!("RESTIC_READ_CONCURRENCY: '{text}' is not a number"))
                     .help("write it like 4")
             }),
             (None, None) => Ok(None),
         }
     }
 
-    /// The source, and what of it does not exist.
+    /// The source, and errors for paths that do not exist.
     fn source(&self, session: &Session) -> Result<(Source, Vec<Error>), CliError> {
         let is_stream = self.stdin || self.stdin_from_command;
         if is_stream && self.files.is_given() {
@@ -137,7 +137,7 @@ impl Args {
         if self.stdin_from_command {
             if self.paths.is_empty() {
                 return Err(CliError::usage("--stdin-from-command needs a command")
-                    .help("write it behind two dashes: backup --stdin-from-command -- pg_dump db"));
+                    .help("write it after two dashes: backup --stdin-from-command -- pg_dump db"));
             }
             return Ok((Source::Command { name, argv: self.paths.clone() }, Vec::new()));
         }
@@ -213,7 +213,7 @@ impl Args {
     }
 }
 
-/// Prints what came of it; anything that is not in the snapshot makes the backup incomplete (exit 3).
+/// Prints the result. If any item is missing from the snapshot, the backup is incomplete (exit code 3).
 fn report(
     session: &Session,
     args: &Args,
@@ -230,26 +230,26 @@ fn report(
     for path in &outcome.changed_while_read {
         session.say(format!("changed while it was read: {path}"));
     }
-    let (message, text) = (summary(args, outcome), words(args, outcome, is_prepared));
+    let (message, text) = (summary(args, outcome), summary_text(args, outcome, is_prepared));
     output::summary(session, &message, &text)?;
     let lacking = missing.len() + outcome.unreadable.len();
     if lacking == 0 {
         return Ok(());
     }
     Err(CliError::restic(3, format!("the backup is incomplete: {lacking} items could not be read"))
-        .help("they are listed above; the snapshot has everything else"))
+        .help("they are listed above; the snapshot contains everything else"))
 }
 
-/// One item that is not in the snapshot or not on the disk, on standard error.
+/// Reports on standard error one item that could not be backed up or restored.
 pub(crate) fn problem(session: &Session, during: &str, item: &str, message: &str) {
     if session.is_json() {
         let line =
             json!({"message_type": "error", "error": {"message": message}, "during": during, "item": item});
-        tell!("{line}");
+        message!("{line}");
     } else if item.is_empty() {
-        tell!("error: {message}");
+        message!("error: {message}");
     } else {
-        tell!("error: {item}: {message}");
+        message!("error: {item}: {message}");
     }
 }
 
@@ -274,7 +274,7 @@ fn summary(args: &Args, outcome: &BackupOutcome) -> serde_json::Value {
     message
 }
 
-fn words(args: &Args, outcome: &BackupOutcome, is_prepared: bool) -> String {
+fn summary_text(args: &Args, outcome: &BackupOutcome, is_prepared: bool) -> String {
     let counts = outcome.snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
     let would = if args.dry_run { "Would add" } else { "Added" };
     let end = match outcome.snapshot_id {

@@ -1,5 +1,4 @@
-//! The cache on this machine: where it is, and what is in it. Caches of repositories that nobody used for a while are
-//! removed on request.
+//! `cache`: lists the caches on this machine and removes those that were not used for a while.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -23,7 +22,7 @@ pub(crate) struct Args {
     no_size: bool,
 }
 
-/// The directory of all caches; none if the user wants none or has no home.
+/// The directory of all caches; None if the cache is disabled or the user has no home directory.
 pub(crate) fn directory(settings: &Settings) -> Option<PathBuf> {
     if settings.connection.no_cache {
         return None;
@@ -36,7 +35,7 @@ pub(crate) fn directory(settings: &Settings) -> Option<PathBuf> {
     chosen.or_else(usual)
 }
 
-/// What --cleanup-cache does at the start of a command.
+/// Removes old caches, for --cleanup-cache.
 pub(crate) fn clean_up(settings: &Settings) {
     if let Some(directory) = directory(settings).filter(|_| settings.connection.cleanup_cache) {
         remove_older(&directory, OLD);
@@ -67,7 +66,7 @@ fn remove_older(directory: &Path, limit: Duration) -> usize {
     old.filter(|(path, _)| std::fs::remove_dir_all(path).is_ok()).count()
 }
 
-/// Each repository's cache and when it was last written to.
+/// Each repository's cache and the time since it was last written to.
 fn caches(directory: &Path) -> Vec<(PathBuf, Duration)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_cache = |path: &PathBuf| {

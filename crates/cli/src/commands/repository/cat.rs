@@ -1,4 +1,4 @@
-//! `cat`: an object's content, for experts.
+//! `cat`: prints the content of an object, for debugging.
 
 use std::io::Write;
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         }
         Content::Bytes(content) => bytes(&content),
         Content::DamagedPack { content, hash } => {
-            tell!("warning: the content does not match its name, its hash is {hash}");
+            message!("warning: the content does not match its name, its hash is {hash}");
             bytes(&content)
         }
     }
@@ -78,7 +78,7 @@ async fn object(repository: &Repository, kind: Kind, id: &str) -> Result<Object,
 
 fn parse(id: &str) -> Result<Id, CliError> {
     id.parse().map_err(|error| {
-        CliError::failed(format!("cannot use '{id}' as an id"), error).help("give all 64 digits")
+        CliError::failed(format!("cannot use '{id}' as an id"), error).help("give the full id of 64 digits")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `check`: whether the repository is whole; with --read-data every byte of it.
+//! `check`: verifies that the repository is complete and consistent; with --read-data it reads all data.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Read a part: n/t for the n-th of t parts, x% or a size such as 500M for a random one
     #[arg(long, value_name = "PART")]
     read_data_subset: Option<Subset>,
-    /// Accepted for scripts: what is unused is found by prune
+    /// Accepted for scripts: prune finds unused data
     #[arg(long, hide = true)]
     check_unused: bool,
     /// Accepted for scripts
@@ -62,9 +62,9 @@ fn report(session: &Session, outcome: &CheckOutcome) -> Result<(), CliError> {
     for error in &outcome.errors {
         let text = format!("{}: {}", error.object, error.message);
         if session.is_json() {
-            tell!("{}", json!({"message_type": "error", "message": text}));
+            message!("{}", json!({"message_type": "error", "message": text}));
         } else {
-            tell!("error: {text}");
+            message!("error: {text}");
         }
     }
     for hint in &outcome.hints {
@@ -85,11 +85,12 @@ fn report(session: &Session, outcome: &CheckOutcome) -> Result<(), CliError> {
     let hit: Vec<String> =
         outcome.damaged_snapshots.iter().map(lifeboat_repository::id::SnapshotId::short).collect();
     let help = if hit.is_empty() {
-        "`repair packs` and `repair index` mend what can be mended; see docs/disaster-recovery.md".to_owned()
+        "`repair packs` and `repair index` repair what can be repaired; see docs/disaster-recovery.md"
+            .to_owned()
     } else {
         format!(
-            "hit are the snapshots {}; all others can be restored whole. `repair packs`, `repair index` and \
-             `repair snapshots` mend what can be mended",
+            "affected snapshots: {}; all others can be restored completely. `repair packs`, `repair index` and \
+             `repair snapshots` repair what can be repaired",
             hit.join(", ")
         )
     };

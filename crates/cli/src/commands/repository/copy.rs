@@ -1,4 +1,4 @@
-//! `copy`: snapshots of another repository into this one.
+//! `copy`: copies snapshots of another repository into this one.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let target = session.open().await?;
     if source.config().chunker_polynomial != target.config().chunker_polynomial {
         session.say(
-            "note: the repositories cut files differently, so copies share no data with backups made here; \
-             `init --from-repo … --copy-chunker-params` makes one that does",
+            "note: the repositories use different chunker parameters, so copies share no data with backups made here; \
+             `init --from-repo … --copy-chunker-params` creates one with equal parameters",
         );
     }
     let filter = args.filter.resolve(&session.settings);
@@ -50,12 +50,12 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         return Ok(());
     }
     let message =
-        format!("{damaged} damaged snapshots of the source were not copied; the copy is not all of it");
+        format!("{damaged} damaged snapshots of the source were not copied; the copy is incomplete");
     Err(CliError::restic(1, message)
-        .help("`check` names them; copy chosen snapshots by their ids, or remove those with `forget`"))
+        .help("`check` lists them; copy single snapshots by id, or remove the damaged ones with `forget`"))
 }
 
-/// The snapshots to copy, and how many there are that nobody can copy. Those that are named need not care for others.
+/// The snapshots to copy, and the number of unreadable ones. If snapshots are named, unreadable others are not counted.
 async fn chosen(
     source: &Repository,
     names: &[String],
@@ -76,7 +76,7 @@ fn report(session: &Session, outcome: &CopyOutcome) -> Result<(), CliError> {
     }
     for skipped in &outcome.skipped {
         session.say(format!(
-            "snapshot {} is there already as {}",
+            "snapshot {} exists already as {}",
             skipped.source.short(),
             skipped.target.short()
         ));
@@ -89,7 +89,7 @@ fn report(session: &Session, outcome: &CopyOutcome) -> Result<(), CliError> {
         "blobs": outcome.blobs, "data_added": outcome.added, "data_added_packed": outcome.stored,
     });
     let text = format!(
-        "{} snapshots copied, {} were there already; {} added ({} stored)",
+        "{} snapshots copied, {} existed already; {} added ({} stored)",
         outcome.copied.len(),
         outcome.skipped.len(),
         units::bytes(outcome.added),

@@ -1,4 +1,4 @@
-//! `diff`: what changed between two snapshots.
+//! `diff`: shows what changed between two snapshots.
 
 use lifeboat_repository::diff::{Change, DiffCounts, DiffStatistics, Side, diff};
 use lifeboat_repository::repository::Repository;
@@ -46,9 +46,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         let value = serde_json::json!({"changes": all, "statistics": statistics});
         printer::text(&printer::yaml(&value)?);
     } else {
-        output::summary(session, &statistics, &words(&statistics))?;
+        output::summary(session, &statistics, &summary_text(&statistics))?;
     }
-    statistics.problems.iter().for_each(|problem| tell!("error: {problem}"));
+    statistics.problems.iter().for_each(|problem| message!("error: {problem}"));
     match statistics.problems.len() {
         0 => Ok(()),
         count => Err(CliError::restic(1, format!("{count} directories could not be compared"))
@@ -62,8 +62,8 @@ async fn side(repository: &Repository, selection: &Selection) -> Result<Side, Cl
     Ok(Side { name: format!("{}{folder}", id.short()), tree: snapshot.tree, subfolder })
 }
 
-fn words(statistics: &DiffStatistics) -> String {
-    let line = |words: &str, now: u64, then: u64| format!("{words:12}{now:>5} new, {then:>5} removed");
+fn summary_text(statistics: &DiffStatistics) -> String {
+    let line = |label: &str, now: u64, then: u64| format!("{label:12}{now:>5} new, {then:>5} removed");
     let DiffStatistics { added, removed, .. } = statistics;
     let size = |counts: &DiffCounts| units::bytes(counts.bytes);
     [

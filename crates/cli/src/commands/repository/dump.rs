@@ -1,4 +1,4 @@
-//! `dump`: a file of a snapshot, or a folder as an archive, to standard output or into a file.
+//! `dump`: writes a file of a snapshot, or a folder as an archive, to standard output or into a file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -53,7 +53,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         .await
 }
 
-/// The path below the folder, however it begins.
+/// The path below the folder, whether or not it begins with "/".
 fn below(folder: Option<PathBuf>, path: &Path) -> PathBuf {
     match folder {
         None => path.to_owned(),
@@ -61,8 +61,8 @@ fn below(folder: Option<PathBuf>, path: &Path) -> PathBuf {
     }
 }
 
-/// The short form of the name `restic`: the one file of a stream's snapshot, the latest of a stream if none is named, to
-/// standard output.
+/// The short form under the name `restic`: writes the only file of a stream's snapshot to standard output. Without a
+/// snapshot it is the latest one of a stream.
 pub(crate) async fn stream(
     session: &Session,
     selection: Option<&Selection>,
@@ -93,13 +93,13 @@ async fn named_stream(
     let ((id, snapshot), _) = select::one(repository, selection, filter).await?;
     let Some(name) = stream_name(reader, &snapshot).await? else {
         let (id, paths) = (id.short(), snapshot.paths.join(", "));
-        let message = format!("--target is missing: snapshot {id} is not of a stream but of {paths}");
+        let message = format!("--target is missing: snapshot {id} is not a stream, it contains {paths}");
         return Err(CliError::usage(message).help(NO_STREAM));
     };
     Ok((snapshot, name))
 }
 
-/// Snapshots of files may have followed it; one that is damaged may be newer.
+/// Newer snapshots may be of files, or damaged; both are skipped.
 async fn latest_stream(
     repository: &Repository,
     reader: &BlobReader,
@@ -112,13 +112,13 @@ async fn latest_stream(
             return Ok((snapshot.clone(), name));
         }
     }
-    Err(CliError::usage("--target is missing: no snapshot here is of a stream").help(NO_STREAM))
+    Err(CliError::usage("--target is missing: no snapshot in this repository is a stream").help(NO_STREAM))
 }
 
-/// The path of the only file, if the snapshot is of a stream: directories with one entry, and at their end a file that was
-/// never on a disk, so it has no inode.
+/// The path of the only file if the snapshot is of a stream: a chain of directories with one entry, ending in a file
+/// without an inode, because it was never on a disk.
 async fn stream_name(reader: &BlobReader, snapshot: &Snapshot) -> Result<Option<PathBuf>, CliError> {
-    /// Deeper than any name that a stream can be given.
+    /// Deeper than any name that a stream can have.
     const DEEPEST: usize = 2048;
     let mut path = PathBuf::from("/");
     let mut tree = snapshot.tree;

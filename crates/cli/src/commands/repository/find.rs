@@ -1,4 +1,4 @@
-//! `find`: in which snapshots a file is, or what a blob, a tree or a pack belongs to.
+//! `find`: finds the snapshots that contain a file, or the files that use a blob, a tree or a pack.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pack: bool,
 }
 
-/// The hits of one snapshot, as restic's JSON has them.
+/// The hits in one snapshot, in restic's JSON format.
 #[derive(Serialize)]
 struct OfSnapshot {
     matches: Vec<FoundNode>,
@@ -124,7 +124,7 @@ impl Args {
     }
 }
 
-/// Prints hits as they come, or collects them for JSON.
+/// Prints hits when they are found, or collects them for JSON.
 struct Hits<'a> {
     session: &'a Session,
     args: &'a Args,
@@ -168,7 +168,7 @@ impl Hits<'_> {
             Hit::Object(object) => self.objects.push(object),
             Hit::Unreadable { snapshot, tree, message } => {
                 self.unread += 1;
-                tell!("error: tree {} of snapshot {}: {message}", tree.short(), snapshot.short());
+                message!("error: tree {} of snapshot {}: {message}", tree.short(), snapshot.short());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `forget`: removes snapshots by a policy or by name; with --prune also the data that nothing uses then.
+//! `forget`: removes snapshots by a policy or by id and, with --prune, the data that no snapshot uses afterwards.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     if session.settings.no_lock && !args.dry_run {
         return Err(CliError::usage("--no-lock is for reading, and for forget with --dry-run")
-            .help("leave --no-lock out: what is removed must not be in use"));
+            .help("leave out --no-lock: removing needs the lock"));
     }
     let repository = session.open().await?;
     let options = args.options(session);
@@ -99,7 +99,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         let forgotten = session.interruptible(deciding).await?;
         return finish(session, &repository, &args, &options, forgotten, None).await;
     }
-    // One lock for both, so that the prune decides about what the forget left.
+    // Both run under one lock, so that prune sees exactly the snapshots that forget kept.
     let both = |lock: Arc<Lock>, stop: CancellationToken| {
         let (repository, args, options) = (&repository, &args, &options);
         async move {
@@ -110,7 +110,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     session.locked_by(&repository, LockKind::Exclusive, both).await
 }
 
-/// Shows what was decided and done, and prunes if that is wanted.
+/// Prints what was removed, and prunes with --prune.
 async fn finish(
     session: &Session,
     repository: &Repository,
@@ -126,22 +126,22 @@ async fn finish(
         } else {
             format!("cannot remove snapshot {}: ", id.short())
         };
-        tell!("error: {named}{}", CliError::text_of(error));
+        message!("error: {named}{}", CliError::text_of(error));
     }
     if !forgotten.failed.is_empty() {
         let text = format!("{} snapshots could not be removed", forgotten.failed.len());
-        return Err(CliError::restic(3, text).help("run the command again; nothing else was touched"));
+        return Err(CliError::restic(3, text).help("run the command again; nothing else was changed"));
     }
     if !args.prune || forgotten.remove.is_empty() {
         return Ok(());
     }
     let mut pruning = args.pruning.options(repository, args.dry_run);
-    // Who wants everything gone need not say so twice.
+    // --unsafe-allow-remove-all also allows the prune to remove all data.
     pruning.plan.allow_no_snapshots = args.unsafe_allow_remove_all;
     if args.dry_run {
         pruning.without = forgotten.remove.into_iter().collect();
     }
-    // restic's JSON of a forget is the list alone.
+    // restic's JSON of a forget is only the list.
     let report =
         if session.settings.output == Output::Table { prune::Report::Shown } else { prune::Report::Silent };
     prune::carry_out(session, repository, &pruning, held, report).await
@@ -180,7 +180,7 @@ impl Args {
 
 fn print(session: &Session, args: &Args, policy: &Policy, forgotten: &Forgotten) -> Result<(), CliError> {
     if session.settings.output != Output::Table {
-        // restic prints no list when snapshots were named.
+        // restic prints no list if snapshots were named.
         return if forgotten.groups.is_empty() {
             Ok(())
         } else {

@@ -1,4 +1,4 @@
-//! `init`: makes a repository, with the cuts of another one if copies between them are to share data.
+//! `init`: creates a repository, on request with the chunker parameters of another one.
 
 use lifeboat_repository::Error;
 use lifeboat_repository::config::Version;
@@ -63,9 +63,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let text = format!("created restic repository {} at {shown}", id.get(..10).unwrap_or(&id));
     output::summary(session, &message, &text)?;
     session.say(if matches!(target.password, PasswordSource::Empty) {
-        "There is no password: whoever reaches the repository can read it."
+        "There is no password: anyone with access to the repository can read it."
     } else {
-        "Keep the password: without it the data cannot be read by anyone, also not by you."
+        "Keep the password: without it the data cannot be read, not even by you."
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `key add|list|remove|passwd`: the passwords that open a repository.
+//! `key add|list|remove|passwd`: manages the keys of a repository and their passwords.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub(crate) struct RemoveArgs {
     id: String,
 }
 
-/// A key as restic's JSON shows it.
+/// A key in restic's JSON format.
 #[derive(Serialize)]
 struct Shown {
     current: bool,
@@ -154,7 +154,7 @@ impl NewKeyArgs {
         }
     }
 
-    /// An empty password only with the flag that says so.
+    /// The new key. An empty password needs the flag for it.
     fn key<'a>(&self, password: &'a SecretString, identity: &'a Identity) -> NewKey<'a> {
         NewKey { password, allow_empty: self.new_insecure_no_password, cost: Cost::default(), identity }
     }

@@ -1,4 +1,4 @@
-//! `list KIND`: the ids of all objects of a kind, one in a line.
+//! `list KIND`: prints the ids of all objects of a kind, one per line.
 
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::repository::Repository;
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// What to list
     #[arg(value_enum)]
     kind: Kind,
-    /// Lines even with --json: the name `restic` sets it.
+    /// Print lines even with --json. Set under the name `restic`.
     #[arg(skip)]
     pub(crate) always_lines: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
             None => blobs(&repository).await,
         }
     };
-    // Listing locks must not add one.
+    // Listing locks must not create one.
     if args.kind == Kind::Locks {
         return session.interruptible(ids(output, &repository, FileKind::Lock)).await;
     }
@@ -66,7 +66,7 @@ async fn ids(output: Output, repository: &Repository, kind: FileKind) -> Result<
     Ok(())
 }
 
-/// As they are read: there may be millions.
+/// Prints blobs while the indexes are read, because there may be millions.
 async fn blobs(repository: &Repository) -> Result<(), CliError> {
     let index = repository.load_index().await?;
     let mut lines = String::new();

@@ -1,5 +1,5 @@
-//! `lock -- COMMAND`: holds the repository's lock while a command runs, for scripts that prepare a snapshot and commit it
-//! later. The command finds in LIFEBOAT_LOCK_HOLDER who holds it.
+//! `lock -- COMMAND`: holds the repository's lock while a command runs, for scripts that prepare a snapshot and commit
+//! it later. The command finds the lock's holder in LIFEBOAT_LOCK_HOLDER.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -16,10 +16,10 @@ use super::session::Session;
 use super::signals::Stops;
 use crate::error::CliError;
 
-/// How long a command that was asked to end (TERM) may take before it is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the command may run after TERM before it is killed.
+const KILL_AFTER: Duration = Duration::from_secs(10);
 
-/// Where the command finds who holds the lock: the process's id, "@" and the host's name.
+/// The environment variable with the lock's holder: the process id, "@" and the host name.
 pub(crate) const HOLDER: &str = "LIFEBOAT_LOCK_HOLDER";
 
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// A command that was started, in a process group of its own unless it needs the terminal.
+/// A running command, in its own process group unless it needs the terminal.
 struct Running {
     child: Child,
     own_group: bool,
@@ -73,7 +73,7 @@ fn start(command: &[OsString], holder: &str) -> Result<Running, CliError> {
 }
 
 impl Running {
-    /// Waits for the end. Signals are handed on; when the lock is lost the command is ended.
+    /// Waits for the command to end. Signals are passed on to it; if the lock is lost, the command is ended.
     async fn watch(mut self, lock: &Lock, stops: &mut Stops) -> Result<ExitStatus, CliError> {
         let lost = lock.lost();
         let failed = |error| CliError::failed("cannot wait for the command", error);
@@ -81,15 +81,15 @@ impl Running {
             tokio::select! {
                 status = self.child.wait() => {
                     let status = status.map_err(failed)?;
-                    // What it left running does not hold the lock any more.
+                    // Processes that the command left running are no longer covered by the lock.
                     return Ok(status);
                 }
                 () = lost.cancelled() => {
-                    tell!("the lock was lost: ending the command");
+                    message!("the lock was lost: ending the command");
                     self.end().await;
                     return Err(Error::LockLost { detail: "the command was ended".to_owned() }.into());
                 }
-                // On a terminal the command has got it already, as part of the foreground.
+                // On a terminal the command has received the signal already, as part of the foreground process group.
                 signal = stops.next() => if self.own_group || signal != Signal::INT { self.send(signal) },
             }
         }
@@ -97,7 +97,7 @@ impl Running {
 
     async fn end(&mut self) {
         self.send(Signal::TERM);
-        if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
+        if tokio::time::timeout(KILL_AFTER, self.child.wait()).await.is_err() {
             self.send(Signal::KILL);
             let _ = self.child.wait().await;
         }
@@ -106,13 +106,13 @@ impl Running {
     fn send(&self, signal: Signal) {
         let pid = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(pid) = pid {
-            // It may have ended this very moment.
+            // The command may just have ended.
             let _ = if self.own_group { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
         }
     }
 }
 
-/// A shell's code for how a command ended.
+/// The exit code that a shell would report.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)

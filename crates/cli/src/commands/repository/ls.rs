@@ -1,4 +1,4 @@
-//! `ls`: what is in a snapshot.
+//! `ls`: lists the files of a snapshot.
 
 mod ncdu;
 
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     ncdu: bool,
 }
 
-/// How nodes are shown.
+/// How nodes are printed.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct LongArgs {
     /// Show mode, owner, size and time
@@ -85,7 +85,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let long = args.long;
     let mut each = |listed: Listed| {
         if let Listed::Node { path, node, on_the_way: false } = listed {
-            // Sorted output and YAML have to wait for the end; the rest goes out as it comes.
+            // Sorted output and YAML need all nodes first; everything else is printed as it is read.
             if sorted || output == Output::Yaml {
                 kept.push((path, node));
             } else {
@@ -115,7 +115,9 @@ async fn for_ncdu(
     options: &LsOptions,
 ) -> Result<(), CliError> {
     if session.settings.output != Output::Table {
-        return Err(CliError::usage("--ncdu is a format of its own").help("leave out --json and -o"));
+        return Err(
+            CliError::usage("--ncdu cannot be combined with another format").help("leave out --json and -o")
+        );
     }
     let (mut ncdu, begin) = Ncdu::begin(&found.1)?;
     printer::text(&begin);
@@ -148,15 +150,15 @@ fn head(session: &Session, found: &Found) -> Result<(), CliError> {
 
 fn show(output: Output, long: LongArgs, path: &[u8], node: &Node) {
     if output == Output::Json {
-        // A node is plain text and numbers: it becomes JSON.
+        // A node consists of text and numbers, so it always serializes.
         let _ = output::line_of_json(&LsNode::new(path, node));
     } else {
         printer::bytes(&line(long, path, node));
     }
 }
 
-/// A node for people, with the end of the line: its path, or much of what is known about it. Names are as they are:
-/// whoever reads them can use them.
+/// A node as a line of text: its path, with --long also mode, owner, size and time. Names are printed unescaped, so
+/// that scripts can use them.
 pub(crate) fn line(long: LongArgs, path: &[u8], node: &Node) -> Vec<u8> {
     if !long.long {
         return [path, b"\n"].concat();

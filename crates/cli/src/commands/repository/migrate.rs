@@ -1,4 +1,4 @@
-//! `migrate`: from version 1 of the format to version 2.
+//! `migrate`: upgrades a repository from version 1 of the format to version 2.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     for name in &args.names {
         if name != UPGRADE_TO_V2.name {
             return Err(CliError::usage(format!("there is no migration '{name}'"))
-                .help(format!("known is {}", UPGRADE_TO_V2.name)));
+                .help(format!("the only migration is {}", UPGRADE_TO_V2.name)));
         }
         let progress = Arc::new(Progress::default());
         let shown = Shown::start(session, &progress, None);
@@ -42,7 +42,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         shown.stop();
         done?;
         session.say(
-            "the repository is at version 2 now; `prune --repack-uncompressed` compresses what is there",
+            "the repository is at version 2 now; `prune --repack-uncompressed` compresses the existing data",
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What repository commands print: restic's JSON in one line, values in the chosen format, errors, and the log.
+//! Output of repository commands: restic's JSON on one line, values in the chosen format, errors, and the log.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::printer;
 use crate::units;
 
-/// A snapshot as restic's JSON shows it in lists.
+/// A snapshot in restic's JSON format for lists.
 #[derive(Serialize)]
 pub(crate) struct ShownSnapshot<'a> {
     #[serde(flatten)]
@@ -33,7 +33,7 @@ impl<'a> From<&'a Found> for ShownSnapshot<'a> {
     }
 }
 
-/// A value in the chosen format. JSON is one line, as restic prints it.
+/// Prints a value in the chosen format. JSON is on one line, as restic prints it.
 pub(crate) fn value<T: Serialize>(
     session: &Session,
     value: &T,
@@ -45,14 +45,14 @@ pub(crate) fn value<T: Serialize>(
     }
 }
 
-/// One message of a stream of messages.
+/// Prints one message of a stream of JSON messages.
 pub(crate) fn line_of_json<T: Serialize>(value: &T) -> Result<(), CliError> {
     let text = serde_json::to_string(value).map_err(|error| CliError::failed("cannot write JSON", error))?;
     bars().suspend(|| printer::line(&text));
     Ok(())
 }
 
-/// A value for machines in JSON or YAML, a text for people.
+/// Prints the value as JSON or YAML, or the text.
 pub(crate) fn summary<T: Serialize>(session: &Session, value: &T, text: &str) -> Result<(), CliError> {
     match session.settings.output {
         Output::Json => line_of_json(value)?,
@@ -63,7 +63,7 @@ pub(crate) fn summary<T: Serialize>(session: &Session, value: &T, text: &str) ->
     Ok(())
 }
 
-/// Snapshots for people, oldest first.
+/// A table of snapshots, oldest first.
 pub(crate) fn snapshot_table(snapshots: &[Found], compact: bool) -> Table {
     let sizes = snapshots.iter().any(|(_, snapshot)| snapshot.summary.is_some());
     let mut headings = vec!["ID", "TIME", "HOST", "TAGS"];
@@ -90,21 +90,21 @@ pub(crate) fn snapshot_table(snapshots: &[Found], compact: bool) -> Table {
     printer::table(&headings, rows)
 }
 
-/// The end of a command that failed, on standard error.
+/// Prints the error that a command failed with on standard error.
 pub(crate) fn exit_error(error: &CliError) {
     let message = serde_json::json!({
         "message_type": "exit_error", "code": error.code(), "message": error.full_text(),
     });
-    tell!("{message}");
+    message!("{message}");
 }
 
-/// The progress bars of the process. What is printed beside them goes through `suspend`.
+/// The progress bars of the process. Everything printed while they are shown goes through `suspend`.
 pub(crate) fn bars() -> &'static MultiProgress {
     static BARS: OnceLock<MultiProgress> = OnceLock::new();
     BARS.get_or_init(MultiProgress::new)
 }
 
-/// The engine's own words: warnings, with -v also what it does. Problems of single files are reported at the end.
+/// Starts the engine's log: warnings, with -v also what it does. Problems of single files are reported at the end.
 pub(crate) fn start_log(settings: &Settings) {
     let level = match (settings.quiet, settings.verbosity) {
         (true, _) => "error",
@@ -115,7 +115,7 @@ pub(crate) fn start_log(settings: &Settings) {
     let filter = settings.variable("LIFEBOAT_LOG").unwrap_or(level);
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| BesideBars).with_ansi(false);
-    // A second start in one process (tests) keeps the first.
+    // Tests start the log several times in one process; the first one stays.
     let _ = log.without_time().with_target(false).try_init();
 }
 

@@ -1,4 +1,4 @@
-//! The password: from a file, a command, the environment, or asked for on the terminal without an echo.
+//! Reads the password from a file, a command, the environment, or a prompt on the terminal without echo.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -10,15 +10,15 @@ use secrecy::{ExposeSecret, SecretString};
 use super::settings::PasswordSource;
 use crate::error::CliError;
 
-/// How the question is asked.
+/// How often the password is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     Once,
-    /// For a new password: a slip of the finger would lock its owner out.
+    /// For a new password: with a typing error its owner would be locked out.
     Twice,
 }
 
-/// The password. Blocks while it asks or a command runs.
+/// The password. Blocks while it is asked for or a command runs.
 pub(crate) fn read(source: &PasswordSource, prompt: &str, ask: Ask) -> Result<SecretString, CliError> {
     match source {
         PasswordSource::Empty => Ok(SecretString::from("")),
@@ -29,7 +29,7 @@ pub(crate) fn read(source: &PasswordSource, prompt: &str, ask: Ask) -> Result<Se
     }
 }
 
-/// What is around the password (a line break at the end, mostly) does not belong to it, as with restic.
+/// As in restic, white space around the password (mostly the line break at the end) is removed.
 pub(crate) fn of_file(file: &Path) -> Result<SecretString, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         CliError::failed(format!("cannot read the password file '{}'", file.display()), error)
@@ -39,12 +39,12 @@ pub(crate) fn of_file(file: &Path) -> Result<SecretString, CliError> {
 }
 
 fn of_command(command: &str) -> Result<SecretString, CliError> {
-    let words = split(command).ok_or_else(|| {
+    let parts = split(command).ok_or_else(|| {
         CliError::usage(format!("the password command '{command}' is empty or has an open quote"))
     })?;
-    let failed = || format!("cannot get a password from '{}'", words[0]);
-    let output = Command::new(&words[0])
-        .args(&words[1..])
+    let failed = || format!("cannot get a password from '{}'", parts[0]);
+    let output = Command::new(&parts[0])
+        .args(&parts[1..])
         .stdin(Stdio::inherit())
         .stderr(Stdio::inherit())
         .output()
@@ -53,7 +53,7 @@ fn of_command(command: &str) -> Result<SecretString, CliError> {
         return Err(CliError::failed(failed(), format!("it ended with {}", output.status)));
     }
     let text = String::from_utf8(output.stdout).map_err(|error| CliError::failed(failed(), error))?;
-    not_empty(SecretString::from(text.trim()), &format!("'{}' printed no password", words[0]))
+    not_empty(SecretString::from(text.trim()), &format!("'{}' printed no password", parts[0]))
 }
 
 fn question(prompt: &str, ask: Ask) -> Result<SecretString, CliError> {
@@ -68,9 +68,7 @@ fn question(prompt: &str, ask: Ask) -> Result<SecretString, CliError> {
     if ask == Ask::Twice {
         let again = line_without_echo(&format!("enter {prompt} again: "))?;
         if first.expose_secret() != again.expose_secret() {
-            return Err(
-                CliError::usage("the two passwords are not the same").help("nothing was done; try again")
-            );
+            return Err(CliError::usage("the two passwords differ").help("nothing was done; try again"));
         }
     }
     Ok(first)
@@ -89,21 +87,23 @@ fn line_without_echo(prompt: &str) -> Result<SecretString, CliError> {
     let mut line = String::new();
     let read = input.read_line(&mut line);
     let _ = tcsetattr(&input, OptionalActions::Flush, &before);
-    tell!();
+    message!();
     read.map_err(failed)?;
     Ok(SecretString::from(line.trim_end_matches(['\n', '\r'])))
 }
 
 fn not_empty(password: SecretString, problem: &str) -> Result<SecretString, CliError> {
     if password.expose_secret().is_empty() {
-        return Err(CliError::usage(problem).help("for a repository without one, say --insecure-no-password"));
+        return Err(
+            CliError::usage(problem).help("for a repository without a password, use --insecure-no-password")
+        );
     }
     Ok(password)
 }
 
-/// Words as a shell would split them: quotes hold together, a backslash takes the next character as it is.
+/// Splits a command like a shell: quotes keep text together, a backslash escapes the next character.
 pub(crate) fn split(command: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let (mut parts, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut characters = command.chars();
     while let Some(character) = characters.next() {
         match (quote, character) {
@@ -113,12 +113,12 @@ pub(crate) fn split(command: &str) -> Option<Vec<String>> {
                 word.get_or_insert_default();
             }
             (None | Some('"'), '\\') => word.get_or_insert_default().push(characters.next()?),
-            (None, blank) if blank.is_whitespace() => words.extend(word.take()),
+            (None, blank) if blank.is_whitespace() => parts.extend(word.take()),
             (_, other) => word.get_or_insert_default().push(other),
         }
     }
-    words.extend(word);
-    (quote.is_none() && !words.is_empty()).then_some(words)
+    parts.extend(word);
+    (quote.is_none() && !parts.is_empty()).then_some(parts)
 }
 
 #[cfg(test)]
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn a_command_is_split_as_a_shell_would() {
-        let words = |text| split(text).unwrap_or_default();
-        assert_eq!(words("pass show  backup"), ["pass", "show", "backup"]);
-        assert_eq!(words(r#"sh -c 'echo "a b"'"#), ["sh", "-c", r#"echo "a b""#]);
-        assert_eq!(words(r#"a\ b "c\"d" ''"#), ["a b", "c\"d", ""]);
+        let parts = |text| split(text).unwrap_or_default();
+        assert_eq!(parts("pass show  backup"), ["pass", "show", "backup"]);
+        assert_eq!(parts(r#"sh -c 'echo "a b"'"#), ["sh", "-c", r#"echo "a b""#]);
+        assert_eq!(parts(r#"a\ b "c\"d" ''"#), ["a b", "c\"d", ""]);
         for wrong in ["", "  ", "'open", "back\\"] {
             assert_eq!(split(wrong), None, "{wrong}");
         }

@@ -1,5 +1,5 @@
-//! Standard input and output as streams: whether they are pipes or sockets, which decides about the short forms of the
-//! name `restic`, and a standard input that a signal can end.
+//! Standard input and output as streams: whether they are pipes or sockets, which the short forms under the name
+//! `restic` depend on, and reading standard input until a signal arrives.
 
 use std::io::{Error, Read, Result};
 
@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use tokio_util::sync::CancellationToken;
 
-/// How long a wait for input goes on after a signal.
+/// How often a read that waits for input checks for a signal.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Standard input; a read that waits for a producer ends when the command is interrupted.
+/// Standard input. A read that waits for data ends when the command is interrupted.
 pub(crate) struct Input(pub(crate) CancellationToken);
 
 impl Read for Input {
@@ -30,12 +30,12 @@ impl Read for Input {
     }
 }
 
-/// Something streams into this process.
+/// Whether standard input is a pipe or a socket.
 pub(crate) fn stdin_is_pipe() -> bool {
     is_pipe(&rustix::stdio::stdin())
 }
 
-/// Something reads the stream that this process writes.
+/// Whether standard output is a pipe or a socket.
 pub(crate) fn stdout_is_pipe() -> bool {
     is_pipe(&rustix::stdio::stdout())
 }

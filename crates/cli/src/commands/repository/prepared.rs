@@ -1,6 +1,6 @@
-//! Prepared snapshots: `backup` with LIFEBOAT_PREPARED_SNAPSHOT=FILE stores everything and puts the finished snapshot into
-//! FILE; `commit FILE` writes it into the repository, `discard FILE` gives it up. Whoever asked holds the repository's
-//! lock (`lock -- COMMAND`) from before the start until then.
+//! Prepared snapshots: `backup` with LIFEBOAT_PREPARED_SNAPSHOT=FILE stores all data and writes the finished snapshot
+//! to FILE; `commit FILE` adds it to the repository, `discard FILE` discards it. The calling script must hold the
+//! repository's lock (`lock -- COMMAND`) from before the backup until then.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,7 +19,7 @@ use super::session::Session;
 use super::settings::Settings;
 use crate::error::CliError;
 
-/// Names the file that a prepared snapshot goes to.
+/// The environment variable with the file for a prepared snapshot.
 pub(crate) const VARIABLE: &str = "LIFEBOAT_PREPARED_SNAPSHOT";
 
 #[derive(clap::Args)]
@@ -29,21 +29,21 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// Where a prepared snapshot goes, and who holds the lock meanwhile.
-pub(crate) struct Place {
+/// Where a prepared snapshot is written, and which process holds the lock.
+pub(crate) struct PreparedFile {
     file: PathBuf,
     owner: LockOwner,
 }
 
-impl Place {
+impl PreparedFile {
     /// `None` unless the environment asks for a prepared snapshot.
     pub(crate) fn of(settings: &Settings, dry_run: bool) -> Result<Option<Self>, CliError> {
         let Some(file) = settings.variable(VARIABLE).filter(|_| !dry_run).map(PathBuf::from) else {
             return Ok(None);
         };
         if std::fs::symlink_metadata(&file).is_ok() {
-            return Err(CliError::usage(format!("'{}' is there already", file.display()))
-                .help("end the snapshot in it with `commit` or `discard` first"));
+            return Err(CliError::usage(format!("'{}' exists already", file.display()))
+                .help("`commit` or `discard` the snapshot in it first"));
         }
         let holder = settings.variable(HOLDER).unwrap_or_default();
         let owner = holder.split_once('@').and_then(|(process, host)| {
@@ -58,7 +58,7 @@ impl Place {
         Ok(Some(Self { file, owner }))
     }
 
-    /// Stores everything and writes the file, readable by its owner only.
+    /// Stores all data and writes the snapshot's file, readable by its owner only.
     pub(crate) async fn prepare(
         self,
         session: &Session,
@@ -89,11 +89,12 @@ pub(crate) async fn discard(session: &Session, args: Args) -> Result<(), CliErro
     let repository = session.open().await?;
     backup::discard(&repository, &prepared)?;
     forget_file(&args.file);
-    session.say("prepared snapshot discarded; what was stored for it goes with the next prune");
+    session.say("prepared snapshot discarded; the next prune removes the data stored for it");
     Ok(())
 }
 
-/// All or nothing: a file cut by a full disk or a kill must not be taken for a snapshot.
+/// Writes the file completely or not at all: a file truncated by a full disk or a kill must not be taken for a
+/// snapshot.
 fn write(file: &Path, prepared: &Prepared) -> Result<(), Error> {
     let json = serde_json::to_vec(prepared)
         .map_err(|error| Error::invalid("prepared snapshot", error.to_string()))?;
@@ -112,14 +113,14 @@ fn write(file: &Path, prepared: &Prepared) -> Result<(), Error> {
 fn read(file: &Path) -> Result<Prepared, CliError> {
     let json = std::fs::read(file).map_err(Error::file("read", file))?;
     serde_json::from_slice(&json).map_err(|error| {
-        CliError::failed(format!("'{}' holds no prepared snapshot", file.display()), error)
+        CliError::failed(format!("'{}' contains no prepared snapshot", file.display()), error)
             .help(format!("give the file that {VARIABLE} named during the backup"))
     })
 }
 
-/// So that nobody ends it a second time.
+/// Removes the file, so that the snapshot is not committed or discarded a second time.
 fn forget_file(file: &Path) {
     if let Err(error) = std::fs::remove_file(file) {
-        tell!("warning: cannot remove '{}': {error}", file.display());
+        message!("warning: cannot remove '{}': {error}", file.display());
     }
 }

@@ -1,5 +1,5 @@
-//! Showing how far an operation is: a bar on a terminal, restic's status messages with JSON, nothing elsewhere.
-//! Takes the counters that the operation counts into and looks at them now and then.
+//! Shows the progress of an operation: a bar on a terminal, restic's status messages with JSON, nothing otherwise.
+//! Reads the operation's counters at intervals.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use tokio::task::JoinHandle;
 use super::output;
 use super::session::Session;
 
-/// Status messages when nothing else is said.
+/// How often status messages are printed by default.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Makes a status message of a reading; the second argument is the time since the start.
+/// Makes a status message from the counters and the time since the start.
 pub(crate) type Message = fn(&Reading, Duration) -> Value;
 
-/// Shows until it is dropped or told to stop.
+/// Shows progress until it is stopped or dropped.
 pub(crate) struct Shown {
     bar: Option<ProgressBar>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Shown {
-    /// Starts to show `progress`; without `message` there are none in JSON.
+    /// Starts to show `progress`; without `message` no JSON messages are printed.
     pub(crate) fn start(session: &Session, progress: &Arc<Progress>, message: Option<Message>) -> Self {
         let settings = &session.settings;
         let every =
@@ -49,7 +49,7 @@ impl Shown {
         Self { bar: Some(bar), task: Some(task) }
     }
 
-    /// Whether anyone looks: counting ahead is for them.
+    /// Whether progress is shown at all; if not, the operation need not scan ahead for totals.
     pub(crate) fn is_wanted(session: &Session) -> bool {
         let settings = &session.settings;
         !settings.quiet
@@ -104,7 +104,7 @@ async fn draw(progress: Arc<Progress>, bar: ProgressBar, interval: Duration) {
         bar.set_length(total.max(done));
         bar.set_position(done);
         bar.set_prefix(reading.step);
-        bar.set_message(words(&reading, start.elapsed()));
+        bar.set_message(bar_message(&reading, start.elapsed()));
     }
 }
 
@@ -117,7 +117,7 @@ fn style(in_bytes: bool) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-fn words(reading: &Reading, _elapsed: Duration) -> String {
+fn bar_message(reading: &Reading, _elapsed: Duration) -> String {
     let total = if reading.total_known { "" } else { "+" };
     let files = if reading.files_total > 0 {
         format!("{}/{}{total} files ", reading.files_done, reading.files_total)
@@ -128,7 +128,7 @@ fn words(reading: &Reading, _elapsed: Duration) -> String {
     format!("{files}{errors}{}", reading.current)
 }
 
-/// restic's status of a backup. What is zero is left out, as restic leaves it out.
+/// restic's status message of a backup. Like restic, it leaves out fields that are zero.
 pub(crate) fn backup_status(reading: &Reading, elapsed: Duration) -> Value {
     let mut message = json!({"message_type": "status", "percent_done": share(reading)});
     let remaining = remaining(reading, elapsed);
@@ -151,7 +151,7 @@ pub(crate) fn backup_status(reading: &Reading, elapsed: Duration) -> Value {
     message
 }
 
-/// restic's status of a restore.
+/// restic's status message of a restore.
 pub(crate) fn restore_status(reading: &Reading, elapsed: Duration) -> Value {
     let mut message = json!({"message_type": "status", "percent_done": share(reading)});
     for (name, number) in [
@@ -173,7 +173,7 @@ fn share(reading: &Reading) -> f64 {
     if reading.bytes_total == 0 { 0.0 } else { reading.bytes_done as f64 / reading.bytes_total as f64 }
 }
 
-/// Seconds until the end at the rate so far; 0 while that says nothing.
+/// Seconds until the end at the rate so far; 0 while the rate is unknown.
 fn remaining(reading: &Reading, elapsed: Duration) -> u64 {
     let left = reading.bytes_total.saturating_sub(reading.bytes_done);
     if !reading.total_known || reading.bytes_done == 0 {

@@ -1,4 +1,5 @@
-//! `prune`: frees the space of what no snapshot uses, in two phases: packs leave the index, and go after a grace time.
+//! `prune`: frees the space of data that no snapshot uses, in two phases: packs are removed from the index first and
+//! deleted after a grace time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     unsafe_recover_no_free_space: Option<String>,
 }
 
-/// The flags that `forget --prune` shares.
+/// The flags that `prune` and `forget --prune` share.
 #[derive(clap::Args)]
 pub(crate) struct PruneArgs {
     /// Unused data that may stay in partly used packs: 5%, 200M or unlimited
@@ -59,12 +60,12 @@ pub(crate) struct PruneArgs {
 
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     if args.unsafe_recover_no_free_space.is_some() {
-        return Err(CliError::usage("--unsafe-recover-no-free-space is not in this program")
+        return Err(CliError::usage("--unsafe-recover-no-free-space is not supported")
             .help("free some space first, or use restic itself for this one step"));
     }
     if session.settings.no_lock && !args.dry_run {
         return Err(CliError::usage("--no-lock is for reading, and for prune with --dry-run")
-            .help("leave --no-lock out: what is deleted must not be in use"));
+            .help("leave out --no-lock: deleting needs the lock"));
     }
     let repository = session.open().await?;
     let mut options = args.pruning.options(&repository, args.dry_run);
@@ -72,14 +73,14 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     carry_out(session, &repository, &options, None, Report::Shown).await
 }
 
-/// Whether a prune says what it did.
+/// Whether a prune prints a report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     Shown,
     Silent,
 }
 
-/// Prunes under a lock of its own, or under the one that is held.
+/// Prunes under a new lock, or under the given one.
 pub(crate) async fn carry_out(
     session: &Session,
     repository: &Repository,
@@ -104,7 +105,7 @@ pub(crate) async fn carry_out(
     let pruned = pruned?;
     if !pruned.marks_kept && !options.plan.grace.is_zero() {
         session.say(
-            "note: this server keeps no marks; packs that left the index stay until a prune with --grace 0",
+            "note: this server cannot store marks; packs removed from the index stay until a prune with --grace 0",
         );
     }
     match wanted {
@@ -146,10 +147,10 @@ fn report(
         "next_due": plan.next_due.map(|time| time.to_string()),
         "done": done,
     });
-    output::summary(session, &message, &words(session, plan, done, options))
+    output::summary(session, &message, &summary_text(session, plan, done, options))
 }
 
-fn words(session: &Session, plan: &PrunePlan, done: Option<Done>, options: &PruneOptions) -> String {
+fn summary_text(session: &Session, plan: &PrunePlan, done: Option<Done>, options: &PruneOptions) -> String {
     let totals = &plan.totals;
     let line = |name: &str, sum: plan::Sum| {
         format!("{name:14}{:>10} blobs / {}", sum.blobs, units::bytes(sum.bytes))
@@ -184,14 +185,12 @@ fn words(session: &Session, plan: &PrunePlan, done: Option<Done>, options: &Prun
         ),
     });
     if let Some(count) = done.map(|done| done.unfinished_removed).filter(|count| *count > 0) {
-        lines.push(format!("{count} unfinished files of writers that died removed"));
+        lines.push(format!("{count} unfinished files of dead writers removed"));
     }
     let waiting = plan.mark.len() + plan.waiting.len();
     if waiting > 0 && !options.plan.grace.is_zero() {
         let due = plan.next_due.map(|time| format!(", the first from {time} on")).unwrap_or_default();
-        lines.push(format!(
-            "{waiting} packs wait for their grace time to pass; a later prune deletes them{due}"
-        ));
+        lines.push(format!("{waiting} packs are within their grace time; a later prune deletes them{due}"));
     }
     lines.join("\n")
 }

@@ -1,4 +1,4 @@
-//! `repair index|packs|snapshots`: mends what can be mended after damage.
+//! `repair index|packs|snapshots`: repairs a damaged repository as far as possible.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), CliEr
     unfinished.map_or(Ok(()), Err)
 }
 
-/// What was done, and what is left to do before the repository is whole.
+/// What was repaired, and what remains to be done.
 struct Report {
     message: serde_json::Value,
     text: String,
@@ -102,19 +102,19 @@ async fn index(
     }
     for cut in &outcome.cut_packs {
         session.say(format!(
-            "pack {} is cut: {}; {} of its blobs stay in the index, {} left it",
+            "pack {} is truncated: {}; {} of its blobs stay in the index, {} were removed from it",
             cut.id, cut.problem, cut.kept, cut.lost
         ));
     }
     let text = if outcome.changed_anything() {
         format!(
-            "the index is repaired: {} packs added, {} read again, {} missing ones taken out",
+            "the index is repaired: {} packs added, {} read again, {} missing ones removed",
             outcome.added_packs.len(),
             outcome.reindexed_packs.len(),
             outcome.missing_packs.len()
         )
     } else {
-        "the index was right already".to_owned()
+        "the index was correct".to_owned()
     };
     let message = json!({
         "message_type": "summary",
@@ -128,12 +128,11 @@ async fn index(
     });
     let cut: Vec<_> = outcome.cut_packs.iter().map(|cut| cut.id.to_string()).collect();
     let unfinished = (!cut.is_empty()).then(|| {
-        CliError::restic(1, format!("{} packs are cut; the repository is not whole yet", cut.len())).help(
-            format!(
-                "save what is in them with `repair packs {}`, then run `repair snapshots`",
+        CliError::restic(1, format!("{} packs are truncated; the repository is not complete yet", cut.len()))
+            .help(format!(
+                "save their intact blobs with `repair packs {}`, then run `repair snapshots`",
                 cut.join(" ")
-            ),
-        )
+            ))
     });
     Ok(Report { message, text, unfinished })
 }
@@ -160,7 +159,7 @@ async fn packs(
         if outcome.lost.is_empty() {
             ""
         } else {
-            "\nrun `repair snapshots --forget` to take out what was lost"
+            "\nrun `repair snapshots --forget` to remove lost files from snapshots"
         }
     );
     let lost: Vec<_> = outcome.lost.iter().map(|(kind, id)| json!({"type": kind, "id": id})).collect();
@@ -186,7 +185,7 @@ async fn snapshots(
         for mended in &one.mended {
             session.say(format!("snapshot {}: {}: {:?}", one.old.short(), mended.path, mended.kind));
         }
-        let new = one.new.map(|id| format!(", mended as {}", id.short())).unwrap_or_default();
+        let new = one.new.map(|id| format!(", repaired as {}", id.short())).unwrap_or_default();
         let removed = if one.old_was_removed { ", original removed" } else { "" };
         let lost = if one.root_is_lost { ", nothing of it can be read" } else { "" };
         session.say(format!("snapshot {} is damaged{lost}{new}{removed}", one.old.short()));

@@ -1,5 +1,5 @@
-//! `restore`: a snapshot, or a part of it, to a directory. Called as `restic` without a target and into a pipe, the one
-//! file of a stream's snapshot goes to standard output.
+//! `restore`: restores a snapshot, or a part of it, to a directory. Under the name `restic`, without a target and with
+//! a pipe as standard output, it writes the only file of a stream's snapshot to standard output.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Change nothing, show what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Without a target, write a stream's file to standard output if that is a pipe: the name `restic` sets it.
+    /// Without a target, write a stream's file to standard output if that is a pipe. Set under the name `restic`.
     #[arg(skip)]
     pub(crate) pipe_is_target: bool,
 }
@@ -73,10 +73,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         return Err(CliError::usage("no snapshot is named").help("give an id, the start of one, or latest"));
     };
     let Some(target) = args.target.clone() else {
-        return Err(CliError::usage("no directory to restore to is given").help("give one with --target"));
+        return Err(CliError::usage("the directory to restore to is missing").help("give one with --target"));
     };
     if args.include.is_given() && args.exclude.is_given() {
-        return Err(CliError::usage("--include and --exclude do not go together").help("use one of them"));
+        return Err(CliError::usage("--include and --exclude cannot be combined").help("use one of them"));
     }
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
@@ -86,7 +86,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         .reading(&repository, |cancel| async {
             let (found, subfolder) = select::one(&repository, &selection, &filter).await?;
             let options = args.options(session, target, subfolder)?;
-            tell(session, &found, &args);
+            announce(session, &found, &args);
             let shown = Shown::start(session, &progress, Some(restore_status));
             let work = restore::restore(&repository, &found.1, options, Arc::clone(&progress), cancel);
             let outcome = work.await;
@@ -97,7 +97,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     report(session, &args, &outcome, start.elapsed())
 }
 
-fn tell(session: &Session, (id, snapshot): &Found, args: &Args) {
+fn announce(session: &Session, (id, snapshot): &Found, args: &Args) {
     let target = args.target.as_deref().unwrap_or_else(|| std::path::Path::new("")).display();
     let time = units::moment(&snapshot.time);
     session.say(format!("restoring snapshot {} of {} at {time} to {target}", id.short(), snapshot.hostname));
@@ -152,7 +152,7 @@ impl Args {
     }
 }
 
-/// With -vv every entry is told.
+/// Prints every entry with -vv.
 fn notify(session: &Session) -> Option<restore::Notify> {
     if session.settings.verbosity < 2 {
         return None;
@@ -172,7 +172,7 @@ fn notify(session: &Session) -> Option<restore::Notify> {
                 "message_type": "verbose_status", "action": action, "item": path.to_string(), "size": event.size,
             }));
         } else {
-            output::bars().suspend(|| tell!("{action:9} {path}"));
+            output::bars().suspend(|| message!("{action:9} {path}"));
         }
     }))
 }
@@ -181,7 +181,7 @@ fn report(session: &Session, args: &Args, outcome: &RestoreOutcome, took: Durati
     for found in &outcome.problems {
         problem(session, "restore", &found.path, &found.message);
     }
-    output::summary(session, &summary(outcome, took), &words(args, outcome, took))?;
+    output::summary(session, &summary(outcome, took), &summary_text(args, outcome, took))?;
     match outcome.problem_count {
         0 => Ok(()),
         count => Err(CliError::restic(1, format!("the restore is incomplete: {count} problems"))
@@ -189,7 +189,7 @@ fn report(session: &Session, args: &Args, outcome: &RestoreOutcome, took: Durati
     }
 }
 
-/// restic's summary; what is zero is left out.
+/// restic's summary; fields that are zero are left out.
 fn summary(outcome: &RestoreOutcome, took: Duration) -> serde_json::Value {
     let mut message = json!({"message_type": "summary"});
     for (name, number) in [
@@ -210,7 +210,7 @@ fn summary(outcome: &RestoreOutcome, took: Duration) -> serde_json::Value {
     message
 }
 
-fn words(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
+fn summary_text(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
     let did = if args.dry_run { "Would restore" } else { "Restored" };
     let mut text = format!(
         "{did} {} of {} files and directories ({} of {}) in {}",
@@ -220,9 +220,9 @@ fn words(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
         units::bytes(outcome.total_bytes),
         units::clock(took),
     );
-    for (count, words) in [(outcome.files_skipped, "left as they were"), (outcome.files_deleted, "deleted")] {
+    for (count, effect) in [(outcome.files_skipped, "left unchanged"), (outcome.files_deleted, "deleted")] {
         if count > 0 {
-            let _ = write!(text, ", {count} {words}");
+            let _ = write!(text, ", {count} {effect}");
         }
     }
     if let Some(verified) = outcome.files_verified {

@@ -1,4 +1,4 @@
-//! The second repository of `copy` and `init --copy-chunker-params`, which data or settings come from.
+//! The second repository of `copy` and `init --copy-chunker-params`, from which data or parameters are taken.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub(crate) struct SecondArgs {
 }
 
 impl SecondArgs {
-    /// Whether a flag names it.
+    /// Whether a flag names the repository.
     pub(crate) fn is_given(&self) -> bool {
         self.from_repo.is_some() || self.from_repository_file.is_some()
     }

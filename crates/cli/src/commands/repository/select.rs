@@ -1,4 +1,4 @@
-//! Which snapshots a command is about: ids, prefixes, `latest`, and filters by host, path and tag, as restic has them.
+//! Selecting snapshots as restic does: by id, prefix of an id, `latest`, and filters by host, path and tag.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use lifeboat_repository::snapshots::{Filter, Found, Selection, Selector, TagList
 use super::settings::Settings;
 use crate::error::CliError;
 
-/// The filters of a command that takes one snapshot: they count for `latest`.
+/// The filters of a command that takes one snapshot; they apply to `latest`.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct FilterArgs {
     /// Only snapshots of this host; can be repeated; "" for any (default: $RESTIC_HOST)
@@ -21,7 +21,7 @@ pub(crate) struct FilterArgs {
     pub(crate) others: TagAndPathArgs,
 }
 
-/// The filters without a short form of --host, where -H means something else.
+/// The filters without --host, for commands in which -H has another meaning.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct TagAndPathArgs {
     /// Only snapshots with all of these tags; if repeated, one of the lists must match
@@ -48,7 +48,7 @@ pub(crate) fn filter(hosts: &[String], others: &TagAndPathArgs, settings: &Setti
     Filter { hosts, tags: others.tags.iter().cloned().collect(), paths, not_after: None }
 }
 
-/// An absolute path without what does not change it: `/srv//data/` is `/srv/data`.
+/// Normalizes an absolute path: `/srv//data/` becomes `/srv/data`.
 pub(crate) fn clean(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -61,26 +61,26 @@ pub(crate) fn clean(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Reads `SNAPSHOT:FOLDER`; the folder need not be text.
+/// Parses `SNAPSHOT:FOLDER`; the folder need not be UTF-8.
 pub(crate) fn selection() -> impl TypedValueParser<Value = Selection> {
     OsStringValueParser::new().try_map(|text: OsString| Selection::parse(&text))
 }
 
-/// One snapshot, and the folder of it that was named after a colon.
+/// The selected snapshot, and the folder named after the colon.
 pub(crate) async fn one(
     repository: &Repository,
     selection: &Selection,
     filter: &Filter,
 ) -> Result<(Found, Option<PathBuf>), CliError> {
     let found = match &selection.snapshot {
-        // A snapshot that is named whole can be read although others are damaged.
+        // A full id is loaded directly, because the list of snapshots may contain damaged ones.
         Selector::Id(id) => (*id, repository.load_snapshot(*id).await?),
         selector => repository.load_readable_snapshots().await?.find(selector, filter)?.clone(),
     };
     Ok((found, selection.subfolder.clone()))
 }
 
-/// Those that are named, or all that the filter lets through; oldest first.
+/// The named snapshots, or all that match the filter; oldest first.
 pub(crate) async fn many(
     repository: &Repository,
     selectors: &[Selector],
@@ -90,8 +90,8 @@ pub(crate) async fn many(
     Ok(all.find_all(selectors, filter)?.into_iter().cloned().collect())
 }
 
-/// As `many`, for a command that looks for damage: without names all that are damaged are among them, because nobody
-/// knows whether the filter would let them through.
+/// Like `many`, for commands that look for damage. Without names the result includes all damaged snapshots, because a
+/// filter cannot be applied to them.
 pub(crate) async fn many_and_damaged(
     repository: &Repository,
     selectors: &[Selector],
@@ -105,7 +105,7 @@ pub(crate) async fn many_and_damaged(
     Ok(whole.chain(all.damaged.iter().map(|damaged| damaged.id)).collect())
 }
 
-/// As `many`, for a command that can repair or remove snapshots that are damaged.
+/// Like `many`, for commands that can repair or remove damaged snapshots.
 pub(crate) async fn many_or_damaged(
     repository: &Repository,
     selectors: &[Selector],
@@ -114,8 +114,8 @@ pub(crate) async fn many_or_damaged(
     Ok(repository.load_readable_snapshots().await?.named(selectors, filter)?)
 }
 
-/// The same, but what names no snapshot is told and left out, as restic does it in commands that look or add: scripts
-/// name snapshots that a forget may have removed meanwhile.
+/// Like `many`, but a name without a snapshot is reported and skipped. restic does this in commands that read or add:
+/// scripts may name snapshots that were forgotten in the meantime.
 pub(crate) async fn known(
     repository: &Repository,
     names: &[String],
@@ -131,7 +131,7 @@ pub(crate) async fn known(
         match chosen {
             Ok(one) if found.iter().any(|(id, _)| *id == one.0) => {}
             Ok(one) => found.push(one),
-            Err(error) => tell!("ignoring '{name}': {error}"),
+            Err(error) => message!("ignoring '{name}': {error}"),
         }
     }
     Ok(found)

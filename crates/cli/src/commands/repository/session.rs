@@ -1,4 +1,4 @@
-//! One repository command at work: its settings, how it is interrupted, and how it opens repositories and holds
+//! The context of a running repository command: its settings, the interruption token, opening repositories and holding
 //! their locks.
 
 use std::num::NonZeroU64;
@@ -19,12 +19,12 @@ use super::settings::{LocationSource, PasswordSource, Settings, Target};
 use crate::args::Output;
 use crate::error::CliError;
 
-/// How long work that was told to stop may take to come to rest.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// On a terminal a password may be mistyped.
+/// How long interrupted work may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a password may be entered on a terminal.
 const TRIES: usize = 3;
 
-/// See above.
+/// The context of a running repository command.
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// Cancelled by INT, TERM and HUP.
@@ -32,18 +32,18 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A lock that is being taken is given up when the command is interrupted.
+    /// Acquiring a lock is given up when the command is interrupted.
     pub(crate) fn new(mut settings: Settings, interrupted: CancellationToken) -> Self {
         settings.lock.cancel = interrupted.clone();
         Self { settings, interrupted }
     }
 
-    /// Opens the repository that the arguments name.
+    /// Opens the repository named by the arguments.
     pub(crate) async fn open(&self) -> Result<Repository, CliError> {
         self.open_target(&self.settings.target.clone(), "password for the repository").await
     }
 
-    /// Opens a repository; asks for its password if nothing says it.
+    /// Opens a repository; asks for the password if no flag or variable gives it.
     pub(crate) async fn open_target(&self, target: &Target, prompt: &str) -> Result<Repository, CliError> {
         let location = location(target)?;
         let opening = async { Ok(location.open(&self.open_settings()).await?) };
@@ -52,13 +52,13 @@ impl Session {
         for number in 1.. {
             let password = self.password(target, prompt, Ask::Once).await?;
             let mut options = self.settings.engine(target);
-            // What is on this machine already gains nothing from a second copy.
+            // A repository on this machine needs no cache.
             let is_remote = location.directory().is_none() || self.settings.connection.cache_dir.is_some();
             options.cache = cache::directory(&self.settings).filter(|_| is_remote);
             let opening = Repository::open(store.clone(), &password, options);
             match self.interruptible(async { Ok(opening.await) }).await? {
                 Ok(repository) => return Ok(repository),
-                Err(Error::WrongPassword { .. }) if number < tries => tell!("wrong password, try again"),
+                Err(Error::WrongPassword { .. }) if number < tries => message!("wrong password, try again"),
                 Err(Error::NoRepository { .. }) => {
                     return Err(Error::NoRepository { location: location.to_string() }.into());
                 }
@@ -68,7 +68,7 @@ impl Session {
         Err(Error::Cancelled.into())
     }
 
-    /// The password of a repository, off the threads that must not block.
+    /// Reads the password of a repository on a blocking thread.
     pub(crate) async fn password(
         &self,
         target: &Target,
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// Work that may be dropped where it waits.
+    /// Runs work that may be dropped at any await when the command is interrupted.
     pub(crate) async fn interruptible<T>(
         &self,
         work: impl Future<Output = Result<T, CliError>>,
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    /// Reads under a shared lock, or without one if the user wants that.
+    /// Runs work under a shared lock, or without one with --no-lock.
     pub(crate) async fn reading<T, F>(
         &self,
         repository: &Repository,
@@ -119,7 +119,7 @@ impl Session {
             return self.locked(repository, LockKind::Shared, work).await;
         }
         let stop = self.interrupted.child_token();
-        // Boxed: the work of a whole restore would make every future above it large.
+        // Boxed, because the future of a whole restore would make every future above it large.
         let mut work = Box::pin(work(stop.clone()));
         tokio::select! {
             outcome = &mut work => outcome,
@@ -127,8 +127,8 @@ impl Session {
         }
     }
 
-    /// Works under a lock, which is given back on every path. Work that is interrupted, or whose lock is lost, is
-    /// told so and gets a moment to come to rest.
+    /// Runs work under a lock that is released on every path. If the command is interrupted or the lock is lost, the
+    /// work's token is cancelled and it has a short time to stop.
     pub(crate) async fn locked<T, F>(
         &self,
         repository: &Repository,
@@ -141,7 +141,7 @@ impl Session {
         self.locked_by(repository, kind, |_, stop| work(stop)).await
     }
 
-    /// The same for work that deletes, and looks after the lock itself.
+    /// Like `locked`, for work that deletes and therefore checks the lock itself.
     pub(crate) async fn locked_by<T, F>(
         &self,
         repository: &Repository,
@@ -151,10 +151,10 @@ impl Session {
     where
         F: Future<Output = Result<T, CliError>>,
     {
-        // Not dropped when it is interrupted: it sees that itself, and takes back what it wrote.
+        // Not dropped on interruption: acquiring checks the token itself and removes the lock file it wrote.
         let lock = Arc::new(Lock::acquire(repository, kind, &self.settings.lock).await?);
         let (lost, stop) = (lock.lost(), self.interrupted.child_token());
-        // Boxed: the work of a whole restore would make every future above it large.
+        // Boxed, because the future of a whole restore would make every future above it large.
         let mut work = Box::pin(work(Arc::clone(&lock), stop.clone()));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
@@ -169,29 +169,29 @@ impl Session {
         outcome
     }
 
-    /// For operations that read under a lock of their own: none with --no-lock.
+    /// The lock options for operations that take their own shared lock; None with --no-lock.
     pub(crate) fn lock_for_reading(&self) -> Option<&LockOptions> {
         (!self.settings.no_lock).then_some(&self.settings.lock)
     }
 
-    /// A line for people, on standard error.
+    /// Prints a message on standard error, unless --quiet or JSON is set.
     pub(crate) fn say(&self, text: impl AsRef<str>) {
         if self.settings.is_for_people() {
-            tell!("{}", text.as_ref());
+            message!("{}", text.as_ref());
         }
     }
 
-    /// Whether standard output gets restic's JSON.
+    /// Whether standard output is restic's JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.settings.output == Output::Json
     }
 }
 
 async fn rest<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(Error::Cancelled.into()))
+    tokio::time::timeout(STOP_TIMEOUT, work).await.unwrap_or_else(|_| Err(Error::Cancelled.into()))
 }
 
-/// Where the repository is.
+/// Parses the repository's location.
 pub(crate) fn location(target: &Target) -> Result<Location, CliError> {
     match &target.location {
         LocationSource::Given(location) => Ok(Location::parse(location)?),

@@ -1,5 +1,5 @@
-//! What the common arguments and the environment resolve to: flag before variable before default, made once. Pure:
-//! the variables are handed in.
+//! Resolves the common arguments and the environment into settings, once: a flag wins over a variable, a variable over
+//! the default. Pure: the variables are an argument.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::arguments::CommonArgs;
 use crate::args::Output;
 use crate::error::CliError;
 
-/// The variables of the process that are text.
+/// The environment variables with UTF-8 values.
 pub(crate) type Variables = BTreeMap<String, String>;
 
 /// Where the password comes from.
@@ -25,7 +25,7 @@ pub(crate) enum PasswordSource {
     Given(SecretString),
     File(PathBuf),
     Command(String),
-    /// Asked for on the terminal.
+    /// A prompt on the terminal.
     Question,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum LocationSource {
     Missing,
 }
 
-/// One repository: where it is and how it is opened. `copy` has a second one.
+/// One repository: its location and how it is opened. `copy` has a second one.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) location: LocationSource,
@@ -45,7 +45,7 @@ pub(crate) struct Target {
     pub(crate) key_hint: Option<String>,
 }
 
-/// How the storage is reached.
+/// How the storage is accessed.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) upload_limit: Option<u64>,
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     pub(crate) cleanup_cache: bool,
 }
 
-/// Everything that a repository command needs to know about its surroundings.
+/// All settings of a repository command.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) target: Target,
@@ -72,15 +72,15 @@ pub(crate) struct Settings {
     pub(crate) lock_owner: Option<String>,
     pub(crate) compression: Compression,
     pub(crate) pack_size: Option<usize>,
-    /// Threads for the work; as many as cores if nothing is said.
+    /// Number of worker threads; None for one per core.
     pub(crate) threads: Option<usize>,
-    /// Status lines in a second, when the environment says so.
+    /// Status lines per second, if the environment sets it.
     pub(crate) frames: Option<f64>,
     pub(crate) variables: Variables,
 }
 
 impl fmt::Debug for PasswordSource {
-    /// Neither the password nor the command, which may hold it.
+    /// Hides the password and the command, which may contain it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("Empty"),
@@ -93,7 +93,7 @@ impl fmt::Debug for PasswordSource {
 }
 
 impl fmt::Debug for LocationSource {
-    /// A location may hold a password, as in rest:https://USER:PASSWORD@HOST/.
+    /// Hides the location, which may contain a password, as in rest:https://USER:PASSWORD@HOST/.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Given(_) => f.write_str("Given(…)"),
@@ -104,7 +104,7 @@ impl fmt::Debug for LocationSource {
 }
 
 impl fmt::Debug for Settings {
-    /// Without the variables, which hold secrets, and without the options of the storage, which may.
+    /// Hides the variables, which contain secrets, and the options of the storage, which may.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("target", &self.target)
@@ -173,7 +173,7 @@ impl Settings {
         })
     }
 
-    /// How the engine is to work.
+    /// The engine's options.
     pub(crate) fn engine(&self, target: &Target) -> Options {
         let mut options = Options { compression: self.compression, ..Options::default() };
         options.key_hint.clone_from(&target.key_hint);
@@ -192,12 +192,12 @@ impl Settings {
         options
     }
 
-    /// A variable that is set to something.
+    /// The value of a variable that is set and not empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Whether people read along: lines of progress and results beside the data.
+    /// Whether progress and results are printed as text beside the data.
     pub(crate) fn is_for_people(&self) -> bool {
         self.output == Output::Table && !self.quiet
     }
@@ -214,7 +214,7 @@ pub(crate) struct TargetFlags {
 }
 
 impl Target {
-    /// A flag of either kind beats the variables of both; `prefix` is RESTIC_ or RESTIC_FROM_.
+    /// A flag for the location or the password overrides both variables for it. `prefix` is RESTIC_ or RESTIC_FROM_.
     pub(crate) fn resolve(flags: TargetFlags, prefix: &str, variables: &Variables) -> Result<Self, CliError> {
         let variable =
             |name: &str| variables.get(&format!("{prefix}{name}")).filter(|value| !value.is_empty()).cloned();
@@ -253,19 +253,19 @@ impl Target {
     }
 }
 
-/// The size of packs in MiB: by the flag, or else by the variable.
+/// The pack size in MiB: the flag, or else the variable.
 fn pack_size(flag: Option<u32>, variable: Option<String>) -> Result<Option<u32>, CliError> {
     match (flag, variable) {
         (Some(size), _) => Ok(Some(size)),
         (None, Some(text)) => text.parse().map(Some).map_err(|_| {
-            CliError::usage(format!("RESTIC_PACK_SIZE: '{text}' is no number of MiB"))
+            CliError::usage(format!("RESTIC_PACK_SIZE: '{text}' is not a number of MiB"))
                 .help("write it like 16; 4 to 128 are allowed")
         }),
         (None, None) => Ok(None),
     }
 }
 
-/// KiB in a second as bytes; 0 is no limit.
+/// Converts KiB per second to bytes; 0 means no limit.
 fn limit(kib: u32) -> Option<u64> {
     (kib > 0).then(|| u64::from(kib) * 1024)
 }

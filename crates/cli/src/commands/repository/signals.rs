@@ -1,4 +1,5 @@
-//! INT, TERM and HUP: the first asks the command to come to rest and to give its lock back, the second ends it.
+//! Handling of INT, TERM and HUP: the first signal asks the command to stop and to release its lock, the second one
+//! ends the process.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::CliError;
 
-/// How long after the first signal a second one means "at once".
+/// Signals within this time after the first one do not count as a second request.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// The signals that mean "stop".
+/// The signals that ask the command to stop.
 pub(crate) struct Stops {
     interrupt: unix::Signal,
     terminate: unix::Signal,
@@ -29,7 +30,7 @@ impl Stops {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::INT,
@@ -39,7 +40,7 @@ impl Stops {
     }
 }
 
-/// A token that the first signal cancels; the second ends the process if `impatient`.
+/// A token that the first signal cancels. If `impatient`, the second signal ends the process.
 pub(crate) fn interruption(impatient: bool) -> Result<CancellationToken, CliError> {
     let mut stops = Stops::listen()?;
     let token = CancellationToken::new();
@@ -49,7 +50,7 @@ pub(crate) fn interruption(impatient: bool) -> Result<CancellationToken, CliErro
         cancelled.cancel();
         if impatient {
             let first = Instant::now();
-            // A terminal that goes away sends several at once; a person takes a moment before the second.
+            // A closing terminal sends several signals at once, while a user needs a moment for the second one.
             while stops.next().await == Signal::HUP || first.elapsed() < MOMENT {}
             lifeboat_store::abandon_unfinished();
             std::process::exit(130);

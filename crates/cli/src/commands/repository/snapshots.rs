@@ -1,4 +1,4 @@
-//! `snapshots`: what is in the repository.
+//! `snapshots`: lists the snapshots of the repository.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Only the newest N of each host and paths, or of each group
     #[arg(long, value_name = "N")]
     latest: Option<usize>,
-    /// The same as --latest 1
+    /// Like --latest 1
     #[arg(long, hide = true, conflicts_with = "latest")]
     last: bool,
     /// Group by host, paths and/or tags
@@ -52,7 +52,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         if let Some(count) = latest {
             keep_latest(&mut group.snapshots, count, grouped);
         }
-        // restic's lists end with the newest.
+        // restic's lists end with the newest snapshot.
         group.snapshots.reverse();
     }
     print(session, &groups, grouped, args.compact)
@@ -95,7 +95,7 @@ fn print(session: &Session, groups: &[Group], grouped: bool, compact: bool) -> R
     }
 }
 
-/// The newest of each host and paths, or of the group; newest first.
+/// Keeps the newest of each host and paths, or of the group; newest first.
 fn keep_latest(snapshots: &mut Vec<Found>, count: usize, grouped: bool) {
     newest_first(snapshots);
     if grouped {

@@ -1,4 +1,4 @@
-//! What a backup takes and leaves out, from its arguments: paths, files of paths, patterns. Reads those files.
+//! The source of a backup from its arguments: paths, files with paths, and exclude patterns. Reads those files.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -13,7 +13,7 @@ use lifeboat_repository::source::{given, pattern_files};
 use super::settings::Settings;
 use crate::error::CliError;
 
-/// The flags that leave something out.
+/// The flags that exclude files.
 #[derive(clap::Args, Default)]
 pub(crate) struct ExcludeArgs {
     /// Exclude matching files; can be repeated
@@ -30,7 +30,7 @@ pub(crate) struct ExcludeArgs {
     pub(crate) iexclude_file: Vec<PathBuf>,
 }
 
-/// The flags that take only something.
+/// The flags that include files.
 #[derive(clap::Args, Default)]
 pub(crate) struct IncludeArgs {
     /// Include only matching files; can be repeated
@@ -47,7 +47,7 @@ pub(crate) struct IncludeArgs {
     pub(crate) iinclude_file: Vec<PathBuf>,
 }
 
-/// The flags of a backup that leave something out beyond patterns.
+/// Flags of a backup that exclude files by other criteria than patterns.
 #[derive(clap::Args, Default)]
 pub(crate) struct LeaveOutArgs {
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) struct LeaveOutArgs {
     one_file_system: bool,
 }
 
-/// The flags that name files of paths.
+/// The flags that name files with paths.
 #[derive(clap::Args, Default)]
 #[allow(clippy::struct_field_names, reason = "they are restic's flags")]
 pub(crate) struct FilesFromArgs {
@@ -86,20 +86,20 @@ impl FilesFromArgs {
         !(self.files_from.is_empty() && self.files_from_verbatim.is_empty() && self.files_from_raw.is_empty())
     }
 
-    /// Whether one of them is standard input.
+    /// Whether one of the files is standard input.
     pub(crate) fn is_stdin(&self) -> bool {
         let all = [&self.files_from, &self.files_from_verbatim, &self.files_from_raw];
         all.into_iter().flatten().any(|file| file.as_os_str() == "-")
     }
 
-    /// All paths; what a pattern of --files-from does not find is told.
+    /// All paths; a pattern of --files-from without a match is reported.
     pub(crate) fn paths(&self) -> Result<Vec<Vec<u8>>, CliError> {
         let mut paths = Vec::new();
         for file in &self.files_from {
             for pattern in pattern_files::meaningful_lines(&content(file)?) {
                 let found = given::expand(&pattern)?;
                 if found.is_empty() {
-                    tell!("warning: nothing matches '{}'", String::from_utf8_lossy(&pattern));
+                    message!("warning: nothing matches '{}'", String::from_utf8_lossy(&pattern));
                 }
                 paths.extend(found);
             }
@@ -199,7 +199,7 @@ fn content(file: &Path) -> Result<Vec<u8>, CliError> {
     Ok(std::fs::read(file).map_err(Error::file("read", file))?)
 }
 
-/// The paths that exist; for the others what is wrong with them.
+/// The paths that exist, and an error for each of the others.
 pub(crate) fn existing(paths: Vec<Vec<u8>>) -> (Vec<PathBuf>, Vec<Error>) {
     let (found, missing) = given::existing(paths);
     (found.into_iter().map(|path| PathBuf::from(std::ffi::OsString::from_vec(path))).collect(), missing)

@@ -1,4 +1,4 @@
-//! `stats`: how much is in the repository, counted in one of restic's ways.
+//! `stats`: counts the data in the repository in one of restic's modes.
 
 use std::sync::Arc;
 
@@ -53,10 +53,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let counted = stats(&repository, &ids, mode, lock, &progress, cancel).await;
     shown.stop();
     let counted = counted?;
-    output::summary(session, &counted, &words(&counted))
+    output::summary(session, &counted, &summary_text(&counted))
 }
 
-fn words(stats: &Stats) -> String {
+fn summary_text(stats: &Stats) -> String {
     let mut lines = vec![format!("Snapshots:         {}", stats.snapshots_count)];
     if stats.total_file_count > 0 {
         lines.push(format!("Files:             {}", stats.total_file_count));

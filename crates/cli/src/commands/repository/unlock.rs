@@ -1,4 +1,4 @@
-//! `unlock`: removes locks that nobody renews; all of them only when asked to.
+//! `unlock`: removes stale locks, and with --remove-all all locks.
 
 use jiff::{Timestamp, tz::TimeZone};
 use lifeboat_repository::lock::{Kept, Removed, remove_all_locks, remove_stale_locks};
@@ -30,10 +30,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         1 => "removed 1 lock".to_owned(),
         many => format!("removed {many} locks"),
     });
-    removed.kept.iter().for_each(|kept| session.say(words(kept)));
+    removed.kept.iter().for_each(|kept| session.say(describe(kept)));
     if !removed.kept.is_empty() {
         session.say(
-            "whether a holder is alive cannot be seen from here: when you know that none is, `unlock --remove-all` \
+            "whether a holder is alive cannot be checked from here: if you know that none is, `unlock --remove-all` \
              removes all locks",
         );
     }
@@ -41,18 +41,18 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         return Ok(());
     }
     for (id, error) in &removed.unreadable {
-        tell!("lock {} cannot be read: {}", id.short(), CliError::text_of(error));
+        message!("lock {} cannot be read: {}", id.short(), CliError::text_of(error));
     }
-    let text = format!("{} locks cannot be read, and stay", removed.unreadable.len());
+    let text = format!("{} locks cannot be read and were kept", removed.unreadable.len());
     Err(CliError::restic(1, text)
-        .help("when you know that nothing uses the repository, remove them with `unlock --remove-all`"))
+        .help("if you know that nothing uses the repository, remove them with `unlock --remove-all`"))
 }
 
-/// Who holds it. A lock file has one time, that of the last renewal: since when it is held altogether nobody knows.
-fn words(Kept { holder, stale_from }: &Kept) -> String {
+/// The holder of a lock. A lock file records only the time of its last renewal, not since when the lock is held.
+fn describe(Kept { holder, stale_from }: &Kept) -> String {
     let moment = |time: Timestamp| units::moment(&time.to_zoned(TimeZone::system()));
     format!(
-        "{} lock {} stays: process {} of {} on '{}', taken or last renewed {}, counts for nothing from {} on unless \
+        "{} lock {} stays: process {} of {} on '{}', taken or last renewed {}, stale from {} on unless \
          renewed",
         if holder.exclusive { "exclusive" } else { "shared" },
         holder.id.short(),

@@ -1,5 +1,5 @@
-//! `lifeboat restore cancel NAME…`: asks the server, by an annotation, to stop. Stock clients know no phase for that: the restore
-//! ends Failed, with the reason, and what it has restored stays.
+//! `lifeboat restore cancel NAME…`: sets the annotation that asks the server to stop the restore. Stock clients know no
+//! phase for a cancelled restore, so it ends Failed with a reason. Objects restored so far stay.
 
 use crate::error::CliError;
 use crate::objects::{RESTORE, cancel};

@@ -1,4 +1,5 @@
-//! `lifeboat restore create [NAME] --from-backup B | --from-schedule S`.
+//! `lifeboat restore create [NAME] --from-backup B | --from-schedule S`: creates a Restore and, with --wait, follows it
+//! to its end.
 
 use jiff::{Timestamp, Zoned};
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
@@ -19,7 +20,7 @@ use crate::objects::{BACKUP, RESTORE, dynamic, phase};
 use crate::printer;
 use crate::settings::Settings;
 
-/// The annotation behind `--allow-privileged`.
+/// The annotation that `--allow-privileged` sets.
 pub(crate) const ALLOW_PRIVILEGED: &str = "lifeboat.io/allow-privileged";
 
 #[derive(clap::Args)]
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     output: Option<Output>,
 }
 
-/// What is restored from.
+/// The backup or schedule to restore from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Backup(String),
@@ -82,17 +83,16 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     request(settings, &client, RESTORE, &object, args.wait).await
 }
 
-/// A backup that exists, or a schedule that has made one.
+/// Checks that the backup exists and can be restored, or that the schedule has backups.
 async fn source(settings: &Settings, client: &Client, args: &Args) -> Result<Source, CliError> {
     let api = BACKUP.api(client, &settings.namespace);
     if let Some(backup) = &args.from_backup {
         let found = BACKUP.find(&api, backup).await?;
         let phase = phase(&found);
         if let Some(help) = unusable(&phase, backup) {
-            return Err(CliError::refused(format!(
-                "backup {backup:?} cannot be restored from: it is {phase}"
-            ))
-            .help(help));
+            return Err(
+                CliError::refused(format!("backup {backup:?} cannot be restored: it is {phase}")).help(help)
+            );
         }
         if !matches!(phase.as_str(), "Completed" | "PartiallyFailed") {
             eprintln!("Backup {backup:?} is {phase}: the server may find nothing to restore.");
@@ -114,7 +114,7 @@ async fn source(settings: &Settings, client: &Client, args: &Args) -> Result<Sou
     Ok(Source::Schedule(schedule))
 }
 
-/// Phases in which nothing can be restored from a backup, and what to do.
+/// For phases in which a backup cannot be restored: what the user can do.
 fn unusable(phase: &str, backup: &str) -> Option<String> {
     match phase {
         "New" | "Queued" | "ReadyToStart" | "InProgress" => {
@@ -125,14 +125,14 @@ fn unusable(phase: &str, backup: &str) -> Option<String> {
     }
 }
 
-/// The newest that is Completed or PartiallyFailed. Without one the server says what it needs.
+/// The newest backup that is Completed or PartiallyFailed. If there is none, the server reports what it needs.
 fn newest(backups: &[DynamicObject]) -> Option<String> {
     let usable = |backup: &&DynamicObject| matches!(phase(backup).as_str(), "Completed" | "PartiallyFailed");
     let found = backups.iter().filter(usable).max_by_key(|backup| time_at(backup, "/status/startTimestamp"));
     found.map(ResourceExt::name_any)
 }
 
-/// The source's name and the local time, as upstream does.
+/// The source's name and the local time, as stock Velero names restores.
 fn default_name(args: &Args, now: &Zoned) -> String {
     let source = args.from_schedule.as_ref().or(args.from_backup.as_ref());
     format!("{}-{}", source.map_or("", String::as_str), now.strftime("%Y%m%d%H%M%S"))
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_does_not_exist_is_told_before_anything_has_happened() {
+    async fn a_missing_source_is_reported_before_anything_is_created() {
         let there = || vec![backup("b", "Completed")];
         assert_eq!(source_of(&["--from-backup", "b"], there()).await, Ok(Source::Backup("b".into())));
         assert!(source_of(&["--from-backup", "c"], there()).await.unwrap_err().contains("no backup \"c\""));

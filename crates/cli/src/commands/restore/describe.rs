@@ -42,6 +42,6 @@ async fn gather(
         results: status.errors.unwrap_or_default() + status.warnings.unwrap_or_default() > 0,
         operations: status.restore_item_operations_attempted.unwrap_or_default() > 0,
     };
-    let records = Records::gather(settings, client, subject, args).await?;
+    let records = Box::pin(Records::gather(settings, client, subject, args)).await?;
     Ok(Facts { restore, location, records })
 }

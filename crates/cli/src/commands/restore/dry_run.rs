@@ -1,4 +1,4 @@
-//! `lifeboat restore create --dry-run`: works out what a restore would do, with the rights of whoever calls, and prints it.
+//! `lifeboat restore create --dry-run`: computes what a restore would do, with the user's own rights, and prints it.
 //! Nothing is changed.
 
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ use crate::objects::show::{Node, Page};
 use crate::printer;
 use crate::settings::Settings;
 
-/// Reasons and notes that are shown without --details.
+/// How many reasons and notes are shown without --details.
 const SHOWN: usize = 20;
 
 /// How the plan is printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
     pub(crate) output: Output,
-    /// Each item too.
+    /// List each item.
     pub(crate) details: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn run(
     let server = ServerSettings::new(settings.namespace.clone(), "lifeboat-cli".to_owned(), cloud);
     let name = restore.metadata.name.clone().unwrap_or_default();
     eprintln!(
-        "Reading the backup and asking the cluster; nothing is changed. Plugins are not called: what they would change, add or \
+        "Reading the backup and the cluster; nothing is changed. Plugins are not called: what they would change, add or \
          leave out is not in the plan."
     );
     let planned = Box::pin(lifeboat_operator::preview_restore(client, server, restore))
@@ -50,7 +50,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// What is wrong with the Restore, or with the way to its backup.
+/// The error for a Restore that is invalid, or whose backup cannot be read.
 fn refusal(settings: &Settings, not_planned: &NotPlanned) -> CliError {
     let namespace = &settings.namespace;
     let error = CliError::refused(format!("the restore could not run: {}", not_planned.problems.join("; ")));
@@ -58,11 +58,11 @@ fn refusal(settings: &Settings, not_planned: &NotPlanned) -> CliError {
         return error;
     }
     error.help(format!(
-        "a dry run reads the backup from here, with your rights: it needs to read Secrets in namespace {namespace} and to reach the bucket. Where you cannot, let the server's pod do it: `kubectl exec -n {namespace} deploy/lifeboat -- /lifeboat restore create … --dry-run`"
+        "a dry run reads the backup from here, with your rights: it needs to read Secrets in namespace {namespace} and to reach the bucket. If you cannot, run it in the server's pod: `kubectl exec -n {namespace} deploy/lifeboat -- /lifeboat restore create … --dry-run`"
     ))
 }
 
-/// Items of one fate each.
+/// Items with the same outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Counts {
@@ -98,7 +98,7 @@ impl Counts {
     }
 }
 
-/// The plan for machines.
+/// The plan as JSON.
 fn document(name: &str, planned: &Planned) -> Value {
     json!({
         "restore": name,
@@ -112,7 +112,7 @@ fn document(name: &str, planned: &Planned) -> Value {
     })
 }
 
-/// The plan for people.
+/// The plan as text.
 fn page(name: &str, planned: &Planned, details: bool) -> Page {
     let counts = Counts::of(&planned.items);
     let mut page = Page::default();
@@ -133,7 +133,7 @@ fn page(name: &str, planned: &Planned, details: bool) -> Page {
     put_table(&mut page, "By namespace", "NAMESPACE", by_namespace);
     put_table(&mut page, "By type", "TYPE", selected().map(|item| (item.resource.clone(), item)));
     let limit = if details { usize::MAX } else { SHOWN };
-    put_fights(&mut page, planned, limit);
+    put_conflicts(&mut page, planned, limit);
     put_reasons(&mut page, "Why some would fail", planned, limit, |would| match would {
         Would::Fail(why) => Some(why),
         _ => None,
@@ -151,7 +151,7 @@ fn page(name: &str, planned: &Planned, details: bool) -> Page {
     page
 }
 
-/// One line for each group, with the counts of its items.
+/// One line for each group, with the numbers of its items.
 fn put_table<'a>(
     page: &mut Page,
     label: &str,
@@ -173,8 +173,8 @@ fn put_table<'a>(
     page.put(label, Node::List(table.lines().map(str::to_owned).collect()));
 }
 
-/// Controllers with the pods that each would take for its own.
-fn put_fights(page: &mut Page, planned: &Planned, limit: usize) {
+/// Controllers that would adopt the same pods.
+fn put_conflicts(page: &mut Page, planned: &Planned, limit: usize) {
     let mut pods: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for fight in &planned.fights {
         pods.entry(&fight.controller).or_default().push(&fight.pod);
@@ -182,14 +182,14 @@ fn put_fights(page: &mut Page, planned: &Planned, limit: usize) {
     let lines = pods.into_iter().map(|(controller, pods)| {
         let more = if pods.len() > 3 { format!(" and {} more", pods.len() - 3) } else { String::new() };
         format!(
-            "{controller} would count pods {}{more} as its own: scale it to 0 first, or leave pods out",
+            "{controller} would adopt pods {}{more}: scale it to 0 first, or leave pods out",
             pods[..pods.len().min(3)].join(", ")
         )
     });
     put_lines(page, "Controllers that would fight restored pods", lines.collect(), limit);
 }
 
-/// Reasons, the most frequent first, with an example each.
+/// Reasons, the most frequent first, each with an example.
 fn put_reasons(
     page: &mut Page,
     label: &str,

@@ -1,4 +1,4 @@
-//! `lifeboat restore get [NAME…]`: upstream's columns.
+//! `lifeboat restore get [NAME…]`: a table with the columns of stock Velero.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

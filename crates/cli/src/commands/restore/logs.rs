@@ -20,11 +20,11 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let client = settings.client().await?;
     let found = RESTORE.find(&RESTORE.api(&client, &settings.namespace), &args.name).await?;
     let location = location_of(settings, &client, &found).await;
-    let wanted = logs::Wanted {
+    let request = logs::LogRequest {
         noun: RESTORE,
         object: &found,
         kind: DownloadTargetKind::RestoreLog,
         location: &location,
     };
-    logs::print(settings, &client, wanted, &args.link).await
+    logs::print(settings, &client, request, &args.link).await
 }

@@ -1,4 +1,4 @@
-//! What `lifeboat restore describe` shows: a page from the Restore and what was fetched about it.
+//! The page of `lifeboat restore describe`, made from the Restore and the records read for it.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -15,7 +15,7 @@ use crate::objects::results;
 use crate::objects::show::{Node, Page, span};
 use crate::objects::volumes as objects_volumes;
 
-/// All that a description is made of.
+/// Everything that the page is made from.
 pub(crate) struct Facts {
     pub(crate) restore: Restore,
     /// The location of its backup.
@@ -69,7 +69,7 @@ fn head(page: &mut Page, facts: &Facts, status: &RestoreStatus, now: Timestamp) 
     }
 }
 
-/// Items that wait, while the restore runs.
+/// Lists the items that wait while the restore runs.
 fn waiting(page: &mut Page, restore: &Restore, now: Timestamp) {
     let waits = Waits::read(restore.annotations().get(WAITING).map(String::as_str));
     if waits.waits.is_empty() || restore.phase().is_terminal() {
@@ -92,7 +92,7 @@ fn spec(spec: &RestoreSpec, details: bool) -> Page {
     page.list_or("Namespaces", spec.included_namespaces.as_deref(), all);
     page.list_if("Without namespaces", spec.excluded_namespaces.as_deref());
     page.list_or("Types", spec.included_resources.as_deref(), all);
-    // The server adds a fixed list of its own, which says nothing about this restore.
+    // The server adds a fixed list of types, which is not specific to this restore.
     page.list_if("Without types", spec.excluded_resources.as_deref().filter(|_| details));
     page.text_if(
         "Cluster-scoped objects",
@@ -102,12 +102,12 @@ fn spec(spec: &RestoreSpec, details: bool) -> Page {
     let any: Vec<_> = spec.or_label_selectors.iter().flatten().map(selector_text).collect();
     page.text_if("Any of the labels", (!any.is_empty()).then(|| any.join(" or ")));
     let policy = spec.existing_resource_policy.as_ref().map_or("none", ExistingResourcePolicy::as_str);
-    let words = match policy {
+    let effect = match policy {
         "" | "none" => "stay as they are",
         "update" => "are updated",
         other => other,
     };
-    page.say("Objects that exist", words, policy);
+    page.say("Objects that exist", effect, policy);
     page.flag_if("Restore volumes", spec.restore_pvs);
     page.flag_if("Keep node ports", spec.preserve_node_ports);
     if let Some(status) = &spec.restore_status {

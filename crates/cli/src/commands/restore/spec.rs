@@ -1,4 +1,4 @@
-//! A restore's specification from flags.
+//! The spec of a restore from flags.
 
 use clap::ValueEnum;
 use lifeboat_api::common::GoDuration;
@@ -87,7 +87,7 @@ pub(crate) struct RestoreFlags {
 }
 
 impl RestoreFlags {
-    /// Only what was given stands in it. Backup or schedule are the caller's.
+    /// The spec with the given flags only. The caller sets the backup or the schedule.
     pub(crate) fn spec(&self) -> RestoreSpec {
         let status = RestoreStatusSpec {
             included_resources: given(&self.status_include_resources),

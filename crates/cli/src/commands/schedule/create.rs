@@ -1,4 +1,4 @@
-//! `lifeboat schedule create NAME --schedule CRON`: a schedule whose template is made of the same flags as a backup.
+//! `lifeboat schedule create NAME --schedule CRON`: creates a schedule whose template takes the same flags as a backup.
 
 use jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     print: PrintArgs,
 }
 
-/// A time that the server would refuse is refused here.
+/// Refuses a schedule that the server would refuse.
 fn cron(text: &str) -> Result<String, String> {
     Cron::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `lifeboat schedule delete`: the backups stay, unless the schedule owns them.
+//! `lifeboat schedule delete`: deletes schedules. Their backups stay, unless the schedule owns them.
 
 use crate::error::CliError;
 pub(crate) use crate::objects::remove::DeleteArgs as Args;

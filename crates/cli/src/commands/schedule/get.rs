@@ -1,4 +1,4 @@
-//! `lifeboat schedule get [NAME…]`: upstream's columns, and when the next backup is made.
+//! `lifeboat schedule get [NAME…]`: a table with the columns of stock Velero and the time of the next backup.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

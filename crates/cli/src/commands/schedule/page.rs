@@ -1,4 +1,4 @@
-//! What `lifeboat schedule describe` shows: a page from the Schedule, with the next times.
+//! The page of `lifeboat schedule describe`, made from the Schedule, with the times of the next backups.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -48,13 +48,13 @@ pub(crate) fn page(schedule: &Schedule, now: Timestamp, details: bool) -> Page {
     page
 }
 
-/// When the next backup is made: never while it is paused or wrong.
+/// The time of the next backup; None while the schedule is paused or invalid.
 pub(crate) fn next(schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
     if schedule.is_paused() || *schedule.phase() == SchedulePhase::FailedValidation {
         return None;
     }
     let cron = Cron::parse(&schedule.spec.schedule).ok()?;
-    // "@every" counts from the last backup, and a run that is due is made at once.
+    // "@every" counts from the last backup; a backup that is overdue is created at once.
     let status = schedule.status.as_ref();
     let last = status.and_then(|status| status.last_backup.as_ref().max(status.last_skipped.as_ref()));
     let from = last.or(schedule.metadata.creation_timestamp.as_ref()).map_or(now, |Time(time)| *time);

@@ -1,4 +1,4 @@
-//! `lifeboat schedule pause` and `unpause`.
+//! `lifeboat schedule pause` and `lifeboat schedule unpause`.
 
 use kube::ResourceExt;
 use lifeboat_cluster::objects;
@@ -38,7 +38,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args, pause: bool) -> Result
     Ok(())
 }
 
-/// As upstream: what is not given is taken away, so that a wish from before does not linger.
+/// As in stock Velero, a flag that is not given removes the field, so that an earlier setting does not stay in effect.
 fn patch(pause: bool, skip: Option<bool>) -> Value {
     json!({"spec": {"paused": pause, "skipImmediately": skip}})
 }

@@ -1,4 +1,4 @@
-//! The server's flags for backups, under upstream's names.
+//! The server's flags for backups, with the names that stock Velero uses.
 
 use std::time::Duration;
 

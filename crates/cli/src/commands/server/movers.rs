@@ -1,4 +1,4 @@
-//! The server's flags about movers and the volumes they copy, under upstream's names where upstream has them.
+//! The server's flags for movers and the volumes they copy, with stock Velero's names where Velero has such a flag.
 
 use std::time::Duration;
 
@@ -93,15 +93,15 @@ impl MoverArgs {
 }
 
 fn count(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is no number above 0"))
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
-/// A text that is no absolute path.
+/// The text is not an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no directory; write it like /var/lib/kubelet")]
+#[error("{0:?} is not an absolute path; write it like /var/lib/kubelet")]
 pub(crate) struct NoDirectory(String);
 
-/// A path as pods may mount it.
+/// Parses an absolute path that pods can mount.
 pub(crate) fn absolute(text: &str) -> Result<String, NoDirectory> {
     let parts = text.strip_prefix('/').map(|rest| rest.trim_end_matches('/').split('/'));
     match parts {
@@ -115,7 +115,7 @@ pub(crate) fn absolute(text: &str) -> Result<String, NoDirectory> {
 fn amount(text: &str) -> Result<String, String> {
     is_quantity(text)
         .then(|| text.to_owned())
-        .ok_or_else(|| format!("{text:?} is no quantity; write it like 100m, 128Mi or 1Gi"))
+        .ok_or_else(|| format!("{text:?} is not a quantity; write it like 100m, 128Mi or 1Gi"))
 }
 
 #[cfg(test)]

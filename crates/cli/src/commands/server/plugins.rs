@@ -1,4 +1,4 @@
-//! The server's flags about plugins.
+//! The server's flags for plugins.
 
 use std::path::PathBuf;
 use std::time::Duration;

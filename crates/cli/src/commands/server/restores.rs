@@ -1,4 +1,4 @@
-//! The server's flags about restores.
+//! The server's flags for restores.
 
 use std::time::Duration;
 

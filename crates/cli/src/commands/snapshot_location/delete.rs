@@ -1,5 +1,5 @@
-//! `lifeboat snapshot-location delete`: the snapshots stay; while their location is missing they can neither be restored nor
-//! deleted.
+//! `lifeboat snapshot-location delete`: deletes snapshot locations. The snapshots stay, but without their location they
+//! can be neither restored nor deleted.
 
 use crate::error::CliError;
 pub(crate) use crate::objects::remove::DeleteArgs as Args;

@@ -1,4 +1,5 @@
-//! `lifeboat snapshot-location get [NAME…]`: upstream's columns, and whether the location can be used.
+//! `lifeboat snapshot-location get [NAME…]`: a table with the columns of stock Velero and whether the location can be
+//! used.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

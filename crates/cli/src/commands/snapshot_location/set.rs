@@ -1,4 +1,4 @@
-//! `lifeboat snapshot-location set NAME`: other credentials, as upstream's; other settings of the plugin too.
+//! `lifeboat snapshot-location set NAME`: changes the credentials, as in stock Velero, and the plugin's settings.
 
 use lifeboat_cluster::objects;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let patch = patch(&args);
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Err(CliError::refused("nothing to change was given")
+        return Err(CliError::refused("no flag names anything to change")
             .help("see `lifeboat snapshot-location set --help`"));
     }
     let api = SNAPSHOT_LOCATION.api(&settings.client().await?, &settings.namespace);

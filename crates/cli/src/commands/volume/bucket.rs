@@ -1,4 +1,4 @@
-//! Where the backups are: the bucket of a backup's location as the cluster knows it, or one named by flags, and what opens
+//! Opens the bucket of a backup: that of its location in the cluster, or the one named by flags, with the passwords of
 //! the repositories in it.
 
 use std::io::Read;
@@ -24,12 +24,12 @@ use crate::error::CliError;
 use crate::objects::{BACKUP, typed};
 use crate::settings::{Settings, readable_variables};
 
-/// No list of volumes is longer when it is unpacked.
+/// Limit for a decompressed list of volumes.
 const LARGEST: u64 = 64 << 20;
 
-/// Where the bucket is, and what opens it.
+/// The bucket, and how it is opened.
 #[derive(clap::Args, Clone)]
-pub(super) struct WhereArgs {
+pub(super) struct BucketArgs {
     /// Without a cluster: location of the backups, as in s3:https://HOST/BUCKET/PREFIX, or a directory
     #[arg(long, value_name = "LOCATION")]
     location: Option<String>,
@@ -48,17 +48,17 @@ pub(super) struct WhereArgs {
     no_lock: bool,
 }
 
-/// An opened bucket.
-pub(super) struct Place {
+/// An open bucket.
+pub(super) struct OpenBucket {
     pub(super) session: Session,
     store: Store,
-    /// Of the cluster; without one it is asked for.
+    /// The cluster's passwords; None without a cluster: the user is asked.
     passwords: Option<Vec<SecretString>>,
 }
 
-impl Place {
-    /// Opens the bucket that a backup is in.
-    pub(super) async fn open(settings: &Settings, args: &WhereArgs, backup: &str) -> Result<Self, CliError> {
+impl OpenBucket {
+    /// Opens the bucket that holds a backup.
+    pub(super) async fn open(settings: &Settings, args: &BucketArgs, backup: &str) -> Result<Self, CliError> {
         let common = CommonArgs {
             repo: args.location.clone(),
             password_file: args.password_file.clone(),
@@ -111,7 +111,7 @@ impl Place {
         Ok(infos.iter().map(Volume::of).collect())
     }
 
-    /// The repository of one volume, below the location's prefix, and its snapshot there.
+    /// The repository that holds a volume's data (below the location's prefix), and the restic snapshot in it.
     async fn kept(&self, backup: &str, name: &str) -> Result<(String, String), CliError> {
         let volumes = self.volumes(backup).await?;
         let volume = volumes::find(&volumes, name).map_err(|there| {
@@ -126,13 +126,13 @@ impl Place {
         Ok((path.clone(), snapshot.clone()))
     }
 
-    /// The namespace whose repository has one volume, and its snapshot there.
+    /// The namespace whose repository holds a volume's data, and the restic snapshot in it.
     pub(super) async fn named(&self, backup: &str, name: &str) -> Result<(String, String), CliError> {
         let (path, snapshot) = self.kept(backup, name).await?;
         Ok((path.trim_start_matches("restic/").to_owned(), snapshot))
     }
 
-    /// The repository and snapshot of one volume.
+    /// Opens the repository of a volume and loads its restic snapshot.
     pub(super) async fn snapshot(
         &self,
         backup: &str,
@@ -160,7 +160,7 @@ impl Place {
             None => vec![self.session.password(&target, "the repository password", Ask::Once).await?],
         };
         let mut outcome = Err(CliError::ended("the cluster has no repository password")
-            .help("give the one that was exported with --password-file"));
+            .help("pass the exported password with --password-file"));
         for password in &passwords {
             let options = self.session.settings.engine(&target);
             let opening = Repository::open(store.clone(), password, options);
@@ -175,7 +175,7 @@ impl Place {
 
 async fn of_cluster(
     settings: &Settings,
-    args: &WhereArgs,
+    args: &BucketArgs,
     backup: &str,
 ) -> Result<(Store, Vec<SecretString>), CliError> {
     let client = settings.client().await?;
@@ -184,7 +184,7 @@ async fn of_cluster(
     let location = backup.spec.storage_location.unwrap_or_default();
     let found = store_config(&client, &settings.namespace, &location).await;
     let mut config = found.map_err(|error| CliError::ended(error.to_string()))?;
-    // From here the storage may have another address than from within the cluster.
+    // Outside the cluster, the storage may have another address than inside.
     if let Some(public) = config.config.get("publicUrl").filter(|url| !url.is_empty()).cloned() {
         config.config.insert("s3Url".to_owned(), public);
     }
@@ -204,14 +204,14 @@ async fn of_cluster(
 
 fn no_backup(name: &str) -> CliError {
     CliError::not_found(format!("there is no backup {name:?} in this location"))
-        .help("check the name, and that the location ends with the prefix that its backups have")
+        .help("check the name, and that the location ends with the prefix of its backups")
 }
 
 fn unreachable(error: &lifeboat_store::Error) -> CliError {
     CliError::ended(format!("cannot read the bucket: {error}")).help(error.hint())
 }
 
-/// An error of the engine with this command's codes, which are not restic's.
+/// Converts an engine error; this command's exit codes are not restic's.
 pub(super) fn failed(error: Error) -> CliError {
     let hint = error.hint();
     let made = match error {

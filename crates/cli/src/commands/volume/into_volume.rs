@@ -1,5 +1,5 @@
-//! `lifeboat volume restore … --to-volume`: files of a backup into a volume that a running pod has, by a mover beside it. They
-//! come into a directory of their own, so that nothing of the application is touched.
+//! `lifeboat volume restore … --to-volume`: restores files of a backup into the volume of a running pod, by a mover on
+//! the pod's node. The files are written into a new directory, so that no file of the application changes.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::pod_volumes::files::{self, Files, Mounted};
 use serde_json::Value;
 
-use super::place::Place;
+use super::bucket::OpenBucket;
 use super::restore::Args;
 use crate::error::CliError;
 use crate::objects::{BACKUP, typed};
 use crate::settings::Settings;
 use crate::units::bytes;
 
-/// How often the object is looked at.
+/// How often the object is read.
 const PACE: Duration = Duration::from_secs(1);
 
 /// `NAMESPACE/CLAIM` or `NAMESPACE/POD/VOLUME`.
@@ -29,16 +29,16 @@ pub(super) struct Target {
     volume: String,
 }
 
-/// Why the place for files is refused.
+/// Why the target of the restored files is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PlaceError {
+pub(super) enum TargetError {
     #[error("expected NAMESPACE/CLAIM, or NAMESPACE/POD/VOLUME for a volume without a claim")]
     Target,
     #[error("expected the name of a directory, without slashes")]
     Directory,
 }
 
-pub(super) fn target(text: &str) -> Result<Target, PlaceError> {
+pub(super) fn target(text: &str) -> Result<Target, TargetError> {
     let parts: Vec<_> = text.split('/').collect();
     match parts.as_slice() {
         [namespace, volume @ ..]
@@ -46,13 +46,13 @@ pub(super) fn target(text: &str) -> Result<Target, PlaceError> {
         {
             Ok(Target { namespace: (*namespace).to_owned(), volume: volume.join("/") })
         }
-        _ => Err(PlaceError::Target),
+        _ => Err(TargetError::Target),
     }
 }
 
-pub(super) fn directory(text: &str) -> Result<String, PlaceError> {
+pub(super) fn directory(text: &str) -> Result<String, TargetError> {
     if text.is_empty() || text.contains('/') || matches!(text, "." | "..") {
-        return Err(PlaceError::Directory);
+        return Err(TargetError::Directory);
     }
     Ok(text.to_owned())
 }
@@ -60,13 +60,13 @@ pub(super) fn directory(text: &str) -> Result<String, PlaceError> {
 pub(super) async fn run(
     settings: &Settings,
     args: &Args,
-    place: &Place,
+    bucket: &OpenBucket,
     target: &Target,
 ) -> Result<(), CliError> {
     let client = settings.client().await?;
     let object = BACKUP.find(&BACKUP.api(&client, &settings.namespace), &args.backup).await?;
     let backup: Backup = typed(&object)?;
-    let (source, snapshot) = place.named(&args.backup, &args.volume.volume).await?;
+    let (source, snapshot) = bucket.named(&args.backup, &args.volume.volume).await?;
     let to = mounted(&client, target).await?;
     let into = args.directory.clone().unwrap_or_else(|| {
         let now = Timestamp::now().strftime("%Y%m%d-%H%M%S");
@@ -86,16 +86,19 @@ pub(super) async fn run(
         .map_err(|error| CliError::failed("cannot make a PodVolumeRestore", error))?;
     let made = api.create(&PostParams::default(), &wanted).await.attempt("create a PodVolumeRestore")?;
     let name = made.name_any();
-    let ended = place.session.interruptible(followed(&api, &name)).await;
-    // One that nobody waits for any more is ended by that.
+    let ended = bucket.session.interruptible(followed(&api, &name)).await;
+    // Deleting the object also cancels a restore that is still running.
     let gone = api.delete(&name, &DeleteParams::default()).await.attempt("delete a PodVolumeRestore");
     let status = ended?;
     if let Err(error) = gone {
-        eprintln!("PodVolumeRestore {name} is left: {}", error.chain());
+        eprintln!("PodVolumeRestore {name} could not be deleted: {}", error.chain());
     }
     let text = |field: &str| status[field].as_str().unwrap_or_default();
     if text("phase") != "Completed" {
-        return Err(CliError::ended(format!("nothing is promised of directory {into}: {}", text("message"))));
+        return Err(CliError::ended(format!(
+            "the restore into directory {into} is incomplete: {}",
+            text("message")
+        )));
     }
     let done = status["progress"]["totalBytes"].as_u64().unwrap_or_default();
     eprintln!(
@@ -115,11 +118,11 @@ async fn mounted(client: &Client, target: &Target) -> Result<Mounted, CliError> 
     let pods: Vec<Value> = pods.items.iter().filter_map(|pod| serde_json::to_value(pod).ok()).collect();
     files::mounted(&pods, &target.namespace, &target.volume).map_err(|error| {
         CliError::refused(error.to_string())
-            .help("start a pod that mounts it, or bring the files onto this machine with --to DIRECTORY")
+            .help("start a pod that mounts it, or restore the files to this machine with --to DIRECTORY")
     })
 }
 
-/// The status at its end.
+/// Waits until the restore has ended and returns its status.
 async fn followed(api: &Api<DynamicObject>, name: &str) -> Result<Value, CliError> {
     let mut said = String::new();
     loop {
@@ -147,7 +150,7 @@ fn line(status: &Value) -> String {
         (Some(done), Some(total), _) if total > 0 => {
             format!("{phase}: {} of {}", bytes(done), bytes(total))
         }
-        (_, _, Some(words)) if !words.is_empty() => format!("{phase}: {words}"),
+        (_, _, Some(message)) if !message.is_empty() => format!("{phase}: {message}"),
         _ => phase.to_owned(),
     }
 }

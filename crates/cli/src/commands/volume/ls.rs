@@ -1,8 +1,8 @@
-//! `lifeboat volume ls BACKUP [VOLUME[:PATH]]`: the volumes of a backup, or what is in one of them.
+//! `lifeboat volume ls BACKUP [VOLUME[:PATH]]`: lists the volumes of a backup, or the files in one of them.
 
 use lifeboat_repository::ls::{Listed, LsNode, LsOptions, ls};
 
-use super::place::{Place, WhereArgs, failed};
+use super::bucket::{BucketArgs, OpenBucket, failed};
 use super::volumes::Volume;
 use super::{Wanted, wanted};
 use crate::args::{Output, OutputArg};
@@ -25,21 +25,21 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: OutputArg,
     #[command(flatten)]
-    place: WhereArgs,
+    bucket: BucketArgs,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
-    let place = Place::open(settings, &args.place, &args.backup).await?;
+    let bucket = OpenBucket::open(settings, &args.bucket, &args.backup).await?;
     match &args.volume {
         None => {
-            let volumes = place.volumes(&args.backup).await?;
+            let volumes = bucket.volumes(&args.backup).await?;
             if volumes.is_empty() && args.output.output == Output::Table {
                 eprintln!("Backup {} has no volumes.", args.backup);
                 return Ok(());
             }
             printer::print(args.output.output, &volumes, || table(&volumes))
         }
-        Some(wanted) => files(&place, &args, wanted).await,
+        Some(wanted) => files(&bucket, &args, wanted).await,
     }
 }
 
@@ -52,8 +52,8 @@ fn table(volumes: &[Volume]) -> comfy_table::Table {
     printer::table(&["VOLUME", "WAY", "SIZE", "RESULT", "SNAPSHOT"], rows)
 }
 
-async fn files(place: &Place, args: &Args, wanted: &Wanted) -> Result<(), CliError> {
-    let (repository, snapshot) = place.snapshot(&args.backup, &wanted.volume).await?;
+async fn files(bucket: &OpenBucket, args: &Args, wanted: &Wanted) -> Result<(), CliError> {
+    let (repository, snapshot) = bucket.snapshot(&args.backup, &wanted.volume).await?;
     let directory = wanted.path.as_deref().unwrap_or("/");
     let options = LsOptions {
         directories: if args.recursive && wanted.path.is_none() {
@@ -70,7 +70,7 @@ async fn files(place: &Place, args: &Args, wanted: &Wanted) -> Result<(), CliErr
     let mut each = |listed: Listed| {
         if let Listed::Node { path, node, on_the_way: false } = listed {
             count += 1;
-            // A directory that was asked for is not one of its own entries.
+            // The requested directory is not listed as one of its own entries.
             if node.is_directory() && path == directory.as_bytes() {
                 return Ok(());
             }
@@ -82,7 +82,7 @@ async fn files(place: &Place, args: &Args, wanted: &Wanted) -> Result<(), CliErr
         }
         Ok(())
     };
-    let session = &place.session;
+    let session = &bucket.session;
     let listing =
         ls(&repository, snapshot.tree, &options, session.lock_for_reading(), &mut each, &session.interrupted);
     listing.await.map_err(failed)?;

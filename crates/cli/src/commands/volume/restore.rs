@@ -1,6 +1,6 @@
-//! `lifeboat volume restore BACKUP VOLUME[:PATH] --to DIRECTORY`: files of a backup onto this machine, as `cp -r` would put
-//! them there. What is there already stays unless the user says otherwise. With `--to-volume` they go into a volume of the
-//! cluster instead ([`super::into_volume`]).
+//! `lifeboat volume restore BACKUP VOLUME[:PATH] --to DIRECTORY`: restores files of a backup to this machine, laid out
+//! as `cp -r` would. Existing files stay unless --overwrite is set. With `--to-volume` the files are restored into a
+//! volume of the cluster ([`super::into_volume`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::restore::{Overwrite, RestoreOptions, RestoreOutcome, Select, Selection, restore};
 
+use super::bucket::{BucketArgs, OpenBucket, failed};
 use super::into_volume::{self, Target, directory, target};
-use super::place::{Place, WhereArgs, failed};
 use super::{Wanted, wanted};
 use crate::commands::repository::progress::Shown;
 use crate::error::CliError;
@@ -42,16 +42,16 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "to_volume")]
     overwrite: bool,
     #[command(flatten)]
-    place: WhereArgs,
+    bucket: BucketArgs,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
-    let place = Place::open(settings, &args.place, &args.backup).await?;
+    let bucket = OpenBucket::open(settings, &args.bucket, &args.backup).await?;
     if let Some(target) = &args.to_volume {
-        return into_volume::run(settings, &args, &place, target).await;
+        return into_volume::run(settings, &args, &bucket, target).await;
     }
     let to = args.to.clone().unwrap_or_default();
-    let (repository, snapshot) = place.snapshot(&args.backup, &args.volume.volume).await?;
+    let (repository, snapshot) = bucket.snapshot(&args.backup, &args.volume.volume).await?;
     let (subfolder, select) = chosen(args.volume.path.as_deref());
     let options = RestoreOptions {
         target: to.clone(),
@@ -65,8 +65,8 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     };
     let progress = Arc::new(Progress::default());
     let started = Instant::now();
-    let restoring = place.session.reading(&repository, |cancel| async {
-        let shown = Shown::start(&place.session, &progress, None);
+    let restoring = bucket.session.reading(&repository, |cancel| async {
+        let shown = Shown::start(&bucket.session, &progress, None);
         let outcome = restore(&repository, &snapshot, options, Arc::clone(&progress), cancel).await;
         shown.stop();
         outcome.map_err(failed)
@@ -74,7 +74,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     report(&args, &to, &restoring.await?, started.elapsed())
 }
 
-/// Below which directory of the snapshot, and what there.
+/// The directory of the snapshot to restore from, and what to select in it.
 fn chosen(path: Option<&str>) -> (Option<PathBuf>, Option<Select>) {
     let Some((parent, _)) = path.and_then(|path| path.rsplit_once('/')) else { return (None, None) };
     let name = path.unwrap_or_default().as_bytes()[parent.len()..].to_vec();
@@ -97,9 +97,10 @@ fn report(args: &Args, to: &Path, outcome: &RestoreOutcome, took: Duration) -> R
         eprintln!("{}: {}", problem.path, problem.message);
     }
     if outcome.problem_count > 0 {
-        let message =
-            format!("{} files or directories were not restored as they were", outcome.problem_count);
-        return Err(CliError::ended(message).help("the first of them are listed above; the others are there"));
+        let message = format!("{} files or directories were not restored completely", outcome.problem_count);
+        return Err(
+            CliError::ended(message).help("the first of them are listed above; all others were restored")
+        );
     }
     eprintln!(
         "Restored {} files and directories ({}) to {} in {}, verified.",
@@ -109,7 +110,7 @@ fn report(args: &Args, to: &Path, outcome: &RestoreOutcome, took: Duration) -> R
         clock(took)
     );
     if outcome.files_skipped > 0 {
-        let message = format!("{} files were there already and were left as they are", outcome.files_skipped);
+        let message = format!("{} files existed already and were left unchanged", outcome.files_skipped);
         return Err(CliError::refused(message).help("give another directory, or --overwrite"));
     }
     Ok(())

@@ -1,24 +1,24 @@
-//! The volumes of a backup, from its volume info: what they are called, how their data was kept, where it is. Pure.
+//! The volumes of a backup, from its volume info: their names, how and where their data is stored. Pure.
 
 use lifeboat_archive::documents::BackupVolumeInfo;
 use serde::Serialize;
 
-/// One volume.
+/// One volume of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Volume {
     /// `NAMESPACE/CLAIM`, or `NAMESPACE/POD/VOLUME` where there is no claim.
     #[serde(rename = "volume")]
     pub(super) name: String,
-    /// In words: how its data was kept.
+    /// How its data was backed up, as text.
     pub(super) way: &'static str,
     pub(super) size: Option<u64>,
     pub(super) result: String,
-    /// The snapshot in the repository; none where the data is elsewhere.
+    /// The restic snapshot; None if the data is not in a repository.
     pub(super) snapshot: Option<String>,
     /// The repository, below the location's prefix.
     pub(super) repository: Option<String>,
-    /// The same as a volume of its pod.
+    /// The name as a volume of its pod: `NAMESPACE/POD/VOLUME`.
     #[serde(skip)]
     other_name: Option<String>,
 }
@@ -47,7 +47,7 @@ impl Volume {
     }
 }
 
-/// The snapshot in a repository that this program can read, and the bytes in it.
+/// The snapshot in a repository that this program can read, and its size in bytes.
 fn kept(info: &BackupVolumeInfo) -> Option<(String, i64)> {
     let moved = info.snapshot_data_movement_info.as_ref();
     let moved = moved.map(|moved| (&moved.uploader_type, &moved.snapshot_handle, moved.size));
@@ -75,14 +75,14 @@ fn result(info: &BackupVolumeInfo) -> String {
     }
 }
 
-/// A backup has no volume of a name: those that it has.
+/// The backup has no volume with this name; lists the volumes that it has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) })]
 pub(super) struct NoVolume {
     names: Vec<String>,
 }
 
-/// The volume of this name; or which ones there are instead.
+/// Finds the volume by its name; the error lists the existing volumes.
 pub(super) fn find<'a>(volumes: &'a [Volume], name: &str) -> Result<&'a Volume, NoVolume> {
     let found = volumes.iter().find(|volume| volume.is_called(name));
     found.ok_or_else(|| NoVolume { names: volumes.iter().map(|volume| volume.name.clone()).collect() })

@@ -32,7 +32,7 @@ fn partial() -> Facts {
     }))
     .unwrap()));
     facts.records.volumes = Some(Ok(serde_json::from_value(json!([
-        {"pvcNamespace": "shop", "pvcName": "data", "pvName": "pv1", "skipped": true, "skippedReason": "nobody asked for its data"},
+        {"pvcNamespace": "shop", "pvcName": "data", "pvName": "pv1", "skipped": true, "skippedReason": "no backup method applies to it"},
         {"pvcNamespace": "shop", "pvcName": "logs", "pvName": "pv2", "backupMethod": "CSISnapshot", "result": "succeeded"},
         {"pvName": "pv3", "backupMethod": "CSISnapshot", "result": "failed"},
     ]))

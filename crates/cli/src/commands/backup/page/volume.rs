@@ -1,5 +1,5 @@
-//! One volume in the file about volumes, as far as `describe` shows it: its name, and in which way, how consistent, how much
-//! and how fast its data was taken.
+//! One entry of a backup's volume file as `describe` shows it: the volume's name, and the method, consistency, size and
+//! rate of its backup.
 
 use jiff::SignedDuration;
 use lifeboat_api::common::Time;
@@ -42,7 +42,7 @@ pub(crate) struct Volume {
     pvb_info: Option<Taken>,
 }
 
-/// What one of the ways gave.
+/// The result of one backup method (snapshot, data movement or file copy).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Taken {
@@ -62,7 +62,7 @@ impl Volume {
     }
 
     /// `shop/data (volume pvc-1): CSISnapshot, data moved, succeeded, consistency Snapshot, 2.000 GiB, 20.000 MiB/s`.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn text(&self) -> String {
         if self.skipped {
             let reason =
                 if self.skipped_reason.is_empty() { "no reason given" } else { &self.skipped_reason };
@@ -88,7 +88,7 @@ impl Volume {
         ways.into_iter().flatten().map(|taken| taken.size).find(|size| *size > 0)
     }
 
-    /// Bytes in a second, of what was copied; a snapshot copies nothing.
+    /// Copied bytes per second; None for a snapshot, which copies nothing.
     fn rate(&self) -> Option<u64> {
         let copied = self.snapshot_data_movement_info.as_ref().or(self.pvb_info.as_ref())?;
         let (Time(from), Time(to)) = (self.start_timestamp.as_ref()?, self.completion_timestamp.as_ref()?);
@@ -118,6 +118,6 @@ mod tests {
         (info["pvcNamespace"], info["pvcName"], info["result"]) =
             (json!("shop"), json!("data"), json!("succeeded"));
         let volume: Volume = serde_json::from_value(info).unwrap();
-        assert_eq!(volume.words(), format!("shop/data: {expected}"));
+        assert_eq!(volume.text(), format!("shop/data: {expected}"));
     }
 }

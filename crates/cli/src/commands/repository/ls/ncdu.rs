@@ -1,5 +1,5 @@
-//! `ls --ncdu`: a listing as the program ncdu loads it (`ncdu -f FILE`). Takes the steps of a listing in order, gives
-//! text.
+//! `ls --ncdu`: a listing in the format that ncdu loads (`ncdu -f FILE`). Takes the steps of a listing in order and
+//! returns text.
 
 use lifeboat_repository::ls::Listed;
 use lifeboat_repository::node::{Node, NodeKind};
@@ -8,23 +8,23 @@ use serde_json::json;
 
 use crate::error::CliError;
 
-/// ncdu counts in blocks, and snapshots do not say how many a file took.
+/// ncdu expects sizes in blocks; a snapshot does not record how many blocks a file had.
 const BLOCK: u64 = 512;
 
-/// Knows how deep the listing is.
+/// The state of the listing: how deep it is.
 pub(super) struct Ncdu {
     depth: usize,
 }
 
 impl Ncdu {
-    /// The beginning of the file.
+    /// The beginning of the output.
     pub(super) fn begin(snapshot: &Snapshot) -> Result<(Self, String), CliError> {
         let about =
             serde_json::to_string(snapshot).map_err(|error| CliError::failed("cannot write JSON", error))?;
         Ok((Self { depth: 1 }, format!("[1, 2, {about}, [{{\"name\":\"/\"}}")))
     }
 
-    /// What a step adds.
+    /// The text for one step of the listing.
     pub(super) fn step(&mut self, listed: &Listed) -> String {
         match listed {
             Listed::Node { node, .. } if node.is_directory() => {

@@ -74,7 +74,7 @@ fn ten_thousand_items_fit_on_a_page() {
 }
 
 #[tokio::test]
-async fn a_restore_that_cannot_run_is_told_in_the_servers_words() {
+async fn a_restore_that_cannot_run_is_refused_with_the_servers_message() {
     use crate::objects::tests::{backup, holding};
     let run = |spec: Value| async move {
         let client = holding(vec![backup("b", "InProgress")]).await;
@@ -86,9 +86,9 @@ async fn a_restore_that_cannot_run_is_told_in_the_servers_words() {
     };
     let error = run(json!({"backupName": "b", "includedResources": ["nodes"]})).await;
     assert_eq!(error.code(), 4);
-    let words = error.to_string();
-    assert!(words.contains("nodes are non-restorable resources"), "{words}");
-    assert!(words.contains("backup b is in phase InProgress"), "{words}");
+    let message = error.to_string();
+    assert!(message.contains("nodes are non-restorable resources"), "{message}");
+    assert!(message.contains("backup b is in phase InProgress"), "{message}");
     assert!(miette::Diagnostic::help(&error).is_none());
 }
 
