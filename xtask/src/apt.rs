@@ -1,5 +1,5 @@
-//! Installing Debian packages on this machine: takes package names, installs those that are missing. Image, box and
-//! test modules call it for the tools they need. And taking a package apart without installing it.
+//! Installs Debian packages on this machine: takes package names and installs the missing ones. Image, box and test
+//! modules call it for the tools they need. Can also unpack a package without installing it.
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 
 use crate::run;
 
-/// Only root can create it; nobody else could install either.
+/// Only root can create it, and only root can install packages.
 const LOCK: &str = "/run/lifeboat-apt.lock";
 
-/// Where programs of Debian packages are, also for a PATH without the sbin directories.
+/// The directories of Debian's programs, for a PATH that lacks the sbin directories.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Packages whose file (a program in PATH, or an absolute path) is not there; each once.
+/// Packages whose file (a program in PATH, or an absolute path) is missing; each once.
 pub(crate) fn missing<'a>(needed: &[(&'a str, &str)]) -> Vec<&'a str> {
     let mut packages: Vec<&str> =
         needed.iter().filter(|(_, file)| !is_present(file)).map(|(package, _)| *package).collect();
@@ -30,7 +30,7 @@ pub(crate) fn is_present(file: &str) -> bool {
     path.split(':').chain(PATH.split(':')).any(|dir| Path::new(dir).join(file).exists())
 }
 
-/// Installs what is missing among `packages`; does nothing, and needs no root, where all are there.
+/// Installs the missing ones of `packages`; does nothing, and needs no root, if none is missing.
 pub(crate) fn apt_install(packages: &[&str]) -> Result<()> {
     let missing: Vec<&str> = packages.iter().copied().filter(|package| !installed(package)).collect();
     if missing.is_empty() {
@@ -46,7 +46,7 @@ fn install(packages: &[&str]) -> Result<()> {
     with_fresh_lists(|| run::output(&mut apt_get("install", packages)).map(drop))
 }
 
-/// Downloads a package and puts its files below `out`; nothing of it is installed or run.
+/// Downloads a package and unpacks its files below `out`; nothing is installed or run.
 pub(crate) fn unpack(package: &str, out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     with_fresh_lists(|| run::output(apt_get("download", &[package]).current_dir(out)).map(drop))
@@ -60,9 +60,10 @@ pub(crate) fn unpack(package: &str, out: &Path) -> Result<()> {
     Ok(fs::remove_file(archive)?)
 }
 
-/// Most often package lists are old or absent: asks again with new ones. A second failure is the one to report.
+/// A failure is most often caused by old or missing package lists: they are updated and the action is repeated. The
+/// second failure is reported.
 fn with_fresh_lists(action: impl Fn() -> Result<()>) -> Result<()> {
-    // apt-get waits for dpkg's lock but not for that of its package lists: two clones take turns here.
+    // apt-get waits for dpkg's lock but not for that of its package lists, so clones take turns with this lock.
     let lock = File::create(LOCK).with_context(|| format!("cannot create {LOCK}"))?;
     lock.lock().with_context(|| format!("cannot lock {LOCK}"))?;
     if action().is_ok() {

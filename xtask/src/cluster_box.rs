@@ -137,17 +137,17 @@ fn running() -> Result<state::State> {
     state::State::load()?.context("there is no box on this machine; start it with `cargo xtask box up`")
 }
 
-/// Gives a box that runs and is ready, whatever was there before.
+/// Starts a box, or repairs or replaces the existing one, so that it runs and is ready.
 pub(crate) fn up() -> Result<()> {
     up::up()
 }
 
-/// Takes the box away; harmless when there is none.
+/// Stops the box; does nothing if there is none.
 pub(crate) fn down() -> Result<()> {
     down::down()
 }
 
-/// Is there a box with every process running and both nodes ready?
+/// Whether a box exists with every process running and both nodes ready.
 pub(crate) fn is_up() -> bool {
     status::status().is_ok_and(|status| status.healthy)
 }
@@ -163,24 +163,24 @@ pub(crate) fn load(archives: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What `env` prints, as a map.
+/// The variables that `env` prints, as a map.
 pub(crate) fn environment() -> Result<BTreeMap<String, String>> {
     environment::environment()
 }
 
-/// Builds a tool for tests (`helm`) if it is not in the cache, and gives its path.
+/// Builds a tool for tests (`helm`) if it is not in the cache, and returns its path.
 pub(crate) fn tool(name: &str) -> Result<PathBuf> {
     programs::tool(name)
 }
 
-/// Builds what is missing of the programs that `up` starts; gives the directory of those of Kubernetes.
+/// Builds the missing programs that `up` starts; returns the directory of the Kubernetes programs.
 pub(crate) fn make_programs() -> Result<PathBuf> {
     preflight::machine()?;
     packages::install()?;
     programs::for_box()?.remove("kube").context("the box has programs of Kubernetes")
 }
 
-/// Starts the second API server; `environment` then has LIFEBOAT_BARE_KUBECONFIG.
+/// Starts the second API server; `environment` then contains LIFEBOAT_BARE_KUBECONFIG.
 pub(crate) fn apiserver_up() -> Result<()> {
     bare::up(&running()?)
 }

@@ -1,5 +1,6 @@
-//! A far-away server on this machine: takes the address of a server, gives one that leads to it with every byte late by
-//! half a round trip in each direction. Bandwidth is not limited. `bench repository` puts it before the S3 server.
+//! A proxy that simulates a distant server: takes the address of a server and returns one that forwards to it, with
+//! every byte delayed by half a round trip in each direction. Bandwidth is not limited. `bench repository` puts it in
+//! front of the S3 server.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// What one read takes at most, and how many of them may be on their way in one direction. Their product, 64 MiB, is
-/// what keeps 15 ms full at 4 GB/s: more than loopback gives.
+/// The maximum size of one read, and how many of them may be in transit in one direction. Their product, 64 MiB, fills
+/// a delay of 15 ms at 4 GB/s, which is more than loopback achieves.
 const PIECE: usize = 64 << 10;
 const ON_THE_WAY: usize = 1024;
 
-/// Bytes, and when they arrive.
+/// Bytes, and when they are delivered.
 type Late = (Instant, Vec<u8>);
 
-/// Listens on loopback until the process ends; gives the address.
+/// Listens on loopback until the process ends; returns the address.
 pub(crate) fn proxy(server: SocketAddr, round_trip: Duration) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").context("no free port for the delay")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // A connection that cannot be made is closed: the client sees what it would see of a server that is gone.
+            // If the server cannot be reached, the connection is closed, as the client would see it without a proxy.
             let _ = connect(client, server, round_trip);
         }
     });
@@ -34,14 +35,14 @@ fn connect(client: TcpStream, server: SocketAddr, round_trip: Duration) -> Resul
     let server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    // On a real line opening the connection takes a round trip before the first byte is sent.
+    // On a real network, opening the connection takes a round trip before the first byte is sent.
     let opened = Instant::now() + round_trip;
     carry(client.try_clone()?, server.try_clone()?, round_trip / 2, opened);
     carry(server, client, round_trip / 2, opened);
     Ok(())
 }
 
-/// One direction: a thread that reads and stamps, and one that waits and writes.
+/// One direction: one thread reads and adds the time, another waits and writes.
 fn carry(from: TcpStream, to: TcpStream, delay: Duration, opened: Instant) {
     let (send, receive) = sync_channel(ON_THE_WAY);
     thread::spawn(move || read(from, &send, delay, opened));
@@ -59,7 +60,7 @@ fn read(mut from: TcpStream, send: &SyncSender<Late>, delay: Duration, opened: I
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            _ => return, // dropping the sender tells the writer
+            _ => return, // dropping the sender ends the writer
         }
     }
 }
@@ -78,7 +79,7 @@ fn write(receive: &Receiver<Late>, mut to: TcpStream) {
 mod tests {
     use super::*;
 
-    /// A server that sends back what it gets, until the client has sent everything.
+    /// A server that returns everything it receives, until the client has closed its side.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -105,7 +106,8 @@ mod tests {
         let mut received = Vec::new();
         stream.read_to_end(&mut received).expect("received");
         assert!(received == sent, "what came back differs");
-        // One round trip to open the connection, one for the bytes. Only a lower bound: the machine may be busy.
+        // One round trip to open the connection, one for the bytes. Only a lower bound, because the machine may be
+        // busy.
         assert!(began.elapsed() >= Duration::from_millis(60));
     }
 }

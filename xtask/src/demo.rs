@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: a cluster, Lifeboat on it, a storage location, a sample app; then the main act: a backup, a
-//! disaster, a restore, and the proof that what was lost is there again. Each act is a function.
+//! `cargo xtask demo`: sets up a cluster, Lifeboat, a storage location and a sample app; then makes a backup, deletes
+//! the app, restores it and proves that everything is back. Each step is a function.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::{cluster_box, run};
 pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Remove what the demo made: the whole box, or from a named cluster the app and Lifeboat
+    /// Remove everything that the demo created: the whole box, or from a named cluster the app and Lifeboat
     #[arg(long)]
     down: bool,
 }
@@ -43,10 +43,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     disaster(&target.cluster)?;
     act("6/9", "a restore from the bucket");
     restore(&target.cluster, &backup)?;
-    act("7/9", "the proof: every object and every entry is there again");
+    act("7/9", "the proof: every object and every entry is restored");
     prove(&before, &inventory(&target.cluster)?)?;
     prove_data(&target.cluster, &ledgers)?;
-    act("8/9", "a single file, brought back from the backup onto this machine");
+    act("8/9", "a single file, restored from the backup to this machine");
     single_file(&target.cluster, &backup, &ledgers[0])?;
     act("9/9", "what runs now");
     closing_page(&target.cluster, start)
@@ -56,7 +56,7 @@ fn act(number: &str, title: &str) {
     println!("\n== {number}  {title}");
 }
 
-/// Installs as a user would, with the command of the docs.
+/// Installs with the command from the docs, as a user would.
 fn install(target: &Target) -> Result<()> {
     let cluster = &target.cluster;
     let credentials = credentials_file(&cluster.environment)?;
@@ -75,7 +75,7 @@ fn install(target: &Target) -> Result<()> {
     )
 }
 
-/// Credentials go through a file, never through arguments: a new one that only this user reads, gone when dropped.
+/// Credentials are passed in a file, never as arguments: a new file that only this user can read, removed when dropped.
 fn credentials_file(environment: &BTreeMap<String, String>) -> Result<NamedTempFile> {
     let mut file = NamedTempFile::with_prefix("lifeboat-demo-").context("cannot create a temporary file")?;
     write!(
@@ -103,7 +103,7 @@ fn wait_for_app(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Objects of the app, as `kind/name`. What clusters make by themselves is left out.
+/// The app's objects, as `kind/name`. Objects that clusters create by themselves are left out.
 fn inventory(cluster: &Cluster) -> Result<Vec<String>> {
     const TYPES: &str = "configmaps,secrets,services,serviceaccounts,persistentvolumeclaims,pods,statefulsets,deployments,replicasets";
     let text = run::output(cluster.kubectl().args(["-n", "demo-app", "get", TYPES, "-o", "name"]))?;
@@ -116,7 +116,7 @@ fn inventory(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A name of its own for each run: the bucket outlives the demo's cluster.
+/// A unique name for each run, because the bucket outlives the demo's cluster.
 fn stamp() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -136,18 +136,18 @@ fn restore(cluster: &Cluster, backup: &str) -> Result<()> {
     wait_for_app(cluster)
 }
 
-/// Fails with what is missing, or what nobody backed up.
+/// Fails if objects are missing, or if there are objects that were not in the backup.
 fn prove(before: &[String], after: &[String]) -> Result<()> {
     let missing: Vec<_> = before.iter().filter(|name| !after.contains(name)).collect();
     let surplus: Vec<_> = after.iter().filter(|name| !before.contains(name)).collect();
     if !missing.is_empty() || !surplus.is_empty() {
-        bail!("the app is not as it was: missing {missing:?}, not there before {surplus:?}");
+        bail!("the app differs: missing {missing:?}, unexpected {surplus:?}");
     }
-    println!("All {} objects of the app are back, pods under their old names.", after.len());
+    println!("All {} objects of the app are restored, pods under their old names.", after.len());
     Ok(())
 }
 
-/// What is in the ledgers, by pod: entries that the backup must hold.
+/// The content of the ledgers, by pod: entries that the backup must contain.
 fn ledgers(cluster: &Cluster) -> Result<Vec<String>> {
     let read = |pod: &str| run::output(&mut in_pod(cluster, pod, &["cat", "/data/ledger.txt"]));
     LEDGERS.iter().map(|pod| read(pod)).collect()
@@ -159,7 +159,7 @@ fn in_pod(cluster: &Cluster, pod: &str, command: &[&str]) -> std::process::Comma
     kubectl
 }
 
-/// Every ledger goes on where the backup left it, and its chain of checksums is whole.
+/// Checks that every ledger continues after its last entry in the backup and that its chain of checksums is intact.
 fn prove_data(cluster: &Cluster, before: &[String]) -> Result<()> {
     for ((pod, before), after) in LEDGERS.iter().zip(before).zip(ledgers(cluster)?) {
         if !after.starts_with(before) {
@@ -167,7 +167,7 @@ fn prove_data(cluster: &Cluster, before: &[String]) -> Result<()> {
         }
         let whole = run::output(&mut in_pod(cluster, pod, &["/app/ledger", "verify"]))?;
         println!(
-            "{pod}: entries from before the disaster that are back: {}; verified: {}",
+            "{pod}: entries from before the disaster that were restored: {}; verified: {}",
             before.lines().count(),
             whole.trim()
         );
@@ -175,7 +175,7 @@ fn prove_data(cluster: &Cluster, before: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// One file of one volume, without touching the app.
+/// Restores one file of one volume, without changing the app.
 fn single_file(cluster: &Cluster, backup: &str, before: &str) -> Result<()> {
     let target = tempfile::tempdir().context("cannot create a temporary directory")?;
     run::run(cluster.lifeboat().args(["volume", "ls", backup]))?;
@@ -198,25 +198,25 @@ fn closing_page(cluster: &Cluster, start: Instant) -> Result<()> {
     run::run(cluster.kubectl().args(["get", "pods", "-n", "lifeboat", "-o", "wide"]))?;
     println!();
     run::run(cluster.kubectl().args(["get", "pods,pvc", "-n", "demo-app"]))?;
-    println!("\nThe demo stands after {} s. Try:", start.elapsed().as_secs());
+    println!("\nThe demo is ready after {} s. Try:", start.elapsed().as_secs());
     for line in things_to_try(&cluster.binary.to_string_lossy(), cluster.context()) {
         println!("  {line}");
     }
     Ok(())
 }
 
-/// Commands to copy, each with what it shows.
+/// Commands for the user to try, each with a description.
 fn things_to_try(binary: &str, context: Option<&str>) -> Vec<String> {
     let on = context.map(|name| format!(" --context {name}")).unwrap_or_default();
     let lines = [
         (format!("alias lifeboat='{binary}{on}'"), "the program that was just built"),
-        ("lifeboat backup get".to_owned(), "the backups, and how they ended"),
-        ("lifeboat backup-location get".to_owned(), "where backups go, and whether that works"),
+        ("lifeboat backup get".to_owned(), "the backups and their phases"),
+        ("lifeboat backup-location get".to_owned(), "the locations of backups and their state"),
         ("lifeboat volume ls BACKUP".to_owned(), "the volumes in a backup; with a name, their files"),
         ("lifeboat repository-password export".to_owned(), "keep it: backups cannot be read without it"),
         (format!("kubectl{on} -n lifeboat get bsl"), "the storage location as Kubernetes shows it"),
-        (format!("kubectl{on} explain backup.spec"), "every field has words"),
-        (format!("kubectl{on} -n lifeboat logs deploy/lifeboat"), "what the server says"),
+        (format!("kubectl{on} explain backup.spec"), "every field is documented"),
+        (format!("kubectl{on} -n lifeboat logs deploy/lifeboat"), "the server's log"),
         (format!("cargo xtask demo --down{on}"), "remove everything again"),
     ];
     let in_the_box = (

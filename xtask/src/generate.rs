@@ -1,6 +1,6 @@
-//! `cargo xtask gen`: files that come from the code (custom resource definitions and templates of the chart, the CLI
-//! reference, the reference of the plugin protocol), written, or with `--check` compared. The generator itself is an example of crate `cli`, which knows all
-//! of it; this module runs it and keeps the files.
+//! `cargo xtask gen`: writes the files that are generated from the code (custom resource definitions and templates of
+//! the chart, the CLI reference, the reference of the plugin protocol), or with `--check` compares them. The generator
+//! is an example of crate `cli`; this module runs it and writes the files.
 
 mod protocol;
 
@@ -15,12 +15,12 @@ use crate::run;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Compare instead of writing; fails where a file is not up to date
+    /// Compare instead of writing; fails if a file is not up to date
     #[arg(long)]
     check: bool,
 }
 
-/// Directories whose every file is generated: what the generator does not write does not belong there.
+/// Directories that contain only generated files: any other file there is removed.
 const OWNED: [&str; 3] = ["charts/lifeboat/crds", "charts/lifeboat/templates", "docs/reference"];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn check() -> Result<()> {
     compare(&generated(&mut generator())?)
 }
 
-/// The same with a generator that is compiled already.
+/// Compares, with a generator that is already compiled.
 pub(crate) fn check_with(generator: &Path) -> Result<()> {
     compare(&generated(Command::new(generator).current_dir(run::checkout()))?)
 }
@@ -79,7 +79,7 @@ fn generator() -> Command {
     command
 }
 
-/// What the code says the files should be, by path in the checkout.
+/// The generated files, by path in the checkout.
 fn generated(generator: &mut Command) -> Result<BTreeMap<PathBuf, String>> {
     let text = run::output(generator)?;
     let mut files: BTreeMap<PathBuf, String> =
@@ -89,7 +89,7 @@ fn generated(generator: &mut Command) -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// What the checkout has in the generated directories.
+/// The files in the generated directories of the checkout.
 fn present() -> Result<BTreeMap<PathBuf, String>> {
     let root = run::checkout();
     let mut files = BTreeMap::new();

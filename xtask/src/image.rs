@@ -23,8 +23,8 @@ use anyhow::{Context, Result};
 
 use crate::run;
 
-/// The reference of the `lifeboat` image unless `--tag` says otherwise. `localhost/` makes it explicit: no
-/// runtime completes it to a public registry.
+/// The reference of the `lifeboat` image unless `--tag` is given. With `localhost/` no runtime completes it to a public
+/// registry.
 pub(crate) const LIFEBOAT: &str = "localhost/lifeboat:dev";
 /// A small Debian with what the sample app and the tests need.
 pub(crate) const DEBIAN: &str = "localhost/lifeboat-test/debian:bookworm";
@@ -108,37 +108,37 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds `lifeboat` if needed and gives its archive, tagged [`LIFEBOAT`].
+/// Builds `lifeboat` if needed and returns its archive, tagged [`LIFEBOAT`].
 pub(crate) fn lifeboat(profile: Profile) -> Result<PathBuf> {
     lifeboat::build(profile, LIFEBOAT)
 }
 
-/// Builds `lifeboat` if needed and gives the program itself, the same that is in the image.
+/// Builds `lifeboat` if needed and returns the program, the same one that is in the image.
 pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     lifeboat::binary(profile)
 }
 
-/// The archive of a `lifeboat` that is there already, tagged [`LIFEBOAT`].
+/// The archive of an existing `lifeboat` program, tagged [`LIFEBOAT`].
 pub(crate) fn lifeboat_of(program: &Path) -> Result<PathBuf> {
     lifeboat::pack(program, Profile::Fast, LIFEBOAT)
 }
 
-/// Gives a cargo command the profile and the flags of programs in images, and returns the target that it builds for.
+/// Adds to a cargo command the profile and flags of programs in images, and returns the target that it builds for.
 pub(crate) fn link_statically(command: &mut Command, profile: Profile) -> Result<String> {
     program::link_statically(command, profile)
 }
 
-/// The archive of [`DEBIAN`], from the machine's cache or made now.
+/// The archive of [`DEBIAN`], from the machine's cache or built now.
 pub(crate) fn debian() -> Result<PathBuf> {
     debian::build(&recipes::DEBIAN)
 }
 
-/// The archive of [`DATABASES`], from the machine's cache or made now.
+/// The archive of [`DATABASES`], from the machine's cache or built now.
 pub(crate) fn databases() -> Result<PathBuf> {
     debian::build(&recipes::DATABASES)
 }
 
-/// The archives of plugin images; `example` gives the program of an example on our SDK.
+/// The archives of plugin images; `example` returns the program of an example of our SDK.
 pub(crate) fn plugins(example: impl Fn(&str) -> Result<PathBuf>) -> Result<Vec<PathBuf>> {
     plugins::build(example)
 }
@@ -148,7 +148,7 @@ pub(crate) fn velero() -> Result<PathBuf> {
     velero::build()
 }
 
-/// One line for a person about what happens now.
+/// Prints a line about the current step.
 fn progress(text: &str) {
     eprintln!("image: {text}");
 }
@@ -162,7 +162,7 @@ fn copy_into(directory: &Path, archive: &Path) -> Result<PathBuf> {
     Ok(target)
 }
 
-/// Through the command line of this same program, so that the box stays the only one who knows how.
+/// Loads with this program's own command line, so that only the box's code knows how.
 fn load_into_box(archive: &Path) -> Result<()> {
     let xtask = std::env::current_exe().context("cannot find the running xtask")?;
     run::run(Command::new(xtask).args(["box", "load"]).arg(archive))

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     each(args.only.as_deref(), clippy, generate::check)
 }
 
-/// Every check, or only one. A caller that has compiled the code already passes its own results for clippy and the
+/// Runs every check, or only one. A caller that has compiled the code already passes its own results for clippy and the
 /// generated files.
 pub(crate) fn each(
     only: Option<&str>,

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the one door for people and CI. Each subcommand has a module of its own.
+//! `cargo xtask`: the one entry point for developers and CI. Each subcommand has its own module.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a terminal program
 
 mod apt;
@@ -30,7 +30,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Watch Lifeboat work on a real cluster: the box, or one that you name
+    /// Run a demo of Lifeboat on a real cluster: the box, or one that you name
     Demo(demo::Args),
     /// Run every test: lint, unit, API server, real pods
     Test(test::Args),
@@ -42,9 +42,9 @@ enum Command {
     Lint(lint::Args),
     /// Write the files that come from the code
     Gen(generate::Args),
-    /// Measure against the peers
+    /// Measure Lifeboat and its peers
     Bench(bench::Args),
-    /// Kill processes that work on a repository, again and again, and look whether anything is lost
+    /// Repeatedly kill processes that work on a repository, and check that no data is lost
     Torture(torture::Args),
 }
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Causes in one line: whoever reads this wants to know what to do, not where it happened.
+            // The causes on one line: the reader needs to know what to do, not where it happened.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }

@@ -1,6 +1,6 @@
-//! Running other programs: takes a `Command`, gives its output or an error that names the program, its
-//! arguments and what it said. Every module of xtask starts programs through here. Also the small things that box and
-//! image modules both need: where cargo builds, the processor's name, bytes as text.
+//! Runs other programs: takes a `Command` and returns its output or an error with the program, its arguments and its
+//! error output. Every module of xtask starts programs through here. Also small helpers that box and image modules
+//! share: cargo's target directory, the processor's name, bytes as text.
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and gives standard output; on a non-zero exit the error carries standard error.
+/// Runs to the end and returns standard output; after a non-zero exit the error contains standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", describe(command)))?;
     standard_output(command, &out)
@@ -45,16 +45,17 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Where cargo builds; CARGO_TARGET_DIR and configuration files included.
+/// Cargo's target directory, including CARGO_TARGET_DIR and configuration files.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version=1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cannot understand cargo metadata")?;
+    let metadata: Value =
+        serde_json::from_str(&metadata).context("cannot parse the output of cargo metadata")?;
     let directory =
         metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
     Ok(PathBuf::from(directory))
 }
 
-/// Runs to the end with `text` as standard input and gives standard output; errors as in [`output`].
+/// Runs to the end with `text` as standard input and returns standard output; errors as in [`output`].
 pub(crate) fn with_input(command: &mut Command, text: &str) -> Result<String> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -63,7 +64,7 @@ pub(crate) fn with_input(command: &mut Command, text: &str) -> Result<String> {
         .spawn()
         .with_context(|| format!("cannot start {}", describe(command)))?;
     if let Some(mut input) = child.stdin.take() {
-        // A program that ends before it has read everything says why itself.
+        // A program that ends before it has read everything reports the reason itself.
         match input.write_all(text.as_bytes()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(error).with_context(|| format!("cannot write to {}", describe(command)));
@@ -96,7 +97,7 @@ pub(crate) fn architecture() -> Result<&'static str> {
     }
 }
 
-/// Bytes as text, two digits each.
+/// Bytes as hexadecimal text.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // a String takes everything

@@ -1,6 +1,6 @@
-//! The box's S3 server without the box: takes a directory, gives a server on loopback with one bucket; it ends when the
-//! value is dropped. The repository tests and `bench repository` use it: neither needs a cluster, and a cluster beside
-//! a measurement would disturb it.
+//! The box's S3 server without the box: takes a directory and starts a server on loopback with one bucket; it ends when
+//! the value is dropped. The repository tests and `bench repository` use it: neither needs a cluster, and a cluster
+//! would disturb a measurement.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,8 +20,8 @@ pub(crate) const ACCESS_KEY: &str = "lifeboat";
 pub(crate) const SECRET_KEY: &str = "on loopback, for as long as one command runs";
 const LOOPBACK: &str = "127.0.0.1";
 const CONFIG: &str = include_str!("../../box/config/s3.json");
-/// How long it may take until the server answers.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long the server may take to answer.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A running server.
 pub(crate) struct S3Server {
@@ -30,7 +30,7 @@ pub(crate) struct S3Server {
     ports: Ports,
 }
 
-/// One for each part of the server, and one for each part's control channel.
+/// One port for each part of the server, and one for each part's control channel.
 struct Ports {
     s3: u16,
     s3_control: u16,
@@ -61,30 +61,30 @@ impl S3Server {
             .context("cannot start the S3 server")?;
         let server = Self { child, program, ports };
         server.wait().with_context(|| {
-            format!("the S3 server did not come; its log is below {}", directory.display())
+            format!("the S3 server did not start; its log is below {}", directory.display())
         })?;
         Ok(server)
     }
 
-    /// Where it answers, as `host:port`.
+    /// Its address, as `host:port`.
     pub(crate) fn address(&self) -> String {
         format!("{LOOPBACK}:{}", self.ports.s3)
     }
 
-    /// The way in, in the variables that every program for S3 reads, and the endpoint as our tests name it.
+    /// Credentials in the variables that every program for S3 reads, and the endpoint in the variable of our tests.
     pub(crate) fn environment(&self) -> BTreeMap<String, String> {
         let mut all = credentials();
         all.insert("LIFEBOAT_S3_ENDPOINT".to_owned(), format!("http://{}", self.address()));
         all
     }
 
-    /// Bytes of all objects whose name begins with `prefix` and a slash.
+    /// The size in bytes of all objects whose name begins with `prefix` and a slash.
     pub(crate) fn size(&self, prefix: &str) -> Result<u64> {
         let text = self.shell(&format!("fs.du /buckets/{BUCKET}/{prefix}\n"))?;
-        logical_size(&text).with_context(|| format!("the S3 server tells no size of {prefix:?}: {text}"))
+        logical_size(&text).with_context(|| format!("the S3 server reported no size of {prefix:?}: {text}"))
     }
 
-    /// The bucket can be made before the part that clients talk to listens.
+    /// The bucket can be created before the part that clients connect to listens.
     fn wait(&self) -> Result<()> {
         eventually(|| {
             let text = self.shell("s3.bucket.list\n")?;
@@ -114,7 +114,7 @@ impl Drop for S3Server {
     }
 }
 
-/// What a client needs beside the address.
+/// The credentials and region for a client.
 pub(crate) fn credentials() -> BTreeMap<String, String> {
     [("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY), ("AWS_REGION", REGION)]
         .into_iter()
@@ -123,7 +123,7 @@ pub(crate) fn credentials() -> BTreeMap<String, String> {
 }
 
 impl Ports {
-    /// Ports that are free now. All are held while they are chosen, so that no two are the same.
+    /// Ports that are free now. All are held while they are chosen, so that no two are equal.
     fn free() -> Result<Self> {
         let held: Vec<TcpListener> = (0..8)
             .map(|_| TcpListener::bind((LOOPBACK, 0)).context("no free port for the S3 server"))
@@ -178,9 +178,9 @@ fn arguments(directory: &Path, ports: &Ports) -> Vec<String> {
     all
 }
 
-/// Tries until it works or patience ends; the last failure is the one to report.
+/// Repeats an attempt until it succeeds or the time is over; returns the last error.
 fn eventually(attempt: impl Fn() -> Result<()>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match attempt() {
             Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(200)),

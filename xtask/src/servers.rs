@@ -1,6 +1,6 @@
-//! Servers as processes on this machine, against the box and its storage: genuine Velero's, and Lifeboat's own beside the
-//! one that is installed. Each has a namespace (a [`Home`]) with an available location in it. The interop tests,
-//! `bench cluster` and `bench volumes` run them. The kinds that both work with are those that Lifeboat installs.
+//! Servers as processes on this machine, connected to the box and its storage: genuine Velero's, and Lifeboat's own
+//! beside the installed one. Each has a namespace (a [`Home`]) with an available location. The interop tests, `bench
+//! cluster` and `bench volumes` run them. Both use the kinds that Lifeboat installs.
 
 mod home;
 
@@ -19,19 +19,19 @@ use tempfile::TempDir;
 use crate::{run, tools};
 pub(crate) use home::{Home, Kubectl};
 
-/// Upstream gives this port no flag.
+/// Velero has no flag for this port.
 const CONTROLLER_METRICS: u16 = 8080;
-/// How long it may take until the location is available.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// How long the location may take to become available.
+const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A running server; it is killed when dropped, its namespace stays.
+/// A running server; it is killed when dropped, and its namespace stays.
 pub(crate) struct Server {
     child: Child,
     directory: TempDir,
 }
 
-/// Starts Velero's server with its defaults, except for `flags` and the addresses it listens on, with its plugin for S3 and
-/// those in `more`. `environment` leads to the box.
+/// Starts Velero's server with its defaults, except for `flags` and the addresses it listens on, with its plugin for S3
+/// and those in `more`. `environment` is that of the box.
 pub(crate) fn velero(
     environment: &BTreeMap<String, String>,
     home: &Home,
@@ -39,7 +39,7 @@ pub(crate) fn velero(
     more: &[PathBuf],
 ) -> Result<Server> {
     TcpListener::bind(("0.0.0.0", CONTROLLER_METRICS)).with_context(|| {
-        format!("Velero's server needs port {CONTROLLER_METRICS}; end the program that holds it")
+        format!("Velero's server needs port {CONTROLLER_METRICS}; end the program that uses it")
     })?;
     let program = tools::velero()?;
     let directory = TempDir::with_prefix("lifeboat-velero-").context("cannot create a directory")?;
@@ -54,12 +54,12 @@ pub(crate) fn velero(
         .args(["--metrics-address", "127.0.0.1:0", "--profiler-address", "127.0.0.1:0"])
         .args(flags)
         .env("AWS_SHARED_CREDENTIALS_FILE", credentials)
-        // It keeps what it knows of repositories there.
+        // Velero stores its repositories' configuration there.
         .env("HOME", directory.path());
     Server::start(command, environment, home, directory)
 }
 
-/// Starts Lifeboat's server, likewise.
+/// Starts Lifeboat's server in the same way as [`Self::velero`].
 pub(crate) fn lifeboat(
     program: &Path,
     environment: &BTreeMap<String, String>,
@@ -80,7 +80,7 @@ pub(crate) fn lifeboat(
     Server::start(command, environment, home, directory)
 }
 
-/// A directory with these programs and nothing else. Velero does not look at links.
+/// A directory that contains only these programs. Velero ignores symbolic links.
 fn plugin_directory<'a>(below: &Path, programs: impl IntoIterator<Item = &'a PathBuf>) -> Result<PathBuf> {
     let directory = below.join("plugins");
     fs::create_dir(&directory).context("cannot create the plugin directory")?;
@@ -103,7 +103,7 @@ impl Server {
         let log = File::create(directory.path().join("log")).context("cannot create a log")?;
         let child = command
             .env("KUBECONFIG", &environment["KUBECONFIG"])
-            // What it may do in storage its location says, not the shell that this was started from.
+            // Credentials come from the location, not from the shell in which this was started.
             .env_remove("AWS_ACCESS_KEY_ID")
             .env_remove("AWS_SECRET_ACCESS_KEY")
             .stdin(Stdio::null())
@@ -120,7 +120,7 @@ impl Server {
         self.child.id()
     }
 
-    /// The end of what it has said.
+    /// The end of its log.
     pub(crate) fn last_words(&self) -> String {
         let said = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
@@ -139,7 +139,7 @@ impl Server {
             if status["phase"] == "Available" && status["lastValidationTime"].is_string() {
                 return Ok(());
             }
-            if ended.is_some() || began.elapsed() > PATIENCE {
+            if ended.is_some() || began.elapsed() > TIMEOUT {
                 let how = ended.map_or("runs".to_owned(), |status| format!("ended with {status}"));
                 bail!("the server {how}, its location is not available: {status}\n{}", self.last_words());
             }

@@ -1,5 +1,5 @@
-//! The cluster that demo and tests use: the box, or one that the user names with `--context`. A cluster that is merely
-//! inherited through KUBECONFIG is never used: tests delete things.
+//! The cluster that demo and tests use: the box, or one that the user names with `--context`. A cluster that is only
+//! set through KUBECONFIG is never used, because tests delete objects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,30 +23,30 @@ pub(crate) struct TargetArgs {
     pub(crate) test_image: Option<String>,
 }
 
-/// A cluster and how to reach it.
+/// A cluster and how to connect to it.
 pub(crate) struct Cluster {
     /// `None` is the box.
     context: Option<String>,
-    /// Lifeboat on this machine.
+    /// The Lifeboat program on this machine.
     pub(crate) binary: PathBuf,
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-/// A cluster with storage beside it and images in it.
+/// A cluster with storage and loaded images.
 pub(crate) struct Target {
     pub(crate) cluster: Cluster,
     pub(crate) image: String,
     pub(crate) test_image: String,
-    /// The archive of Lifeboat's image; a named cluster takes its images from a registry.
+    /// The archive of Lifeboat's image; a named cluster pulls its images from a registry.
     pub(crate) archive: Option<PathBuf>,
 }
 
-/// What a named cluster needs from the user's environment, because it has no S3 server of ours beside it.
+/// Variables that a named cluster needs from the user's environment, because it has no S3 server of ours.
 const STORAGE: [&str; 4] =
     ["LIFEBOAT_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
 
 impl Target {
-    /// Builds Lifeboat, then brings the box up and loads the images, or checks that a named cluster can be used.
+    /// Builds Lifeboat, then starts the box and loads the images, or checks that a named cluster can be used.
     pub(crate) fn prepare(args: &TargetArgs) -> Result<Self> {
         match &args.context {
             Some(context) => Self::named(Cluster::named(context)?, args),
@@ -54,7 +54,7 @@ impl Target {
         }
     }
 
-    /// The same with a Lifeboat that is there already.
+    /// Prepares the target with an existing Lifeboat program.
     pub(crate) fn prepare_with(args: &TargetArgs, lifeboat: &Path) -> Result<Self> {
         match &args.context {
             Some(context) => Self::named(Cluster::with(context, lifeboat), args),
@@ -79,19 +79,19 @@ impl Target {
         let context = cluster.context.clone().unwrap_or_default();
         let (Some(image), Some(test_image)) = (&args.image, &args.test_image) else {
             bail!(
-                "cluster {context:?} cannot see images of this machine: make them with `cargo xtask image all`, push \
+                "cluster {context:?} cannot use images of this machine: build them with `cargo xtask image all`, push \
                  them to a registry that it reaches, and pass --image REF --test-image REF"
             );
         };
         let storage = storage(|name| std::env::var(name).ok()).with_context(|| {
-            format!("cluster {context:?} has no S3 server of ours beside it: name one that it reaches, with a bucket `lifeboat`")
+            format!("cluster {context:?} has no S3 server of ours: name one that it can reach, with a bucket `lifeboat`")
         })?;
         cluster.environment.extend(storage);
         Ok(Self { cluster, image: image.clone(), test_image: test_image.clone(), archive: None })
     }
 }
 
-/// The storage variables, all of them.
+/// The storage variables; all of them are required.
 fn storage(variable: impl Fn(&str) -> Option<String>) -> Result<BTreeMap<String, String>> {
     let missing: Vec<&str> = STORAGE.into_iter().filter(|name| variable(name).is_none()).collect();
     if !missing.is_empty() {
@@ -101,13 +101,13 @@ fn storage(variable: impl Fn(&str) -> Option<String>) -> Result<BTreeMap<String,
 }
 
 impl Cluster {
-    /// A cluster of the user's kubeconfig. Needs nothing but cargo: no root, no packages, no Linux.
+    /// A cluster of the user's kubeconfig. Needs only cargo: no root, no packages, no Linux.
     pub(crate) fn named(context: &str) -> Result<Self> {
         run::run(run::cargo().args(["build", "--quiet", "--package", "lifeboat"]))?;
         Ok(Self::with(context, &run::target_directory()?.join("debug/lifeboat")))
     }
 
-    /// A cluster of the user's kubeconfig and a Lifeboat that is there already.
+    /// A cluster of the user's kubeconfig with an existing Lifeboat program.
     fn with(context: &str, lifeboat: &Path) -> Self {
         Self {
             context: Some(context.to_owned()),
@@ -120,7 +120,7 @@ impl Cluster {
         self.context.as_deref()
     }
 
-    /// `kubectl` for this cluster and no other.
+    /// `kubectl` for this cluster only.
     pub(crate) fn kubectl(&self) -> Command {
         let mut command = self.command("kubectl");
         if let Some(context) = &self.context {
@@ -129,7 +129,7 @@ impl Cluster {
         command
     }
 
-    /// Our own binary, for this cluster and no other.
+    /// The Lifeboat program for this cluster only.
     pub(crate) fn lifeboat(&self) -> Command {
         let mut command = self.command(&self.binary.to_string_lossy());
         if let Some(context) = &self.context {
@@ -138,7 +138,7 @@ impl Cluster {
         command
     }
 
-    /// A program with the environment that leads to this cluster.
+    /// A program with the environment of this cluster.
     fn command(&self, program: &str) -> Command {
         let program = self.resolve(program);
         let mut command = Command::new(program);
@@ -146,7 +146,7 @@ impl Cluster {
         command
     }
 
-    /// `Command` looks in the parent's PATH, not in the one it is given: look in ours first.
+    /// `Command` searches the parent's PATH, not the one it is given, so ours is searched first.
     fn resolve(&self, program: &str) -> PathBuf {
         let path = self.environment.get("PATH").cloned().unwrap_or_default();
         path.split(':')

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
+//! `cargo xtask test`: runs every test, the cheapest first, and prints a summary. It starts what it needs. Each part
 //! can be run alone; `volumes`, `interop` and `soak` run only when named.
 
 mod ahead;
@@ -41,7 +41,7 @@ enum Part {
     Lint,
     /// Everything that needs no cluster
     Unit,
-    /// The box comes and goes without a trace, and survives kill -9
+    /// The box starts and stops without leaving traces, and survives kill -9
     Box,
     /// Object storage against a real S3 server
     Storage,
@@ -53,11 +53,11 @@ enum Part {
     Api,
     /// Real pods on a real cluster
     E2e,
-    /// Volumes, with every fault of theirs, on the box (long)
+    /// Volumes with all their faults, on the box (long)
     Volumes,
     /// Backups of Lifeboat and of genuine Velero, each restored by the other
     Interop,
-    /// Faults again and again (long)
+    /// Repeated faults (long)
     Soak,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let tally = match run_part(part, &mut run) {
             Ok(tally) => tally,
             Err(error) => {
-                // The part could not even be run: that is one failure, and the others still tell something.
+                // A part that could not be run counts as one failure; the other parts are still run.
                 eprintln!("{}: {error:#}", name(part));
                 Tally { passed: 0, failed: 1 }
             }
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     println!("\n{}\n\n{total}", run.times);
     if let Err(error) = run.finish() {
-        eprintln!("the machine is not as it was found: {error:#}");
+        eprintln!("the machine was not left as it was found: {error:#}");
         total.failed += 1;
         println!("\n{total}");
     }

@@ -1,7 +1,6 @@
-//! Programs of others that tests and comparisons run for real, built from source through Go's modules or taken out of a
-//! Debian package. They are built and kept as the box's own programs are: outside the checkout, under a hash of what
-//! they were made from, so that every clone shares them. `cargo xtask test` and `bench` call this. helm is
-//! `cluster_box::tool`.
+//! Other projects' programs that tests and comparisons run, built from source through Go's modules or taken from a
+//! Debian package. Like the box's own programs they are cached outside the checkout under a hash of their inputs, so
+//! that all clones share them. `cargo xtask test` and `bench` call this. helm is `cluster_box::tool`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ const VELERO: Group = Group {
     about: "genuine Velero (about 3 minutes)",
 };
 
-/// What waits in restored pods. Its name does not begin with `velero-`: see DEBIAN_RESTIC.
+/// Waits in restored pods. Its name does not begin with `velero-`: see DEBIAN_RESTIC.
 const RESTORE_HELPER: Group = Group {
     name: "restore-helper",
     source: "e2e/programs/velero",
@@ -27,7 +26,7 @@ const RESTORE_HELPER: Group = Group {
     about: "Velero's helper for restores",
 };
 
-/// Its directory holds nothing else: it is the plugin directory of Velero's server.
+/// Its directory contains nothing else, because it is the plugin directory of Velero's server.
 const AWS_PLUGIN: Group = Group {
     name: "aws-plugin",
     source: "e2e/programs/aws-plugin",
@@ -35,7 +34,7 @@ const AWS_PLUGIN: Group = Group {
     about: "Velero's plugin for S3 (about a minute)",
 };
 
-/// Plugins of ours on Velero's own framework, and Velero's own host of plugins.
+/// Our plugins on Velero's own framework, and Velero's own plugin host.
 const RECORDER: Group = Group {
     name: "recorder-plugin",
     source: "e2e/plugins/recorder",
@@ -46,7 +45,7 @@ const RECORDER: Group = Group {
 const RESTIC: Group =
     Group { name: "restic", source: "e2e/programs/restic", make: make_restic, about: "restic" };
 
-/// The cache keeps groups apart by their name and a dash: no name may be the beginning of another one.
+/// The cache distinguishes groups by their name and a dash, so no name may be the beginning of another one.
 const DEBIAN_RESTIC: Group = Group {
     name: "debian-restic",
     source: "e2e/programs/debian-restic",
@@ -67,12 +66,12 @@ const KOPIA: Group =
 const VELERO_MODULE: &str = "github.com/vmware-tanzu/velero";
 const KOPIA_MODULE: &str = "github.com/kopia/kopia";
 
-/// Genuine Velero, command line and server in one; builds it if it is not in the cache.
+/// Genuine Velero, command line and server in one program; built if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
 }
 
-/// The program of the init container with which Velero lets restored pods wait for their data.
+/// The program of the init container in which pods restored by Velero wait for their data.
 pub(crate) fn velero_restore_helper() -> Result<PathBuf> {
     Ok(provide(&RESTORE_HELPER)?.join("velero-restore-helper"))
 }
@@ -82,32 +81,32 @@ pub(crate) fn velero_plugins() -> Result<PathBuf> {
     provide(&AWS_PLUGIN)
 }
 
-/// The plugins that record what they are asked.
+/// The plugins that record their requests.
 pub(crate) fn recorder_plugin() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("recorder"))
 }
 
-/// A restore action that is for everything and changes nothing.
+/// A restore action that applies to everything and changes nothing.
 pub(crate) fn everything_plugin() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("everything"))
 }
 
-/// What copies a plugin out of its image.
+/// The program that copies a plugin out of its image.
 pub(crate) fn plugin_copier() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("cp-plugin"))
 }
 
-/// Velero's code for plugins, as a program of its own.
+/// Velero's plugin code as a program.
 pub(crate) fn velero_host() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("velerohost"))
 }
 
-/// Genuine restic, the version whose format we write.
+/// Genuine restic, in the version whose format we write.
 pub(crate) fn restic() -> Result<PathBuf> {
     Ok(provide(&RESTIC)?.join("restic"))
 }
 
-/// restic 0.14, the oldest that people still have from their distribution: it writes formats v1 and v2.
+/// restic 0.14, the oldest version that distributions still ship: it writes formats v1 and v2.
 pub(crate) fn debian_restic() -> Result<PathBuf> {
     Ok(provide(&DEBIAN_RESTIC)?.join("restic"))
 }
@@ -121,7 +120,7 @@ pub(crate) fn kopia() -> Result<PathBuf> {
     Ok(provide(&KOPIA)?.join("kopia"))
 }
 
-/// Upstream's own custom resource definitions, in the module that the command line is built from.
+/// Velero's own custom resource definitions, from the module that its command line is built from.
 pub(crate) fn velero_crds() -> Result<PathBuf> {
     let source = run::checkout().join(VELERO.source);
     let text = run::output(go(&source).args(["mod", "download", "-json", VELERO_MODULE]))?;
@@ -131,7 +130,7 @@ pub(crate) fn velero_crds() -> Result<PathBuf> {
     Ok(Path::new(directory).join("config/crd"))
 }
 
-/// Without a version of its own the client warns about every server; `go.mod` says which it is.
+/// Without a version the client warns about every server; the version is read from `go.mod`.
 fn make_velero(source: &Path, out: &Path) -> Result<()> {
     let flags = format!("-X {VELERO_MODULE}/pkg/buildinfo.Version={}", version(source, VELERO_MODULE)?);
     go_build(source, &flags, &out.join("velero"), &[&format!("{VELERO_MODULE}/cmd/velero")])
@@ -172,13 +171,13 @@ fn version(source: &Path, module: &str) -> Result<String> {
     Ok(run::output(go(source).args(["list", "-m", "-f", "{{.Version}}", module]))?.trim().to_owned())
 }
 
-/// Takes the program out of its Debian package, which is not installed.
+/// Extracts the program from its Debian package, which is not installed.
 fn make_debian_restic(source: &Path, out: &Path) -> Result<()> {
     let wanted = fs::read_to_string(source.join("package")).context("cannot read the package's name")?;
     let (package, version) = wanted.trim().split_once(' ').context("expected a package and its version")?;
     apt::unpack(package, &out.join("unpacked"))?;
     let program = out.join("restic");
-    fs::rename(out.join("unpacked/usr/bin/restic"), &program).context("the package holds no restic")?;
+    fs::rename(out.join("unpacked/usr/bin/restic"), &program).context("the package contains no restic")?;
     fs::remove_dir_all(out.join("unpacked"))?;
     let found = run::output(Command::new(&program).arg("version"))?;
     if !found.starts_with(&format!("restic {version}.")) {

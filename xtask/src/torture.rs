@@ -1,6 +1,6 @@
-//! `cargo xtask torture`: the kill harness for as many cycles as asked for. Each cycle a process works on a repository
-//! through a store that misbehaves, is killed at a random moment or not, and afterwards every acknowledged snapshot
-//! must be whole (docs/reliability.md). The harness itself is `e2e/src/torture.rs`; the test command runs 25 cycles.
+//! `cargo xtask torture`: the kill harness for a given number of cycles. In each cycle a process works on a repository
+//! through a store with faults and may be killed at a random moment; afterwards every acknowledged snapshot must be
+//! complete (docs/reliability.md). The harness itself is `e2e/src/torture.rs`; the test command runs 25 cycles.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,13 +10,13 @@ use crate::{run, tools};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often something is killed or fails
+    /// Number of cycles, in each of which a process is killed or storage fails
     #[arg(long, default_value_t = 100)]
     cycles: u64,
-    /// Repeats the run of this seed; without it, a new one is made and printed
+    /// Repeat the run with this seed; by default a new one is made and printed
     #[arg(long)]
     seed: Option<u64>,
-    /// Leave the repositories where they are; after a failure they stay anyway
+    /// Keep the repositories; after a failure they are kept anyway
     #[arg(long)]
     keep: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     run::run(&mut command)
 }
 
-/// Short enough to be typed again.
+/// Short enough to type again.
 fn new_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(now.subsec_nanos()) % 1_000_000

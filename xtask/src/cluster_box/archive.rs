@@ -1,5 +1,5 @@
-//! A container image from one static program, as the archive that `ctr images import` takes (docker-archive: one layer,
-//! a config with its digest, a manifest).
+//! Makes a container image from one static program, as an archive for `ctr images import` (docker-archive: one layer, a
+//! config with its digest, a manifest).
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The second API server, for tests of schemas: no nodes, no controllers, a part of etcd of its own.
+//! The second API server, for tests of schemas: no nodes, no controllers, its own prefix in etcd.
 use std::fs;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) fn up(state: &State) -> Result<()> {
     step("second API server", || wait(Duration::from_mins(1), || kubectl::is_ready(state, &kubeconfig)))
 }
 
-/// Stops it. What was applied to it stays in etcd until the box goes down.
+/// Stops it. Applied objects stay in etcd until the box is stopped.
 pub(super) fn down() -> Result<()> {
     let _ = fs::remove_file(layout::bare_kubeconfig());
     supervisor::forget(BARE_API_SERVER.component)

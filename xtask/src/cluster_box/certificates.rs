@@ -1,5 +1,5 @@
-//! The box's own certificate authorities and what they sign: one for the cluster, one for the S3 server. Writes
-//! `NAME.crt` and `NAME.key` into a directory that only root reads.
+//! The box's certificate authorities and the certificates they sign: one authority for the cluster, one for the S3
+//! server. Writes `NAME.crt` and `NAME.key` into a directory that only root can read.
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

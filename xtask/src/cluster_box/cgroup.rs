@@ -1,5 +1,5 @@
 //! Control groups: one above the pods of each node, in every hierarchy of this machine, so that two kubelets do not
-//! clean up each other's. Works on version 1 (a directory per controller) and on version 2 (one unified tree).
+//! remove each other's groups. Supports version 1 (a directory per controller) and version 2 (one unified tree).
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::layout::{CGROUP, NODES};
 use super::mounts;
 
-/// Controllers the kubelet asks for; `hugetlb` and `io` only where the kernel has them.
+/// Controllers that the kubelet requires; `hugetlb` and `io` only if the kernel has them.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "pids", "io", "hugetlb"];
 
 /// How this machine arranges control groups.
@@ -31,7 +31,7 @@ impl Hierarchies {
         }
     }
 
-    /// Which controllers `create` will have to switch on at the root; `down` switches them off again.
+    /// The controllers that `create` has to enable at the root; `down` disables them again.
     pub(super) fn missing_controllers(&self) -> Result<Vec<String>> {
         let Self::V2(root) = self else { return Ok(Vec::new()) };
         let read = |name: &str| {
@@ -49,7 +49,8 @@ impl Hierarchies {
         }
     }
 
-    /// Removes the box's groups from the bottom up. A group whose last process has just ended needs a moment.
+    /// Removes the box's groups from the bottom up. A group can be removed only a moment after its last process has
+    /// ended.
     pub(super) fn remove(&self, controllers: &[String]) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         for root in self.roots() {
@@ -57,13 +58,13 @@ impl Hierarchies {
             while top.exists() {
                 remove_tree(&top);
                 if top.exists() && Instant::now() > deadline {
-                    bail!("cannot remove the control group {}: something still runs in it", top.display());
+                    bail!("cannot remove the control group {}: a process still runs in it", top.display());
                 }
             }
         }
         if let Self::V2(root) = self {
             for name in controllers {
-                // Another program may rely on it by now; then the kernel refuses, which is right.
+                // The kernel refuses if another program uses the controller by now, which is right.
                 let _ = fs::write(root.join("cgroup.subtree_control"), format!("-{name}"));
             }
         }
@@ -71,8 +72,8 @@ impl Hierarchies {
     }
 }
 
-/// Version 2 when the unified tree is all there is; else each mounted hierarchy, the named and the unified one included,
-/// because runc makes its groups in all of them.
+/// Version 2 if there is only the unified tree; otherwise each mounted hierarchy, including the named and the unified
+/// one, because runc creates its groups in all of them.
 fn from_mounts(mountinfo: &str) -> Result<Hierarchies> {
     let all = mounts::parse(mountinfo);
     let of = |kind: &str| -> Vec<PathBuf> {
@@ -106,7 +107,7 @@ fn create_v1(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A cpuset group of version 1 starts empty and then takes no process.
+/// A cpuset group of version 1 is empty at first and then accepts no process.
 fn inherit_cpuset(parent: &Path, child: &Path) -> Result<()> {
     for name in ["cpuset.cpus", "cpuset.mems"] {
         if let Ok(value) = fs::read_to_string(parent.join(name))
@@ -131,7 +132,7 @@ fn create_v2(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets the children of a group use every controller it has itself.
+/// Lets the children of a group use every controller that the group has.
 fn delegate(group: &Path) -> Result<()> {
     let file = group.join("cgroup.subtree_control");
     let available = fs::read_to_string(group.join("cgroup.controllers"))

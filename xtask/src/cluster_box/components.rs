@@ -1,5 +1,5 @@
-//! The processes of the box and their command lines: a list of `Spec`s for the supervisor, no effects. `up` starts
-//! them in three groups, each when the one before it answers.
+//! The processes of the box and their command lines: a list of `Spec`s for the supervisor, no effects. `up` starts them
+//! in three groups, each when the previous one is ready.
 use std::path::{Path, PathBuf};
 
 use super::config::client_kubeconfig;
@@ -12,7 +12,7 @@ use super::state::State;
 use super::supervisor::Spec;
 use super::{certificates, layout::NODES};
 
-/// What needs nobody: storage of the cluster, the API server, the runtimes, the S3 server.
+/// Processes without dependencies: etcd, the API server, the container runtimes, the S3 server.
 pub(super) fn first(state: &State) -> Vec<Spec> {
     let mut all = vec![etcd(state), api_server(state)];
     all.extend(NODES.iter().map(containerd));
@@ -20,14 +20,14 @@ pub(super) fn first(state: &State) -> Vec<Spec> {
     all
 }
 
-/// What needs the API server.
+/// Processes that need the API server.
 pub(super) fn second(state: &State) -> Vec<Spec> {
     let mut all = vec![controllers(state), scheduler(state), proxy(state), dns(state)];
     all.extend(NODES.iter().map(|node| kubelet(state, node)));
     all
 }
 
-/// What needs the snapshot CRDs, too.
+/// Processes that also need the snapshot CRDs.
 pub(super) fn third(state: &State) -> Vec<Spec> {
     let mut all: Vec<Spec> = NODES.iter().flat_map(|node| csi(state, node)).collect();
     all.push(snapshot_controller(state));
@@ -47,7 +47,7 @@ fn etcd(state: &State) -> Spec {
             flag("listen-peer-urls", &peer),
             flag("initial-advertise-peer-urls", &peer),
             flag("initial-cluster", format!("box={peer}")),
-            // Nothing here outlives the box: speed is worth more than surviving a power cut.
+            // Data is deleted with the box, so speed matters more than surviving a power failure.
             "--unsafe-no-fsync".into(),
             flag("quota-backend-bytes", 2_u64 << 30),
             flag("auto-compaction-retention", "10m"),
@@ -59,7 +59,7 @@ fn api_server(state: &State) -> Spec {
     api_server_at(state, API_SERVER.component, API_SERVER.number, "/registry")
 }
 
-/// A second API server with a part of etcd of its own, for tests of schemas; nothing else runs against it.
+/// A second API server with its own prefix in etcd, for tests of schemas; nothing else runs against it.
 pub(super) fn bare_api_server(state: &State) -> Spec {
     api_server_at(state, BARE_API_SERVER.component, BARE_API_SERVER.number, "/bare")
 }
@@ -114,7 +114,7 @@ fn controllers(state: &State) -> Spec {
             flag("cluster-signing-cert-file", pki("ca.crt")),
             flag("cluster-signing-key-file", pki("ca.key")),
             flag("flex-volume-plugin-dir", layout::state("volume-plugins").display()),
-            // A lost node shows within this time instead of most of a minute.
+            // A lost node is detected within this time instead of most of a minute.
             flag("node-monitor-grace-period", "16s"),
             flag("node-monitor-period", "2s"),
         ],
@@ -138,7 +138,7 @@ fn scheduler(state: &State) -> Spec {
     )
 }
 
-/// One for both nodes: they share the host's network. It must leave the host's own settings alone.
+/// One kube-proxy for both nodes, which share the host's network. It must not change the host's own settings.
 fn proxy(state: &State) -> Spec {
     spec(
         PROXY_HEALTH.component,
@@ -278,7 +278,7 @@ fn s3(state: &State) -> Spec {
             port("master.port", S3_MASTER),
             port("master.port.grpc", S3_MASTER_GRPC),
             one("master.telemetry", "false".into()),
-            // Many small volumes, none reserved: each bucket takes several.
+            // Many small volumes without reserved space: each bucket uses several.
             one("master.volumeSizeLimitMB", "256".into()),
             one("master.volumePreallocate", "false".into()),
             one("master.electionTimeout", "1s".into()),

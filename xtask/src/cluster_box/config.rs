@@ -1,5 +1,5 @@
-//! The files that the box's programs read, from the templates in `box/config` and `box/manifests`. Needs the state
-//! directory, gives files in it; the templates travel inside xtask.
+//! The configuration files of the box's programs, from the templates in `box/config` and `box/manifests`, which are
+//! compiled into xtask. Needs the state directory and writes files into it.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ const MANIFESTS: [(&str, &str); 3] = [
     ("snapshots.yaml", include_str!("../../../box/manifests/snapshots.yaml")),
 ];
 
-/// Where CNI plugins may be: Debian's place, then everybody else's.
+/// Directories of CNI plugins: Debian's, then the usual one.
 const CNI_PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 
 pub(super) fn write_all(s3_secret_key: &str) -> Result<()> {
@@ -83,7 +83,8 @@ fn write_node(node: &Node) -> Result<()> {
     write(&dir.join("kubelet.yaml"), &fill(KUBELET, &values))
 }
 
-/// Name servers that pods can reach: systemd-resolved's stub in /etc/resolv.conf listens on the host's loopback only.
+/// The file with name servers that pods can reach: the stub of systemd-resolved in /etc/resolv.conf listens only on the
+/// host's loopback.
 fn resolver_file() -> &'static str {
     let real = "/run/systemd/resolve/resolv.conf";
     if Path::new(real).exists() { real } else { "/etc/resolv.conf" }
@@ -114,7 +115,7 @@ fn write_kubeconfigs() -> Result<()> {
     write_kubeconfig(&layout::kubeconfig(), "admin", layout::API_SERVER.number)
 }
 
-/// A kubeconfig that can be copied anywhere: certificates inside. JSON is YAML.
+/// A kubeconfig with embedded certificates, which can be copied anywhere. JSON is valid YAML.
 pub(super) fn write_kubeconfig(path: &Path, client: &str, port: u16) -> Result<()> {
     let data = |name: &str| -> Result<String> {
         let path = certificates::dir().join(name);

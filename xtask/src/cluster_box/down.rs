@@ -1,5 +1,5 @@
-//! `down`: takes back what the state file says was made, in the order that lets each part go: processes, mounts,
-//! loop devices, interfaces, packet filter, control groups, kernel settings, files. Works on a box in any condition.
+//! `down`: undoes what the state file lists, in the order of dependencies: processes, mounts, loop devices, interfaces,
+//! packet filter, control groups, kernel settings, files. Works on a box in any condition.
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn down() -> Result<()> {
     Ok(())
 }
 
-/// Removes everything of a box; harmless to repeat, so an interrupted `down` is finished by the next.
+/// Removes everything of a box. It can be repeated, so the next `down` finishes an interrupted one.
 pub(super) fn clean(state: &State) -> Result<()> {
     let this_boot = state.boot_id == process::boot_id();
     let dir = Path::new(STATE);
@@ -37,7 +37,8 @@ pub(super) fn clean(state: &State) -> Result<()> {
     }
     step("remove its mounts and loop devices", || {
         leftovers::remove(&state.created_paths)?;
-        // Block volumes first: they hold the file system that their files lie in. Then what the unmounting freed.
+        // Block volumes first, because they keep the file system of their files in use; then the devices that the
+        // unmounting freed.
         mounts::detach_loops_below(dir)?;
         mounts::unmount_below(dir)?;
         mounts::detach_loops_below(dir)
@@ -53,8 +54,8 @@ pub(super) fn clean(state: &State) -> Result<()> {
     step("remove its files", || fs::remove_dir_all(dir).with_context(|| format!("cannot remove {STATE}")))
 }
 
-/// First the supervisor, or it would start again what we end; then what is recorded; then whatever else carries the
-/// box's id or sits in its control groups (shims and containers outlive their containerd).
+/// Ends the supervisor first, because it would restart processes; then the recorded processes; then all others that
+/// carry the box's id or are in its control groups (shims and containers outlive their containerd).
 fn end_processes(id: &str) -> Result<()> {
     let _ = supervisor::shutdown();
     let recorded = || -> BTreeSet<Process> {

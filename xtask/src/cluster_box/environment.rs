@@ -1,4 +1,4 @@
-//! What other programs need to use the box: `env` prints it, demo and tests take it as a map.
+//! The environment that other programs need to use the box: `env` prints it, demo and tests use it as a map.
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};

@@ -1,5 +1,5 @@
-//! The packet filter: the box's own rules, and the way back. Before the first change `up` keeps what `iptables-save`
-//! says; `down` compares it with what is there now and takes away exactly what the box and kube-proxy added.
+//! The packet filter: the box's own rules, and their removal. Before the first change `up` stores the output of
+//! `iptables-save`; `down` compares it with the current rules and removes exactly what the box and kube-proxy added.
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::layout::{NETWORK, PODS};
 use crate::run;
 
-/// Chains with these beginnings come from the box, from kube-proxy or from the kubelet.
+/// Chains with these prefixes were created by the box, kube-proxy or the kubelet.
 const OURS: [&str; 2] = ["KUBE-", "LIFEBOAT-BOX"];
 
-/// What `iptables-save` and `ip6tables-save` said before the box changed anything.
+/// The output of `iptables-save` and `ip6tables-save` before the box changed anything.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Before {
     v4: String,
@@ -23,8 +23,8 @@ pub(super) fn save() -> Result<Before> {
     Ok(Before { v4: saved("iptables")?, v6: saved("ip6tables")? })
 }
 
-/// What was there before, where the record of it is lost: everything but what carries the box's own name. Chains of
-/// kube-proxy carry nobody's; they are the box's when they lead to its network (two kube-proxies cannot share a machine).
+/// The rules before the box, if their record is lost: everything except what has the box's name. Chains of kube-proxy
+/// have no owner's name; they are the box's if they lead to its network (two kube-proxies cannot share a machine).
 pub(super) fn guess() -> Result<Before> {
     let now = save()?;
     let proxied = speaks_of_the_box(&now.v4);
@@ -41,7 +41,7 @@ fn without_ours(saved: &str, proxied: bool) -> String {
     saved.lines().filter(|line| !is_ours(line)).fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// Lets pods out and back in, whatever the policy of FORWARD is (Docker sets DROP).
+/// Lets pods reach the outside and be reached, whatever the policy of FORWARD is (Docker sets DROP).
 pub(super) fn open() -> Result<()> {
     restore("iptables", &own_rules())
 }
@@ -57,7 +57,7 @@ fn own_rules() -> String {
     )
 }
 
-/// Brings both families back to what they were.
+/// Restores both address families to their former rules.
 pub(super) fn close(before: &Before) -> Result<()> {
     for (program, before) in [("iptables", &before.v4), ("ip6tables", &before.v6)] {
         let before = Ruleset::parse(before);
@@ -70,7 +70,7 @@ pub(super) fn close(before: &Before) -> Result<()> {
     Ok(())
 }
 
-/// iptables on nf_tables keeps a table it has made for a question: remove those that were not there and are empty.
+/// iptables on nf_tables keeps tables that it created for a query: removes those that are new and empty.
 fn drop_new_tables(program: &str, before: &Ruleset) -> Result<()> {
     let version = run::output(Command::new(program).arg("--version"))?;
     if !version.contains("nf_tables") {
@@ -83,7 +83,7 @@ fn drop_new_tables(program: &str, before: &Ruleset) -> Result<()> {
     Ok(())
 }
 
-/// Tables without rules, chains or policies of anybody that were not there before.
+/// Tables that did not exist before and have no rules, chains or policies.
 fn empty_new_tables(before: &Ruleset, now: &Ruleset) -> Vec<String> {
     let is_empty =
         |table: &Table| table.rules.is_empty() && table.chains.values().all(|policy| policy == "ACCEPT");
@@ -108,7 +108,7 @@ struct Ruleset(BTreeMap<String, Table>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Table {
-    /// Chain and policy; a chain of a user has the policy `-`.
+    /// Chain and policy; a user-defined chain has the policy `-`.
     chains: BTreeMap<String, String>,
     rules: Vec<String>,
 }
@@ -122,8 +122,8 @@ impl Ruleset {
                 name.clone_into(&mut current);
                 tables.entry(current.clone()).or_default();
             } else if let Some(chain) = line.strip_prefix(':') {
-                let mut words = chain.split_whitespace();
-                if let (Some(name), Some(policy)) = (words.next(), words.next()) {
+                let mut parts = chain.split_whitespace();
+                if let (Some(name), Some(policy)) = (parts.next(), parts.next()) {
                     tables.entry(current.clone()).or_default().chains.insert(name.into(), policy.into());
                 }
             } else if line.starts_with("-A ") {
@@ -134,8 +134,8 @@ impl Ruleset {
     }
 }
 
-/// What `iptables-restore --noflush` needs to take away the box's chains and the rules that lead to them, and nothing
-/// else: chains and rules of other programs stay, even those that came after `up`.
+/// The input for `iptables-restore --noflush` that removes only the box's chains and the rules that lead to them:
+/// chains and rules of other programs stay, even those added after `up`.
 fn removal(before: &Ruleset, now: &Ruleset) -> String {
     let mut lines = Vec::new();
     let empty = Table::default();
@@ -160,7 +160,7 @@ fn removal(before: &Ruleset, now: &Ruleset) -> String {
     lines.into_iter().fold(String::new(), |text, line| text + &line + "\n")
 }
 
-/// Rules that are there now and were not before; a rule that stood twice and stands three times is new once.
+/// Rules that were added since; a rule that existed twice and now exists three times is new once.
 fn new_rules<'a>(old: &'a Table, now: &'a Table) -> Vec<&'a String> {
     let mut known: Vec<&String> = old.rules.iter().collect();
     now.rules
@@ -184,9 +184,9 @@ fn chain_of(rule: &str) -> &str {
 }
 
 fn leads_to(rule: &str) -> Option<&str> {
-    let mut words = rule.split_whitespace();
-    words.find(|word| matches!(*word, "-j" | "-g"))?;
-    words.next()
+    let mut parts = rule.split_whitespace();
+    parts.find(|word| matches!(*word, "-j" | "-g"))?;
+    parts.next()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Container images into the nodes: each node has a runtime of its own, so each gets a copy.
+//! Imports container images into the nodes: each node has its own container runtime, so each gets a copy.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::layout::{NODES, Node};
 use crate::run;
 
-/// Imports an archive (docker-archive or OCI layout) into every node and gives the names of its images.
+/// Imports an archive (docker-archive or OCI layout) into every node and returns the names of its images.
 pub(super) fn load(archive: &Path) -> Result<Vec<String>> {
     let archive = archive.canonicalize().with_context(|| format!("cannot read {}", archive.display()))?;
     on_each_node(|node| import(node, &archive)).map(|mut names| names.swap_remove(0))
@@ -18,7 +18,7 @@ pub(super) fn is_ready(node: &Node) -> Result<()> {
     run::output(ctr(node).arg("version")).map(drop)
 }
 
-/// Both nodes at the same time.
+/// Runs `work` for both nodes at the same time.
 fn on_each_node<T: Send>(work: impl Fn(&Node) -> Result<T> + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let work = &work;

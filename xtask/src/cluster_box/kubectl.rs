@@ -1,4 +1,4 @@
-//! The box's own kubectl and plain health checks: small questions to the cluster without a Kubernetes client in xtask.
+//! The box's own kubectl and health checks: small requests to the cluster without a Kubernetes client in xtask.
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -22,13 +22,13 @@ pub(super) fn with_kubeconfig(state: &State, kubeconfig: &Path) -> Command {
     command
 }
 
-/// Does an API server answer that it is ready?
+/// Checks that an API server is ready.
 pub(super) fn is_ready(state: &State, kubeconfig: &Path) -> Result<()> {
     run::output(with_kubeconfig(state, kubeconfig).args(["get", "--raw=/readyz", "--request-timeout=5s"]))
         .map(drop)
 }
 
-/// GET over plain HTTP; an answer other than 200 is an error.
+/// Sends a GET over HTTP; any status other than 200 is an error.
 pub(super) fn healthy(port: Port, path: &str) -> Result<()> {
     let what = || format!("{} does not answer on {}:{}", port.component, port.address, port.number);
     let address: SocketAddr = format!("{}:{}", port.address, port.number).parse()?;

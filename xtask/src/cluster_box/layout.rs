@@ -1,27 +1,28 @@
-//! Where the box keeps things and which names, ports and addresses it takes: constants and paths, no effects. Every
-//! module of the box reads them here, `docs/box.md` shows them to people.
+//! Paths, names, ports and addresses of the box: constants, no effects. Every module of the box uses them;
+//! `docs/box.md` documents them.
 use std::path::{Path, PathBuf};
 
-/// Changes when an older box cannot be used by this code any more: `up` then replaces it.
+/// Incremented when this code cannot use an older box any more: `up` then replaces it.
 pub(super) const VERSION: u32 = 1;
 
-/// Everything of the running box; gone after `down`.
+/// All data of the running box; removed by `down`.
 pub(super) const STATE: &str = "/var/lib/lifeboat-box";
-/// Built programs and the lock; stays.
+/// Built programs and the lock; kept by `down`.
 pub(super) const CACHE: &str = "/var/cache/lifeboat-box";
 
 /// The cgroup above all pods of the box, below the root of each hierarchy.
 pub(super) const CGROUP: &str = "lifeboat-box";
-/// In the environment of each process of the box: the id of the box it belongs to.
+/// The environment variable of each process of the box with the id of its box.
 pub(super) const ID_VARIABLE: &str = "LIFEBOAT_BOX_ID";
 
-/// Pods of all nodes, and services. Unlike 10.88 (podman), 172.17 (Docker) or 10.96 (kubeadm) nobody's default.
+/// The network of pods and services. Unlike 10.88 (podman), 172.17 (Docker) or 10.96 (kubeadm) it is not a default of
+/// another product.
 pub(super) const NETWORK: &str = "10.217.0.0/16";
 pub(super) const PODS: &str = "10.217.0.0/20";
 pub(super) const SERVICES: &str = "10.217.128.0/20";
 pub(super) const KUBERNETES_SERVICE: &str = "10.217.128.1";
 pub(super) const DNS_SERVICE: &str = "10.217.128.10";
-/// The first node's bridge address: there from the beginning, reachable from the host and from every pod.
+/// The first node's bridge address: it exists from the beginning and is reachable from the host and from every pod.
 pub(super) const ADDRESS: &str = "10.217.1.1";
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
@@ -96,7 +97,8 @@ impl Node {
     }
 }
 
-/// A port the box listens on: who, where, which. The preflight check refuses when one is taken.
+/// A port that the box listens on: the component, the address and the number. The preflight check fails if one is
+/// taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Port {
     pub component: &'static str,
@@ -122,7 +124,7 @@ pub(super) const DNS_READY: Port = port("coredns", LOOPBACK, 18055);
 pub(super) const S3: Port = port("s3", ADDRESS, 18333);
 pub(super) const S3_TLS: Port = port("s3", ADDRESS, 18334);
 pub(super) const S3_GRPC: Port = port("s3", ADDRESS, 18335);
-// The parts behind the S3 gateway ask for no password: loopback only.
+// The parts behind the S3 gateway need no password, so they listen on loopback only.
 pub(super) const S3_MASTER: Port = port("s3", LOOPBACK, 18336);
 pub(super) const S3_MASTER_GRPC: Port = port("s3", LOOPBACK, 18337);
 pub(super) const S3_VOLUME: Port = port("s3", LOOPBACK, 18338);
@@ -166,7 +168,8 @@ pub(super) fn state(name: &str) -> PathBuf {
     Path::new(STATE).join(name)
 }
 
-/// A file system of its own for what is large or has many files: writing skips the disk's flushes, removing is one file.
+/// A separate file system for large data or many files: writes skip the disk's flushes, and removing it is removing one
+/// file.
 pub(super) fn disk() -> PathBuf {
     state("disk")
 }

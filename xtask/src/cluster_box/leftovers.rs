@@ -1,5 +1,5 @@
-//! Files that the box's programs leave outside its directory, because their place is fixed: found by what they point
-//! to, removed by `down`; a directory goes when it is empty and was not there before.
+//! Files that the box's programs create at fixed paths outside its directory. They are recognised by what they point to
+//! and removed by `down`; a directory is removed if it is empty and did not exist before.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::layout::{NODES, S3_FILER_GRPC, S3_GRPC, S3_MASTER_GRPC, S3_VOLUME_GRPC, STATE};
 
-/// Directories that containerd, the CNI plugins and the kubelet create; a parent stands after its children.
+/// Directories that containerd, the CNI plugins and the kubelet create; a parent follows its children.
 const DIRECTORIES: [&str; 10] = [
     "/run/containerd/s",
     "/run/containerd",
@@ -21,25 +21,26 @@ const DIRECTORIES: [&str; 10] = [
     "/run/netns",
 ];
 
-/// Which of them are not there: `down` may remove exactly these.
+/// The directories that do not exist now: `down` may remove exactly these.
 pub(super) fn absent() -> Vec<PathBuf> {
     DIRECTORIES.iter().map(PathBuf::from).filter(|path| !path.exists()).collect()
 }
 
-/// Which of them may go when the record is lost: all, because only empty ones go; but the kubelet's not where more is in
-/// them than the box's kubelets leave.
+/// The directories that may be removed if the record is lost: all, because only empty ones are removed; but not the
+/// kubelet's if they contain more than the box's kubelets leave.
 pub(super) fn guess() -> Vec<PathBuf> {
     let kubelet = Path::new("/var/lib/kubelet");
     let foreign = entries(kubelet).iter().any(|path| !path.ends_with("device-plugins"));
     DIRECTORIES.iter().map(PathBuf::from).filter(|path| !(foreign && path.starts_with(kubelet))).collect()
 }
 
-/// Removes the box's files from those directories. Call it while the state directory still exists: it names them.
+/// Removes the box's files from those directories. Call it while the state directory still exists, because it names
+/// them.
 pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
     for socket in shim_sockets() {
         let _ = fs::remove_file(socket);
     }
-    // weed takes no other place for these; the port makes them ours.
+    // weed uses fixed paths for these; the port shows that they are ours.
     for (part, port) in
         [("master", S3_MASTER_GRPC), ("volume", S3_VOLUME_GRPC), ("filer", S3_FILER_GRPC), ("s3", S3_GRPC)]
     {
@@ -51,7 +52,7 @@ pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
         }
     }
     for entry in entries("/var/lib/cni/results") {
-        // Each names the network namespace it was made for, and ours lie in the state directory.
+        // Each names its network namespace, and ours are in the state directory.
         if fs::read_to_string(&entry).is_ok_and(|text| text.contains(STATE)) {
             fs::remove_file(&entry)?;
         }
@@ -67,7 +68,7 @@ pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Each shim of our runtimes has written down the address of its socket.
+/// Each shim of our container runtimes has recorded the address of its socket.
 fn shim_sockets() -> Vec<PathBuf> {
     NODES
         .iter()

@@ -1,4 +1,4 @@
-//! Locks between clones: a file that stays, and a lock on it that ends with the process, however it ends.
+//! Locks between clones: a permanent file and a lock on it that the kernel releases when the process ends.
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::progress;
 pub(super) struct Lock(#[expect(dead_code, reason = "held, not read")] File);
 
 impl Lock {
-    /// Waits for the lock; says who is waited for if it takes a while.
+    /// Waits for the lock; prints the holder if it takes a while.
     pub(super) fn acquire(name: &str, holder: &str) -> Result<Self> {
         fs::create_dir_all(CACHE).with_context(|| format!("cannot create {CACHE}"))?;
         let path = Path::new(CACHE).join(format!("{name}.lock"));

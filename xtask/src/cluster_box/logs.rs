@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::layout;
 use crate::run;
 
-/// Without a component: which logs there are. With one: its log; `follow` goes on until interrupted.
+/// Without a component: lists the logs. With one: prints its log; with `follow` until interrupted.
 pub(super) fn logs(component: Option<&str>, follow: bool) -> Result<()> {
     let names = names();
     let Some(component) = component else {

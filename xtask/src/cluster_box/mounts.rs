@@ -1,4 +1,4 @@
-//! Mounts and loop devices of the box: how it makes them, and how it finds and removes all that lie in its directory.
+//! Mounts and loop devices of the box: creates them, and finds and removes all that are in its directory.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ pub(super) fn parse(mountinfo: &str) -> Vec<Mount> {
         .collect()
 }
 
-/// The kernel writes blanks and backslashes as three octal digits.
+/// The kernel writes spaces and backslashes as three octal digits.
 fn unescape(text: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()
@@ -36,9 +36,9 @@ fn unescape(text: &str) -> String {
         .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Unmounts everything in a directory, the last mount first; a mount somebody still uses is detached.
+/// Unmounts everything in a directory, the last mount first; a mount that is in use is detached.
 pub(super) fn unmount_below(dir: &Path) -> Result<()> {
-    // Shared mounts can show up again below another one, so look again until none is left.
+    // Shared mounts can appear again below another one, so the search is repeated until none is left.
     for _ in 0..50 {
         let text = fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
         let ours: Vec<PathBuf> = parse(&text)
@@ -50,15 +50,15 @@ pub(super) fn unmount_below(dir: &Path) -> Result<()> {
             return Ok(());
         }
         for target in ours.iter().rev() {
-            // One that went with another is no loss; one that stays is tried again.
+            // An error is ignored: the mount is gone together with another one, or is tried again.
             let _ = system::unmount(target);
         }
     }
     anyhow::bail!("cannot unmount everything in {}; `mount` shows what is left", dir.display())
 }
 
-/// Frees loop devices whose file lies in a directory: block volumes, which stand on each other, and detached mounts. A
-/// device that is still mounted goes when it is unmounted.
+/// Frees loop devices whose file is in a directory: block volumes, which can be stacked, and detached mounts. A mounted
+/// device is freed when it is unmounted.
 pub(super) fn detach_loops_below(dir: &Path) -> Result<()> {
     for device in loops_below(dir) {
         run::output(Command::new("losetup").arg("--detach").arg(device))?;
@@ -66,7 +66,7 @@ pub(super) fn detach_loops_below(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The youngest first: a loop device may have another one as its file.
+/// The newest first, because a loop device may be the file of another one.
 fn loops_below(dir: &Path) -> Vec<PathBuf> {
     let mut numbers: Vec<u32> = fs::read_dir("/sys/block")
         .into_iter()
@@ -86,16 +86,16 @@ fn lies_below(file: &str, dir: &Path) -> bool {
     Path::new(file.trim_end_matches(" (deleted)")).starts_with(dir)
 }
 
-/// What a file system in a file is for.
+/// The purpose of a file system in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The programs' own data, gone after a crash anyway: no journal, no flushes.
+    /// Data of programs that is useless after a crash: no journal, no flushes.
     Scratch,
     /// Volumes of pods: an ordinary file system.
     Volumes,
 }
 
-/// A file system of its own in a sparse file: `df` shows its size, and freezing it freezes nothing else.
+/// Mounts a separate file system in a sparse file: `df` shows its size, and freezing it freezes nothing else.
 pub(super) fn mount_file_system(file: &Path, target: &Path, size: u64, purpose: Purpose) -> Result<()> {
     let (features, options) = match purpose {
         Purpose::Scratch => ("^has_journal", "loop,noatime,noinit_itable,nobarrier"),

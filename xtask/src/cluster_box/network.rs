@@ -1,5 +1,5 @@
-//! The box's bridges and the kernel settings it needs; both with the way back. One bridge per node, and its address is
-//! the node's address.
+//! The box's bridges and the kernel settings it needs, and how both are undone. There is one bridge per node; its
+//! address is the node's address.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::layout::NODES;
 use crate::run;
 
-/// Settings that the box wants. Those that the kernel does not have are left out (bridge: no bridge filtering there).
+/// Settings that the box needs. Those that the kernel lacks are skipped (bridge: no bridge filtering there).
 const WANTED: [(&str, &str); 2] = [("net/ipv4/ip_forward", "1"), ("net/bridge/bridge-nf-call-iptables", "1")];
 
 /// Settings that the kubelet or kube-proxy change by themselves.
@@ -27,7 +27,8 @@ const CHANGED_BY_OTHERS: [&str; 10] = [
     "net/netfilter/nf_conntrack_tcp_timeout_close_wait",
 ];
 
-/// The present values of everything that may change. `ip_forward` sets `forwarding` of each interface, so those too.
+/// The current values of all settings that may change. `ip_forward` sets `forwarding` of each interface, so those are
+/// included.
 pub(super) fn settings() -> BTreeMap<String, String> {
     let interfaces = fs::read_dir("/proc/sys/net/ipv4/conf").into_iter().flatten().flatten();
     let forwarding =
@@ -41,12 +42,12 @@ pub(super) fn settings() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Writes back what is different. `ip_forward` goes first, because it changes the settings of the interfaces.
+/// Writes back the values that differ. `ip_forward` comes first, because it changes the settings of the interfaces.
 pub(super) fn restore_settings(before: &BTreeMap<String, String>) -> Result<()> {
     let (first, others): (Vec<_>, Vec<_>) =
         before.iter().partition(|(name, _)| *name == "net/ipv4/ip_forward");
     for (name, value) in first.into_iter().chain(others) {
-        // An interface of another program may have gone meanwhile.
+        // An interface of another program may have been removed in the meantime.
         if read(name).is_some_and(|now| now != *value) {
             write(name, value)?;
         }
@@ -54,7 +55,7 @@ pub(super) fn restore_settings(before: &BTreeMap<String, String>) -> Result<()> 
     Ok(())
 }
 
-/// Loads what the box needs where the kernel has it as modules; they cannot be unloaded with certainty and stay.
+/// Loads the kernel modules that the box needs; they stay loaded, because others may use them by then.
 pub(super) fn load_modules() {
     for module in ["overlay", "br_netfilter", "loop"] {
         let _ = run::output(Command::new("modprobe").args(["--quiet", module]));
@@ -73,8 +74,8 @@ pub(super) fn apply_settings() -> Result<()> {
 pub(super) fn create_bridges() -> Result<()> {
     for node in NODES {
         let (_, prefix) = node.subnet.split_once('/').unwrap_or(("", "24"));
-        // One of its own: a bridge without takes that of a port, another one whenever pods come and go, and running pods
-        // send to the old one for seconds.
+        // A fixed hardware address: without one a bridge takes that of a port, which changes when pods start and end,
+        // and running pods send to the old one for seconds.
         ip(&["link", "add", node.bridge, "address", node.bridge_hardware, "type", "bridge"])?;
         ip(&["addr", "add", &format!("{}/{prefix}", node.address), "dev", node.bridge])?;
         ip(&["link", "set", node.bridge, "up"])?;
@@ -82,12 +83,12 @@ pub(super) fn create_bridges() -> Result<()> {
     Ok(())
 }
 
-/// Removes the bridges and whatever pods left plugged into them.
+/// Removes the bridges and the interfaces that pods left in them.
 pub(super) fn remove_bridges() -> Result<()> {
     for node in NODES {
         let bridge = PathBuf::from("/sys/class/net").join(node.bridge);
         for entry in fs::read_dir(bridge.join("brif")).into_iter().flatten().flatten() {
-            // The kernel may be removing it at this moment, together with its pod's network namespace.
+            // The kernel may be removing it right now, together with its pod's network namespace.
             let _ = ip(&["link", "del", &entry.file_name().to_string_lossy()]);
         }
         if bridge.exists() {
@@ -97,7 +98,7 @@ pub(super) fn remove_bridges() -> Result<()> {
     Ok(())
 }
 
-/// Bridges of the box that exist although no box is recorded: somebody else's, as far as we know.
+/// Bridges of the box that exist although no box is recorded; they are assumed to belong to another program.
 pub(super) fn existing_bridges() -> Vec<&'static str> {
     NODES
         .iter()

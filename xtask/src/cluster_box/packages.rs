@@ -1,5 +1,5 @@
-//! Debian packages the box needs: finds what is missing, installs it. A containerd that apt would start by itself
-//! is not ours to use and must not run.
+//! Debian packages that the box needs: finds the missing ones and installs them. The containerd that apt would start
+//! must not run, because the box starts its own.
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::progress;
 use crate::{apt, run};
 
-/// A package and a file that shows it is there: a program in PATH, or a path.
+/// A package and a file that shows whether it is installed: a program in PATH, or a path.
 const NEEDED: [(&str, &str); 11] = [
     ("containerd", "containerd"),
     ("runc", "runc"),
@@ -35,7 +35,7 @@ pub(super) fn install() -> Result<()> {
     }
     if !apt::is_present("apt-get") {
         bail!(
-            "these Debian packages are missing and there is no apt-get to install them: {}. Install what they hold in \
+            "these Debian packages are missing and there is no apt-get to install them: {}. Install their programs in \
              your system's way, or use a cluster you own: `cargo xtask demo --context NAME`",
             missing.join(" ")
         );
@@ -43,7 +43,7 @@ pub(super) fn install() -> Result<()> {
     progress::step(&format!("install {}", missing.join(" ")), || install_quietly(&missing))
 }
 
-/// However the installation ends, no containerd that it brought runs.
+/// No containerd of the installed packages runs afterwards, even if the installation fails.
 fn install_quietly(packages: &[&str]) -> Result<()> {
     if !packages.contains(&"containerd") {
         return apt::apt_install(packages);
@@ -62,10 +62,10 @@ fn install_quietly(packages: &[&str]) -> Result<()> {
     installed.and(stopped)
 }
 
-/// While it lives, Debian's packages start no service. A policy that somebody else wrote is left alone.
+/// While it exists, Debian's packages start no service. A policy file of another program is not changed.
 struct Quiet<'a>(Option<&'a Path>);
 
-/// Tells our file from others', also after a run that was killed.
+/// Marks our policy file, also after a run that was killed.
 const POLICY: &str = "#!/bin/sh\n# written by lifeboat's `cargo xtask box up` while apt runs\nexit 101\n";
 
 impl<'a> Quiet<'a> {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_of_somebody_else_stays() {
+    fn a_policy_of_another_program_stays() {
         let dir = tempfile::tempdir().expect("a directory");
         let policy = dir.path().join("policy-rc.d");
         fs::write(&policy, "#!/bin/sh\nexit 0\n").expect("written");

@@ -1,4 +1,4 @@
-//! Which of the box's ports are taken, and by whom: parses the kernel's socket tables. `preflight` calls it.
+//! Which of the box's ports are taken, and by which process: parses the kernel's socket tables. `preflight` calls it.
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::layout::Port;
 use super::process;
 
-/// A socket that listens on this machine.
+/// A listening socket on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listener {
     address: IpAddr,
@@ -45,7 +45,7 @@ fn describe(port: &Port, listener: &Listener, holder: Option<i32>) -> String {
     )
 }
 
-/// A wanted port is taken when somebody listens on the same number at the same address or at every address.
+/// A wanted port is taken if another socket listens on the same number at the same address or at every address.
 fn taken<'a>(wanted: &'a [Port], listeners: &'a [Listener]) -> Vec<(&'a Port, &'a Listener)> {
     wanted
         .iter()
@@ -79,13 +79,13 @@ fn parse(text: &str) -> Vec<Listener> {
 
 /// The kernel prints each 32-bit word of an address in host order (little-endian on every machine we support).
 fn parse_address(text: &str) -> Option<IpAddr> {
-    let words: Vec<u8> = (0..text.len() / 8)
+    let bytes: Vec<u8> = (0..text.len() / 8)
         .filter_map(|index| u32::from_str_radix(text.get(index * 8..index * 8 + 8)?, 16).ok())
         .flat_map(u32::to_le_bytes)
         .collect();
-    match words.len() {
-        4 => Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(words).ok()?))),
-        16 => Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(words).ok()?)).to_canonical()),
+    match bytes.len() {
+        4 => Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?))),
+        16 => Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)).to_canonical()),
         _ => None,
     }
 }

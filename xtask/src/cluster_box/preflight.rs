@@ -1,4 +1,4 @@
-//! Checks before `up` changes anything: each failure names what is wrong and what to do. No effects.
+//! Checks before `up` changes anything: each failure says what is wrong and what to do. No effects.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ use super::{network, ports, programs};
 use crate::run;
 
 const GIB: u64 = 1 << 30;
-/// What a box with a few images and volumes takes.
+/// The disk space of a box with a few images and volumes.
 const STATE_SPACE: u64 = 5 * GIB;
-/// Go's module and build caches, and the programs themselves, when they must be built.
+/// The disk space for Go's module and build caches and for the programs, if they must be built.
 const BUILD_SPACE: u64 = 8 * GIB;
 
 const ELSEWHERE: &str = "use a cluster you own instead: `cargo xtask demo --context NAME`";
 
-/// Can this machine run a box at all? Also asked by `down` and the small commands.
+/// Checks that this machine can run a box. Also called by `down` and the small commands.
 pub(super) fn machine() -> Result<()> {
     if !cfg!(target_os = "linux") {
         bail!("the box runs on Linux only; {ELSEWHERE}");
@@ -33,7 +33,7 @@ pub(super) fn machine() -> Result<()> {
     Ok(())
 }
 
-/// Is there room for a new box?
+/// Checks that there is enough disk space for a new box.
 pub(super) fn room() -> Result<()> {
     let mut wrong = ports::conflicts(&layout::ports());
     wrong.extend(space()?);
@@ -47,7 +47,7 @@ pub(super) fn room() -> Result<()> {
     Ok(())
 }
 
-/// Something that takes room on this machine, and the file system it would take it on.
+/// A need for disk space, and the file system that it applies to.
 #[derive(Debug)]
 struct Need {
     what: &'static str,
@@ -62,17 +62,17 @@ fn space() -> Result<Vec<String>> {
     Ok(shortages(&[need("the box", STATE, STATE_SPACE)?, need("its programs", CACHE, build)?]))
 }
 
-/// Looks at the file system that will hold a path.
+/// Determines the file system that will hold a path.
 fn need(what: &'static str, path: &'static str, bytes: u64) -> Result<Need> {
     use std::os::unix::fs::MetadataExt;
     let existing = Path::new(path).ancestors().find(|each| each.exists()).unwrap_or(Path::new("/"));
     let device =
-        fs::metadata(existing).with_context(|| format!("cannot look at {}", existing.display()))?.dev();
+        fs::metadata(existing).with_context(|| format!("cannot inspect {}", existing.display()))?.dev();
     let found = rustix::fs::statvfs(existing)?;
     Ok(Need { what, path, bytes, device, free: found.f_bavail * found.f_frsize })
 }
 
-/// Needs on the same file system count together.
+/// Needs on the same file system are added up.
 fn shortages(needs: &[Need]) -> Vec<String> {
     let mut by_device = BTreeMap::<u64, Vec<&Need>>::new();
     for need in needs.iter().filter(|need| need.bytes > 0) {
@@ -110,7 +110,8 @@ fn addresses() -> Result<Vec<String>> {
     if !wrong.is_empty() {
         return Ok(wrong);
     }
-    // Without `ip` there is nothing to compare yet: apt brings it, and a bridge cannot be created over a taken address.
+    // Without `ip` there is nothing to compare yet: apt will install it, and a bridge cannot be created with a taken
+    // address.
     if let Ok(routes) = run::output(Command::new("ip").args(["-4", "route", "show", "table", "all"])) {
         let network = Subnet::parse(NETWORK)?;
         wrong.extend(subnet::overlapping(network, &routes).into_iter().map(|route| {
@@ -123,7 +124,7 @@ fn addresses() -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Does the machine's resolver name a server? Else CoreDNS has nothing to forward to.
+/// Whether the machine's resolver names a server; without one CoreDNS cannot forward.
 pub(super) fn has_name_server() -> bool {
     fs::read_to_string("/etc/resolv.conf")
         .is_ok_and(|text| text.lines().any(|line| line.starts_with("nameserver")))

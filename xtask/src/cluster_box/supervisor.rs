@@ -1,5 +1,5 @@
-//! Talks to the box's supervisor (`box/kube/agent`): starts it, and asks it to start, stop and list processes. One line
-//! of JSON each way per connection.
+//! The client of the box's supervisor (`box/kube/agent`): starts it, and asks it to start, stop and list processes.
+//! Each connection carries one line of JSON in each direction.
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use super::progress;
 use super::state::{self, Recorded, State};
 use crate::apt;
 
-/// One process for the supervisor to run; see `Spec` in the agent.
+/// A process for the supervisor to run; see `Spec` in the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Spec {
     pub name: String,
@@ -47,7 +47,7 @@ fn socket() -> PathBuf {
     layout::state("supervisor.sock")
 }
 
-/// Starts the supervisor; everything it starts carries the box's id in its environment.
+/// Starts the supervisor; all its processes have the box's id in their environment.
 pub(super) fn launch(state: &State) -> Result<()> {
     let log = layout::log("supervisor");
     let output = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
@@ -77,12 +77,12 @@ pub(super) fn start_again(name: &str) -> Result<()> {
     ask(&Request { op: "start", name: Some(name), ..Request::default() }).map(drop)
 }
 
-/// Ends a process and keeps it ended until it is started again.
+/// Ends a process until it is started again.
 pub(super) fn stop(name: &str) -> Result<()> {
     ask(&Request { op: "stop", name: Some(name), ..Request::default() }).map(drop)
 }
 
-/// Ends a process and drops it from the list.
+/// Ends a process and removes it from the list.
 pub(super) fn forget(name: &str) -> Result<()> {
     ask(&Request { op: "forget", name: Some(name), ..Request::default() }).map(drop)
 }
@@ -102,7 +102,8 @@ fn ask(request: &Request<'_>) -> Result<Vec<Recorded>> {
     stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).context("the box's supervisor does not answer")?;
-    let reply: Reply = serde_json::from_str(&line).context("the box's supervisor answers nonsense")?;
+    let reply: Reply =
+        serde_json::from_str(&line).context("the box's supervisor sent an answer that cannot be parsed")?;
     if !reply.error.is_empty() {
         let known: Vec<&str> = reply.processes.iter().map(|each| each.name.as_str()).collect();
         bail!("{}; there are: {}", reply.error, known.join(", "));

@@ -1,12 +1,12 @@
-//! The system calls of the box that only Linux has. Elsewhere they refuse: xtask must compile there, if only to say that
-//! the box needs Linux (`preflight::machine`).
+//! System calls of the box that exist only on Linux. On other systems they return an error: xtask must compile there,
+//! if only to say that the box needs Linux (`preflight::machine`).
 use std::path::Path;
 
 use anyhow::Result;
 
 use super::process::Process;
 
-/// Ends a process at once. The pid is pinned first and looked at afterwards: nobody else can be hit.
+/// Kills a process. A pidfd is opened before the process is checked, so that no other process can be killed.
 #[cfg(target_os = "linux")]
 pub(super) fn kill(process: Process) {
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -17,7 +17,7 @@ pub(super) fn kill(process: Process) {
     }
 }
 
-/// Unmounts; what somebody still uses is detached.
+/// Unmounts; a mount that is in use is detached.
 #[cfg(target_os = "linux")]
 pub(super) fn unmount(target: &Path) -> Result<()> {
     use rustix::mount::{UnmountFlags, unmount};

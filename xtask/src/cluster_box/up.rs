@@ -1,4 +1,4 @@
-//! `up`: a box that runs, from nothing, from a box that still runs, or from what a killed one left behind.
+//! `up`: starts a box from nothing, completes a running one, or replaces what a killed one left behind.
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -21,10 +21,10 @@ use super::{
 };
 use crate::run;
 
-/// A component that ended this often during the start will not come.
+/// A component that ended this often during the start is given up.
 const HOPELESS: u32 = 5;
 
-/// Sizes of the box's file systems; sparse, so they take only what is written.
+/// Sizes of the box's file systems; they are sparse, so they use only what is written.
 const DISK_SIZE: u64 = 64 << 30;
 const VOLUMES_SIZE: u64 = 20 << 30;
 
@@ -35,7 +35,7 @@ pub(super) fn up() -> Result<()> {
     match state::find()? {
         Found::Running(state) => return revive(&state),
         Found::Stale(state, why) => {
-            note(&format!("a box was here, but {why}: cleaning up, then starting afresh"));
+            note(&format!("there was a box, but {why}: removing it, then starting a new one"));
             down::clean(&state)?;
         }
         Found::Nothing => {}
@@ -54,7 +54,7 @@ pub(super) fn up() -> Result<()> {
     Ok(())
 }
 
-/// A box that runs: starts what is stopped, waits until all is ready.
+/// Starts the stopped processes of a running box and waits until all are ready.
 fn revive(state: &State) -> Result<()> {
     for process in supervisor::status()?.iter().filter(|each| each.state != "running") {
         note(&format!("{} was {}: starting it", process.name, process.state));
@@ -119,21 +119,21 @@ fn second(state: &State) -> Result<()> {
 
 fn third(state: &State) -> Result<()> {
     start_all(&components::third(state))?;
-    // The kinds of the CRDs are served a moment after they were accepted.
+    // The API server serves the kinds of new CRDs only after a moment.
     expect("kube-apiserver", 30, || apply(state, &config::manifests()))?;
     expect("s3", 60, || create_bucket(state))
 }
 
-/// What a user of the box may rely on when `up` has ended.
+/// Waits for everything that a user may rely on after `up`.
 fn ready(state: &State) -> Result<()> {
     expect("kube-apiserver", 60, || kubectl::is_ready(state, &layout::kubeconfig()))?;
     expect("kubelet-1", 90, || nodes_ready(state))?;
-    expect("kube-apiserver", 30, || tell_directories(state))?;
+    expect("kube-apiserver", 30, || annotate_directories(state))?;
     expect("coredns", 30, || kubectl::healthy(DNS_READY, "/ready"))?;
     expect("s3", 60, || kubectl::healthy(S3, "/healthz"))
 }
 
-/// Both nodes are ready, both have their CSI driver, and pods may be created.
+/// Checks that both nodes are ready, both have their CSI driver, and pods may be created.
 fn nodes_ready(state: &State) -> Result<()> {
     let ask = |arguments: &[&str]| run::output(kubectl::command(state).args(arguments));
     let ready =
@@ -148,8 +148,9 @@ fn nodes_ready(state: &State) -> Result<()> {
     ask(&["get", "serviceaccount", "default", "-n", "default", "-o", "name"]).map(drop)
 }
 
-/// Where each kubelet has its pods: not at the usual place, and programs that need to know it ask the node.
-fn tell_directories(state: &State) -> Result<()> {
+/// Annotates each node with its kubelet's directory, which is not the usual one; programs that need it read the
+/// annotation.
+fn annotate_directories(state: &State) -> Result<()> {
     for node in &NODES {
         let note = format!("lifeboat.io/kubelet-root={}", node.kubelet_dir().display());
         let arguments = ["annotate", "node", node.name, &note, "--overwrite"];
@@ -182,7 +183,7 @@ fn start_all(specs: &[Spec]) -> Result<()> {
     specs.iter().try_for_each(|spec| supervisor::start(spec).map_err(|error| failed(&spec.name, error)))
 }
 
-/// Waits for a component; if it does not come, the error shows the end of its log.
+/// Waits for a component; if it is not ready in time, the error shows the end of its log.
 fn expect(component: &str, limit: u64, mut check: impl FnMut() -> Result<()>) -> Result<()> {
     let mut hopeless = None;
     let waited = wait(Duration::from_secs(limit), || match check() {
@@ -207,7 +208,7 @@ fn failed(component: &str, error: anyhow::Error) -> anyhow::Error {
     error.context(format!("{component} did not start; the end of its log:\n    {tail}"))
 }
 
-/// Leaves nothing of a failed start behind but its logs.
+/// Removes everything of a failed start except its logs.
 fn give_up(error: anyhow::Error) -> anyhow::Error {
     let logs = Path::new(CACHE).join("failed-logs");
     let _ = fs::remove_dir_all(&logs);
@@ -225,7 +226,7 @@ fn give_up(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// 128 bits nobody can guess, as text.
+/// 128 random bits as text.
 fn random() -> Result<String> {
     use std::io::Read;
     let mut bytes = [0_u8; 16];

@@ -1,5 +1,5 @@
-//! The reference of the plugin protocol: takes the protocol files, gives one page of Markdown. The files are our own and
-//! plainly written (a comment above each thing, a field on one line), so they are read line by line.
+//! The reference of the plugin protocol: takes the protocol files and returns one page of Markdown. The files are our
+//! own and have a simple form (a comment above each element, a field on one line), so they are parsed line by line.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::run;
 const FILES: &str = "crates/plugin-protocol/proto";
 const PAGE: &str = "docs/reference/plugin-protocol.md";
 
-/// First what a plugin meets first.
+/// The files in the order in which a plugin author needs them.
 const ORDER: [&str; 13] = [
     "go_plugin",
     "health",
@@ -47,7 +47,7 @@ pub(super) fn page() -> Result<(PathBuf, String)> {
     Ok((PathBuf::from(PAGE), text))
 }
 
-/// What is being read.
+/// The element that is being read.
 #[derive(PartialEq)]
 enum Within {
     Nothing,
@@ -57,22 +57,22 @@ enum Within {
 
 fn section(name: &str, file: &str) -> String {
     let (mut text, mut comment, mut within) = (String::new(), String::new(), Within::Nothing);
-    // The words of a type that is declared within a message.
-    let mut words_of: Option<&str> = None;
+    // The comment of a type that is declared within a message.
+    let mut comment_of: Option<&str> = None;
     for line in file.lines().map(str::trim) {
-        if let Some(words) = line.strip_prefix("//") {
+        if let Some(description) = line.strip_prefix("//") {
             comment.push_str(if comment.is_empty() { "" } else { " " });
-            comment.push_str(words.trim());
+            comment.push_str(description.trim());
             continue;
         }
-        let words = std::mem::take(&mut comment);
-        // A String takes everything.
+        let description = std::mem::take(&mut comment);
+        // Writing to a String cannot fail.
         if line.starts_with("syntax") {
-            let _ = write!(text, "\n## {name}.proto\n\n{words}\n");
+            let _ = write!(text, "\n## {name}.proto\n\n{description}\n");
         } else if let Some(package) = line.strip_prefix("package ") {
             let _ = write!(text, "\nPackage `{}`.\n", package.trim_end_matches(';'));
         } else if let Some((title, rest)) = opened(line, "message ") {
-            let _ = write!(text, "\n### {title}\n\n{words}\n");
+            let _ = write!(text, "\n### {title}\n\n{description}\n");
             within = if rest { Within::Message } else { Within::Nothing };
             if within == Within::Message {
                 text.push_str("\n| field | number | type | |\n| --- | --- | --- | --- |\n");
@@ -80,31 +80,31 @@ fn section(name: &str, file: &str) -> String {
         } else if let Some((title, _)) = opened(line, "service ") {
             let _ = write!(
                 text,
-                "\n### Service {title}\n\n{words}\n\n| call | takes | gives | |\n| --- | --- | --- | --- |\n"
+                "\n### Service {title}\n\n{description}\n\n| call | takes | gives | |\n| --- | --- | --- | --- |\n"
             );
             within = Within::Service;
         } else if let Some((title, _)) = opened(line, "enum ") {
-            words_of = Some(title);
+            comment_of = Some(title);
         } else if line == "}" {
-            within = if words_of.take().is_some() { within } else { Within::Nothing };
+            within = if comment_of.take().is_some() { within } else { Within::Nothing };
         } else if let (Some(title), Some((word, number))) =
-            (words_of, line.trim_end_matches(';').split_once(" = "))
+            (comment_of, line.trim_end_matches(';').split_once(" = "))
         {
-            let _ = writeln!(text, "| | {number} | a `{title}`: `{word}` | {words} |");
+            let _ = writeln!(text, "| | {number} | a `{title}`: `{word}` | {description} |");
         } else if within == Within::Message
             && let Some((kind, field, number)) = field(line)
         {
-            let _ = writeln!(text, "| `{field}` | {number} | `{kind}` | {words} |");
+            let _ = writeln!(text, "| `{field}` | {number} | `{kind}` | {description} |");
         } else if within == Within::Service
             && let Some((call, takes, gives)) = call(line)
         {
-            let _ = writeln!(text, "| `{call}` | `{takes}` | `{gives}` | {words} |");
+            let _ = writeln!(text, "| `{call}` | `{takes}` | `{gives}` | {description} |");
         }
     }
     text
 }
 
-/// The name of what a line opens, and whether something is in it.
+/// The name of the element that a line opens, and whether it has content.
 fn opened<'a>(line: &'a str, what: &str) -> Option<(&'a str, bool)> {
     let (name, rest) = line.strip_prefix(what)?.split_once(" {")?;
     Some((name, !rest.contains('}')))

@@ -1,5 +1,5 @@
-//! The test images: takes a recipe, gives its archive from the machine's cache or makes it with mmdebstrap from the
-//! machine's own apt sources. The cache lies outside the checkout, so every clone on the machine shares it.
+//! The test images: takes a recipe and returns its archive, from the machine's cache or built with mmdebstrap from the
+//! machine's own apt sources. The cache is outside the checkout, so all clones on the machine share it.
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -30,7 +30,7 @@ const OPTIONS: &[&str] = &[
     "--dpkgopt=path-exclude=/usr/share/locale/*",
 ];
 
-/// Removes what comes from this machine or from the moment of installation: names, sources, logs, caches, dates.
+/// Removes what depends on this machine or on the time of installation: names, sources, logs, caches, dates.
 const CLEAN: &str = r"
 rm -f etc/apt/sources.list etc/apt/sources.list.d/* etc/apt/apt.conf.d/99mmdebstrap
 rm -f etc/dpkg/dpkg.cfg.d/99mmdebstrap etc/hostname etc/resolv.conf etc/machine-id var/lib/dbus/machine-id
@@ -40,7 +40,7 @@ find var/log -type f -delete
 sed -i -E 's/^([^:]*:[^:]*):[0-9]+:/\1:19723:/' etc/shadow
 ";
 
-/// A test image as data: what goes in, what is removed, what is added. See `recipes.rs`.
+/// A test image as data: what is installed, removed and added. See `recipes.rs`.
 pub(super) struct Recipe {
     pub(super) name: &'static str,
     pub(super) reference: &'static str,
@@ -58,7 +58,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<PathBuf> {
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let lock = directory.join("lock");
     let lock = File::create(&lock).with_context(|| format!("cannot create {}", lock.display()))?;
-    lock.lock().context("cannot wait for another clone that makes this image")?;
+    lock.lock().context("cannot wait for another clone that builds this image")?;
     let archive = directory.join(format!("{}.tar", recipe.name));
     if archive.exists() {
         progress(&format!("{} is in the cache", recipe.reference));
@@ -75,7 +75,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<PathBuf> {
 fn make(recipe: &Recipe, suite: &str, work: &Path, archive: &Path) -> Result<()> {
     apt_install(&["mmdebstrap"])?;
     progress(&format!(
-        "making {} from Debian packages ({suite}); this takes a minute or two",
+        "building {} from Debian packages ({suite}); this takes a minute or two",
         recipe.reference
     ));
     let layer = bootstrap(recipe, suite, work)?;
@@ -96,7 +96,7 @@ fn make(recipe: &Recipe, suite: &str, work: &Path, archive: &Path) -> Result<()>
     Ok(())
 }
 
-/// Runs mmdebstrap; gives the tar of the image's files.
+/// Runs mmdebstrap; returns the tar of the image's files.
 fn bootstrap(recipe: &Recipe, suite: &str, work: &Path) -> Result<PathBuf> {
     let file = |name: &str, text: &str| {
         let path = work.join(name);
@@ -123,8 +123,8 @@ fn bootstrap(recipe: &Recipe, suite: &str, work: &Path) -> Result<PathBuf> {
     Ok(layer)
 }
 
-/// As root, mmdebstrap mounts /proc and /sys of the machine into the tree it makes. In namespaces of its own, mounts
-/// and processes vanish with it, however it ends; otherwise a killed run would leave mounts for [`remove`] to walk into.
+/// As root, mmdebstrap mounts /proc and /sys of the machine into the tree it builds. In its own namespaces, mounts and
+/// processes vanish when it ends; otherwise a killed run would leave mounts that [`remove`] would descend into.
 fn mmdebstrap() -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new("mmdebstrap"); // makes its own namespaces
@@ -151,7 +151,7 @@ fn customize(recipe: &Recipe) -> String {
     text
 }
 
-/// Changes with everything that decides the content, except the package versions of the day.
+/// A hash of everything that determines the content, except the package versions of the day.
 fn key(recipe: &Recipe, suite: &str) -> Result<String> {
     let packages = recipe.packages.join(",");
     let parts =
@@ -159,7 +159,7 @@ fn key(recipe: &Recipe, suite: &str) -> Result<String> {
     Ok(run::hex(&Sha256::digest(parts.join("\0")))[..16].to_owned())
 }
 
-/// The machine's cache, or the user's where that is not ours to write.
+/// The machine's cache, or the user's if that is not writable.
 fn cache() -> Result<PathBuf> {
     match fs::create_dir_all(CACHE) {
         Ok(()) => Ok(PathBuf::from(CACHE)),

@@ -1,5 +1,5 @@
-//! Whether a program needs anything beside itself: takes the bytes of an ELF file, gives what it asks the system
-//! for. `lifeboat.rs` refuses to put a program into an empty image that would not start there.
+//! Whether a program depends on other files: takes the bytes of an ELF file and returns its loader and libraries.
+//! `lifeboat.rs` refuses to put a program into an empty image in which it would not start.
 use anyhow::{Context, Result, bail};
 
 const PT_DYNAMIC: u32 = 2;
@@ -12,7 +12,7 @@ const DT_NEEDED: u64 = 1;
 pub(super) struct Needs {
     /// The dynamic loader, by path.
     pub(super) interpreter: Option<String>,
-    /// How many shared libraries.
+    /// The number of shared libraries.
     pub(super) libraries: usize,
 }
 
@@ -22,8 +22,8 @@ impl Needs {
     }
 }
 
-/// Reads the program headers of a 64-bit little-endian ELF file. A static-pie program has a dynamic section too
-/// (for its own relocations), so its entries are what counts.
+/// Reads the program headers of a 64-bit little-endian ELF file. A static-pie program has a dynamic section too (for
+/// its own relocations), so its entries are counted.
 pub(super) fn needs(file: &[u8]) -> Result<Needs> {
     if file.get(..6) != Some(b"\x7fELF\x02\x01".as_slice()) {
         bail!("not a 64-bit little-endian ELF program");

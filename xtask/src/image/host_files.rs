@@ -1,5 +1,5 @@
-//! What the `lifeboat` image takes from Debian packages of this machine: CA roots and time zones. Gives contents for
-//! `lifeboat.rs`; installs the packages where they are missing.
+//! Files that the `lifeboat` image takes from Debian packages of this machine: CA roots and time zones. Returns
+//! contents for `lifeboat.rs`; installs the packages if they are missing.
 use std::fs;
 use std::path::Path;
 
@@ -10,8 +10,9 @@ use crate::apt::apt_install;
 const CA_ROOTS: &str = "/usr/share/ca-certificates/mozilla";
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// The bundle of public CA roots, from the files of package ca-certificates. Not `/etc/ssl/certs` itself: that one
-/// also holds what was added to this machine (a company's or a proxy's CA), which no image should come to trust.
+/// The bundle of public CA roots, from the files of package ca-certificates. `/etc/ssl/certs` itself is not used: it
+/// also contains certificates that were added to this machine (a company's or a proxy's CA), which no image should
+/// trust.
 pub(super) fn ca_bundle() -> Result<Vec<u8>> {
     if !Path::new(CA_ROOTS).is_dir() {
         apt_install(&["ca-certificates"])?;
@@ -31,7 +32,7 @@ pub(super) fn ca_bundle() -> Result<Vec<u8>> {
 }
 
 /// Every time zone by name ("Europe/Berlin"), symbolic links resolved. Only compiled zones: `posix/` repeats them,
-/// `right/` counts leap seconds, which nobody should schedule by, and the tables are for people.
+/// `right/` counts leap seconds, which are unsuitable for schedules, and the tables are documentation.
 pub(super) fn zones() -> Result<Vec<(String, Vec<u8>)>> {
     if !Path::new(ZONES).join("UTC").exists() {
         apt_install(&["tzdata"])?;

@@ -1,10 +1,10 @@
-//! The file tree of an image, as a reproducible tar: takes files and directories in any order, gives the same bytes
+//! The file tree of an image as a reproducible tar: takes files and directories in any order and returns the same bytes
 //! for the same content. `lifeboat.rs` fills it.
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result};
 
-/// The time stamp of everything we write: 2024-01-01, as Debian's tools get it in `SOURCE_DATE_EPOCH`.
+/// The time stamp of every entry: 2024-01-01, passed to Debian's tools in `SOURCE_DATE_EPOCH`.
 pub(super) const EPOCH: u64 = 1_704_067_200;
 
 /// Numeric user and group.
@@ -33,7 +33,7 @@ impl Tree {
         self.0.insert(path.to_owned(), Node::File { mode, content });
     }
 
-    /// Every directory is an entry of its own: what a runtime invents for a missing one is not reproducible.
+    /// Every directory has its own entry: the attributes that a runtime gives a missing one are not reproducible.
     fn parents(&mut self, path: &str) {
         for (index, _) in path.match_indices('/') {
             let parent = path[..index].to_owned();
@@ -69,7 +69,7 @@ impl Tree {
     }
 }
 
-/// Fills in what every entry carries; nothing in it comes from the machine.
+/// Sets what every entry has; nothing in it depends on the machine.
 pub(super) fn stamp(header: &mut tar::Header, kind: tar::EntryType, mode: u32, owner: Owner, size: u64) {
     header.set_entry_type(kind);
     header.set_mode(mode);

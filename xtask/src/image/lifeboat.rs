@@ -1,5 +1,5 @@
-//! The `lifeboat` image: takes the workspace and a cargo profile, gives the archive in the target directory. Builds
-//! the program statically and refuses one that is not, because nothing else is in the image to load it.
+//! The `lifeboat` image: takes the workspace and a cargo profile and returns the archive in the target directory.
+//! Builds the program statically and refuses one that is not, because the image contains no loader.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use super::oci::{self, Image, Layer};
 use super::{LIFEBOAT, Profile, host_files, program, progress};
 use crate::run;
 
-/// The promise of issue 3 on the size of the archive.
+/// The maximum size of the archive, from issue 3.
 const LIMIT: u64 = 40_000_000;
-/// Runs the program; above every number a distribution hands out.
+/// The user that runs the program; above every number that a distribution assigns.
 const USER: Owner = Owner(65532);
 
-/// `--tag` as a whole reference.
+/// `--tag` as a full reference.
 pub(super) fn reference(tag: &str) -> Result<String> {
     let (name, _) = LIFEBOAT.split_once(':').context("the default reference has a tag")?;
     let (name, tag) = match tag.rsplit_once(':') {
@@ -26,10 +26,10 @@ pub(super) fn reference(tag: &str) -> Result<String> {
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let lower = |c: char| (word(c) && !c.is_ascii_uppercase()) || "/:".contains(c);
     if tag.is_empty() || tag.starts_with(['.', '-']) || !tag.chars().all(word) || tag.len() > 128 {
-        bail!("'{tag}' is no image tag: letters, digits, '.', '_' and '-' only");
+        bail!("'{tag}' is not an image tag: letters, digits, '.', '_' and '-' only");
     }
     if !name.contains('/') || !name.chars().all(lower) {
-        bail!("'{name}' is no full image name: write HOST/NAME:TAG, in lower case");
+        bail!("'{name}' is not a full image name: write HOST/NAME:TAG, in lower case");
     }
     Ok(format!("{name}:{tag}"))
 }
@@ -39,7 +39,7 @@ pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
     pack(&program::build("lifeboat", profile)?, profile, reference)
 }
 
-/// The archive of a program that is there already.
+/// Makes the archive of an existing program.
 pub(super) fn pack(program: &Path, profile: Profile, reference: &str) -> Result<PathBuf> {
     let architecture = run::architecture()?;
     program::require_static(program)?;
@@ -54,7 +54,7 @@ pub(super) fn pack(program: &Path, profile: Profile, reference: &str) -> Result<
     Ok(archive)
 }
 
-/// Builds the program if needed, without an image around it; gives its path.
+/// Builds the program if needed, without an image; returns its path.
 pub(super) fn binary(profile: Profile) -> Result<PathBuf> {
     program::build("lifeboat", profile)
 }

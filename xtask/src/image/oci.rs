@@ -1,5 +1,6 @@
-//! The archive format: takes a layer and a run configuration, gives one tar that is an OCI layout and, with its
-//! `manifest.json`, a docker-archive as well; containerd, podman and docker all read it. Same input, same bytes.
+//! The archive format: takes a layer and a run configuration and returns one tar that is an OCI layout and, with its
+//! `manifest.json`, a docker-archive as well; containerd, podman and docker all read it. The same input gives the same
+//! bytes.
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, Write};
@@ -26,7 +27,7 @@ pub(super) struct Image<'a> {
     pub(super) layer: Layer,
 }
 
-/// A layer's tar with what manifests say about it.
+/// A layer's tar with its digests and size for manifests.
 pub(super) struct Layer {
     media_type: &'static str,
     /// Digest of the uncompressed tar.
@@ -46,7 +47,7 @@ enum Content {
 }
 
 impl Layer {
-    /// For images that travel: small, a moment slower to import. The header carries neither time nor file name.
+    /// For published images: smaller, slightly slower to import. The header contains neither time nor file name.
     pub(super) fn gzip(tar: &[u8]) -> Result<Self> {
         let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::new(6));
         gzip.write_all(tar).context("cannot compress the layer")?;
@@ -55,7 +56,7 @@ impl Layer {
         Ok(Layer { media_type, diff_id: digest(&mut Cursor::new(tar))?.0, blob })
     }
 
-    /// For test images, which never leave the machine: nothing to unpack on import.
+    /// For test images, which never leave the machine: nothing to decompress on import.
     pub(super) fn plain(tar: &Path) -> Result<Self> {
         let mut file = File::open(tar).with_context(|| format!("cannot open {}", tar.display()))?;
         let (digest, size) = digest(&mut file)?;
@@ -83,7 +84,7 @@ impl Blob {
     }
 }
 
-/// Writes the archive; it appears under its name only when complete.
+/// Writes the archive; it gets its name only when it is complete.
 pub(super) fn write(image: Image<'_>, archive: &Path) -> Result<()> {
     let partial = archive.with_extension("partial");
     let file = File::create(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
@@ -109,7 +110,7 @@ fn write_to<W: Write>(image: Image<'_>, output: W) -> Result<W> {
     Ok(tar.into_inner()?)
 }
 
-/// Everything in the archive by path, which is also its order.
+/// All files of the archive by path, which is also their order.
 fn files(image: Image<'_>) -> BTreeMap<String, Blob> {
     let layer = image.layer;
     let config = Blob::json(&json!({
@@ -200,7 +201,7 @@ mod tests {
         serde_json::from_slice(&contents[path]).unwrap()
     }
 
-    /// The blob a descriptor points to, after checking that it is the one described.
+    /// The blob that a descriptor points to, verified against the descriptor.
     fn follow(contents: &BTreeMap<String, Vec<u8>>, descriptor: &Value) -> Vec<u8> {
         let digest = descriptor["digest"].as_str().unwrap();
         let blob = &contents[&format!("blobs/{}", digest.replace(':', "/"))];

@@ -1,5 +1,5 @@
-//! Images of plugins, as init containers take them: Velero's plugin for S3 and the recording plugins, each with a program
-//! that copies it, and the examples on our SDK, which copy themselves. Gives archives in the target directory.
+//! Images of plugins for init containers: Velero's plugin for S3 and the recording plugins, each with a program that
+//! copies it, and the examples of our SDK, which copy themselves. Returns archives in the target directory.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::{run, tools};
 
 /// Velero's plugin for S3.
 const AWS: &str = "localhost/lifeboat-test/velero-plugin-for-aws:v1.14.3";
-/// Plugins on Velero's framework that record what they are asked.
+/// Plugins on Velero's framework that record their requests.
 const RECORDER: &str = "localhost/lifeboat-test/recorder:dev";
 
-/// Every archive; builds what is missing. `example` gives the program of an example on our SDK.
+/// Every archive; builds what is missing. `example` returns the program of an example of our SDK.
 pub(super) fn build(example: impl Fn(&str) -> Result<PathBuf>) -> Result<Vec<PathBuf>> {
     let copier = read(&tools::plugin_copier()?)?;
     let aws = tools::velero_plugins()?.join("velero-plugin-for-aws");
@@ -31,7 +31,7 @@ pub(super) fn build(example: impl Fn(&str) -> Result<PathBuf>) -> Result<Vec<Pat
     Ok(archives)
 }
 
-/// The way Velero's own plugins are packed.
+/// The layout of Velero's own plugin images.
 fn with_copier(reference: &str, name: &str, plugin: &[u8], copier: &[u8]) -> Result<PathBuf> {
     let mut tree = Tree::default();
     let (from, to) = (format!("plugins/{name}"), format!("/target/{name}"));
@@ -40,7 +40,7 @@ fn with_copier(reference: &str, name: &str, plugin: &[u8], copier: &[u8]) -> Res
     write(reference, name, &tree, config(&json!(["/bin/cp-plugin", format!("/{from}"), to])))
 }
 
-/// The way plugins on our SDK are packed: nothing but the program.
+/// The layout of images of plugins of our SDK: only the program.
 fn alone(reference: &str, name: &str, plugin: &[u8]) -> Result<PathBuf> {
     let mut tree = Tree::default();
     tree.file(name, 0o755, plugin.to_vec());
@@ -51,7 +51,7 @@ fn config(entrypoint: &Value) -> Value {
     json!({"User": "65532:65532", "Entrypoint": entrypoint, "Env": ["PATH=/bin"]})
 }
 
-/// An archive of one layer that is not compressed.
+/// An archive with one uncompressed layer.
 pub(super) fn write(reference: &str, name: &str, tree: &Tree, config: Value) -> Result<PathBuf> {
     let directory = run::target_directory()?.join("images/plugins");
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;

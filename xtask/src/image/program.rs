@@ -1,6 +1,6 @@
-//! Static programs of the workspace: takes a program and a cargo profile, gives the path. Refuses one that is not
-//! static, because nothing else is in an image to load it. `lifeboat.rs` and `plugins.rs` call it; the test run, which
-//! compiles everything at once, takes the flags from here.
+//! Static programs of the workspace: takes a program and a cargo profile and returns its path. Refuses one that is not
+//! static, because images contain no loader. Called by `lifeboat.rs` and `plugins.rs`; the test run, which compiles
+//! everything at once, uses the flags from here.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use serde_json::json;
 use super::{Profile, elf, progress};
 use crate::run;
 
-/// Named together for each program: features of what they share are then the same, and it is compiled once.
+/// Built together for each program, so that features of shared dependencies are the same and those are compiled once.
 const PACKAGES: [&str; 2] = ["lifeboat", "lifeboat-example-plugins"];
 
-/// Compiles with the C library linked in.
+/// Compiles with the C library linked statically.
 pub(super) fn build(name: &str, profile: Profile) -> Result<PathBuf> {
     progress(&format!("building {name} (profile {})", profile.name()));
     let mut command = run::cargo();
@@ -29,8 +29,8 @@ pub(super) fn build(name: &str, profile: Profile) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Gives a cargo command a profile and the flags that link the C library in, and returns the target. The target is named
-/// even though it is the host's, so that the flags do not reach build scripts and procedural macros, which cannot be
+/// Adds a profile and the flags for static linking to a cargo command, and returns the target. The target is named even
+/// though it is the host's, so that the flags do not apply to build scripts and procedural macros, which cannot be
 /// static.
 pub(super) fn link_statically(command: &mut Command, profile: Profile) -> Result<String> {
     let triple = host_triple()?;
@@ -39,7 +39,7 @@ pub(super) fn link_statically(command: &mut Command, profile: Profile) -> Result
         flags.push("-Ctarget-feature=+crt-static".to_owned());
     }
     if let Some(home) = cargo_home() {
-        // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
+        // Removes the builder's home directory from the program; C code (aws-lc-sys) still contains it.
         flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
     }
     command

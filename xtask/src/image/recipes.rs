@@ -1,8 +1,8 @@
-//! What is in the test images: packages, what is removed again, and the scripts that start the databases. Data only;
-//! `debian.rs` carries it out. A change of any text here gives the image a new place in the cache.
+//! The content of the test images: packages, what is removed again, and the scripts that start the databases. Data
+//! only; `debian.rs` uses it. A change of any text here changes the image's key in the cache.
 use super::debian::Recipe;
 
-/// What both images hold beside Debian's minimum: tools to look around with, and those that tests on files use.
+/// Packages of both images beside Debian's minimum: tools for inspection, and those that tests on files use.
 const TOOLS: &str = "ca-certificates,curl,procps,iproute2,bind9-dnsutils,e2fsprogs,attr,acl";
 
 /// The sample app needs a shell, coreutils and the web server in busybox.
@@ -23,7 +23,7 @@ pub(super) const DATABASES: Recipe = Recipe {
     scripts: &[("usr/local/bin/run-mariadb", RUN_MARIADB), ("usr/local/bin/run-postgres", RUN_POSTGRES)],
 };
 
-/// The packages create a database and a key when they are installed; LLVM serves only `jit`, which is off.
+/// The packages create a database and a key during installation; LLVM is needed only for `jit`, which is off.
 const CLEAN_DATABASES: &str = r"
 rm -rf var/lib/mysql/* var/lib/postgresql/* etc/postgresql/* etc/ssl/private/* etc/ssl/certs/ssl-cert-snakeoil.pem
 rm -rf usr/lib/*/libLLVM* usr/lib/llvm* usr/lib/*/libz3* usr/lib/*/libmariadbd* usr/share/mysql/mysql-test
@@ -33,8 +33,8 @@ rm -f usr/bin/*embedded* usr/bin/mariadb-client-test* usr/bin/mysql_client_test*
 for program in usr/lib/postgresql/*/bin/*; do ln -s /$program usr/local/bin/; done
 ";
 
-/// Facts in box.md, section 3. The data directory is made beside its place and moved there, so that a start which
-/// was killed is begun again; the init file is repeated at every start and changes nothing the second time.
+/// See box.md, section 3. The data directory is created under another name and renamed, so that a killed start is
+/// repeated; the init file runs at every start and changes nothing the second time.
 const RUN_MARIADB: &str = r#"#!/bin/sh
 # MariaDB in the foreground. MARIADB_ROOT_PASSWORD must be set; MARIADB_DATABASE is created if given.
 # MARIADB_DATA_DIR must lie inside the volume, not be its root.

@@ -1,19 +1,19 @@
-//! Where Debian packages come from: takes this machine's apt configuration, gives the part of it that holds the
-//! distribution itself, as mmdebstrap wants it. So no host name is written down in this project, and a machine with
-//! a mirror or a proxy of its own keeps using it. Other people's repositories are left out.
+//! The sources of Debian packages: takes this machine's apt configuration and returns the part for the distribution
+//! itself, as mmdebstrap needs it. So this project contains no host names, and a machine with its own mirror or proxy
+//! keeps using it. Repositories of others are left out.
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// The entries for one release, in apt's two formats; mmdebstrap takes a file of each.
+/// The entries for one release, in apt's two formats; mmdebstrap accepts a file of each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources {
     pub(super) one_line: String,
     pub(super) deb822: String,
 }
 
-/// Reads `/etc/apt` (or what stands in for it) for the release called `suite`.
+/// Reads `/etc/apt` (or its replacement in tests) for the release called `suite`.
 pub(super) fn of_machine(apt: &Path, suite: &str) -> Result<Sources> {
     let mut sources = Sources::default();
     for path in source_files(apt)? {
@@ -44,7 +44,7 @@ fn source_files(apt: &Path) -> Result<Vec<std::path::PathBuf>> {
     Ok(files)
 }
 
-/// The release, its updates and its security fixes; backports and foreign suites would change what is installed.
+/// The release, its updates and its security fixes; backports and other suites would change what is installed.
 fn wanted(word: &str, suite: &str) -> bool {
     let rest = word.trim_end_matches('/').strip_prefix(suite);
     matches!(rest, Some("" | "-updates" | "-security"))
@@ -59,8 +59,8 @@ fn one_line(text: &str, suite: &str) -> String {
             Some(options) => options.split_once(']').map_or("", |(_, rest)| rest),
             None => rest,
         };
-        let mut words = rest.split_whitespace().skip(1);
-        words.next().is_some_and(|word| wanted(word, suite)) && words.any(|component| component == "main")
+        let mut fields = rest.split_whitespace().skip(1);
+        fields.next().is_some_and(|word| wanted(word, suite)) && fields.any(|component| component == "main")
     };
     text.lines().filter(keep).flat_map(|line| [line.trim(), "\n"]).collect()
 }

@@ -1,5 +1,5 @@
-//! The image of genuine Velero as its node agents and the pods that move data for it need it: server, helper for
-//! restores, plugin for S3. Nothing is published in a way that a machine without a registry can use, so it is made here.
+//! The image of genuine Velero for its node agents and the pods that move data: server, restore helper, plugin for S3.
+//! The published images cannot be used on a machine without a registry, so it is built here.
 use std::path::PathBuf;
 
 use anyhow::Result;

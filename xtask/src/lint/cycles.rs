@@ -1,5 +1,5 @@
-//! Cycles between the top-level modules of a crate. Modules that use each other in a ring can be understood, tested and
-//! moved only together; a crate without rings can be read from its lowest module upwards.
+//! Cycles between the top-level modules of a crate. Modules in a cycle can be understood, tested and moved only
+//! together; a crate without cycles can be read from its lowest module upwards.
 
 mod edges;
 mod graph;
@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 
 use super::source::Target;
-use graph::{Graph, Ring};
+use graph::{Cycle, Graph};
 
-/// Rings that are known and shall go: a package and the modules of one ring. This list may only become shorter.
-#[rustfmt::skip] // one line for each ring
+/// Known cycles that should be removed: a package and the modules of one cycle. This list may only become shorter.
+#[rustfmt::skip] // one line for each cycle
 const KNOWN: &[(&str, &[&str])] = &[
 ];
 
-/// Fails with every ring that is not known, and with every known ring that is none any more.
+/// Fails for every cycle that is not known, and for every known cycle that no longer exists.
 pub(crate) fn check(targets: &[Target]) -> Result<()> {
     let found = complaints(targets, KNOWN);
     if !found.is_empty() {
-        bail!("modules that use each other in a ring:\n  {}", found.join("\n  "));
+        bail!("cycles between modules:\n  {}", found.join("\n  "));
     }
     Ok(())
 }
@@ -30,46 +30,46 @@ fn complaints(targets: &[Target], known: &[(&str, &[&str])]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     for target in targets {
         let graph = edges::of(target);
-        for ring in graph.rings() {
+        for cycle in graph.cycles() {
             let entry = known.iter().position(|(package, modules)| {
-                *package == target.package && ring.iter().all(|module| modules.contains(&module.as_str()))
+                *package == target.package && cycle.iter().all(|module| modules.contains(&module.as_str()))
             });
             match entry {
-                Some(entry) if known[entry].1.len() == ring.len() => {
+                Some(entry) if known[entry].1.len() == cycle.len() => {
                     seen.insert(entry);
                 }
                 Some(entry) => {
                     seen.insert(entry);
-                    found.push(shrunk(&target.package, known[entry].1, &ring));
+                    found.push(shrunk(&target.package, known[entry].1, &cycle));
                 }
-                None => found.push(unknown(&target.package, &graph, &ring)),
+                None => found.push(unknown(&target.package, &graph, &cycle)),
             }
         }
     }
     let gone = known.iter().enumerate().filter(|(entry, _)| !seen.contains(entry));
     found.extend(gone.map(|(_, (package, modules))| {
         format!(
-            "{package}: {} are no ring any more; remove the entry from KNOWN in xtask/src/lint/cycles.rs",
+            "{package}: {} are no cycle any more; remove the entry from KNOWN in xtask/src/lint/cycles.rs",
             modules.join(", ")
         )
     }));
     found
 }
 
-fn shrunk(package: &str, known: &[&str], ring: &Ring) -> String {
-    let left: Vec<_> = ring.iter().map(|module| format!("{module:?}")).collect();
+fn shrunk(package: &str, known: &[&str], cycle: &Cycle) -> String {
+    let left: Vec<_> = cycle.iter().map(|module| format!("{module:?}")).collect();
     format!(
-        "{package}: the known ring {} has become smaller; write only {} in KNOWN in xtask/src/lint/cycles.rs",
+        "{package}: the known cycle {} has become smaller; write only {} in KNOWN in xtask/src/lint/cycles.rs",
         known.join(", "),
         left.join(", ")
     )
 }
 
-/// Names every edge of the ring, with one place where it stands.
-fn unknown(package: &str, graph: &Graph, ring: &Ring) -> String {
-    let modules: Vec<_> = ring.iter().map(String::as_str).collect();
+/// Names every edge of the cycle, with one place where it occurs.
+fn unknown(package: &str, graph: &Graph, cycle: &Cycle) -> String {
+    let modules: Vec<_> = cycle.iter().map(String::as_str).collect();
     let edges: Vec<_> =
-        graph.within(ring).map(|(from, to, place)| format!("\n    {from} uses {to}: {place}")).collect();
+        graph.within(cycle).map(|(from, to, place)| format!("\n    {from} uses {to}: {place}")).collect();
     format!("{package}: {}{}", modules.join(", "), edges.concat())
 }
 

@@ -1,5 +1,5 @@
-//! Which crate may use which: read from the manifests, compared with the table below. Dependencies point one way;
-//! a decision that needs a client, or a repository engine that knows Kubernetes, would show up here as a new arrow.
+//! Which crate may use which: read from the manifests and compared with the table below. Dependencies point one way; a
+//! decision that needs a client, or a repository engine that knows Kubernetes, would show up here as a new dependency.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::run;
 
-/// The crates of ours that each crate may use.
+/// The crates of the workspace that each crate may use.
 const MAY_USE: [(&str, &[&str]); 20] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
@@ -73,12 +73,12 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         "lifeboat-test-plugins",
         &["lifeboat-api", "lifeboat-archive", "lifeboat-plan", "lifeboat-plugin", "lifeboat-plugin-sdk"],
     ),
-    // With the host only in its tests.
+    // Uses the host only in its tests.
     ("lifeboat-example-plugins", &["lifeboat-plugin-sdk", "lifeboat-plugin", "lifeboat-test-plugins"]),
     ("xtask", &[]),
 ];
 
-/// Crates from elsewhere that a crate must not use, and why.
+/// External crates that a crate must not use, and why.
 const MUST_NOT_USE: [(&str, &[&str], &str); 9] = [
     ("lifeboat-api", &["tokio", "tokio-util", "futures", "rand"], "it holds types, not behaviour"),
     (
@@ -86,19 +86,19 @@ const MUST_NOT_USE: [(&str, &[&str], &str); 9] = [
         &["kube", "tokio", "tokio-util", "futures", "rand", "object_store", "tracing"],
         "its functions are pure",
     ),
-    ("lifeboat-store", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
-    ("lifeboat-repository", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
+    ("lifeboat-store", &["kube", "k8s-openapi"], "it does not know Kubernetes"),
+    ("lifeboat-repository", &["kube", "k8s-openapi"], "it does not know Kubernetes"),
     ("lifeboat-mover", &["kube", "k8s-openapi"], "it has no token and decides nothing"),
     ("lifeboat-archive", &["kube"], "it knows files, not clusters"),
     ("lifeboat-plugin", &["kube"], "actions ask through a trait"),
     ("lifeboat-web", &["kube", "k8s-openapi"], "it shows what it is given"),
-    ("xtask", &["kube", "tokio"], "it is what a newcomer compiles first"),
+    ("xtask", &["kube", "tokio"], "it is compiled by plugin authors"),
 ];
 
-/// The one feature that turns a crate of types into one that talks.
+/// Crates that must not enable the feature that adds a client to a crate of types.
 const CLIENT_FREE: [&str; 2] = ["lifeboat-api", "lifeboat-plan"];
 
-/// Fails with every forbidden arrow in the workspace at `root`.
+/// Fails for every forbidden dependency in the workspace at `root`.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let found = forbidden(&packages(root)?);
     if !found.is_empty() {
@@ -121,7 +121,7 @@ struct Package {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// `dev` for what only tests use.
+    /// `dev` for dependencies of tests.
     kind: Option<String>,
     features: Vec<String>,
 }
@@ -141,7 +141,7 @@ fn forbidden(packages: &[Package]) -> Vec<String> {
     for package in packages {
         let Some(allowed) = may_use.get(package.name.as_str()) else {
             found.push(format!(
-                "{} is in no row of the table: say in xtask/src/lint/directions.rs what it may use",
+                "{} is not in the table: add what it may use to xtask/src/lint/directions.rs",
                 package.name
             ));
             continue;
@@ -150,7 +150,7 @@ fn forbidden(packages: &[Package]) -> Vec<String> {
             let ours = dependency.name.starts_with("lifeboat");
             if ours && !allowed.contains(&dependency.name.as_str()) {
                 found.push(format!(
-                    "{} must not use {}: arrows point the other way",
+                    "{} must not use {}: dependencies point the other way",
                     package.name, dependency.name
                 ));
             }
@@ -179,7 +179,7 @@ mod tests {
         check(&run::checkout()).unwrap();
     }
 
-    /// A copy of the workspace's manifests, with one line added to one of them, must turn the check red.
+    /// A copy of the workspace's manifests with one line added to one of them must fail the check.
     #[test]
     fn a_forbidden_dependency_turns_the_lint_red() {
         for (krate, line, expected) in [
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Manifests and empty sources: all that `cargo metadata` needs.
+    /// Copies manifests and creates empty sources: all that `cargo metadata` needs.
     fn copy_manifests(to: &Path) {
         let from = run::checkout();
         fs::copy(from.join("Cargo.toml"), to.join("Cargo.toml")).unwrap();
@@ -219,7 +219,7 @@ mod tests {
             // Named test targets would need their files.
             let text = text.split("\n[[").next().unwrap().to_owned();
             fs::write(to.join(&dir).join("Cargo.toml"), text).unwrap();
-            // A package whose programs have names of their own gets a library: cargo wants some target.
+            // A package whose programs have explicit names gets a library, because cargo needs some target.
             let main = from.join(&dir).join("src/main.rs").exists();
             let file = if main { "src/main.rs" } else { "src/lib.rs" };
             fs::write(to.join(&dir).join(file), "fn main() {}\n").unwrap();

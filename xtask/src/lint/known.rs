@@ -1,10 +1,10 @@
-//! Known exceptions of a lint that may only become fewer. A lint counts what it finds in a crate and compares that here
-//! with the number in its table: more is refused, and so is a number that is too high.
+//! Known exceptions of a lint, which may only become fewer. A lint counts its findings in a crate and compares them
+//! with the number in its table: a higher count fails, and so does a number that is too high.
 
 use std::cmp::Ordering;
 
-/// Compares what was found in `package` with the number that is known; gives the complaint, if any. `what` names the
-/// findings, `table` the constant and its file.
+/// Compares the findings in `package` with the known number; returns the error, if any. `what` names the findings,
+/// `table` the constant and its file.
 pub(crate) fn compare(
     package: &str,
     what: &str,
@@ -18,7 +18,7 @@ pub(crate) fn compare(
         Ordering::Greater => {
             let list = found.join("\n    ");
             Some(format!(
-                "{package}: {what}: {count}, and no more than {known} known ones may stay:\n    {list}"
+                "{package}: {what}: {count}, and at most {known} known ones are allowed:\n    {list}"
             ))
         }
         Ordering::Less => {

@@ -1,5 +1,5 @@
-//! Crates that must not come in, directly or through others: read from what cargo would build. `cargo deny` checks
-//! licences and advisories too (deny.toml), but takes minutes to install; this takes none.
+//! Crates that must not be used, directly or through others: read from what cargo would build. `cargo deny` checks
+//! licences and advisories too (deny.toml), but takes minutes to install.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::run;
 
-/// A crate and why it is not wanted.
+/// A crate and why it is banned.
 const BANNED: [(&str, &str); 6] = [
     ("ring", "one TLS stack only: rustls with aws-lc-rs"),
     ("openssl-sys", "one TLS stack only: rustls with aws-lc-rs"),
@@ -19,16 +19,13 @@ const BANNED: [(&str, &str); 6] = [
 ];
 
 pub(crate) fn check(root: &Path) -> Result<()> {
-    // Cargo.lock also lists what is switched off; the tree has only what is built, on any system.
+    // Cargo.lock also lists disabled dependencies; the tree lists only what is built, on any system.
     let mut command = run::cargo();
     command.args(["tree", "--workspace", "--all-features", "--target", "all", "--edges", "all"]);
     command.args(["--prefix", "none", "--format", "{p}", "--manifest-path"]);
     let found = banned(&run::output(command.arg(root.join("Cargo.toml")))?);
     if !found.is_empty() {
-        bail!(
-            "crates that must not come in (`cargo tree -i NAME` tells who brings them):\n  {}",
-            found.join("\n  ")
-        );
+        bail!("banned crates (`cargo tree -i NAME` shows which crates use them):\n  {}", found.join("\n  "));
     }
     Ok(())
 }

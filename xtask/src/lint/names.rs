@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::source::Target;
 
-/// The names that this version writes or reads, one a line, sorted.
+/// The names that this version writes or reads, one per line, sorted.
 const LIST: &str = "xtask/src/lint/persisted_names.txt";
 
 pub(crate) fn check(root: &Path, targets: &[Target]) -> Result<()> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// Fails with every path of the document that is not there.
+/// Fails for every path of the document that does not exist.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let text = fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("cannot read {DOCUMENT}"))?;
     let missing = missing(&text, &|path| root.join(path).exists());
@@ -18,7 +18,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each missing path with its line. `exists` is asked for paths relative to the checkout.
+/// Each missing path with its line. `exists` is called with paths relative to the checkout.
 fn missing(text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
     let mut fenced = false;
@@ -46,7 +46,7 @@ fn missing(text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
     missing
 }
 
-/// The directory that begins a line of a drawn tree; what is indented below it is in it.
+/// The directory at the beginning of a line of a drawn tree; lines indented below it are inside of it.
 fn tree_entry(line: &str, parents: &mut Vec<(usize, PathBuf)>) -> Option<PathBuf> {
     let indent = line.len() - line.trim_start().len();
     let name = line.split_whitespace().next().filter(|word| word.ends_with('/'))?;
@@ -56,8 +56,8 @@ fn tree_entry(line: &str, parents: &mut Vec<(usize, PathBuf)>) -> Option<PathBuf
     Some(path)
 }
 
-/// Whether a text in backticks names a file or a directory here: not a command, a URL's path, or a prefix such as
-/// `lifeboat.io/`.
+/// Whether a text in backticks names a file or a directory of the checkout, and not a command, a URL's path, or a
+/// prefix such as `lifeboat.io/`.
 fn is_path(word: &str) -> bool {
     let name = word.trim_end_matches('/');
     let file = [".rs", ".md", ".toml", ".yaml"].iter().any(|end| word.ends_with(end));
@@ -67,14 +67,14 @@ fn is_path(word: &str) -> bool {
     plain && (file || directory || inside)
 }
 
-/// `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
 fn expanded(path: &str) -> Vec<String> {
     let Some((before, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
     let Some((inside, after)) = rest.split_once('}') else { return vec![path.to_owned()] };
     inside.split(',').flat_map(|one| expanded(&format!("{before}{}{after}", one.trim()))).collect()
 }
 
-/// Where a path leads: from the checkout's root, or else from the nearest directory above the path before it.
+/// Resolves a path: from the checkout's root, or else from the nearest directory above the previous path.
 fn resolve(path: &str, base: Option<&Path>, exists: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
     let near = base.into_iter().flat_map(Path::ancestors).map(|directory| directory.join(path));
     let mut all = std::iter::once(PathBuf::from(path)).chain(near);

@@ -1,5 +1,5 @@
 //! Errors that are text: `Result<_, String>` or `Result<_, &str>` in a signature that other modules see. A caller can
-//! only print such an error; an enum tells it what failed, whether to try again and what to advise.
+//! only print such an error; an enum says what failed, whether to retry and what to advise.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use syn::{
 use super::known;
 use super::source::Target;
 
-/// How many such signatures a package is known to have. These numbers may only become smaller.
+/// The known number of such signatures in a package. These numbers may only become smaller.
 #[rustfmt::skip] // one line for each package
 const KNOWN: &[(&str, usize)] = &[
     ("lifeboat-e2e", 1),
@@ -23,7 +23,7 @@ const KNOWN: &[(&str, usize)] = &[
 
 const TABLE: &str = "KNOWN in xtask/src/lint/results.rs";
 
-/// Fails with every package that has more or fewer of them than is known.
+/// Fails for every package that has more or fewer of them than is known.
 pub(crate) fn check(targets: &[Target]) -> Result<()> {
     let complaints = complaints(targets, KNOWN);
     if !complaints.is_empty() {
@@ -54,7 +54,7 @@ fn complaints(targets: &[Target], known: &[(&str, usize)]) -> Vec<String> {
     complaints
 }
 
-/// The names and lines of visible signatures with such a type in them.
+/// The names and lines of visible signatures that contain such a type.
 fn signatures(items: &[Item]) -> Vec<(String, usize)> {
     let mut reader = Reader { found: Vec::new() };
     for item in items {
@@ -89,7 +89,7 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_item_fn(self, function);
     }
 
-    /// A method of a trait is counted once, where the trait is defined. Traits of other crates take their error as an
+    /// A method of a trait is counted once, where the trait is defined. Traits of other crates have their error as an
     /// associated type (`FromStr::Err`), which is counted here.
     fn visit_item_impl(&mut self, block: &'ast ItemImpl) {
         for item in &block.items {
@@ -134,7 +134,7 @@ fn is_visible(visibility: &Visibility) -> bool {
     }
 }
 
-/// Looks for a `Result` whose error is text, however deep in a type.
+/// Searches a type for a `Result` whose error is text, at any depth.
 struct TextError {
     found: bool,
 }

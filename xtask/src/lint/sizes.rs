@@ -1,5 +1,5 @@
-//! How long files, functions and the server's own crate may be. What is longer holds two things that are read better
-//! apart. Lines of tests do not count.
+//! The maximum length of files, of functions and of the server's own crate. Longer ones contain several things that are
+//! easier to read separately. Lines of tests do not count.
 
 mod functions;
 
@@ -16,8 +16,8 @@ const FUNCTION: usize = 60;
 /// How many lines a whole crate may have.
 const CRATES: &[(&str, usize)] = &[("lifeboat-operator", 1_500)];
 
-/// What is known to be too long and shall go: for a package, how many files, how many functions, and how many lines it
-/// has if it is in [`CRATES`]. These numbers may only become smaller; a package without any is removed.
+/// The known exceptions, which should be removed: for a package, how many files, how many functions, and how many lines
+/// it has if it is in [`CRATES`]. These numbers may only become smaller; a package without any is removed.
 const KNOWN: &[(&str, Known)] = &[
     ("lifeboat-operator", Known { files: 0, functions: 0, lines: 25_000 }),
     ("xtask", Known { files: 0, functions: 1, lines: 0 }),
@@ -32,7 +32,7 @@ struct Known {
     lines: usize,
 }
 
-/// What was found in one package.
+/// The findings in one package.
 #[derive(Debug, Default)]
 struct Found {
     files: Vec<String>,
@@ -40,7 +40,7 @@ struct Found {
     lines: usize,
 }
 
-/// Fails with every package that has more or fewer of them than is known.
+/// Fails for every package that has more or fewer of them than is known.
 pub(crate) fn check(targets: &[Target]) -> Result<()> {
     let complaints = complaints(&measure(targets), CRATES, KNOWN);
     if !complaints.is_empty() {
@@ -102,13 +102,12 @@ fn complaints(
     complaints
 }
 
-/// The known total is a limit, not the exact number: each change of the crate would move that.
+/// The known total is a limit and not an exact number, because every change of the crate would change that.
 fn total(package: &str, lines: usize, limit: usize, known: usize) -> Option<String> {
     if lines <= limit {
-        (known > 0)
-            .then(|| format!("{package}: it has no more than {limit} lines now; write lines: 0 in {TABLE}"))
+        (known > 0).then(|| format!("{package}: it has at most {limit} lines now; write lines: 0 in {TABLE}"))
     } else if lines > known {
-        Some(format!("{package}: {lines} lines, and it may have {}", known.max(limit)))
+        Some(format!("{package}: {lines} lines, at most {} are allowed", known.max(limit)))
     } else {
         None
     }

@@ -1,5 +1,5 @@
-//! The Rust sources of the workspace without their tests. Takes the checkout's root, gives every library, program,
-//! example and build script with its parsed files. The lints `cycles`, `sizes` and `results` read from here.
+//! The Rust sources of the workspace without their tests. Takes the checkout's root and returns every library, program,
+//! example and build script with its parsed files. Used by the lints `cycles`, `sizes` and `results`.
 
 mod tests_out;
 
@@ -19,12 +19,12 @@ pub(crate) struct Target {
     pub(crate) files: Vec<SourceFile>,
 }
 
-/// One file. Items under `#[cfg(test)]` are left out, and so are modules named `tests`.
+/// One file, without items under `#[cfg(test)]` and modules named `tests`.
 pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
-    /// The module that the file holds: empty for the root.
+    /// The module path of the file; empty for the root.
     pub(crate) module: Vec<String>,
-    /// How many lines are not lines of tests.
+    /// The number of lines that are not tests.
     pub(crate) lines: usize,
     pub(crate) items: Vec<Item>,
 }
@@ -117,7 +117,7 @@ struct Declared {
     attribute: Option<String>,
 }
 
-/// Collects the `mod name;` of `items`, also from modules that are written in place.
+/// Collects the `mod name;` of `items`, also from inline modules.
 fn declarations(items: &[Item], directory: &Path, module: &[String], found: &mut Vec<Declared>) {
     for item in items {
         let Item::Mod(item) = item else { continue };

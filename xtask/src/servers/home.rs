@@ -1,5 +1,5 @@
-//! The namespace of a server that runs outside the cluster: takes a name and a place in storage, makes what the server
-//! expects there, and removes all of it when dropped.
+//! The namespace of a server that runs outside the cluster: takes a name and a prefix in the bucket, creates the
+//! objects that the server expects, and removes them when dropped.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ impl Kubectl {
     }
 
     pub(crate) fn command(&self) -> Command {
-        // `Command` looks in the parent's PATH, not in the one it is given.
+        // `Command` searches the parent's PATH, not the one it is given.
         let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
         let mut candidates = path.split(':').map(|directory| PathBuf::from(directory).join("kubectl"));
         let program = candidates.find(|candidate| candidate.is_file());
@@ -41,7 +41,7 @@ impl Kubectl {
         command
     }
 
-    /// A namespace of an earlier run may still be on its way out.
+    /// A namespace of an earlier run may still be terminating.
     pub(crate) fn await_removal(&self) -> Result<()> {
         let phase =
             ["get", "namespace", &self.namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}"];
@@ -54,7 +54,7 @@ impl Kubectl {
 }
 
 impl Home {
-    /// `prefix` is a place of its own in the box's bucket. The kinds of group `velero.io` must be there.
+    /// `prefix` must be unused in the box's bucket. The kinds of group `velero.io` must be installed.
     pub(crate) fn new(environment: &BTreeMap<String, String>, namespace: &str, prefix: &str) -> Result<Self> {
         let home = Self { namespace: namespace.to_owned(), kubectl: Kubectl::new(environment, namespace) };
         home.kubectl.await_removal()?;
@@ -67,7 +67,7 @@ impl Home {
         self.kubectl.command()
     }
 
-    /// The same, for those that outlive a borrow.
+    /// An owned [`Kubectl`] for this namespace, which does not borrow this value.
     pub(crate) fn kubectl_maker(&self) -> Kubectl {
         self.kubectl.clone()
     }
@@ -78,13 +78,14 @@ impl Home {
         serde_json::from_str(&text).context("cannot read the location")
     }
 
-    /// What an earlier server said of it counts no more.
+    /// Removes the validation result of an earlier server.
     pub(super) fn forget_the_location(&self) -> Result<()> {
         let patch = ["patch", LOCATIONS, "default", "--type=merge", "-p", r#"{"status":null}"#];
         run::output(self.kubectl().args(patch)).map(drop)
     }
 
-    /// Beside the location: its credentials, and a Deployment that Velero's restores ask for, which runs nowhere.
+    /// The objects beside the location: its credentials, and a Deployment that Velero's restores read, with no
+    /// replicas.
     fn objects(&self, prefix: &str) -> Value {
         let (namespace, labels) = (&self.namespace, json!({"app": "runs-elsewhere"}));
         let environment = &self.kubectl.environment;
@@ -129,7 +130,7 @@ impl Home {
 }
 
 impl Drop for Home {
-    /// Nobody is left to do what finalizers wait for.
+    /// Removes finalizers, because no server is left to handle them.
     fn drop(&mut self) {
         let get = ["get", WITH_FINALIZERS, "-o", "name"];
         for object in run::output(self.kubectl().args(get)).unwrap_or_default().lines() {
@@ -141,7 +142,7 @@ impl Drop for Home {
     }
 }
 
-/// As Velero's Secret holds them.
+/// The credentials in the form of Velero's Secret.
 pub(super) fn credentials(environment: &BTreeMap<String, String>) -> String {
     format!(
         "[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n",

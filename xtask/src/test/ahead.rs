@@ -1,6 +1,6 @@
-//! Programs of others and images that parts will need, made ahead: takes the parts of a run, makes what they need in their
-//! order in a thread of its own, with what the compile leaves of the machine. A compile does not keep two cores busy all the
-//! time, and downloads keep none busy. What fails here fails again where it is needed, and is reported there.
+//! Builds other projects' programs and images before the parts need them: takes the parts of a run and builds what they
+//! need, in their order, in a thread with low priority. A compile does not keep two cores busy all the time, and
+//! downloads need no core. What fails here fails again where it is needed, and is reported there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::Part;
 use crate::cluster_box::programs;
 use crate::{cluster_box, image, tools};
 
-/// How much the compile goes before: the usual number for work that can wait.
+/// The priority below the compile's: the usual value for background work.
 const NICENESS: i32 = 10;
 
-/// A variable with which people name a program that they have, and how it is made otherwise.
+/// A variable with which users name a program that they have, and the function that builds it otherwise.
 type Made = (&'static str, fn() -> Result<PathBuf>);
 
 const REPOSITORY: [Made; 4] = [
@@ -35,22 +35,22 @@ const IMAGES: [Made; 1] = [("", image::debian)];
 const E2E: [Made; 3] =
     [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm")), ("", image::databases)];
 
-/// The thread. It is waited for when this is dropped.
+/// The thread. Dropping this waits for it.
 pub(super) struct Ahead {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ahead {
-    /// Begins with what the first part needs.
+    /// Starts with what the first part needs.
     pub(super) fn start(parts: &[Part]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (needed, told) = (needed(parts), stop.clone());
+        let (needed, stopped) = (needed(parts), stop.clone());
         let thread = thread::spawn(move || {
-            // Of this thread and the programs that it starts. Without it the work is done all the same.
+            // Applies to this thread and the programs that it starts. A failure is ignored.
             let _ = rustix::process::nice(NICENESS);
             for (variable, make) in needed {
-                if !told.load(Ordering::Relaxed) && std::env::var_os(variable).is_none() {
+                if !stopped.load(Ordering::Relaxed) && std::env::var_os(variable).is_none() {
                     let _ = make();
                 }
             }
@@ -58,7 +58,7 @@ impl Ahead {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Waits until everything is made.
+    /// Waits until everything is built.
     pub(super) fn finish(&mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -73,7 +73,7 @@ impl Drop for Ahead {
     }
 }
 
-/// What the parts need, in their order. A part alone makes what it needs when it needs it.
+/// What the parts need, in their order.
 fn needed(parts: &[Part]) -> Vec<Made> {
     let mut all = Vec::new();
     for part in parts {

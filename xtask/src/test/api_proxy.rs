@@ -1,5 +1,5 @@
-//! `kubectl proxy` for as long as tests run on a cluster: takes the cluster, gives an address at which its API server is read
-//! without a kubectl for each look. `on_cluster.rs` starts it, `e2e/src/api.rs` reads through it.
+//! `kubectl proxy` for the time of the tests on a cluster: takes the cluster and returns an address at which its API
+//! server can be read without a kubectl process for each request. `on_cluster.rs` starts it, `e2e/src/api.rs` uses it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -26,10 +26,9 @@ impl ApiProxy {
         let output = child.stdout.take().context("standard output was asked for")?;
         let mut proxy = Self { child, url: String::new() };
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).context("kubectl proxy says nothing")?;
+        BufReader::new(output).read_line(&mut line).context("kubectl proxy printed nothing")?;
         let address = line.trim().rsplit(' ').next().filter(|address| address.contains(':'));
-        let address =
-            address.with_context(|| format!("kubectl proxy does not say where it listens: {line:?}"))?;
+        let address = address.with_context(|| format!("kubectl proxy printed no address: {line:?}"))?;
         proxy.url = format!("http://{address}");
         Ok(proxy)
     }

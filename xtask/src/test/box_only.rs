@@ -1,6 +1,7 @@
-//! Tests that only the box can serve, by name: on a cluster that the user named they are left out, aloud. `part` calls it.
+//! Tests that need the box, by name: on a cluster that the user named they are skipped, and each is printed. Called by
+//! `part`.
 
-/// A test and what it needs that a named cluster does not have.
+/// A test and what it needs that a named cluster lacks.
 pub(crate) type Left = (&'static str, &'static str);
 
 /// In crates/store/tests/s3.rs.
@@ -37,7 +38,7 @@ const TLS: &str = "the box's S3 server over TLS";
 const IMAGE: &str = "the image's archive";
 const PLUGINS: &str = "images of plugins that are loaded into the box";
 
-/// Tests that do not run.
+/// Skipped tests.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LeftOut(&'static [Left]);
 
@@ -47,10 +48,10 @@ impl LeftOut {
     }
 }
 
-/// Leaves these tests out; prints which and why.
+/// Skips these tests; prints which and why.
 pub(crate) fn leave_out(tests: &'static [Left]) -> LeftOut {
     for (name, needs) in tests {
-        println!("left out, needs {needs}: {name}");
+        println!("skipped, needs {needs}: {name}");
     }
     LeftOut(tests)
 }

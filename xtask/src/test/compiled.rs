@@ -1,6 +1,6 @@
-//! The one compile of a test run: every program and every test of the workspace, with all features, linked as in an image
-//! and looked at by clippy on the way. Takes the workspace, gives the executables; the parts run those they need. One
-//! `cargo test` for each part would compile the same crates again for each selection of packages and features.
+//! The one compile of a test run: every program and every test of the workspace, with all features, linked as in an
+//! image and checked by clippy. Returns the executables; the parts run those they need. One `cargo test` for each part
+//! would compile the same crates again for each selection of packages and features.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use crate::{image, run};
 
-/// `-D warnings`, in the form in which `cargo clippy` hands arguments to its driver.
+/// `-D warnings`, in the form in which `cargo clippy` passes arguments to its driver.
 const DENY_WARNINGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
 
-/// What was compiled.
+/// The compiled executables.
 pub(crate) struct Compiled {
     executables: Vec<Executable>,
-    /// Clippy has no objection.
+    /// Clippy found nothing.
     pub(crate) clean: bool,
 }
 
-/// A file that can be run.
+/// A file that can be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Executable {
     pub(crate) kind: Kind,
@@ -36,14 +36,14 @@ pub(crate) struct Executable {
 pub(crate) enum Kind {
     /// Tests inside a library or a program.
     UnitTests,
-    /// Tests of a package's directory `tests`.
+    /// Tests in a package's directory `tests`.
     Tests,
     Program,
     Example,
 }
 
 impl Compiled {
-    /// Compiles. Where only clippy objects, compiles again without it, so that the tests can be run nevertheless.
+    /// Compiles. If only clippy fails, compiles again without it, so that the tests can be run nevertheless.
     pub(crate) fn make() -> Result<Self> {
         let start = Instant::now();
         println!("compiling programs and tests");
@@ -57,13 +57,13 @@ impl Compiled {
         Ok(Self { executables, clean })
     }
 
-    /// The tests of one package's directory `tests`: one executable.
+    /// The executable of the tests in one package's directory `tests`.
     pub(crate) fn tests(&self, package: &str) -> Result<&Executable> {
         self.find(Kind::Tests, |each| each.package == package)
             .with_context(|| format!("{package} has no directory of tests"))
     }
 
-    /// Everything with tests in it, package by package.
+    /// All executables with tests, package by package.
     pub(crate) fn all_tests(&self) -> impl Iterator<Item = &Executable> {
         self.executables.iter().filter(|each| matches!(each.kind, Kind::UnitTests | Kind::Tests))
     }
@@ -85,13 +85,13 @@ impl Compiled {
     }
 }
 
-/// `cargo test` for the whole workspace, with what decides about what is compiled: another command that shares the result
-/// (`--doc`) begins in the same way.
+/// `cargo test` for the whole workspace, with everything that determines what is compiled: another command that shares
+/// the result (`--doc`) begins in the same way.
 pub(crate) fn command(deny_warnings: bool) -> Result<Command> {
     let mut command = run::cargo();
     command.args(["test", "--quiet", "--workspace", "--all-features"]);
     image::link_statically(&mut command, image::Profile::Fast)?;
-    // Clippy's driver is a compiler that looks at the code first: what it compiles need not be compiled a second time.
+    // Clippy's driver is a compiler that checks the code first, so nothing is compiled twice.
     let sysroot =
         run::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(run::checkout()))?;
     command.env("RUSTC_WORKSPACE_WRAPPER", Path::new(sysroot.trim()).join("bin/clippy-driver"));
@@ -115,7 +115,7 @@ fn compile(command: &mut Command) -> Result<Vec<Executable>> {
     Ok(executables)
 }
 
-/// The executable that a message of cargo tells of.
+/// The executable in a message of cargo.
 fn executable(message: &str) -> Option<Executable> {
     let message: Value = serde_json::from_str(message).ok()?;
     let path = PathBuf::from(message["executable"].as_str()?);

@@ -1,5 +1,5 @@
-//! Running test programs: takes an executable of [`super::compiled`], the tests of it that are wanted and the environment
-//! that leads them to what they need; gives counts and times. Shows what a person wants to see meanwhile.
+//! Runs test programs: takes an executable of [`super::compiled`], the wanted tests and their environment; returns
+//! counts and times, and prints the interesting lines meanwhile.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use super::compiled::Executable;
 use super::tally::Tally;
 use crate::run;
 
-/// What came out of one run.
+/// The result of one run.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
@@ -34,9 +34,9 @@ pub(crate) struct Tests {
     executable: Executable,
     environment: Vec<(OsString, OsString)>,
     threads: Option<usize>,
-    /// Each test has its line; otherwise only those that fail.
+    /// Print a line for each test; otherwise only for those that fail.
     every_line: bool,
-    /// What tests print is shown while they run.
+    /// Print the output of tests while they run.
     uncaptured: bool,
 }
 
@@ -59,7 +59,7 @@ impl Tests {
         self
     }
 
-    /// How many tests run at once; without it, as many as there are cores.
+    /// How many tests run at the same time; by default as many as there are cores.
     pub(crate) fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
@@ -75,7 +75,7 @@ impl Tests {
         self
     }
 
-    /// Runs the tests whose name (a path of modules) is wanted; nothing where there is none.
+    /// Runs the tests whose name (a path of modules) is wanted; does nothing if there is none.
     pub(crate) fn run(&self, wanted: impl Fn(&str) -> bool) -> Result<Outcome> {
         let all = self.names()?;
         let chosen: Vec<&String> = all.iter().filter(|name| wanted(name)).collect();
@@ -92,7 +92,7 @@ impl Tests {
         if self.uncaptured {
             command.arg("--nocapture");
         }
-        // The only way to the time of each test; the option is not stable, but the toolchain is pinned.
+        // The only way to get the time of each test; the option is unstable, but the toolchain is pinned.
         command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
         watch(&mut command, |line| self.every_line || !is_dull(line))
     }
@@ -103,7 +103,7 @@ impl Tests {
         Ok(list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// The executable in the place and with the variables that cargo would give it.
+    /// The executable with the directory and variables that cargo would set.
     fn command(&self) -> Command {
         let checkout = run::checkout();
         let directory = checkout.join(&self.executable.package);
@@ -111,17 +111,17 @@ impl Tests {
         command
             .current_dir(&directory)
             .env("CARGO_MANIFEST_DIR", &directory)
-            // Without it insta asks cargo, once in each executable.
+            // Without it insta calls cargo, once in each executable.
             .env("INSTA_WORKSPACE_ROOT", &checkout)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }
 
-/// Runs a command that prints results as test programs do, shows the lines that `show` is for and counts. A run that
-/// printed no result at all is an error.
+/// Runs a command that prints results like a test program, prints the lines selected by `show`, and counts. A run
+/// without any result is an error.
 pub(crate) fn watch(command: &mut Command, show: impl Fn(&str) -> bool) -> Result<Outcome> {
-    // Where an assertion stands is in its message; a backtrace would hide it.
+    // An assertion's place is in its message; a backtrace would hide it.
     let mut child = command
         .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
@@ -144,21 +144,21 @@ pub(crate) fn watch(command: &mut Command, show: impl Fn(&str) -> bool) -> Resul
     let status = child.wait()?;
     let program = command.get_program().to_string_lossy();
     let Some(tally) = tally else {
-        bail!("{program} ended with {status} and not one test result");
+        bail!("{program} ended with {status} and printed no test result");
     };
     if !status.success() && tally.failed == 0 {
-        bail!("{program} ended with {status} and named no failed test");
+        bail!("{program} ended with {status} without a failed test");
     }
     Ok(Outcome { tally, times })
 }
 
-/// A line that says nothing but that all is well.
+/// A line without information when everything passes.
 fn is_dull(line: &str) -> bool {
     let passed = line.starts_with("test ") && timed(line).is_some() && !line.contains("... FAILED");
     passed || line.is_empty() || line.starts_with("running ")
 }
 
-/// The test that a line such as `test a::b ... ok <1.234s>` tells of, and its time.
+/// The test and its time in a line such as `test a::b ... ok <1.234s>`.
 fn timed(line: &str) -> Option<(String, Duration)> {
     let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let seconds = result.trim_end().strip_suffix("s>")?.rsplit_once('<')?.1;

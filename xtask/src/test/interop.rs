@@ -1,6 +1,6 @@
 //! The part `interop`: genuine Velero's server and Lifeboat's run side by side on this machine, each with a location at
-//! the same place in the bucket, and the tests are told where. Neither meets the Lifeboat that is installed. Runs only
-//! when named.
+//! the same prefix of the bucket, which the tests find in their environment. Neither affects the installed Lifeboat.
+//! Runs only when named.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::servers::{self, Home};
 use crate::{cluster_box, image, run, tools};
 
 const PREFIX: &str = "interop";
-/// What the other one has made should be seen soon.
+/// Backups of the other server should be synced soon.
 const FLAGS: [&str; 2] = ["--backup-sync-period=5s", "--store-validation-frequency=10s"];
 
 impl Run {
@@ -25,7 +25,7 @@ impl Run {
         cluster_box::load(&[image::debian()?])?;
         let environment = cluster_box::environment()?;
         let binary = self.compiled()?.program("lifeboat")?;
-        // Velero's server does not start before its kinds are there, and sees others late.
+        // Velero's server does not start before its kinds are installed, and detects later ones slowly.
         run::output(Command::new(&binary).envs(&environment).args(["install", "--crds-only"]))?;
         let (theirs, ours) = (
             Home::new(&environment, "velero-peer", PREFIX)?,
@@ -33,7 +33,7 @@ impl Run {
         );
         let definition = run::checkout().join("e2e/fixtures/interop/definition.yaml");
         run::output(theirs.kubectl().args(["apply", "-f"]).arg(&definition))?;
-        // Plugins on our SDK run under both.
+        // Plugins of our SDK run under both.
         let compiled = self.compiled()?;
         let examples = [compiled.program("wait-for-database")?, compiled.program("directory-snapshotter")?];
         let _velero = servers::velero(&environment, &theirs, &FLAGS, &examples)?;

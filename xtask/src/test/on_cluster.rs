@@ -13,25 +13,26 @@ use super::part::{Run, UPSTREAM, some};
 use super::tally::Tally;
 use crate::{cluster_box, image, tools};
 
-/// Modules whose tests share one installation: they run one after the other.
+/// Modules whose tests share one installation and therefore run one after another.
 const SHARED: [&str; 7] =
     ["cluster", "server", "velero_cli", "backup", "plugins_installed", "chart", "image"];
-/// Modules whose tests have a server and namespaces of their own, and wait for pods most of the time.
+/// Modules whose tests have their own server and namespaces, and wait for pods most of the time.
 const OWN: [&str; 3] = ["restore", "faults", "plugins"];
-/// Tests that take away what everything on the cluster needs, by the beginning of their names.
+/// Tests that disable what everything on the cluster needs, by the beginning of their names.
 const DISTURBING: [&str; 4] = [
     RESTARTS_API_SERVER,
     // It removes every kind of Velero.
     "backup::round_trip::backups_come_back_from_the_bucket_after_lifeboat_was_lost",
-    // They change a kind, which every installation of another test changes back.
+    // They change a kind, which the installation of any other test would change back.
     "server::objects::",
-    // They run another Velero and another Stash, beside which nothing can be installed.
+    // They run another Velero and another Stash, beside which Lifeboat cannot be installed.
     "server::installation::",
 ];
 /// It stops the API server, so it runs last: no other test starts while the API server comes back.
 const RESTARTS_API_SERVER: &str =
     "server::leadership::the_server_recovers_by_itself_from_a_restart_of_the_api_server";
-/// How many tests of volumes run at once, and how many of the others with a server of their own: the cluster has two cores.
+/// How many tests of volumes run at the same time, and how many of the others with their own server: the cluster has
+/// two cores.
 const VOLUMES_BESIDE: usize = 2;
 const OWN_BESIDE: usize = 2;
 
@@ -44,10 +45,10 @@ impl Run {
         some(self.counted(outcome))
     }
 
-    /// Schemas, on an API server with nothing in it.
+    /// Tests of schemas, on an empty API server.
     pub(crate) fn api(&mut self) -> Result<Tally> {
         if self.args.context.is_some() {
-            println!("left out, needs an empty API server: every test of e2e/tests/schemas.rs");
+            println!("skipped, needs an empty API server: every test of e2e/tests/schemas.rs");
             return Ok(Tally::default());
         }
         let tests = self.on_the_cluster(&["schemas"])?.threads(1);
@@ -55,7 +56,7 @@ impl Run {
         Ok(self.filtered(outcome)? + self.compared_with_upstream()?)
     }
 
-    /// Our schemas against upstream's own files.
+    /// Compares our schemas with Velero's own files.
     fn compared_with_upstream(&mut self) -> Result<Tally> {
         let tests = Tests::of(self.compiled()?.tests("crates/api")?);
         let outcome = tests
@@ -64,7 +65,7 @@ impl Run {
         some(self.counted(outcome))
     }
 
-    /// Test files of crate `e2e`, on the cluster; of volumes what comes back, and not every fault.
+    /// Test files of crate `e2e` on the cluster; of the volume tests those of restores, not those of every fault.
     pub(crate) fn e2e(&mut self) -> Result<Tally> {
         let volumes: &[&str] = if self.has_no_volumes() { &[] } else { &["volumes"] };
         let left_out = self.left_out(&box_only::E2E);
@@ -74,7 +75,7 @@ impl Run {
         let first = alone
             .clone()
             .run(|name| chosen(&SHARED, name) && disturbs(name) && name != RESTARTS_API_SERVER)?;
-        // Beside each other: those with volumes take longest, those that share an installation go one by one.
+        // In parallel: tests with volumes take longest, those that share an installation run one by one.
         let outcomes = thread::scope(|scope| {
             let lanes = [
                 scope.spawn(|| tests.clone().threads(VOLUMES_BESIDE).run(|name| chosen(volumes, name))),
@@ -88,7 +89,7 @@ impl Run {
         self.filtered(outcomes.into_iter().fold(first, Outcome::and).and(last))
     }
 
-    /// Volumes, with every fault.
+    /// Tests of volumes, with every fault.
     pub(crate) fn volumes(&mut self) -> Result<Tally> {
         if self.has_no_volumes() {
             return Ok(Tally::default());
@@ -96,23 +97,23 @@ impl Run {
         let tests = self.on_the_cluster(&["volumes", "volume_faults", "nodes"])?;
         let beside = tests.clone().threads(VOLUMES_BESIDE + 1);
         let outcome = beside.run(|name| self.wants(&["volumes", "volume_faults"], name))?;
-        // These stop a node, with everything that runs on it.
+        // These stop a node with everything that runs on it.
         let outcome = outcome.and(tests.threads(1).run(|name| self.wants(&["nodes"], name))?);
         self.filtered(outcome)
     }
 
-    /// Tests of volumes look into the nodes' directories, which are this machine's.
+    /// Tests of volumes read the nodes' directories, which are on this machine.
     fn has_no_volumes(&self) -> bool {
         let named = self.args.context.is_some();
         if named {
             println!(
-                "left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs and nodes.rs"
+                "skipped, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs and nodes.rs"
             );
         }
         named
     }
 
-    /// Faults again and again; shows each round as it happens.
+    /// Repeats faults; prints each round while it runs.
     pub(crate) fn soak(&mut self) -> Result<Tally> {
         if let Some(context) = &self.args.context {
             bail!(
@@ -124,7 +125,7 @@ impl Run {
         self.filtered(outcome)
     }
 
-    /// The tests of crate `e2e` with the way to the cluster and to what these modules need.
+    /// The tests of crate `e2e` with the environment of the cluster and of what these modules need.
     fn on_the_cluster(&mut self, modules: &[&str]) -> Result<Tests> {
         self.install_tools()?;
         let mut tests = self.e2e_tests()?;
@@ -156,11 +157,12 @@ impl Run {
         Ok(tests.envs(self.way_to_the_cluster()?))
     }
 
-    /// Variables of every test on the cluster.
+    /// Environment variables of every test on the cluster.
     fn way_to_the_cluster(&mut self) -> Result<BTreeMap<OsString, OsString>> {
         let (is_box, proxy) = (self.args.context.is_none(), self.api_proxy()?);
         let target = self.target()?;
-        // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
+        // The box's `env` may have more variables than when the target was prepared: the bare API server has its own
+        // kubeconfig.
         let environment =
             if is_box { cluster_box::environment()? } else { target.cluster.environment.clone() };
         let path = format!("{}:{}", environment.get("PATH").cloned().unwrap_or_default(), path());
@@ -177,7 +179,7 @@ impl Run {
             add("LIFEBOAT_IMAGE_ARCHIVE", archive.clone().into());
         }
         for (variable, build) in PROGRAMS {
-            // Building them needs root for the box's cache; elsewhere people have their own.
+            // Building them needs root for the box's cache; on a named cluster users provide their own.
             if is_box || std::env::var_os(variable).is_none() {
                 add(variable, build()?.into());
             }
@@ -197,7 +199,7 @@ impl Run {
         ])
     }
 
-    /// What a named cluster cannot serve.
+    /// Skips the tests that a named cluster cannot run.
     fn left_out(&self, tests: &'static [Left]) -> box_only::LeftOut {
         if self.args.context.is_some() { box_only::leave_out(tests) } else { box_only::LeftOut::default() }
     }
@@ -211,7 +213,7 @@ fn path() -> String {
     std::env::var("PATH").unwrap_or_default()
 }
 
-/// Programs of others that tests run, and how they are made.
+/// Programs of other projects that tests run, and how they are built.
 type Build = fn() -> Result<PathBuf>;
 const PROGRAMS: [(&str, Build); 2] =
     [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm"))];
@@ -220,7 +222,7 @@ const PROGRAMS: [(&str, Build); 2] =
 mod tests {
     use super::*;
 
-    /// A name that matches nothing would let the test run beside others.
+    /// A name that matches no test would let the intended test run beside others.
     #[test]
     fn every_disturbing_test_exists() {
         for name in DISTURBING {

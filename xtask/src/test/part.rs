@@ -1,6 +1,6 @@
-//! The parts of the test run that need no cluster, and what all parts share: the compiled workspace, the filter, the times,
-//! the cluster once it is there. Each part prepares what it needs, once, and runs test programs with the way to it
-//! in the environment.
+//! The parts of the test run that need no cluster, and the state that all parts share: the compiled workspace, the
+//! filter, the times, the prepared cluster. Each part prepares what it needs, once, and runs test programs with the
+//! corresponding environment.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use super::times::Times;
 use crate::target::{Target, TargetArgs};
 use crate::{apt, cluster_box, generate, lint};
 
-/// What the parts share.
+/// The state that the parts share.
 pub(crate) struct Run {
     pub(super) args: TargetArgs,
     filter: Option<String>,
@@ -24,9 +24,9 @@ pub(crate) struct Run {
     ahead: Option<Ahead>,
     target: Option<Target>,
     proxy: Option<ApiProxy>,
-    /// The box was there before the tests; it is there afterwards.
+    /// The box was running before the tests, so it is left running.
     pub(super) box_was_up: bool,
-    /// How many tests the filter let through.
+    /// How many tests the filter matched.
     matched: u32,
     pub(crate) times: Times,
 }
@@ -47,7 +47,7 @@ const TOOLS: [(&str, &str); 9] = [
 /// The crate whose tests need a cluster or genuine restic.
 pub(super) const E2E: &str = "e2e";
 
-/// Tests that need more than this machine's files, and their packages: other parts than `unit` run them.
+/// Tests that need more than this machine's files, and their packages: they are run by other parts than `unit`.
 const NOT_UNIT: [(&str, &str); 5] = [
     ("crates/store", "s3::"),
     ("crates/store", "rest::"),
@@ -55,7 +55,7 @@ const NOT_UNIT: [(&str, &str); 5] = [
     ("e2e/plugins", "go::"),
     ("examples/plugins", "velero::"),
 ];
-/// Compares our schemas with upstream's own files.
+/// Compares our schemas with Velero's own files.
 pub(super) const UPSTREAM: &str = "velero::schema::our_schemas_accept_whatever";
 
 impl Run {
@@ -73,15 +73,15 @@ impl Run {
         }
     }
 
-    /// Begins to make what these parts need beside the workspace. A cluster that the user named may be that of a machine where
-    /// none of it can be made.
+    /// Starts to build what these parts need beside the workspace. A single part builds what it needs itself, and on a
+    /// machine with only a named cluster it may not be possible to build.
     pub(crate) fn make_ahead(&mut self, parts: &[Part]) {
         if parts.len() > 1 && self.args.context.is_none() {
             self.ahead = Some(Ahead::start(parts));
         }
     }
 
-    /// What was compiled; compiles it the first time.
+    /// The compiled workspace; compiles it the first time.
     pub(super) fn compiled(&mut self) -> Result<&Compiled> {
         if self.compiled.is_none() {
             self.compiled = Some(Compiled::make()?);
@@ -89,11 +89,11 @@ impl Run {
         self.compiled.as_ref().context("the workspace was compiled")
     }
 
-    /// Every check of `cargo xtask lint`; clippy's is part of the compile, before which the quick ones run.
+    /// Runs every check of `cargo xtask lint`; clippy's is part of the compile, and the quick ones run before it.
     pub(crate) fn lint(&mut self) -> Result<Tally> {
         let run = RefCell::new(self);
         let clippy =
-            || if run.borrow_mut().compiled()?.clean { Ok(()) } else { bail!("clippy objects, see above") };
+            || if run.borrow_mut().compiled()?.clean { Ok(()) } else { bail!("clippy failed, see above") };
         let generated = || {
             let generator = run.borrow_mut().compiled()?.example("generate")?;
             generate::check_with(&generator)
@@ -102,7 +102,7 @@ impl Run {
         Ok(Tally { passed: 1, failed: 0 })
     }
 
-    /// Everything but the crate that needs a cluster, and the examples in the documentation.
+    /// Everything except the crate that needs a cluster, and the examples in the documentation.
     pub(crate) fn unit(&mut self) -> Result<Tally> {
         let mut outcome = Outcome::default();
         for executable in self.compiled()?.all_tests().filter(|each| each.package != E2E) {
@@ -118,15 +118,15 @@ impl Run {
         some(self.counted(outcome))
     }
 
-    /// The box itself. It is taken down for this and comes back for the parts after it.
+    /// Tests of the box itself. A running box is stopped for them and started again for the parts after them.
     pub(crate) fn machine(&mut self) -> Result<Tally> {
         if self.args.context.is_some() {
-            println!("left out: the cluster was named with --context, so the box is not tested");
+            println!("skipped: the cluster was named with --context, so the box is not tested");
             return Ok(Tally::default());
         }
         if self.box_was_up {
             println!(
-                "the running box is taken down, with everything in it (a demo, too); an empty one comes back"
+                "the running box is removed with everything in it (a demo, too); an empty one is started afterwards"
             );
         }
         (self.target, self.proxy) = (None, None);
@@ -145,18 +145,18 @@ impl Run {
         Ok(Tests::of(self.compiled()?.tests(E2E)?))
     }
 
-    /// Whether a test is in one of these modules and the filter lets it through.
+    /// Whether a test is in one of these modules and matches the filter.
     pub(super) fn wants(&self, modules: &[&str], name: &str) -> bool {
         let module = name.split("::").next().unwrap_or(name);
         modules.contains(&module) && self.lets_through(name)
     }
 
-    /// Whether the filter lets a test through.
+    /// Whether a test matches the filter.
     pub(super) fn lets_through(&self, name: &str) -> bool {
         self.filter.as_deref().is_none_or(|text| name.contains(text))
     }
 
-    /// Installs the programs that tests run, except beside a cluster that the user named.
+    /// Installs the programs that tests run, except for a cluster that the user named.
     pub(super) fn install_tools(&self) -> Result<()> {
         if self.args.context.is_none() {
             apt::apt_install(&apt::missing(&TOOLS))?;
@@ -164,13 +164,13 @@ impl Run {
         Ok(())
     }
 
-    /// Notes the times and gives the counts.
+    /// Records the times and returns the counts.
     pub(super) fn counted(&mut self, outcome: Outcome) -> Tally {
         self.times.tests(outcome.times);
         outcome.tally
     }
 
-    /// Counts tests that the filter chooses from. Without one there must be some in each part, with one in all parts
+    /// Counts tests that the filter selects from. Without a filter each part must have some, with one all parts
     /// together: see `check_filter`.
     pub(super) fn filtered(&mut self, outcome: Outcome) -> Result<Tally> {
         let tally = self.counted(outcome);
@@ -178,7 +178,7 @@ impl Run {
         if self.filter.is_some() { Ok(tally) } else { some(tally) }
     }
 
-    /// A filter that no test matches is a mistake.
+    /// A filter that matches no test is a mistake.
     pub(crate) fn check_filter(&self) -> Result<()> {
         match &self.filter {
             Some(text) if self.matched == 0 => bail!("no test of these parts has {text:?} in its name"),
@@ -194,7 +194,7 @@ impl Run {
         if self.box_was_up { cluster_box::up() } else { cluster_box::down() }
     }
 
-    /// Where the API server can be read over plain HTTP.
+    /// The address at which the API server can be read over HTTP.
     pub(super) fn api_proxy(&mut self) -> Result<String> {
         if self.proxy.is_none() {
             self.proxy = Some(ApiProxy::start(&self.target()?.cluster)?);
@@ -211,7 +211,7 @@ impl Run {
     }
 }
 
-/// A part without a test tests nothing.
+/// A part without any test is an error.
 pub(super) fn some(tally: Tally) -> Result<Tally> {
     if tally.is_nothing() {
         bail!("not one test ran");
@@ -257,7 +257,7 @@ mod tests {
         assert!(!run.wants(&["volumes"], "volumes::snapshots::a_class"), "not what the filter names");
     }
 
-    /// A prefix that matches nothing would let tests without their environment into the unit tests.
+    /// A prefix that matches no test would let tests without their environment run as unit tests.
     #[test]
     fn every_test_that_is_left_to_other_parts_exists() {
         for (package, prefix) in NOT_UNIT {

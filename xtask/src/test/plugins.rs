@@ -1,5 +1,6 @@
-//! The part `plugins`: the plugin host against programs in Go, on Velero's own framework and Velero's plugin for S3, with an
-//! S3 server on loopback; and the examples on our SDK under Velero's own code for plugins. It needs no cluster.
+//! The part `plugins`: the plugin host with programs in Go, built on Velero's own framework, and with Velero's plugin
+//! for S3, on an S3 server on loopback; and the examples of our SDK under Velero's own plugin code. It needs no
+//! cluster.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use super::tally::Tally;
 use crate::s3_server::{self, S3Server};
 use crate::tools;
 
-/// Programs, and how they are made. A variable that is already set names one that people have.
+/// Programs and the functions that build them. If the variable is set, it names an existing program.
 type Build = fn() -> Result<PathBuf>;
 const PROGRAMS: [(&str, Build); 3] = [
     ("LIFEBOAT_GO_PLUGIN", tools::recorder_plugin),
@@ -19,7 +20,7 @@ const PROGRAMS: [(&str, Build); 3] = [
     ("LIFEBOAT_AWS_PLUGIN", || Ok(tools::velero_plugins()?.join("velero-plugin-for-aws"))),
 ];
 
-/// Packages with such tests, and their module in each.
+/// Packages with such tests, and the module in each.
 const TESTS: [(&str, &str); 2] = [("e2e/plugins", "go"), ("examples/plugins", "velero")];
 
 impl Run {

@@ -1,6 +1,6 @@
-//! The part `repository`: our binary beside genuine restic on directories, S3 and restic's REST server, and some cycles of
-//! the kill harness. It needs no cluster; what it needs, it builds or starts here and tells the tests in the
-//! environment.
+//! The part `repository`: our program beside genuine restic on directories, S3 and restic's REST server, and some
+//! cycles of the kill harness. It needs no cluster; it builds or starts everything else and passes it to the tests in
+//! the environment.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::tally::Tally;
 use crate::s3_server::S3Server;
 use crate::tools;
 
-/// Programs, and how they are made. A variable that is already set names one that people have.
+/// Programs and the functions that build them. If the variable is set, it names an existing program.
 type Build = fn() -> Result<PathBuf>;
 const PROGRAMS: [(&str, Build); 3] = [
     ("LIFEBOAT_RESTIC", tools::restic),

@@ -1,9 +1,9 @@
-//! Counting tests: reads what `cargo test` prints, line by line.
+//! Counts tests: parses the output of `cargo test` line by line.
 
 use std::fmt;
 use std::ops::Add;
 
-/// How many passed and failed.
+/// The numbers of passed and failed tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u32,
@@ -29,7 +29,7 @@ impl Tally {
         self.passed + self.failed == 0
     }
 
-    /// What a line such as `test result: ok. 3 passed; 0 failed; …` adds; none for any other line.
+    /// The counts in a line such as `test result: ok. 3 passed; 0 failed; …`; None for any other line.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
         let summary = line.trim().strip_prefix("test result: ")?;
         let number = |word: &str| {

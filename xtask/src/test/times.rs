@@ -1,12 +1,12 @@
-//! The end of a test run: how long each part took, and the slowest tests. `test.rs` collects and prints it.
+//! The end of a test run: the time of each part, and the slowest tests. `test.rs` collects and prints it.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How many of the slowest tests are shown.
+/// How many of the slowest tests are printed.
 const SLOWEST: usize = 10;
 
-/// What took how long.
+/// The times of parts and tests.
 #[derive(Default)]
 pub(crate) struct Times {
     parts: Vec<(String, Duration)>,

@@ -1,6 +1,6 @@
 //! Reads from the sources of a target which top-level module uses which: paths that begin with `crate`, `super` or
 //! `self`, in code, imports, macros and attributes. A name that the root re-exports leads to the module it comes from.
-//! The root itself is a module too, named like its file, for what it defines itself; its re-exports are no uses.
+//! The root is a module too, named like its file, for the items it defines; its re-exports do not count as uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) fn of(target: &Target) -> Graph {
     graph
 }
 
-/// What the root offers under `crate::`.
+/// The names that the root offers under `crate::`.
 struct Names {
     /// The name of the root's file.
     root: String,
@@ -65,7 +65,7 @@ impl Names {
         names
     }
 
-    /// The top-level module that `path` leads to when it is written in `module`.
+    /// The top-level module that `path`, written in `module`, leads to.
     fn resolve<'a>(&'a self, module: &[String], path: &'a [String]) -> Option<&'a str> {
         let upwards = path.iter().take_while(|segment| *segment == "super").count();
         let (base, rest) = match path.first()?.as_str() {
@@ -98,7 +98,8 @@ impl Reader<'_> {
         self.graph.add(from, to, place);
     }
 
-    /// Macros and attributes are not parsed: their paths are found by their tokens, in texts too (`with = "crate::a"`).
+    /// Macros and attributes are not parsed: paths are found in their tokens, including string literals (`with =
+    /// "crate::a"`).
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -175,7 +176,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 /// One name of a `use`.
 struct Import {
     path: Vec<String>,
-    /// Under which it is known afterwards.
+    /// The name under which it is known afterwards.
     name: String,
     span: Span,
 }

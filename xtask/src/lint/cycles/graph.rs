@@ -1,11 +1,11 @@
-//! Which module uses which, and the rings among them. Filled by `edges`, read by the lint.
+//! Which module uses which, and the cycles among them. Filled by `edges`, read by the lint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The modules of one ring: each reaches each other.
-pub(super) type Ring = BTreeSet<String>;
+/// The modules of one cycle: each reaches each other.
+pub(super) type Cycle = BTreeSet<String>;
 
-/// The uses between modules, each with the first place where it stands.
+/// The uses between modules, each with the first place where it occurs.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, String>>,
@@ -19,15 +19,15 @@ impl Graph {
         }
     }
 
-    /// The largest sets of modules that reach each other, two modules or more.
-    pub(super) fn rings(&self) -> BTreeSet<Ring> {
+    /// The largest sets of modules that reach each other, of two modules or more.
+    pub(super) fn cycles(&self) -> BTreeSet<Cycle> {
         let reached: BTreeMap<_, _> =
             self.edges.keys().map(|module| (module, self.reached(module))).collect();
-        let ring = |module: &String| -> Ring {
+        let cycle = |module: &String| -> Cycle {
             let back = |other: &&String| reached.get(other).is_some_and(|all| all.contains(module));
             reached[module].iter().filter(back).cloned().collect()
         };
-        self.edges.keys().map(ring).filter(|ring| ring.len() > 1).collect()
+        self.edges.keys().map(cycle).filter(|cycle| cycle.len() > 1).collect()
     }
 
     fn reached(&self, from: &str) -> BTreeSet<String> {
@@ -43,10 +43,13 @@ impl Graph {
         reached
     }
 
-    /// The uses inside a ring: who, whom, where.
-    pub(super) fn within<'a>(&'a self, ring: &'a Ring) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
-        self.edges.iter().filter(|(from, _)| ring.contains(*from)).flat_map(move |(from, uses)| {
-            let inside = uses.iter().filter(|(to, _)| ring.contains(*to));
+    /// The uses inside a cycle: the using module, the used module, the place.
+    pub(super) fn within<'a>(
+        &'a self,
+        cycle: &'a Cycle,
+    ) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+        self.edges.iter().filter(|(from, _)| cycle.contains(*from)).flat_map(move |(from, uses)| {
+            let inside = uses.iter().filter(|(to, _)| cycle.contains(*to));
             inside.map(move |(to, place)| (from.as_str(), to.as_str(), place.as_str()))
         })
     }

@@ -1,13 +1,13 @@
 use super::*;
 use crate::lint::source::testing::target;
 
-/// The complaints about a crate of these files that has no known ring.
+/// The findings for a crate of these files without known cycles.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     complaints(&[target(files)], &[])
 }
 
 #[test]
-fn two_modules_that_use_each_other_are_a_ring_with_its_places() {
+fn two_modules_that_use_each_other_are_a_cycle_with_its_places() {
     let found = found(&[
         ("src/lib.rs", "mod a;\nmod b;\nmod c;\n"),
         ("src/a.rs", "use crate::b::Thing;\n"),
@@ -18,7 +18,7 @@ fn two_modules_that_use_each_other_are_a_ring_with_its_places() {
 }
 
 #[test]
-fn uses_in_one_direction_are_no_ring() {
+fn uses_in_one_direction_are_no_cycle() {
     let found = found(&[
         ("src/lib.rs", "mod a;\nmod b;\nmod c;\npub use c::C;\n"),
         ("src/a.rs", "use crate::b::B;\nmod deep;\n"),
@@ -61,8 +61,8 @@ fn what_the_root_defines_itself_is_a_module_too() {
     let root = "mod a;\npub struct Error;\npub use a::A;\n";
     assert!(found(&[("src/lib.rs", root), used]).is_empty());
     let root = "mod a;\npub struct Error;\nfn f() { a::g(); }\n";
-    let rings = found(&[("src/lib.rs", root), used]);
-    assert!(rings[0].starts_with("sample: a, lib.rs\n"), "{rings:?}");
+    let cycles = found(&[("src/lib.rs", root), used]);
+    assert!(cycles[0].starts_with("sample: a, lib.rs\n"), "{cycles:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn uses_in_tests_do_not_count() {
 }
 
 #[test]
-fn a_known_ring_passes_and_may_only_become_smaller() {
+fn a_known_cycle_passes_and_may_only_become_smaller() {
     let three = [target(&[
         ("src/lib.rs", "mod a;\nmod b;\nmod c;\n"),
         ("src/a.rs", "use crate::b;\n"),
@@ -89,7 +89,7 @@ fn a_known_ring_passes_and_may_only_become_smaller() {
     let shrunk = complaints(&three, &[("sample", &["a", "b", "c", "d"])]);
     assert!(shrunk[0].contains("write only \"a\", \"b\", \"c\""), "{shrunk:?}");
     let gone = complaints(&three, &[("sample", &["a", "b", "c"]), ("sample", &["x", "y"])]);
-    assert!(gone[0].contains("x, y are no ring any more; remove the entry"), "{gone:?}");
+    assert!(gone[0].contains("x, y are no cycle any more; remove the entry"), "{gone:?}");
     let other = complaints(&three, &[("another", &["a", "b", "c"])]);
     assert_eq!(other.len(), 2, "{other:?}");
 }

@@ -1,7 +1,7 @@
-//! Reads the source and gives the names that leave the process, each with what kind of name it is: `text` for labels,
-//! annotations, tags, metrics, variables and file names, which are recognised by their form; `json` for keys of serde types
-//! and of `json!` literals. Tests are not among the sources; comments and attributes other than serde's are not read. Crate `api` is left out of the
-//! JSON keys: its definitions are generated files, which the check `generated` compares.
+//! Reads the source and returns the names that leave the process, each with its kind: `text` for labels, annotations,
+//! tags, metrics, variables and file names, which are recognised by their form; `json` for keys of serde types and of
+//! `json!` literals. Tests are not part of the sources; comments and attributes other than serde's are not read. Crate
+//! `api` is left out of the JSON keys: its definitions are generated files, which the check `generated` compares.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ pub(super) fn names(targets: &[Target]) -> BTreeSet<String> {
     names
 }
 
-/// Whether a file is part of the product, not one of the fakes that crates offer to tests.
+/// Whether a file is part of the product, and not one of the fakes that crates provide for tests.
 fn is_product(path: &Path) -> bool {
     let fake =
         |part: &OsStr| Path::new(part).file_stem().is_some_and(|stem| stem == "testing" || stem == "world");
@@ -134,7 +134,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     }
 }
 
-/// Whether a text has the form of a name that objects, storage, metrics or the environment carry.
+/// Whether a text has the form of a name used in objects, storage, metrics or the environment.
 fn is_name(text: &str) -> bool {
     const GROUPS: [&str; 4] = ["lifeboat.io", "velero.io", "stash.appscode.com", "appcatalog.appscode.com"];
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/=".contains(c));
@@ -160,7 +160,7 @@ fn is_name(text: &str) -> bool {
     of_group() || metric() || variable() || object() || file()
 }
 
-/// What serde's attributes say of a type, a variant or a field.
+/// The serde attributes of a type, a variant or a field.
 #[derive(Default)]
 struct Serde {
     rename: Option<String>,

@@ -1,4 +1,4 @@
-//! The functions of a file and how many lines each has, from its signature to its closing brace.
+//! The functions of a file and their numbers of lines, from the signature to the closing brace.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned;

@@ -1,11 +1,11 @@
-//! Takes the tests out of a parsed file, wherever they stand: modules, functions, imports, methods, statements. Called
-//! once for each file by `source`.
+//! Removes the tests from a parsed file: modules, functions, imports, methods, statements. Called once for each file by
+//! `source`.
 
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Block, File, ImplItem, Item, ItemImpl, ItemMod, Meta, Stmt};
 
-/// Removes what is compiled for tests only, and gives the number of lines that it took.
+/// Removes everything that is compiled for tests only, and returns the number of its lines.
 pub(super) fn remove(file: &mut File) -> usize {
     let mut remover = Remover { lines: 0 };
     remover.visit_file_mut(file);
@@ -82,7 +82,7 @@ fn is_test(item: &Item) -> bool {
     }
 }
 
-/// `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, …))]`; not `#[cfg(any(test, …))]`, which other builds have too.
+/// `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, …))]`; not `#[cfg(any(test, …))]`, which other builds include too.
 fn for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.is_ident("test"),
