@@ -1,6 +1,6 @@
-//! Reading objects over plain HTTP, through the `kubectl proxy` that `cargo xtask test` starts (LIFEBOAT_API_PROXY). A test that
-//! waits looks again and again, and a kubectl for each look kept both cores busy. [`crate::get`] calls it; what it does not
-//! understand is left to kubectl.
+//! Reads objects over HTTP, through the `kubectl proxy` that `cargo xtask test` starts (LIFEBOAT_API_PROXY). A test
+//! that waits polls, and a kubectl process for each poll kept both cores busy. Called by [`crate::get`]; arguments that
+//! it does not support are left to kubectl.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// What a test asks for, in the words of `kubectl get`: one kind, one name or none, a namespace, a selector.
+/// A request with the arguments of `kubectl get`: one kind, one name or none, a namespace, a selector.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Question<'a> {
     kind: &'a str,
@@ -17,28 +17,28 @@ struct Question<'a> {
     selector: Option<&'a str>,
 }
 
-/// A kind that the API server has.
+/// A kind of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kind {
-    /// Everything that people call it.
+    /// All names under which it can be requested.
     names: Vec<String>,
-    /// Such as `/apis/velero.io/v1`.
+    /// Its API path, such as `/apis/velero.io/v1`.
     root: String,
     plural: String,
     is_namespaced: bool,
 }
 
-/// Kinds that were known at the last look; more come with custom resource definitions.
+/// The kinds of the last discovery; custom resource definitions add more.
 static KINDS: Mutex<Vec<Kind>> = Mutex::new(Vec::new());
 
-/// The object or the list; `Null` where there is no such object. None where kubectl has to be asked.
+/// The object or the list; `Null` if the object does not exist. None if kubectl has to be used.
 pub(crate) fn get(arguments: &[&str]) -> Option<Value> {
     let proxy = std::env::var("LIFEBOAT_API_PROXY").ok()?;
     let question = understand(arguments)?;
     let path = path(&question, &kind(&proxy, question.kind)?)?;
     match request(&proxy, &path, "application/json")? {
         (200, object) => Some(as_kubectl_shows(object)),
-        // A kind that is gone is no object that is gone: kubectl tells the difference.
+        // A missing kind is not a missing object: kubectl distinguishes them.
         (404, status) if question.name.is_some() && status["details"]["name"] == question.name? => {
             Some(Value::Null)
         }
@@ -81,7 +81,7 @@ fn encoded(text: &str) -> String {
     })
 }
 
-/// What is called `name`; asks the API server again where it is not known yet.
+/// The kind with this name; repeats the discovery if it is unknown.
 fn kind(proxy: &str, name: &str) -> Option<Kind> {
     let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
     let find =
@@ -129,11 +129,11 @@ fn kinds_of(root: &str, groups: &Value) -> Vec<Kind> {
     kinds
 }
 
-/// Items of a list say what they are, as kubectl shows them.
+/// Adds kind and version to the items of a list, as kubectl does.
 fn as_kubectl_shows(mut object: Value) -> Value {
     let kind = object["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
     let version = object["apiVersion"].clone();
-    // An index would add the field where it is missing, and kubectl takes an object with it for a list.
+    // Indexing would add the field if it is missing, and kubectl takes an object with it for a list.
     let items = object.get_mut("items").and_then(Value::as_array_mut);
     if let (Some(kind), Some(items)) = (kind, items) {
         for item in items {
@@ -144,7 +144,7 @@ fn as_kubectl_shows(mut object: Value) -> Value {
     object
 }
 
-/// Status and body. HTTP/1.0: the answer ends with the connection, and is in one piece.
+/// Status and body. With HTTP/1.0 the answer ends with the connection and is not chunked.
 fn request(proxy: &str, path: &str, accept: &str) -> Option<(u16, Value)> {
     let address = proxy.trim_start_matches("http://");
     let mut connection = TcpStream::connect(address).ok()?;
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_kubectl_are_understood_or_left_to_it() {
+    fn arguments_of_kubectl_are_understood_or_left_to_it() {
         let named =
             Question { kind: "bsl", name: Some("default"), namespace: Some("lifeboat"), selector: None };
         assert_eq!(understand(&["-n", "lifeboat", "bsl", "default"]), Some(named));

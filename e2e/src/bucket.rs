@@ -1,4 +1,5 @@
-//! What is in the bucket under one prefix, seen and changed past every server: with curl, which signs requests itself.
+//! The objects in the bucket below one prefix, read and changed without any server: with curl, which signs requests
+//! itself.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use crate::{Program, s3};
 
 const NAME: &str = "lifeboat";
 
-/// Everything below `prefix/` in the tests' bucket.
+/// All objects below `prefix/` in the tests' bucket.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     prefix: String,
@@ -24,7 +25,7 @@ impl Bucket {
         tagged(&listing, "Key").iter().filter_map(|key| key.strip_prefix(&start)).map(str::to_owned).collect()
     }
 
-    /// Uploads that were begun and neither finished nor given up, without the prefix.
+    /// Uploads that were started and neither completed nor aborted, without the prefix.
     pub fn open_uploads(&self) -> Vec<String> {
         let listing = query(&format!("prefix={}%2F&uploads=", self.prefix));
         let all = listing.split("<Upload>").skip(1);
@@ -32,12 +33,12 @@ impl Bucket {
         mine.filter(|key| key.starts_with(&self.prefix)).collect()
     }
 
-    /// Copies an object into a file.
+    /// Downloads an object into a file.
     pub fn get(&self, key: &str, file: &Path) {
         curl().args(["--output", &file.to_string_lossy()]).arg(&self.url(key)).ok();
     }
 
-    /// Makes an object of a file.
+    /// Uploads a file as an object.
     pub fn put(&self, key: &str, file: &Path) {
         let unsigned = "x-amz-content-sha256: UNSIGNED-PAYLOAD";
         curl().args(["-H", unsigned, "-T", &file.to_string_lossy()]).arg(&self.url(key)).ok();
@@ -57,7 +58,7 @@ fn query(query: &str) -> String {
     curl().arg(&format!("{}/{NAME}?{query}", s3().endpoint)).ok()
 }
 
-/// The keys go in by standard input: a test that fails prints its command.
+/// The credentials are passed on standard input, because a failing test prints its command.
 fn curl() -> Program {
     let s3 = s3();
     let keys = format!("user = \"{}:{}\"\n", s3.access_key, s3.secret_key);

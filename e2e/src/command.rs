@@ -1,4 +1,4 @@
-//! Running programs: what a test expects, success or failure, is in the name of the method it ends with.
+//! Runs programs. The method that runs them states what the test expects: success or failure.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ pub struct Program {
     input: Option<String>,
 }
 
-/// What a program said.
+/// The output of a program.
 #[derive(Clone, Debug)]
 pub struct Output {
     pub code: i32,
@@ -52,7 +52,7 @@ impl Program {
         self
     }
 
-    /// Runs it, whatever comes out.
+    /// Runs it, with any result.
     pub fn run(&self) -> Output {
         let mut child = Command::new(&self.name)
             .args(&self.arguments)
@@ -73,7 +73,7 @@ impl Program {
         }
     }
 
-    /// Runs it; it must succeed. Gives standard output.
+    /// Runs it; it must succeed. Returns standard output.
     pub fn ok(&self) -> String {
         let output = self.run();
         assert!(
@@ -86,7 +86,7 @@ impl Program {
         output.stdout
     }
 
-    /// Runs it; it must fail. Gives everything it said.
+    /// Runs it; it must fail. Returns all its output.
     pub fn refused(&self) -> String {
         let output = self.run();
         assert!(output.code != 0, "{self} should have failed:\n{}", output.stdout);

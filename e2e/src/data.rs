@@ -1,5 +1,5 @@
 //! An app with data: two pods of a StatefulSet, one on each node of the box, with a claim and an emptyDir each, and a
-//! Deployment with both. The nodes are this machine, so that tests fill and compare volumes where they are mounted.
+//! Deployment with both. The nodes are this machine, so tests fill and compare volumes in their mount points.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -61,7 +61,7 @@ spec:
       volumes: [{name: data, persistentVolumeClaim: {claimName: uploads}}, {name: scratch, emptyDir: {}}]
 ";
 
-/// A volume of the app: the label of its pods with their number in order, and its name in the pod.
+/// A volume of the app: the label of its pods, the pod's number in order, and the volume's name in the pod.
 pub type VolumeName = (&'static str, usize, &'static str);
 
 /// All volumes of the app.
@@ -74,13 +74,13 @@ pub const VOLUMES: [VolumeName; 6] = [
     ("web", 0, "scratch"),
 ];
 
-/// The app in a namespace of its own.
+/// The app in its own namespace.
 pub struct DataApp {
     pub namespace: Namespace,
 }
 
 impl DataApp {
-    /// Starts it; its volumes are empty. Claims are of the box's default class.
+    /// Starts it with empty volumes. Claims use the box's default class.
     pub fn start(prefix: &str) -> Self {
         Self::of_class(prefix, "box-csi")
     }
@@ -92,7 +92,7 @@ impl DataApp {
         app
     }
 
-    /// Fills all volumes, each with something else, and gives what is in them.
+    /// Fills all volumes, each with different files, and returns their content.
     pub fn fill(&self) -> BTreeMap<VolumeName, Listing> {
         for (number, name) in VOLUMES.iter().enumerate() {
             let directory = self.directory(*name);
@@ -111,19 +111,19 @@ impl DataApp {
         self.contents()
     }
 
-    /// What is in all volumes, as far as movers keep it.
+    /// The content of all volumes, as far as movers store it.
     pub fn contents(&self) -> BTreeMap<VolumeName, Listing> {
         VOLUMES.into_iter().map(|name| (name, contents(&self.directory(name)))).collect()
     }
 
-    /// Fails unless the volumes hold what they held.
+    /// Fails unless the volumes have the same content as before.
     pub fn assert_same(&self, before: &BTreeMap<VolumeName, Listing>) {
         for (name, listing) in before {
             listing.assert_same(&contents(&self.directory(*name)), &format!("{name:?}"));
         }
     }
 
-    /// The pods of one label, in the order of their names.
+    /// The pods with one label, sorted by name.
     pub fn pods(&self, app: &str) -> Vec<Value> {
         let label = format!("app={app}");
         let list = get(&["-n", &self.namespace.name, "pods", "-l", &label]);
@@ -132,12 +132,12 @@ impl DataApp {
         pods
     }
 
-    /// Where a volume is on this machine.
+    /// The directory of a volume on this machine.
     pub fn directory(&self, (app, number, volume): VolumeName) -> PathBuf {
         volume_directory(&self.pods(app)[number], volume)
     }
 
-    /// Restarts of containers, by pod: a backup causes none.
+    /// Restarts of containers, by pod; a backup must cause none.
     pub fn restarts(&self) -> Vec<(String, i64)> {
         let pods = self.pods("db").into_iter().chain(self.pods("web"));
         let count =
@@ -145,7 +145,7 @@ impl DataApp {
         pods.map(|pod| (pod["metadata"]["uid"].to_string(), count(&pod))).collect()
     }
 
-    /// What the containers saw in their claim when they started.
+    /// The content of their claim when the containers started.
     pub fn seen_at_start(&self) -> Vec<String> {
         let pods = self.pods("db").into_iter().chain(self.pods("web"));
         pods.map(|pod| {
@@ -169,14 +169,14 @@ impl DataApp {
         });
     }
 
-    /// Removes the namespace with all that is in it.
+    /// Deletes the namespace with everything in it.
     pub fn delete(&self) {
         let name = &self.namespace.name;
         crate::kubectl().args(["delete", "namespace", name, "--timeout=120s"]).ok();
     }
 }
 
-/// Where a volume of a pod is on this machine.
+/// The directory of a pod's volume on this machine.
 pub fn volume_directory(pod: &Value, volume: &str) -> PathBuf {
     let node = get(&["node", pod["spec"]["nodeName"].as_str().unwrap()]);
     let root = node["metadata"]["annotations"]["lifeboat.io/kubelet-root"].as_str().unwrap().to_owned();
@@ -195,21 +195,21 @@ pub fn volume_directory(pod: &Value, volume: &str) -> PathBuf {
     }
 }
 
-/// What movers keep: attributes that only a privileged process may set are not among it, and a socket is none without the
-/// process that listens.
+/// The content that movers store: without attributes that only a privileged process may set, and without sockets, which
+/// are useless without the listening process.
 pub fn contents(directory: &Path) -> Listing {
     let mut listing = Listing::of(directory).without_sockets();
     for entry in listing.0.values_mut() {
         entry.attributes.retain(|name, _| !name.starts_with(b"trusted.") && name != b"security.lifeboat");
     }
-    // Of the root only owner and mode: it is a mount point.
+    // Of the root only owner and mode, because it is a mount point.
     if let Some(root) = listing.0.get_mut(Path::new("")) {
         root.attributes.clear();
         root.modified = (0, 0);
         root.names = (1, PathBuf::new());
     }
     listing.0.remove(Path::new("lost+found"));
-    // What restored pods wait for stays in their volumes.
+    // The files that restored pods wait for stay in their volumes.
     listing.0.retain(|path, _| !path.starts_with(".velero"));
     listing
 }

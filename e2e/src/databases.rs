@@ -1,11 +1,11 @@
-//! MariaDB and PostgreSQL that are written to while they are backed up, with hooks that bring them to rest, and the rule
-//! that every transaction keeps: what comes back must keep it too.
+//! MariaDB and PostgreSQL with writes during the backup, hooks that quiesce them, and an invariant of every transaction
+//! that must hold after the restore.
 
 use crate::{HostServer, Namespace, kubectl, variable, wait_for};
 
-/// Every transaction moves money from one account to another and counts itself in the log. `STOP` and `GO` are hooks: they
-/// bring all processes of the server to rest after it has written down what it knows. The pod's containers share their
-/// process namespace, because a namespace's first process cannot be stopped from inside.
+/// Every transaction moves money from one account to another and counts itself in the log. `STOP` and `GO` are hooks:
+/// they stop all processes of the server after a checkpoint and continue them. The pod's containers share their process
+/// namespace, because a namespace's first process cannot be stopped from inside.
 const DATABASE: &str = r#"
 apiVersion: apps/v1
 kind: StatefulSet
@@ -60,7 +60,7 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 "#;
 
-/// One kind of server.
+/// One kind of database server.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     name: &'static str,
@@ -87,7 +87,7 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-/// Both databases, under writes.
+/// Both databases, with continuous writes.
 pub struct Databases {
     pub namespace: Namespace,
 }
@@ -109,7 +109,7 @@ impl Databases {
         databases
     }
 
-    /// Waits until both have this many transactions more.
+    /// Waits until both have this many more transactions.
     pub fn wait_until_written(&self, more: i64) {
         for kind in KINDS {
             let rollout = ["rollout", "status", &format!("statefulset/{}", kind.name), "--timeout=180s"];
@@ -122,7 +122,7 @@ impl Databases {
         }
     }
 
-    /// Fails unless both keep the rule, with at least as many transactions as they had.
+    /// Fails unless the invariant holds in both, with at least this many transactions.
     pub fn assert_consistent(&self, at_least: &[i64]) {
         for (kind, least) in KINDS.into_iter().zip(at_least) {
             let query =
@@ -140,7 +140,7 @@ impl Databases {
         }
     }
 
-    /// How many transactions each has.
+    /// The number of transactions in each.
     pub fn counts(&self) -> Vec<i64> {
         KINDS.into_iter().map(|kind| self.count(kind)).collect()
     }
@@ -158,14 +158,14 @@ impl Databases {
         (output.code == 0).then_some(output.stdout)
     }
 
-    /// Backs both up while they are written to, deletes them, restores, and fails unless they keep the rule.
+    /// Backs up both during writes, deletes and restores them, and fails unless the invariant holds.
     pub fn round_trip(&self, server: &HostServer, name: &str, way: &[&str]) {
         let before = self.counts();
         let only = ["--include-namespaces", self.namespace.name.as_str()];
         let backup = server.backup(name, &[&only, way].concat());
         server.assert_phase(&backup, &["Completed"]);
         assert_eq!(backup["status"]["hookStatus"]["hooksAttempted"], 4, "{backup}");
-        // They are written to again: the hooks let them go.
+        // Writes continue, so the post hooks ran.
         self.wait_until_written(5);
         kubectl().args(["delete", "namespace", &self.namespace.name, "--timeout=180s"]).ok();
         let restore = server.restore(name, name, &[]);

@@ -1,4 +1,4 @@
-//! The programs that write and read repositories in restic's format, behind one command line: ours and genuine ones.
+//! The programs that write and read repositories in restic's format, with one command line: ours and genuine ones.
 //! Tests of the repository let each read what another wrote.
 
 use std::path::{Path, PathBuf};
@@ -8,31 +8,31 @@ use tempfile::TempDir;
 
 use crate::{Output, Program, variable};
 
-/// Who does the work.
+/// The program to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     Lifeboat,
     /// The version whose format we write.
     Restic,
-    /// What Debian 12 ships.
+    /// The version that Debian 12 ships.
     Restic014,
 }
 
-/// A repository and everything that is needed to reach it.
+/// A repository and everything that is needed to open it.
 pub struct Repository {
-    /// As restic names it: a directory or a URL.
+    /// In restic's notation: a directory or a URL.
     pub url: String,
-    /// Password and caches; gone with this value.
+    /// Password and caches; deleted with this value.
     home: TempDir,
 }
 
 impl Repository {
-    /// Names a repository; nothing is made there yet.
+    /// A repository at a URL; nothing is created yet.
     pub fn at(url: impl Into<String>) -> Self {
         Self::with_password(url, "correct horse")
     }
 
-    /// The same for one that somebody else made.
+    /// A repository that was created with this password.
     pub fn with_password(url: impl Into<String>, password: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("password"), password).unwrap();
@@ -58,31 +58,31 @@ impl Repository {
             .args(arguments)
     }
 
-    /// Runs a command that must succeed; gives its standard output.
+    /// Runs a command that must succeed; returns its standard output.
     pub fn ok(&self, engine: Engine, arguments: &[&str]) -> String {
         self.program(engine, arguments).ok()
     }
 
-    /// Runs a command, whatever comes out.
+    /// Runs a command, with any result.
     pub fn run(&self, engine: Engine, arguments: &[&str]) -> Output {
         self.program(engine, arguments).run()
     }
 
-    /// Saves a directory; gives the id of the snapshot that the engine says it wrote.
+    /// Backs up a directory; returns the id of the snapshot that the program reports.
     pub fn backup(&self, engine: Engine, source: &Path, flags: &[&str]) -> String {
         let text = self.ok(engine, &[&["backup", "--json", source.to_str().unwrap()], flags].concat());
         let lines = text.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut ids = lines.filter_map(|line| Some(line["snapshot_id"].as_str()?.to_owned()));
-        ids.next().unwrap_or_else(|| panic!("{engine:?} told no snapshot: {text}"))
+        ids.next().unwrap_or_else(|| panic!("{engine:?} reported no snapshot: {text}"))
     }
 
-    /// Restores a snapshot below `target`; gives the directory that `source` became.
+    /// Restores a snapshot below `target`; returns the directory that `source` became.
     pub fn restore(&self, engine: Engine, snapshot: &str, source: &Path, target: &Path) -> PathBuf {
         self.ok(engine, &["restore", snapshot, "--target", target.to_str().unwrap()]);
         target.join(source.strip_prefix("/").unwrap())
     }
 
-    /// Genuine restic reads every byte and finds nothing wrong.
+    /// Genuine restic reads all data and finds no error.
     pub fn assert_sound(&self) {
         self.ok(Engine::Restic, &["check", "--read-data"]);
     }

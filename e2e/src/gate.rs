@@ -1,5 +1,5 @@
-//! A door between a server and what it talks to over HTTP (storage, the API server): requests pass, are held, cut off or
-//! answered by the test. So a fault comes at the very request that a test names, with everything behind the door genuine.
+//! A proxy between a server and its HTTP peers (storage, the API server): requests pass, are held, cut off or answered
+//! by the test. A fault thus hits exactly the request that a test names, with genuine services behind the proxy.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// What happens to a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// It waits; whoever opens the gate later cuts it off.
+    /// It waits; opening the gate later cuts it off.
     Hold,
-    /// It goes through, and its answer never comes back.
+    /// It is forwarded, and its answer is held.
     HoldAnswer,
-    /// The connection ends.
+    /// The connection is closed.
     Cut,
-    /// It is answered with this status and body instead.
+    /// It is answered with this status and body.
     Answer(u16, String),
 }
 
@@ -24,18 +24,18 @@ struct Rule {
     method: String,
     part: String,
     fault: Fault,
-    /// How many requests it is still for.
+    /// For how many more requests the rule applies.
     left: usize,
 }
 
 #[derive(Default)]
 struct State {
     rules: Vec<Rule>,
-    /// How many requests met a rule.
+    /// How many requests matched a rule.
     reached: usize,
-    /// Changes with every `open`: what was held before is cut off.
+    /// Incremented by every `open`: requests held before are cut off.
     round: usize,
-    /// Request lines, in the order in which they came.
+    /// Request lines, in the order of arrival.
     seen: Vec<String>,
 }
 
@@ -51,15 +51,15 @@ impl Shared {
     }
 }
 
-/// An open gate, until told otherwise.
+/// A gate that is open until a rule is set.
 pub struct Gate {
     address: String,
     shared: Arc<Shared>,
 }
 
 impl Gate {
-    /// A gate before `upstream`, which is `http://host:port`. It listens at the same address where that is one of this
-    /// machine's, so that whoever reaches the one reaches the other.
+    /// A gate in front of `upstream`, which is `http://host:port`. It listens at the same address if that belongs to
+    /// this machine, so that it can be reached by the same clients.
     pub fn before(upstream: &str) -> Self {
         let upstream = upstream.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let host = upstream.rsplit_once(':').map_or(upstream.as_str(), |(host, _)| host);
@@ -71,7 +71,7 @@ impl Gate {
             for client in listener.incoming().flatten() {
                 let (shared, upstream) = (Arc::clone(&of_listener), upstream.clone());
                 thread::spawn(move || {
-                    // Whichever side ends a connection, both are done with it.
+                    // When either side closes a connection, both are closed.
                     let _ = serve(&client, &upstream, &shared);
                     let _ = client.shutdown(Shutdown::Both);
                 });
@@ -84,13 +84,13 @@ impl Gate {
         format!("http://{}", self.address)
     }
 
-    /// From now on this happens to the next `times` requests with this method and this text in their path.
+    /// Applies the fault to the next `times` requests with this method and this text in their path.
     pub fn close(&self, method: &str, part: &str, fault: Fault, times: usize) {
         let rule = Rule { method: method.to_owned(), part: part.to_owned(), fault, left: times };
         self.shared.state().rules.push(rule);
     }
 
-    /// Everything passes again. Requests that were held are cut off, they never arrive.
+    /// Lets all requests pass again. Requests that were held are cut off and never forwarded.
     pub fn open(&self) {
         let mut state = self.shared.state();
         state.rules.clear();
@@ -99,7 +99,7 @@ impl Gate {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until a request met a rule.
+    /// Waits until a request matched a rule.
     pub fn wait_until_reached(&self, seconds: u64) {
         let state = self.shared.state();
         let waited = self
@@ -144,12 +144,12 @@ fn serve(mut client: &TcpStream, upstream: &str, shared: &Shared) -> io::Result<
                 return Ok(());
             }
             Some(Fault::HoldAnswer) => {
-                // A connection of its own: answers of the other one are on their way to the client.
+                // Uses its own connection, because answers of the other one go to the client.
                 let mut server = TcpStream::connect(upstream)?;
                 server.write_all(chunk)?;
                 let rest = body_length(chunk).saturating_sub(body_in(chunk));
                 io::copy(&mut client.take(rest as u64), &mut server)?;
-                // It has arrived when it is answered.
+                // The request has arrived when it is answered.
                 let _ = server.read(&mut buffer)?;
                 reached(shared);
                 hold(shared);
@@ -179,7 +179,7 @@ fn copy_answers(server: &TcpStream, client: &TcpStream) -> io::Result<thread::Jo
     }))
 }
 
-/// The first line of a request; `None` for further bytes of one. Clients begin each request with a write of its own.
+/// The first line of a request; `None` for further bytes of one. Clients start each request with a separate write.
 fn request_line(chunk: &[u8]) -> Option<String> {
     let line = chunk.split(|byte| *byte == b'\r').next()?;
     let line = std::str::from_utf8(line).ok()?;
@@ -215,7 +215,7 @@ fn hold(shared: &Shared) {
     drop(shared.changed.wait_while(state, |state| state.round == round));
 }
 
-/// How many bytes of the body came with the head.
+/// How many bytes of the body arrived together with the head.
 fn body_in(chunk: &[u8]) -> usize {
     chunk.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |head| chunk.len() - head - 4)
 }

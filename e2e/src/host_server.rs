@@ -1,5 +1,5 @@
-//! Lifeboat's server as a process of this machine, in a namespace of its own: it can be killed at an exact moment, starts
-//! again at once, takes any flag, and both ways out of it (to storage and to the cluster) lead through gates.
+//! Lifeboat's server as a process of this machine, in its own namespace: it can be killed at an exact moment, restarts
+//! at once, accepts any flag, and its connections to storage and to the cluster go through gates.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use crate::{
     Bucket, Gate, Program, Repository, get, kubectl, lifeboat, s3, signal, unique, variable, wait_for,
 };
 
-/// Ends with everything it made when dropped.
+/// A running server. Dropping it removes everything it created.
 pub struct HostServer {
     pub namespace: String,
     /// Between the server and storage.
@@ -29,20 +29,20 @@ pub struct HostServer {
     replicas: Vec<Replica>,
 }
 
-/// One process.
+/// One server process.
 struct Replica {
     identity: String,
     child: Child,
 }
 
 impl HostServer {
-    /// A namespace with a location `default`, and a server that leads in it.
+    /// Creates a namespace with a location `default` and starts a server, which becomes the leader.
     pub fn start(prefix: &str, flags: &[&str]) -> Self {
         Self::with_plugins(prefix, flags, &[])
     }
 
-    /// The same with programs in its plugin directory, each under a name. They find in RECORDER_FILE where to write down what
-    /// they are asked.
+    /// Starts a server with programs in its plugin directory, each under a name. The programs find in RECORDER_FILE
+    /// where to record their requests.
     pub fn with_plugins(prefix: &str, flags: &[&str], programs: &[(&str, &str)]) -> Self {
         let namespace = unique(prefix);
         let directory = tempfile::tempdir().unwrap();
@@ -78,14 +78,14 @@ impl HostServer {
         });
     }
 
-    /// Starts one more replica of this name.
+    /// Starts another replica with this name.
     pub fn add(&mut self, identity: &str) {
         let kubeconfig = self.directory.path().join("kubeconfig");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: gate\n\
              clusters: [{{name: gate, cluster: {{server: '{}'}}}}]\n\
-             contexts: [{{name: gate, context: {{cluster: gate, user: nobody}}}}]\n\
-             users: [{{name: nobody, user: {{}}}}]\n",
+             contexts: [{{name: gate, context: {{cluster: gate, user: anonymous}}}}]\n\
+             users: [{{name: anonymous, user: {{}}}}]\n",
             self.cluster.url()
         );
         fs::write(&kubeconfig, text).unwrap();
@@ -113,8 +113,8 @@ impl HostServer {
         format!("{}-movers", self.namespace)
     }
 
-    /// The cluster forgets everything of this installation; only the bucket stays. Then it is installed again, with the
-    /// old repository password or with none.
+    /// Deletes everything of this installation in the cluster; only the bucket stays. Then installs it again, with the
+    /// old repository password or without one.
     pub fn lose_everything(&mut self, keep_password: bool) {
         let password = self.password();
         self.kill();
@@ -146,21 +146,21 @@ impl HostServer {
         Program::new("base64").arg("-d").input(encoded).ok()
     }
 
-    /// Puts another password in its place.
+    /// Replaces the repository password.
     pub fn set_password(&self, password: &str) {
         let patch = format!(r#"{{"stringData": {{"repository-password": "{password}"}}}}"#);
         let secret = ["patch", "secret", "velero-repo-credentials", "--type=merge", "-p", &patch];
         self.kubectl().args(secret).ok();
     }
 
-    /// Objects of movers that are there: Jobs, pods, Secrets, claims, snapshots.
+    /// Existing objects of movers: Jobs, pods, Secrets, claims, snapshots.
     pub fn mover_objects(&self) -> Vec<String> {
         let kinds = "jobs,pods,secrets,persistentvolumeclaims,volumesnapshots";
         let found = kubectl().args(["-n", &self.movers(), "get", kinds, "-o", "name"]).ok();
         found.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Fails unless nothing of movers is left.
+    /// Fails unless all objects of movers are deleted.
     pub fn no_mover_is_left(&self) {
         wait_for("the end of all that movers used", 60, || {
             let left = self.mover_objects();
@@ -168,13 +168,13 @@ impl HostServer {
         });
     }
 
-    /// The repository of a namespace's volumes, for every program that reads repositories.
+    /// The repository of a namespace's volumes, for all programs that read repositories.
     pub fn repository(&self, namespace: &str) -> Repository {
         let url = format!("s3:{}/lifeboat/{}/restic/{namespace}", s3().endpoint, self.namespace);
         Repository::with_password(url, &self.password())
     }
 
-    /// Ends every process at once, without a word.
+    /// Kills every process.
     pub fn kill(&mut self) {
         for mut replica in self.replicas.drain(..) {
             replica.child.kill().unwrap();
@@ -182,7 +182,7 @@ impl HostServer {
         }
     }
 
-    /// Kills and starts again, with open gates: as a container does that the kubelet starts again.
+    /// Kills and restarts it with open gates, like a container that the kubelet restarts.
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.storage.open();
@@ -190,13 +190,13 @@ impl HostServer {
         self.add("one");
     }
 
-    /// The replica sleeps (`-STOP`) or wakes up (`-CONT`).
+    /// Sends a signal to a replica: `-STOP` suspends it, `-CONT` continues it.
     pub fn signal(&self, name: &str, identity: &str) {
         let replica = self.replicas.iter().find(|replica| replica.identity == identity).unwrap();
         signal(name, &replica.child.id().to_string());
     }
 
-    /// Waits until this replica leads.
+    /// Waits until this replica is the leader.
     pub fn wait_for_leader(&self, identity: &str) {
         wait_for("the other leader", 60, || {
             let lease = get(&["-n", &self.namespace, "lease", "lifeboat-server"]);
@@ -215,7 +215,7 @@ impl HostServer {
         kubectl().args(["--namespace", &self.namespace])
     }
 
-    /// Waits until a backup of the bucket is there as an object.
+    /// Waits until a backup of the bucket was synced to an object.
     pub fn wait_until_synced(&self, backup: &str) {
         wait_for("the synced backup", 60, || {
             let found = self.kubectl().args(["get", "backups.velero.io", backup]).run();
@@ -223,19 +223,19 @@ impl HostServer {
         });
     }
 
-    /// Makes a backup and waits for its end; gives the object.
+    /// Creates a backup and waits for its end; returns the object.
     pub fn backup(&self, name: &str, arguments: &[&str]) -> Value {
         self.lifeboat().args(["backup", "create", name]).args(arguments).ok();
         self.ended("backup", name)
     }
 
-    /// Restores a backup and waits for the end; gives the object.
+    /// Restores a backup and waits for its end; returns the object.
     pub fn restore(&self, name: &str, from: &str, arguments: &[&str]) -> Value {
         self.lifeboat().args(["restore", "create", name, "--from-backup", from]).args(arguments).ok();
         self.ended("restore", name)
     }
 
-    /// What describe says, with details.
+    /// The output of `describe --details`.
     pub fn described(&self, kind: &str, name: &str) -> String {
         self.lifeboat().args([kind, "describe", name, "--details"]).ok()
     }
@@ -245,7 +245,7 @@ impl HostServer {
         self.lifeboat().args([kind, "logs", name]).ok()
     }
 
-    /// Waits for the end of a backup or restore; gives the object.
+    /// Waits for the end of a backup or restore; returns the object.
     pub fn ended(&self, kind: &str, name: &str) -> Value {
         wait_for(&format!("the end of {kind} {name}"), 150, || {
             let object = get(&["-n", &self.namespace, &format!("{kind}s.velero.io"), name]);
@@ -256,7 +256,7 @@ impl HostServer {
         })
     }
 
-    /// Fails unless the object ended in one of these phases, with what can be known about it.
+    /// Fails unless the object ended in one of these phases; prints what is known about it.
     pub fn assert_phase(&self, object: &Value, phases: &[&str]) {
         let kind = object["kind"].as_str().unwrap().to_lowercase();
         let name = object["metadata"]["name"].as_str().unwrap();
@@ -267,7 +267,7 @@ impl HostServer {
         }
     }
 
-    /// What the server logged so far.
+    /// The server's log so far.
     pub fn log_text(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
@@ -277,19 +277,19 @@ impl HostServer {
         self.directory.path().join("plugins")
     }
 
-    /// A file beside the one where plugins write down what they are asked.
+    /// A file in the directory where plugins record their requests.
     pub fn beside_recorded(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// What the recording plugins wrote down: the calls of one method of one of them.
+    /// The calls of one method of a recording plugin.
     pub fn recorded(&self, plugin: &str, call: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.beside_recorded("recorded")).unwrap_or_default();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.filter(|line| line["plugin"] == plugin && line["call"] == call).collect()
     }
 
-    /// Processes that were started from the plugin directory.
+    /// Running processes that were started from the plugin directory.
     pub fn plugin_processes(&self) -> Vec<String> {
         let program = self.plugins().display().to_string();
         let lines = fs::read_dir("/proc").unwrap().flatten();
@@ -297,7 +297,7 @@ impl HostServer {
         lines.filter(|line| line.starts_with(&program)).map(|line| line.replace('\0', " ")).collect()
     }
 
-    /// Fails unless every plugin's process ends.
+    /// Fails unless every plugin process ends.
     pub fn no_plugin_runs(&self) {
         wait_for("the end of the plugins' processes", 30, || {
             let left = self.plugin_processes();
@@ -345,13 +345,13 @@ impl Drop for HostServer {
         }
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();
-        // Restores would keep the namespace, because there is no server any more.
+        // Without a server, Restores would keep the namespace from being deleted.
         self.lifeboat().args(["uninstall"]).run();
         kubectl().args(["delete", "namespace", &self.namespace, &self.movers(), "--wait=false"]).run();
     }
 }
 
-/// What `lifeboat install` makes, with no pod of it running.
+/// Applies the objects of `lifeboat install`, without running its pods.
 fn install(namespace: &str) {
     let objects = lifeboat()
         .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
@@ -370,7 +370,7 @@ fn install(namespace: &str) {
     kubectl().args(["-n", namespace, "create", "secret", "generic", "cloud-credentials", &file]).ok();
 }
 
-/// `kubectl proxy`: the API server in the open, so that a gate can read what passes.
+/// Starts `kubectl proxy`: the API server without TLS, so that a gate can read requests.
 fn proxy() -> (Child, String) {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let child = Command::new("kubectl")

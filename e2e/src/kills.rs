@@ -1,5 +1,5 @@
-//! A server is killed at a named moment of a backup or a restore, and starts again: the moments, what runs meanwhile and
-//! what must hold afterwards. The test command kills at some of them, the soak at all.
+//! Kills a server at a named moment of a backup or a restore and restarts it: the moments, and what must hold
+//! afterwards. The test command uses some of the moments, the soak test all.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Fault, HostServer, Namespace, assert_same_objects, get, kubectl, objects_of, wait_for};
 
-/// One moment.
+/// A moment at which the server is killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     pub name: &'static str,
@@ -18,11 +18,11 @@ pub struct Point {
 enum At {
     /// A request to storage, before it arrives.
     Storage(&'static str, &'static str),
-    /// A request to storage that has done its work, before its answer.
+    /// A request to storage that was carried out, before its answer.
     StorageDone(&'static str, &'static str),
     /// A request to the API server, before it arrives.
     Cluster(&'static str, &'static str),
-    /// A request to the API server that has done its work, before its answer.
+    /// A request to the API server that was carried out, before its answer.
     ClusterDone(&'static str, &'static str),
 }
 
@@ -30,7 +30,7 @@ const fn at(name: &'static str, at: At) -> Point {
     Point { name, at }
 }
 
-/// Moments of a backup, in the order of their coming.
+/// Moments of a backup, in chronological order.
 pub const BACKUP_POINTS: [Point; 11] = [
     at("before the list of pods", At::Cluster("GET", "/api/v1/namespaces/APP/pods?")),
     at("before a pre hook", At::Cluster("GET", "/exec?")),
@@ -45,7 +45,7 @@ pub const BACKUP_POINTS: [Point; 11] = [
     at("after the last file", At::StorageDone("PUT", "velero-backup.json")),
 ];
 
-/// Moments of a restore, in the order of their coming.
+/// Moments of a restore, in chronological order.
 pub const RESTORE_POINTS: [Point; 10] = [
     at("before the archive", At::Storage("GET", ".tar.gz")),
     at("before its namespace", At::Cluster("POST", "/api/v1/namespaces?")),
@@ -59,7 +59,7 @@ pub const RESTORE_POINTS: [Point; 10] = [
     at("after the results", At::StorageDone("PUT", "-results.gz")),
 ];
 
-/// An app whose hooks write down what they do, and how many times.
+/// An app whose hooks record each of their runs.
 const APP: &str = "
 apiVersion: v1
 kind: Pod
@@ -91,7 +91,7 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 ";
 
-/// How many config maps stand beside the app.
+/// The number of ConfigMaps beside the app.
 const CONFIG_MAPS: usize = 40;
 /// A server to kill, and an app.
 pub struct KillTest {
@@ -123,7 +123,7 @@ impl KillTest {
         self.before = objects_of(&self.app.name);
     }
 
-    /// Kills at a point of a backup; fails unless all that is promised holds. Gives the backup's name.
+    /// Kills at a point of a backup and checks all guarantees. Returns the backup's name.
     pub fn kill_backup(&mut self, point: Point) -> String {
         let name = self.begin("backup", point);
         self.server.lifeboat().args(["backup", "create", &name, "--include-namespaces", &self.app.name]).ok();
@@ -136,7 +136,7 @@ impl KillTest {
         name
     }
 
-    /// Kills at a point of a restore into nothing; fails unless all that is promised holds. Gives the restore's name.
+    /// Kills at a point of a restore into an empty namespace and checks all guarantees. Returns the restore's name.
     pub fn kill_restore(&mut self, from: &str, point: Point) -> String {
         let name = self.begin("restore", point);
         self.delete_app();
@@ -146,7 +146,7 @@ impl KillTest {
         name
     }
 
-    /// How a backup or restore ended.
+    /// The phase of a backup or restore.
     pub fn phase(&self, kind: &str, name: &str) -> String {
         self.server.ended(kind, name)["status"]["phase"].as_str().unwrap_or_default().to_owned()
     }
@@ -160,7 +160,8 @@ impl KillTest {
         name
     }
 
-    /// The leader sleeps at a point of a backup, another replica takes over and ends it, and then the first wakes up.
+    /// Suspends the leader at a point of a backup; another replica takes over and completes it; then the first one
+    /// continues.
     pub fn change_leader_in_backup(&mut self, point: Point) {
         let name = self.begin("moved", point);
         self.server.add("two");
@@ -170,7 +171,8 @@ impl KillTest {
         self.server.kill_and_restart();
     }
 
-    /// The same in a restore.
+    /// Suspends the leader at a point of a restore; another replica takes over and completes it; then the first one
+    /// continues.
     pub fn change_leader_in_restore(&mut self, from: &str, point: Point) {
         let name = self.begin("moved", point);
         self.delete_app();
@@ -234,7 +236,7 @@ impl KillTest {
         self.assert_no_journal(point);
     }
 
-    /// Everything that was there is in the backup, once.
+    /// Checks that the backup contains every object exactly once.
     fn assert_complete(&self, name: &str, point: &str) {
         let said = self.server.lifeboat().args(["backup", "describe", name, "--details"]).ok();
         let mut kind = "";
@@ -252,7 +254,7 @@ impl KillTest {
         }
     }
 
-    /// Every pre is followed by a post, and the last hook was a post.
+    /// Checks that every pre hook is followed by a post hook, and that the last hook was a post hook.
     fn assert_hooks(&self, point: &str) {
         let said = self.app.kubectl().args(["exec", "frozen", "--", "cat", "/tmp/log"]).ok();
         let steps: Vec<&str> = said.lines().collect();

@@ -1,4 +1,5 @@
-//! Who leads, whether the server works, and faults that move leadership; for the tests of leadership and the soak.
+//! Which replica is the leader, whether the server works, and faults that move leadership; for the tests of leadership
+//! and the soak test.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ fn holder() -> Option<String> {
     lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
 }
 
-/// Waits until a pod other than `old` holds the lease; gives its name.
+/// Waits until a pod other than `old` holds the lease; returns its name.
 pub fn wait_for_another(old: &str) -> String {
     wait_for("another leader", MOVE, || match holder() {
         Some(holder) if holder != old => Ok(holder),
@@ -22,8 +23,8 @@ pub fn wait_for_another(old: &str) -> String {
     })
 }
 
-/// Waits until exactly one pod says that it leads, and it is the one that holds the lease; gives its name. A pod whose
-/// container is down at this moment says nothing and does not lead.
+/// Waits until exactly one pod reports that it is the leader, and it holds the lease; returns its name. A pod whose
+/// container is down reports nothing and is not the leader.
 pub fn wait_for_one_leader(seconds: u64) -> String {
     wait_for("exactly one leader", seconds, || {
         let leading: Vec<String> = pods().into_iter().filter(|pod| leads(pod)).collect();
@@ -44,7 +45,7 @@ fn pods() -> Vec<String> {
         .collect()
 }
 
-/// Waits until both replicas answer: one that restarts cannot take over from the other.
+/// Waits until both replicas answer: a replica that is restarting cannot take over.
 pub fn wait_for_every_replica(seconds: u64) {
     wait_for("an answer of both replicas", seconds, || {
         let silent: Vec<String> =
@@ -57,13 +58,13 @@ fn leads(pod: &str) -> bool {
     says(pod).contains("\nlifeboat_leader 1\n")
 }
 
-/// What the pod says of itself in its metrics; nothing when it does not answer.
+/// The pod's metrics; empty if it does not answer.
 fn says(pod: &str) -> String {
     let path = format!("/api/v1/namespaces/lifeboat/pods/{pod}:8085/proxy/metrics");
     kubectl().args(["get", "--raw", &path, "--request-timeout=5s"]).run().stdout
 }
 
-/// A new location gets its verdict: somebody leads and works.
+/// Checks that a new location is validated, so a leader is working.
 pub fn everything_works(name: &str) {
     let create = lifeboat()
         .args([
@@ -105,9 +106,9 @@ pub fn signal(signal: &str, process: &str) {
     Program::new("kill").args([signal, process]).ok();
 }
 
-/// Stops the box's API server and starts it again; when this returns it answers, also at the address that pods use. An
-/// API server that stops takes itself out of that service, and kube-proxy, which waits longer after each disturbance,
-/// may need a minute to see it come back: until then every pod is refused, and no server could do better.
+/// Restarts the box's API server; when this returns it answers, also at the address that pods use. An API server that
+/// stops removes itself from that Service, and kube-proxy, which backs off after each disturbance, may need a minute to
+/// add it again: until then every connection of a pod is refused, whatever the server does.
 pub fn restart_api_server() {
     let service = get(&["-n", "default", "service", "kubernetes"]);
     let address = format!("--server=https://{}:443", service["spec"]["clusterIP"].as_str().unwrap());

@@ -1,5 +1,6 @@
-//! What the tests share that run real programs on a real cluster or beside genuine restic: running programs, reading
-//! objects, waiting with a deadline, namespaces that go away, repositories, file trees. `cargo xtask test` says in the environment where cluster, storage and programs are.
+//! Code that the tests on a real cluster or beside genuine restic share: running programs, reading objects, waiting
+//! with a deadline, temporary namespaces, repositories, file trees. `cargo xtask test` passes cluster, storage and
+//! programs in the environment.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
 
 mod api;
@@ -42,7 +43,7 @@ pub use lifeboat::{Installation, S3, s3};
 pub use namespace::{Namespace, delete_namespace};
 pub use objects::{assert_same_objects, objects_of};
 pub use one_volume::{OneVolume, Way, anew, mover_process, no_snapshot_is_left, random};
-pub use recorder::told;
+pub use recorder::recorded_item;
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};
@@ -74,7 +75,7 @@ pub fn kubectl() -> Program {
     }
 }
 
-/// Our binary, as it is in the image.
+/// Our program, the same as in the image.
 pub fn lifeboat() -> Program {
     let program = Program::new(&variable("LIFEBOAT_BIN"));
     match std::env::var("LIFEBOAT_CONTEXT") {
@@ -83,7 +84,7 @@ pub fn lifeboat() -> Program {
     }
 }
 
-/// The stock Velero command line, pointed at Lifeboat.
+/// Stock Velero's command line, pointed at Lifeboat.
 pub fn velero() -> Program {
     let program =
         Program::new(&variable("VELERO_BIN")).args(["--namespace", "lifeboat", "--colorized=false"]);
@@ -98,7 +99,7 @@ pub fn xtask() -> Program {
     Program::new(&variable("LIFEBOAT_XTASK"))
 }
 
-/// An object of the cluster; `Null` where there is none.
+/// An object of the cluster; `Null` if it does not exist.
 pub fn get(arguments: &[&str]) -> Value {
     if let Some(found) = api::get(arguments) {
         return found;

@@ -9,16 +9,16 @@ use crate::{Program, get, kubectl, lifeboat, variable, wait_for};
 #[derive(Clone, Debug)]
 pub struct S3 {
     pub endpoint: String,
-    /// Only beside the box; tests that use it are left out on a named cluster.
+    /// Only beside the box; tests that use it are skipped on a named cluster.
     pub tls_endpoint: String,
-    /// File with the authority of the TLS endpoint.
+    /// The file with the certificate authority of the TLS endpoint.
     pub ca: String,
     pub region: String,
     pub access_key: String,
     pub secret_key: String,
 }
 
-/// Where the storage is, from the environment.
+/// The storage, from the environment.
 pub fn s3() -> S3 {
     let of_the_box = |name: &str| std::env::var(name).unwrap_or_default();
     S3 {
@@ -32,7 +32,7 @@ pub fn s3() -> S3 {
 }
 
 impl S3 {
-    /// The credentials as Velero's Secret holds them.
+    /// The credentials in the form of Velero's Secret.
     pub fn credentials(&self) -> String {
         format!(
             "[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n",
@@ -56,12 +56,12 @@ impl S3 {
 pub struct Installation;
 
 impl Installation {
-    /// Installs, or brings what is installed up to date.
+    /// Installs Lifeboat, or updates the installation.
     pub fn ensure() -> Self {
         Self::ensure_with(&[])
     }
 
-    /// The same with further flags of `install`.
+    /// Installs or updates with further flags of `install`.
     pub fn ensure_with(flags: &[&str]) -> Self {
         let credentials = tempfile::NamedTempFile::new().unwrap();
         fs::write(credentials.path(), s3().credentials()).unwrap();
@@ -92,7 +92,7 @@ impl Installation {
         kubectl().args(["--namespace", "lifeboat"])
     }
 
-    /// Waits until the location is in `phase`; gives its message.
+    /// Waits until the location is in `phase`; returns its message.
     pub fn wait_for_phase(&self, location: &str, phase: &str, seconds: u64) -> String {
         wait_for(&format!("location {location} {phase}"), seconds, || {
             let object = get(&["-n", "lifeboat", "bsl", location]);
@@ -114,7 +114,7 @@ impl Installation {
     }
 }
 
-/// What tells one build from another: the image keeps its name, so pods of an older one would go on running.
+/// Identifies the build: the image's name does not change, so pods of an older build would keep running.
 fn build() -> &'static str {
     static BUILD: OnceLock<String> = OnceLock::new();
     BUILD.get_or_init(|| Program::new("sha256sum").arg(&variable("LIFEBOAT_BIN")).ok()[..12].to_owned())

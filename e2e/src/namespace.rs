@@ -1,4 +1,4 @@
-//! A namespace for one test: made with it, removed after it, described when it fails.
+//! A namespace for one test: created with the value, deleted when it is dropped, described when the test fails.
 
 use std::{fs, thread};
 
@@ -11,25 +11,25 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace whose name starts with `prefix`. Pods of every kind may run in it.
+    /// Creates a namespace whose name starts with `prefix`. Privileged pods are allowed in it.
     pub fn new(prefix: &str) -> Self {
         let namespace = Self { name: unique(prefix) };
         kubectl().args(["create", "namespace", &namespace.name]).ok();
         namespace
     }
 
-    /// `kubectl` inside it.
+    /// `kubectl` in this namespace.
     pub fn kubectl(&self) -> Program {
         kubectl().args(["--namespace", &self.name])
     }
 
-    /// Applies manifests inside it; `TEST_IMAGE` in the text becomes the test image.
+    /// Applies manifests in this namespace; `TEST_IMAGE` in the text is replaced by the test image.
     pub fn apply(&self, manifests: &str) {
         let manifests = manifests.replace("TEST_IMAGE", &variable("LIFEBOAT_TEST_IMAGE"));
         self.kubectl().args(["apply", "-f", "-"]).input(&manifests).ok();
     }
 
-    /// Config maps of random text: a backup of them is an archive of several parts.
+    /// Creates ConfigMaps with random text: a backup of them is an archive of several parts.
     pub fn fill_with_large_objects(&self) {
         for number in 0..24 {
             let text = Program::new("sh").args(["-c", "head -c 675000 /dev/urandom | base64 -w0"]).ok();
@@ -44,7 +44,7 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         if thread::panicking() {
-            // What a person would look at first.
+            // The usual first steps of an investigation.
             for arguments in [&["get", "all,pvc,events"][..], &["describe", "pods"][..]] {
                 eprintln!("{}", self.kubectl().args(arguments).run().stdout);
             }
@@ -53,7 +53,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Deletes a namespace and waits until it is gone.
+/// Deletes a namespace and waits until it no longer exists.
 pub fn delete_namespace(name: &str) {
     kubectl().args(["delete", "namespace", name, "--timeout=180s"]).ok();
 }

@@ -1,5 +1,5 @@
-//! What a namespace holds, in a form that can be compared over a backup and a restore: without what every cluster assigns
-//! anew (UIDs, versions, times, addresses), without what controllers write by themselves.
+//! The objects of a namespace in a form that can be compared across a backup and a restore: without what every cluster
+//! assigns (UIDs, versions, times, addresses) and what controllers set.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::get;
 
-/// Types whose objects are compared. Endpoints, events and leases come and go by themselves.
+/// Types whose objects are compared. Endpoints, events and leases change by themselves.
 const TYPES: &str = "configmaps,secrets,services,serviceaccounts,persistentvolumeclaims,pods,deployments,statefulsets,daemonsets,\
 replicasets,jobs,cronjobs,roles,rolebindings,networkpolicies,poddisruptionbudgets";
 
@@ -67,7 +67,7 @@ fn key(item: &Value) -> String {
     format!("{}/{}", item["kind"].as_str().unwrap(), item["metadata"]["name"].as_str().unwrap())
 }
 
-/// Every namespace gets these by itself.
+/// Objects that a cluster creates in every namespace.
 fn is_made_by_the_cluster(item: &Value) -> bool {
     matches!(key(item).as_str(), "ConfigMap/kube-root-ca.crt" | "ServiceAccount/default")
         || item["type"] == "kubernetes.io/service-account-token"

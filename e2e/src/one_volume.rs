@@ -1,5 +1,5 @@
-//! One pod with one volume, and a server: what the tests of faults have in common. A test begins a backup or restore, often
-//! holds its mover in the middle of its work, does what the fault does, and asks how everything ended.
+//! One pod with one volume, and a server: the basis of the fault tests. A test starts a backup or restore, often holds
+//! its mover during its work, injects the fault and checks the outcome.
 
 use std::cell::RefCell;
 use std::fs;
@@ -36,11 +36,11 @@ spec:
 /// How the volume is backed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Its files are copied from the node.
+    /// A file copy from the node.
     Files,
-    /// By a CSI snapshot.
+    /// A CSI snapshot.
     Snapshot,
-    /// By a CSI snapshot whose data is moved.
+    /// A CSI snapshot whose data is moved.
     Moved,
 }
 
@@ -58,7 +58,7 @@ impl OneVolume {
         Self::of(Way::Files, "box-csi", "ReadWriteOnce", flags)
     }
 
-    /// A claim of this class and access mode.
+    /// With a claim of this class and access mode.
     pub fn of(way: Way, class: &str, mode: &str, flags: &[&str]) -> Self {
         Self::with(way, &Self::manifests(way, class, mode), flags)
     }
@@ -69,7 +69,7 @@ impl OneVolume {
         POD.replace("MODE", mode).replace("CLASS", class).replace("NOTE", note)
     }
 
-    /// Any manifests with one such pod.
+    /// With any manifests that contain one such pod.
     pub fn with(way: Way, manifests: &str, flags: &[&str]) -> Self {
         let server = HostServer::start("movers", flags);
         let app = Namespace::new("data");
@@ -82,7 +82,7 @@ impl OneVolume {
         test
     }
 
-    /// The pod, not one that is on its way out.
+    /// The pod, unless it is terminating.
     pub fn pod(&self) -> Option<Value> {
         let pods = get(&["-n", &self.app.name, "pods", "-l", "app=db"]);
         let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
@@ -102,7 +102,8 @@ impl OneVolume {
         volume_directory(&self.pod().unwrap(), "data")
     }
 
-    /// What is in the volume now. Snapshots of the box's driver are tar files: attributes and parts of seconds are lost.
+    /// The content of the volume. Snapshots of the box's driver are tar files, which lose attributes and fractions of
+    /// seconds.
     pub fn listing(&self) -> Listing {
         let mut listing = contents(&self.directory());
         for entry in listing.0.values_mut().filter(|_| self.way != Way::Files) {
@@ -112,7 +113,7 @@ impl OneVolume {
         listing
     }
 
-    /// Makes a backup without waiting for it.
+    /// Creates a backup without waiting for it.
     pub fn begin(&self, name: &str) {
         let mut flags = vec!["--include-namespaces", self.app.name.as_str()];
         if self.way == Way::Moved {
@@ -121,14 +122,15 @@ impl OneVolume {
         self.server.lifeboat().args(["backup", "create", name]).args(&flags).ok();
     }
 
-    /// Begins a backup whose mover waits for storage in the middle of its work; gives the mover's pod.
+    /// Starts a backup whose mover waits for storage during its work; returns the mover's pod.
     pub fn begin_and_hold(&self, name: &str) -> Value {
         self.server.storage.close("PUT", "/data/", Fault::Hold, 1000);
         self.begin(name);
         self.held()
     }
 
-    /// The same for a restore. What it restores is gone before.
+    /// Starts a restore whose mover waits for storage during its work; returns the mover's pod. The app was deleted
+    /// before.
     pub fn restore_and_hold(&self, name: &str, from: &str) -> Value {
         self.lose_app();
         self.server.storage.close("GET", "/data/", Fault::Hold, 1000);
@@ -144,26 +146,26 @@ impl OneVolume {
         pod
     }
 
-    /// The namespace goes with all that is in it. Its claims go first: a snapshot that is deleted while a claim waits for it
-    /// stays, because its controller does not hear of the claim's end.
+    /// Deletes the namespace with everything in it. Claims are deleted first: a snapshot that is deleted while a claim
+    /// waits for it would stay, because its controller does not notice the claim's end.
     pub fn lose_app(&self) {
         self.app.kubectl().args(["delete", "pods,pvc", "--all", "--timeout=60s"]).run();
         kubectl().args(["delete", "namespace", &self.app.name, "--timeout=120s"]).ok();
     }
 
-    /// Waits for the end; the backup and its one copy.
+    /// Waits for the end; returns the backup and its PodVolumeBackup or DataUpload.
     pub fn ended(&self, name: &str) -> (Value, Value) {
         let backup = self.server.ended("backup", name);
         (backup, self.copy(name))
     }
 
-    /// The object of a backup's one copy.
+    /// The PodVolumeBackup or DataUpload of a backup.
     pub fn copy(&self, backup: &str) -> Value {
         let kind = if self.way == Way::Moved { "datauploads" } else { "podvolumebackups" };
         self.object(kind, "velero.io/backup-name", backup)
     }
 
-    /// The same of a restore.
+    /// The PodVolumeRestore or DataDownload of a restore.
     pub fn filling(&self, restore: &str) -> Value {
         let kind = if self.way == Way::Moved { "datadownloads" } else { "podvolumerestores" };
         self.object(kind, "velero.io/restore-name", restore)
@@ -174,40 +176,43 @@ impl OneVolume {
         get(&["-n", &self.server.namespace, kind, "-l", &label])["items"][0].clone()
     }
 
-    /// Fails unless the backup ended partially, the copy failed with these words, and people can read them.
-    pub fn assert_failed(&self, name: &str, words: &[&str]) {
+    /// Fails unless the backup is PartiallyFailed, its copy failed with these texts in the message, and users can read
+    /// them.
+    pub fn assert_failed(&self, name: &str, texts: &[&str]) {
         let (backup, copy) = self.ended(name);
-        self.assert_ended_badly(&backup, &copy, "Failed", words);
+        self.assert_ended_badly(&backup, &copy, "Failed", texts);
     }
 
-    /// The same of a restore.
-    pub fn assert_restore_failed(&self, name: &str, words: &[&str]) {
+    /// Fails unless the restore is PartiallyFailed, its transfer failed with these texts in the message, and users can
+    /// read them.
+    pub fn assert_restore_failed(&self, name: &str, texts: &[&str]) {
         let restore = self.server.ended("restore", name);
-        self.assert_ended_badly(&restore, &self.filling(name), "Failed", words);
+        self.assert_ended_badly(&restore, &self.filling(name), "Failed", texts);
     }
 
-    /// `whole` ended partially because `part` ended in this phase, with these words, and nothing is left of it.
-    pub fn assert_ended_badly(&self, whole: &Value, part: &Value, phase: &str, words: &[&str]) {
+    /// Fails unless `whole` is PartiallyFailed because `part` ended in this phase with these texts in the message, and
+    /// nothing of it is left.
+    pub fn assert_ended_badly(&self, whole: &Value, part: &Value, phase: &str, texts: &[&str]) {
         self.server.assert_phase(whole, &["PartiallyFailed"]);
         assert_eq!(part["status"]["phase"], phase, "{part}");
         let message = part["status"]["message"].as_str().unwrap_or_default();
-        for word in words {
-            assert!(message.contains(word), "{word:?} is not in {message:?}");
+        for text in texts {
+            assert!(message.contains(text), "{text:?} is not in {message:?}");
         }
-        self.assert_said(whole, words);
+        self.assert_described(whole, texts);
         self.assert_nothing_is_left();
     }
 
-    /// Fails unless people can read these words about a backup or restore.
-    pub fn assert_said(&self, whole: &Value, words: &[&str]) {
+    /// Fails unless `describe` of a backup or restore shows these texts.
+    pub fn assert_described(&self, whole: &Value, texts: &[&str]) {
         let kind = whole["kind"].as_str().unwrap().to_lowercase();
         let described = self.server.described(&kind, whole["metadata"]["name"].as_str().unwrap());
-        for word in words {
-            assert!(described.contains(word), "{word:?} is not in\n{described}");
+        for text in texts {
+            assert!(described.contains(text), "{text:?} is not in\n{described}");
         }
     }
 
-    /// No Job, pod, Secret, claim, snapshot, volume or mount of a mover.
+    /// Fails if a Job, pod, Secret, claim, snapshot, volume or mount of a mover is left.
     pub fn assert_nothing_is_left(&self) {
         self.server.no_mover_is_left();
         no_snapshot_is_left(&self.server, &self.app.name);
@@ -237,7 +242,8 @@ impl OneVolume {
         self.assert_nothing_is_left();
     }
 
-    /// Storage refuses the key while a mover works; fails unless that is named and the next run succeeds.
+    /// Storage revokes the access key while a mover works; fails unless the error names it and the next backup
+    /// succeeds.
     pub fn assert_key_that_is_taken_away_is_named(&self) {
         let denied =
             "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>".to_owned();
@@ -247,7 +253,7 @@ impl OneVolume {
         self.assert_next_run_succeeds("next");
     }
 
-    /// Deletes a Backup whose mover is held; fails unless everything of it goes.
+    /// Deletes a Backup whose mover is held; fails unless everything of it is deleted.
     pub fn assert_deletion_leaves_nothing(&self, name: &str) {
         let copy = self.copy(name);
         let object = copy["metadata"]["name"].as_str().unwrap();
@@ -269,13 +275,13 @@ impl OneVolume {
         self.assert_no_lock();
     }
 
-    /// Fails unless a backup made now is complete, holds what is there, and no lock is left.
+    /// Fails unless a new backup completes, contains the volume's content, and leaves no lock.
     pub fn assert_next_run_succeeds(&self, name: &str) {
         self.assert_backup_succeeds(name);
         self.assert_no_lock();
     }
 
-    /// Fails unless a backup made now is complete and holds what is there.
+    /// Fails unless a new backup completes and contains the volume's content.
     pub fn assert_backup_succeeds(&self, name: &str) {
         self.server.storage.open();
         self.begin(name);
@@ -287,7 +293,7 @@ impl OneVolume {
         }
     }
 
-    /// What is in the repository is what is in the volume, and none is there twice.
+    /// Fails unless the repository contains the volume's content exactly once.
     pub fn assert_stored(&self, backup: &str) {
         let copy = self.copy(backup);
         self.assert_holds(copy["status"]["snapshotID"].as_str().unwrap_or_else(|| panic!("{copy}")));
@@ -299,7 +305,7 @@ impl OneVolume {
         assert_eq!(tags.len(), count, "a volume is stored twice: {tags:?}");
     }
 
-    /// Fails unless a snapshot of the repository holds what is in the volume.
+    /// Fails unless a snapshot of the repository contains the volume's content.
     pub fn assert_holds(&self, snapshot: &str) {
         let target = tempfile::tempdir().unwrap();
         let into = target.path().to_str().unwrap();
@@ -311,7 +317,7 @@ impl OneVolume {
         expected.assert_same(&found, snapshot);
     }
 
-    /// Fails unless a restore made now brings back what was there.
+    /// Fails unless a new restore restores the former content.
     pub fn assert_restore_succeeds(&self, name: &str, from: &str, before: &Listing) {
         self.server.storage.open();
         self.lose_app();
@@ -335,20 +341,20 @@ impl OneVolume {
         self.server.repository(&self.app.name)
     }
 
-    /// What the repository holds.
+    /// The snapshots of the repository.
     pub fn snapshots(&self) -> Vec<Value> {
         let text = self.repository().ok(Engine::Restic, &["snapshots", "--json", "--no-lock"]);
         serde_json::from_str(&text).unwrap()
     }
 }
 
-/// Bytes that do not compress, the same each time.
+/// Incompressible bytes, the same each time.
 pub fn random(length: u32) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect()
 }
 
-/// Fails unless no snapshot and no content is left of the app's namespaces and of the server's movers. Other tests run
-/// beside this one.
+/// Fails if a VolumeSnapshot or its content is left in the app's namespaces or of the server's movers. Other tests run
+/// at the same time.
 pub fn no_snapshot_is_left(server: &HostServer, app: &str) {
     let of_us = |namespace: &Value| {
         let namespace = namespace.as_str().unwrap_or_default();
@@ -365,7 +371,7 @@ pub fn no_snapshot_is_left(server: &HostServer, app: &str) {
     });
 }
 
-/// The process of the mover, on this machine.
+/// The mover's process on this machine.
 pub fn mover_process(pod: &Value) -> String {
     let uid = pod["metadata"]["uid"].as_str().unwrap();
     wait_for("the mover's process", 30, || {
@@ -379,7 +385,7 @@ pub fn mover_process(pod: &Value) -> String {
     })
 }
 
-/// The manifest of a pod, for another one of its name on any node.
+/// The manifest of a pod, for creating it again on any node.
 pub fn anew(mut pod: Value) -> String {
     let of = |field: &str| pod["metadata"][field].clone();
     pod["metadata"] = json!({"name": of("name"), "labels": of("labels"), "annotations": of("annotations")});

@@ -1,4 +1,4 @@
-//! restic's own REST server: takes a directory, gives a server on loopback that ends when the value is dropped.
+//! restic's own REST server: takes a directory and starts a server on loopback that ends when the value is dropped.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct RestServer {
 
 impl RestServer {
     pub fn start(directory: &Path) -> Self {
-        // Free a moment ago; nobody else on this machine asks for a port by its number.
+        // The port was free a moment ago, and no other program on this machine requests ports by number.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let child = Command::new(variable("LIFEBOAT_REST_SERVER"))
             .args(["--no-auth", "--listen", &address, "--path"])
@@ -30,7 +30,7 @@ impl RestServer {
         server
     }
 
-    /// A repository on it, as restic names it.
+    /// The URL of a repository on it, in restic's notation.
     pub fn url(&self, name: &str) -> String {
         format!("rest:http://{}/{name}/", self.address)
     }

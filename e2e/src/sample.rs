@@ -2,7 +2,7 @@
 
 use crate::kubectl;
 
-/// Volumes have tests of their own.
+/// Volumes have their own tests.
 const APP: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -79,7 +79,7 @@ pub fn sample_app(namespace: &str) -> String {
     APP.replace("NAMESPACE", namespace)
 }
 
-/// Until its Deployment `web` and its StatefulSet `db` run.
+/// Waits until its Deployment `web` and its StatefulSet `db` run.
 pub fn wait_until_running(namespace: &str) {
     for workload in ["deployment/web", "statefulset/db"] {
         kubectl().args(["-n", namespace, "rollout", "status", workload, "--timeout=90s"]).ok();

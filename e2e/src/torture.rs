@@ -26,32 +26,32 @@ use anyhow::{Context, Result};
 
 use cycle::Harness;
 
-/// What to run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub cycles: u64,
     pub seed: u64,
-    /// Where everything happens; it exists and is empty.
+    /// The working directory; it exists and is empty.
     pub directory: PathBuf,
     /// The program of `src/bin/torture_worker.rs`.
     pub worker: PathBuf,
 }
 
-/// After so many cycles a line tells how far it is.
-const TOLD: u64 = 25;
+/// After this many cycles a progress line is printed.
+const PROGRESS_CYCLES: u64 = 25;
 
-/// Runs all cycles; an error says in which one what was lost or broken.
+/// Runs all cycles; an error names the cycle and what was lost or broken.
 pub fn run(settings: &Settings) -> Result<Summary> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let mut harness = Harness::new(settings).await?;
         for cycle in 1..=settings.cycles {
-            let told = async {
+            let checked = async {
                 harness.cycle(cycle).await?;
                 harness.verify().await
             };
-            told.await.with_context(|| format!("seed {}, cycle {cycle}", settings.seed))?;
-            if cycle % TOLD == 0 {
+            checked.await.with_context(|| format!("seed {}, cycle {cycle}", settings.seed))?;
+            if cycle % PROGRESS_CYCLES == 0 {
                 let (kept, seconds) = (harness.ledger.0.len(), harness.summary.took.as_secs());
                 eprintln!("{cycle} cycles in {seconds} s, {kept} snapshots, all of them whole");
             }

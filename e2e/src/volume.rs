@@ -1,9 +1,9 @@
-//! Volumes and classes that tests make for themselves: a volume that is a directory of this machine, for tests of plugins
-//! that snapshot directories; a class whose snapshots never come about.
+//! Volumes and classes that tests create: a volume that is a directory of this machine, for tests of plugins that
+//! snapshot directories; a snapshot class whose snapshots always fail.
 
 use crate::{apply, get, kubectl, unique, wait_for};
 
-/// A volume that is a directory of the machine, and the claim `data` that has it.
+/// A volume that is a directory of the machine, and the claim `data` bound to it.
 pub fn directory_volume(name: &str, namespace: &str, path: &str) -> String {
     format!(
         "apiVersion: v1
@@ -25,7 +25,7 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: {name}, 
     )
 }
 
-/// Waits until the claim `data` has a volume; gives its name.
+/// Waits until the claim `data` is bound; returns the volume's name.
 pub fn bound(namespace: &str) -> String {
     wait_for("a bound claim", 60, || {
         let claim = get(&["-n", namespace, "pvc", "data"]);
@@ -36,7 +36,7 @@ pub fn bound(namespace: &str) -> String {
     })
 }
 
-/// A snapshot class of the box's driver that needs a Secret which is not there. Gone when dropped.
+/// A snapshot class of the box's driver that refers to a missing Secret. Deleted when dropped.
 pub struct BrokenSnapshotClass {
     pub name: String,
 }

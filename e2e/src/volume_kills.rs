@@ -1,5 +1,5 @@
-//! A server is killed while it backs up ten volumes or restores them, and starts again: what must hold afterwards. The test
-//! command kills at named moments, the soak at random ones.
+//! Kills a server while it backs up or restores ten volumes and restarts it, and checks what must hold afterwards. The
+//! test command kills at named moments, the soak test at random ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,11 +38,11 @@ spec:
 const PODS: usize = 5;
 const VOLUMES: usize = 2 * PODS;
 
-/// A request of the server to the API server: method, part of its path, and whether it has done its work when the server is
-/// killed.
+/// A request of the server to the API server: method, part of its path, and whether it was carried out when the server
+/// is killed.
 pub type Moment = (&'static str, &'static str, bool);
 
-/// Moments of a backup, in the order of their coming.
+/// Moments of a backup, in chronological order.
 pub const VOLUME_BACKUP_MOMENTS: [Moment; 3] =
     [("POST", "/podvolumebackups", true), ("POST", "/jobs", true), ("DELETE", "/jobs/", false)];
 
@@ -76,7 +76,7 @@ impl VolumeKillTest {
         test
     }
 
-    /// Kills at a moment of a backup; fails unless all that is promised holds. Gives the backup's name.
+    /// Kills at a moment of a backup and checks all guarantees. Returns the backup's name.
     pub fn kill_backup_at(&mut self, moment: Moment) -> String {
         let name = self.begin_backup(Some(moment));
         self.kill_at();
@@ -84,7 +84,7 @@ impl VolumeKillTest {
         name
     }
 
-    /// The same after a time.
+    /// Kills after a time of a backup and checks all guarantees. Returns the backup's name.
     pub fn kill_backup_after(&mut self, time: Duration) -> String {
         let name = self.begin_backup(None);
         std::thread::sleep(time);

@@ -1,9 +1,9 @@
-//! Waiting for the cluster: looks again until something is there, with a deadline and the last thing seen.
+//! Waiting for the cluster: polls until a condition holds, with a deadline; the failure shows the last state.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Looks until `look` gives `Ok`; after `seconds` fails with the last `Err`.
+/// Polls until `look` returns `Ok`; after `seconds` fails with the last `Err`.
 pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {

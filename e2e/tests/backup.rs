@@ -15,19 +15,19 @@ fn installed() -> Installation {
     installation
 }
 
-/// A name that no other run of the tests uses: buckets outlive clusters.
+/// A name that no other test run uses, because buckets outlive clusters.
 fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("{prefix}-{}", now.as_millis())
 }
 
-/// Makes a backup and waits for its end; gives the object.
+/// Creates a backup and waits for its end; returns the object.
 fn backup(name: &str, arguments: &[&str]) -> Value {
     lifeboat().args(["backup", "create", name, "--wait"]).args(arguments).run();
     ended("backup", name)
 }
 
-/// Restores and waits for the end; gives the object.
+/// Restores and waits for the end; returns the object.
 fn restore(name: &str, from: &str, arguments: &[&str]) -> Value {
     lifeboat().args(["restore", "create", name, "--from-backup", from, "--wait"]).args(arguments).run();
     ended("restore", name)
@@ -43,7 +43,7 @@ fn ended(kind: &str, name: &str) -> Value {
     })
 }
 
-/// Fails unless the object ended so, with what its log and its results say.
+/// Fails unless the object ended in this phase; prints its log and results.
 fn assert_phase(object: &Value, phase: &str) {
     let kind = object["kind"].as_str().unwrap().to_lowercase();
     let name = object["metadata"]["name"].as_str().unwrap();

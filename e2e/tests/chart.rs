@@ -1,5 +1,5 @@
-//! The Helm chart: what it renders is what `lifeboat install` applies and what `lifeboat crds` prints, and the API
-//! server accepts it. Both come from one source; these tests look at what comes out at the other end.
+//! The Helm chart: it renders what `lifeboat install` applies and what `lifeboat crds` prints, and the API server
+//! accepts it. Both are generated from one source; these tests check the results.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::path::Path;
 use lifeboat_e2e::{Namespace, Program, kubectl, variable};
 use serde_json::Value;
 
-/// helm, with the chart of this checkout. A client alone takes an old cluster for granted; the chart asks for 1.30.
+/// helm, with the chart of this checkout. Without a cluster helm assumes an old version, and the chart requires 1.30.
 fn helm(command: &[&str], arguments: &[&str]) -> Program {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/lifeboat");
     Program::new(&variable("HELM_BIN")).args(command).arg(&chart.to_string_lossy()).args(arguments)
@@ -18,7 +18,7 @@ fn template(namespace: &str, values: &[&str]) -> String {
     helm(&["template", "lifeboat"], &["--namespace", namespace, "--kube-version", "1.34.0"]).args(values).ok()
 }
 
-/// Our binary with its own defaults: `cargo xtask test` names image and namespace in the environment.
+/// Our program with its own defaults: `cargo xtask test` sets image and namespace in the environment.
 fn lifeboat(arguments: &[&str]) -> String {
     Program::new("env")
         .args(["-u", "LIFEBOAT_IMAGE", "-u", "LIFEBOAT_NAMESPACE", &variable("LIFEBOAT_BIN")])
@@ -26,7 +26,7 @@ fn lifeboat(arguments: &[&str]) -> String {
         .ok()
 }
 
-/// What `lifeboat install` would apply, without what Helm does in its own way: the server's Namespace
+/// The objects of `lifeboat install`, except those that Helm handles in its own way: the server's Namespace
 /// (`--create-namespace`) and custom resource definitions (directory `crds`).
 fn install(arguments: &[&str]) -> BTreeMap<String, Value> {
     let text = lifeboat(&[&["install", "--dry-run", "--output", "json"], arguments].concat());
@@ -48,7 +48,7 @@ fn documents(yaml: &str) -> Vec<Value> {
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
 
-/// Objects by what names them in a cluster; none may be there twice.
+/// Objects by kind, namespace and name; duplicates are an error.
 fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let mut named = BTreeMap::new();
     for object in objects {
@@ -151,7 +151,7 @@ fn the_charts_custom_resource_definitions_are_those_of_the_command() {
 #[test]
 fn the_api_server_accepts_both_profiles() {
     let (own, shop) = (Namespace::new("chart"), Namespace::new("chart-shop"));
-    // A dry run makes no namespace, and what is in it needs one.
+    // A dry run creates no namespace, but the objects in it need one.
     let movers = format!("{}-movers", own.name);
     kubectl().args(["create", "namespace", &movers]).ok();
     let limited = format!("--set=rbac.namespaces={{{}}}", shop.name);

@@ -1,10 +1,10 @@
-//! What the tests and the demo stand on: names, volumes and snapshots work on every node of the cluster.
+//! Preconditions of the tests and the demo: DNS, volumes and snapshots work on every node of the cluster.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 use lifeboat_e2e::{Namespace, get, wait_for};
 use serde_json::Value;
 
-/// A pod on one node that resolves a name, writes into a new volume and stays.
+/// A pod on one node that resolves a name, writes into a new volume and keeps running.
 fn pod(node: &str) -> String {
     format!(
         "

@@ -1,5 +1,5 @@
-//! Every test on a real cluster or beside genuine restic, in one program. `cargo xtask test` runs the modules that each of
-//! its parts needs and says in the environment where cluster, storage and programs are.
+//! Every test on a real cluster or beside genuine restic, in one program. `cargo xtask test` runs the modules that each
+//! of its parts needs and passes cluster, storage and programs in the environment.
 
 mod backup;
 mod chart;

@@ -1,5 +1,5 @@
-//! Faults at exact moments, on a real cluster: a server of our own process, killed, cut off from storage, answered with
-//! nonsense; objects that the API server refuses; archives that nobody should have written.
+//! Faults at exact moments, on a real cluster: a server process that is killed, disconnected from storage or gets
+//! invalid answers; objects that the API server refuses; malicious archives.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod archives;
@@ -21,19 +21,19 @@ fn fill(namespace: &Namespace, count: usize) {
     namespace.apply(&maps.join("---\n"));
 }
 
-/// How many of the config maps of `fill` are there.
+/// How many of the ConfigMaps of `fill` exist.
 fn filled(namespace: &str) -> usize {
     let list = get(&["-n", namespace, "configmaps"]);
     let items = list["items"].as_array().cloned().unwrap_or_default();
     items.iter().filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("map-")).count()
 }
 
-/// Makes a backup of a namespace and waits for its end.
+/// Creates a backup of a namespace and waits for its end.
 fn backup(server: &HostServer, name: &str, namespace: &str) -> Value {
     server.backup(name, &["--include-namespaces", namespace])
 }
 
-/// A Status as the API server answers it.
+/// A Status in the API server's format.
 fn status(code: u16, reason: &str, message: &str) -> String {
     serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,4 +1,4 @@
-//! The image of Lifeboat as it is given to users.
+//! The published image of Lifeboat.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 use std::fs;
@@ -13,7 +13,7 @@ fn the_image_is_under_40_megabytes() {
 
 #[test]
 fn the_binary_needs_no_library_of_the_system() {
-    // ldd fails on a static binary, or says "statically linked" for a static one that is position independent.
+    // ldd fails on a static binary, or prints "statically linked" for a static one that is position independent.
     let output = Program::new("ldd").arg(&variable("LIFEBOAT_BIN")).run();
     let said = format!("{}{}", output.stdout, output.stderr);
     assert!(said.contains("statically linked") || said.contains("not a dynamic executable"), "{said}");

@@ -1,5 +1,5 @@
-//! Lifeboat and genuine Velero's server on one bucket: each restores what the other one backed up, and both write the same
-//! files. `cargo xtask test interop` starts the peer and says where it is.
+//! Lifeboat and genuine Velero's server on one bucket: each restores backups of the other, and both write the same
+//! files. `cargo xtask test interop` starts Velero and passes its namespace in the environment.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod app;
@@ -33,13 +33,13 @@ impl Product {
         program.args(arguments).args(["--namespace", &self.namespace()]).ok();
     }
 
-    /// Backs up a namespace into the shared place.
+    /// Backs up a namespace into the shared location.
     fn backup(self, name: &str, namespace: &str) {
         self.run(&["backup", "create", name, "--include-namespaces", namespace]);
         self.ended("backups.velero.io", name);
     }
 
-    /// Waits until the backup has come through the bucket, and restores it.
+    /// Waits until the backup was synced from the bucket, and restores it.
     fn restore(self, name: &str) {
         wait_for(&format!("{name} in {}", self.namespace()), 90, || {
             let found = get(&["-n", &self.namespace(), "backups.velero.io", name]);
@@ -63,7 +63,7 @@ impl Product {
     }
 }
 
-/// A name that no other run of the tests uses: buckets outlive clusters.
+/// A name that no other test run uses, because buckets outlive clusters.
 fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("{prefix}-{}", now.as_millis())

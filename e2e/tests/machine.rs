@@ -1,4 +1,5 @@
-//! The box on this machine: it comes, comes again, survives the death of all its processes, and goes without a trace.
+//! The box on this machine: it starts, starts again, survives the death of all its processes, and stops without leaving
+//! traces.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod processes;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use lifeboat_e2e::{Output, Program, xtask};
 
-/// What the machine looks like from outside: one line for each thing that a box could leave behind.
+/// The state of the machine: one line for each thing that a box could leave behind.
 fn machine() -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     let mut add = |what: &str, program: &str, arguments: &[&str]| {
@@ -34,7 +35,7 @@ fn machine() -> BTreeSet<String> {
     );
     for program in ["iptables-save", "ip6tables-save"] {
         let rules = Program::new(program).ok();
-        // Counters and times change by themselves; a table without rules is as good as none.
+        // Counters and times change by themselves; a table without rules is equal to a missing one.
         let added = rules.lines().filter(|line| line.starts_with('-')).map(str::to_owned);
         let chains = rules.lines().filter(|line| line.starts_with(':') && line.contains(" - "));
         let chains = chains.map(|line| line.split(' ').next().unwrap().to_owned());
@@ -46,7 +47,7 @@ fn machine() -> BTreeSet<String> {
     lines
 }
 
-/// Places outside its own directory where the box's programs leave something.
+/// Paths outside its own directory where the box's programs leave files.
 const PATHS: [&str; 8] = [
     "/var/lib/lifeboat-box",
     "/run/containerd",
@@ -58,7 +59,8 @@ const PATHS: [&str; 8] = [
     "/run/netns",
 ];
 
-/// What a box's control groups, or those of its container runtimes, have in their paths; other programs' come and go.
+/// Parts of the paths of the box's control groups and those of its container runtimes; groups of other programs change
+/// by themselves.
 const CGROUPS: [&str; 4] = ["lifeboat-box", "kubepods", "containerd", "k8s.io"];
 
 /// Directories of the control group hierarchies.
@@ -77,7 +79,7 @@ fn cgroups(root: &str, depth: u8) -> Vec<String> {
     found
 }
 
-/// No test leaves its box behind: the parts after this one start their own.
+/// Stops the box when dropped: later parts start their own.
 struct NoBox;
 
 impl NoBox {
@@ -137,8 +139,8 @@ fn the_box_comes_survives_and_goes_without_a_trace() {
     assert_same(&before, &machine());
 }
 
-/// Runs the project's `cargo xtask` from a second clone of this checkout, whose only tie to the box is the machine. What
-/// others wrote (crates) is compiled once for all such clones.
+/// Runs the project's `cargo xtask` from a second clone of this checkout, which shares only the machine with the box.
+/// Dependencies are compiled once for all such clones.
 fn from_another_clone(arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let clone = directory.path().join("clone");
@@ -154,7 +156,7 @@ fn from_another_clone(arguments: &[&str]) -> Output {
     output
 }
 
-/// This program lies in TARGET/PROFILE/deps.
+/// This program is in TARGET/PROFILE/deps.
 fn target_directory() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
@@ -184,12 +186,12 @@ fn a_box_whose_record_cannot_be_read_is_cleaned_without_a_person() {
     assert_eq!(status.code, 1, "{}", status.stdout);
     assert!(status.stdout.contains("its record cannot be read"), "{}", status.stdout);
     xtask().args(["box", "down"]).ok();
-    // Settings of the kernel stay, because nobody but this test knows what they were.
+    // Kernel settings stay changed, because only this test knows their former values.
     restore_settings(&before);
     assert_same(&before, &machine());
 }
 
-/// Twice: `ip_forward` sets others.
+/// Twice, because `ip_forward` changes others.
 fn restore_settings(before: &BTreeSet<String>) {
     for _ in 0..2 {
         for line in before.difference(&machine()).filter_map(|line| line.strip_prefix("sysctl: ")) {

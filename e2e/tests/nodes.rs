@@ -1,5 +1,5 @@
-//! A node is lost while a mover works on it. These tests stop the kubelet of the second node, which disturbs everything that
-//! runs there: they run alone, one after the other, and bring the node back, whatever happened. The table of faults is in
+//! A node is lost while a mover works on it. These tests stop the kubelet of the second node, which disturbs everything
+//! that runs there: they run alone, one after another, and always bring the node back. The table of faults is in
 //! `volume_faults.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
@@ -8,32 +8,33 @@ use std::fs;
 use lifeboat_e2e::{OneVolume, Program, Way, get, kubectl, mover_process, signal, wait_for, xtask};
 use serde_json::Value;
 
-/// The node, and what it consists of besides its pods.
+/// The node, and its components beside its pods.
 const NODE: &str = "box-2";
 const KUBELET: &str = "kubelet-2";
 const RUNTIME: &str = "containerd-2";
 
-/// The node without its kubelet; well again when this goes.
+/// The node without its kubelet; the kubelet is started again when this is dropped.
 #[derive(Default)]
 struct LostNode {
     stopped: Vec<&'static str>,
 }
 
 impl LostNode {
-    /// Nobody tells of its pods, and nobody tells them anything. They go on.
+    /// Stops the kubelet: the status of its pods is no longer reported, and they get no more commands. They keep
+    /// running.
     fn without_kubelet() -> Self {
         let mut node = Self::default();
         node.stop(KUBELET);
         node.wait_until_lost()
     }
 
-    /// Everything that ran there has ended, and nobody tells.
+    /// Stops the kubelet and kills everything that ran on the node, which is not reported.
     fn gone() -> Self {
         let mut node = Self::default();
         node.stop(KUBELET);
         node.stop(RUNTIME);
         for process in processes_of_pods() {
-            // It may have gone with another.
+            // It may have ended together with another process.
             Program::new("kill").args(["-KILL", &process]).run();
         }
         node.wait_until_lost()
@@ -88,7 +89,7 @@ fn processes_of_pods() -> Vec<String> {
     names.filter(|name| name.parse::<u32>().is_ok()).filter(of_node).collect()
 }
 
-/// A pod that runs on the node, and is not driven away while that is lost.
+/// A pod that runs on the node and is not evicted while the node is lost.
 const PINNED: &str = "spec:
   nodeSelector: {kubernetes.io/hostname: box-2}
   tolerations: [{operator: Exists}]
@@ -118,7 +119,7 @@ fn a_mover_without_its_kubelet_goes_on_and_its_copy_counts() {
 }
 
 #[test]
-fn a_mover_that_nobody_hears_of_fails_with_the_node_and_its_late_copy_is_none() {
+fn a_mover_without_reports_fails_with_the_node_and_its_late_copy_is_forgotten() {
     let test = start(Way::Files);
     let mover = mover_process(&test.begin_and_hold("silent"));
     let node = LostNode::without_kubelet();
@@ -127,8 +128,8 @@ fn a_mover_that_nobody_hears_of_fails_with_the_node_and_its_late_copy_is_none() 
     assert_eq!(copy["status"]["phase"], "Failed", "{copy}");
     let message = copy["status"]["message"].as_str().unwrap_or_default();
     assert!(message.contains(NODE) && message.contains("not ready"), "{message}");
-    test.assert_said(&backup, &[NODE]);
-    // It wakes up when everybody has given it up, and does the rest of its work.
+    test.assert_described(&backup, &[NODE]);
+    // It continues after it was given up, and completes its work.
     test.server.storage.open();
     wait_for("the end of the mover's process", 60, || {
         if fs::exists(format!("/proc/{mover}")).unwrap() { Err("it is there".to_owned()) } else { Ok(()) }
@@ -154,12 +155,12 @@ fn a_machine_that_is_gone_is_named_and_the_next_run_succeeds_when_it_is_back() {
     assert_eq!(copy["status"]["phase"], "Failed", "{copy}");
     let message = copy["status"]["message"].as_str().unwrap_or_default();
     assert!(message.contains(NODE) && message.contains("not ready"), "{message}");
-    test.assert_said(&backup, &[NODE]);
+    test.assert_described(&backup, &[NODE]);
     test.server.storage.open();
     node.comes_back();
     test.assert_nothing_is_left();
     test.wait_until_running();
-    // Nobody can know that the mover on a lost node has ended: its lock stays, and keeps no copy waiting.
+    // It is unknown whether the mover on a lost node has ended: its lock stays, and does not delay other copies.
     test.assert_backup_succeeds("next");
 }
 
@@ -171,10 +172,10 @@ fn while_data_is_moved_is_named_and_leaves_nothing() {
     let (backup, upload) = test.ended("gone");
     test.server.storage.open();
     node.comes_back();
-    // Where the snapshot can be read on the other node, the second mover is there, and all is well.
+    // If the snapshot can be read on the other node, the second mover runs there and succeeds.
     match upload["status"]["phase"].as_str() {
         Some("Completed") => test.assert_stored("gone"),
-        Some("Failed") => test.assert_said(&backup, &[NODE]),
+        Some("Failed") => test.assert_described(&backup, &[NODE]),
         other => panic!("{other:?}: {upload}"),
     }
     test.assert_nothing_is_left();
@@ -195,7 +196,7 @@ fn a_restore_is_not_written_twice_and_says_what_to_do() {
     assert_eq!(filling["status"]["phase"], "Failed", "{filling}");
     let message = filling["status"]["message"].as_str().unwrap_or_default();
     assert!(message.contains(NODE) && message.contains("restore again"), "{message}");
-    // One that would wake up later writes no more.
+    // Killed, so that it writes nothing when it would continue later.
     signal("-KILL", &mover_process(&mover));
     test.server.storage.open();
     node.comes_back();

@@ -1,6 +1,6 @@
-//! Plugins at work in backups and restores, on a real cluster: Go plugins on Velero's own framework, Velero's plugin for S3,
-//! the examples on our SDK, programs that misbehave. Each test has a server of its own; with pods, images
-//! and the stock command line in `plugins_installed.rs`.
+//! Plugins in backups and restores, on a real cluster: Go plugins on Velero's own framework, Velero's plugin for S3,
+//! the examples of our SDK, misbehaving programs. Each test has its own server; tests with pods, images and stock
+//! Velero's command line are in `plugins_installed.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod actions;
@@ -15,7 +15,7 @@ fn recorder(prefix: &str, flags: &[&str]) -> HostServer {
     HostServer::with_plugins(prefix, flags, &[("recorder", &variable("LIFEBOAT_GO_PLUGIN"))])
 }
 
-/// Config maps that no recording plugin is for.
+/// ConfigMaps that the recording plugins do not apply to.
 fn unrelated(namespace: &Namespace, count: usize) {
     let maps: Vec<String> = (0..count)
         .map(|n| {

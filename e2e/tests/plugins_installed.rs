@@ -1,10 +1,11 @@
-//! Plugins from images, in pods: added, listed and removed by the stock command line in a namespace that enforces `restricted`;
-//! Velero's plugin for S3 as the store of a whole backup and restore over TLS; an application that waits for its database.
+//! Plugins from images, in pods: added, listed and removed with stock Velero's command line in a namespace that
+//! enforces `restricted`; Velero's plugin for S3 as the store of a complete backup and restore over TLS; an application
+//! that waits for its database.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 use lifeboat_e2e::{
-    Installation, Namespace, assert_same_objects, delete_namespace, get, kubectl, lifeboat, objects_of, s3,
-    sample_app, told, unique, velero, wait_for, wait_until_running,
+    Installation, Namespace, assert_same_objects, delete_namespace, get, kubectl, lifeboat, objects_of,
+    recorded_item, s3, sample_app, unique, velero, wait_for, wait_until_running,
 };
 
 const AWS: &str = "localhost/lifeboat-test/velero-plugin-for-aws:v1.14.3";
@@ -12,7 +13,7 @@ const RECORDER: &str = "localhost/lifeboat-test/recorder:dev";
 const WAITING: &str = "localhost/lifeboat-example/wait-for-database:dev";
 const DATABASES: &str = "localhost/lifeboat-test/databases:bookworm";
 
-/// An image whose plugins are added by the stock command line and gone when dropped.
+/// An image whose plugins are added with stock Velero's command line and removed when dropped.
 struct Added(&'static str);
 
 impl Added {
@@ -36,7 +37,7 @@ fn rolled_out() {
     kubectl().args(["-n", "lifeboat", "rollout", "status", "deployment/lifeboat", "--timeout=120s"]).ok();
 }
 
-/// What the stock command line lists; the answer of the server that leads now.
+/// The list of stock Velero's command line, answered by the current leader.
 fn listed(plugin: &str) -> String {
     wait_for(&format!("plugin {plugin} in the list"), 90, || {
         let output = velero().args(["plugin", "get"]).run();
@@ -95,7 +96,7 @@ fn veleros_plugin_for_s3_stores_a_whole_backup_over_tls() {
         .args(["backup", "create", &name, "--include-namespaces", &app.name, "--storage-location", &tls])
         .ok();
     assert_completed("backup", &name);
-    // Files that the plugin wrote are read through it, and its links lead to them.
+    // Files that the plugin wrote are read through it, and its links point to them.
     let log = velero().args(["backup", "logs", &name, "--cacert", &s3.ca]).ok();
     assert!(log.contains("level=info"), "{log}");
     delete_namespace(&app.name);
@@ -129,12 +130,12 @@ fn plugins_are_added_listed_and_removed_by_both_command_lines() {
             let found = list.lines().any(|line| line.split_whitespace().eq([name, kind]));
             assert!(found, "{name} {kind} is missing in:\n{list}");
         }
-        // A whole backup and restore with all of them at work, in pods.
+        // A complete backup and restore with all of them, in pods.
         let app = Namespace::new("recorder");
-        told(&app, "settings", "password", &[("operation", "op"), ("wait", "yes")]);
+        recorded_item(&app, "settings", "password", &[("operation", "op"), ("wait", "yes")]);
         let name = unique("recorded");
         lifeboat().args(["backup", "create", &name, "--include-namespaces", &app.name]).ok();
-        // Its operations count what is written down, and here nobody does.
+        // Its operations count recorded requests, which are not recorded here.
         wait_for("operations of the backup", 90, || {
             let status = get(&["-n", "lifeboat", "backups.velero.io", &name])["status"].clone();
             if status["phase"] == "WaitingForPluginOperations" { Ok(()) } else { Err(status.to_string()) }
@@ -186,7 +187,7 @@ fn an_application_is_restored_when_its_database_answers() {
     assert_completed("restore", &name);
     let database = get(&["-n", &app.name, "pod", "orders-db-0"]);
     let shop = get(&["-n", &app.name, "deployment", "shop"]);
-    // The database was at work before the application was made: its container runs by then.
+    // The database was ready before the application was created: its container runs by then.
     let started = database["status"]["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
     let made = shop["metadata"]["creationTimestamp"].clone();
     assert!(

@@ -1,5 +1,5 @@
-//! Repositories in restic's format, written and read by our binary and by genuine restic. `cargo xtask test repository`
-//! builds the programs and says where they are; no cluster is needed.
+//! Repositories in restic's format, written and read by our program and by genuine restic. `cargo xtask test
+//! repository` builds the programs and passes their paths; no cluster is needed.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod interop;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A directory on the disk that holds the build: `/tmp` is memory on some machines, and knows no extended attributes.
+/// A directory on the disk of the build: `/tmp` is in memory on some machines, without extended attributes.
 fn directory() -> TempDir {
     tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap()
 }

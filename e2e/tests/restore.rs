@@ -1,4 +1,4 @@
-//! What a Restore can be told, and what becomes of backups over time: on a real cluster, with a server of our own process.
+//! The options of a Restore, and backups over time: on a real cluster, with a server process of the test.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod choices;

@@ -1,5 +1,5 @@
-//! The custom resource definitions against a real API server: a second one with an etcd prefix of its own and no
-//! nodes, so that the cluster itself never holds a kind without a controller.
+//! The custom resource definitions on a real API server: a second one with its own prefix in etcd and without nodes, so
+//! that the cluster itself never has a kind without a controller.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 use std::fs;
@@ -13,7 +13,7 @@ fn kubectl() -> Program {
     Program::new("kubectl").args(["--kubeconfig", &variable("LIFEBOAT_BARE_KUBECONFIG")])
 }
 
-/// Applies every kind and waits until all are served; gives their definitions.
+/// Applies every kind and waits until all are served; returns their definitions.
 fn every_kind() -> Vec<Value> {
     let crds = lifeboat().args(["crds", "--all"]).ok();
     kubectl().args(["apply", "--server-side", "--force-conflicts", "-f", "-"]).input(&crds).ok();
@@ -120,7 +120,7 @@ fn every_stash_kind_has_manifests_that_are_rejected() {
 }
 
 #[test]
-fn kubectl_explain_has_words_for_the_kinds() {
+fn kubectl_explain_describes_the_kinds() {
     every_kind();
     for path in [
         "backup.spec.orderedResources",

@@ -1,4 +1,4 @@
-//! The server on a real cluster: locations and what can be wrong with them, leadership, restarts, installation.
+//! The server on a real cluster: locations and their errors, leadership, restarts, installation.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod installation;

@@ -1,4 +1,4 @@
-//! Faults again and again: `cargo xtask test soak`. What was seen is in docs/reliability.md.
+//! Repeated faults: `cargo xtask test soak`. The results are in docs/reliability.md.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests end by panicking; the soak reports
 
 mod kills;

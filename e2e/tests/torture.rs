@@ -1,4 +1,4 @@
-//! Processes killed at random while they work on a repository, with a store that misbehaves: nothing is lost. The test
+//! Processes are killed at random while they work on a repository, with a faulty store: nothing is lost. The test
 //! command runs a few cycles of one seed; `cargo xtask torture` runs more, of any seed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // tests end by panicking
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lifeboat_e2e::torture::{Settings, run};
 
-/// In the test command.
+/// The number of cycles in the test command.
 const CYCLES: u64 = 25;
 const SEED: u64 = 8; // its first cycles have kills in backup, forget and both kinds of prune
 

@@ -1,4 +1,4 @@
-//! The stock Velero command line against Lifeboat: people who know it find what they expect.
+//! Stock Velero's command line with Lifeboat: its users find what they expect.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
 mod backups;
@@ -9,7 +9,8 @@ mod server;
 use lifeboat_e2e::{apply, kubectl, s3};
 use serde_json::json;
 
-/// An object in Lifeboat's namespace that a test makes; removed with the test, and before it where an earlier run died.
+/// An object in Lifeboat's namespace that a test creates; deleted with the test, and before it if an earlier run was
+/// aborted.
 struct Own<'a> {
     kind: &'a str,
     name: &'a str,
@@ -35,7 +36,7 @@ impl<'a> Own<'a> {
         own
     }
 
-    /// A Secret with the credentials that the storage accepts.
+    /// A Secret with the storage's valid credentials.
     fn good_credentials(name: &'a str) -> Self {
         Self::credentials(name, &s3().credentials())
     }

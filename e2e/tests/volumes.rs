@@ -1,5 +1,5 @@
-//! Volumes and their data, on the box: what is backed up comes back byte for byte by every way, also when the server is killed
-//! meanwhile. What else goes wrong is in `volume_faults.rs` and `nodes.rs`.
+//! Volumes and their data, on the box: restored byte for byte with every method, also when the server is killed
+//! meanwhile. Other faults are in `volume_faults.rs` and `nodes.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 mod databases;

@@ -1,5 +1,5 @@
-//! One operation of the kill harness in a process of its own: takes a task as JSON in its only argument.
-#![allow(clippy::print_stderr)] // what failed is for whoever reads the harness's log
+//! The process of the kill harness that runs one operation: takes a task as JSON in its only argument.
+#![allow(clippy::print_stderr)] // errors are for the harness's log
 
 use std::process::ExitCode;
 

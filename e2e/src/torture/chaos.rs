@@ -1,6 +1,6 @@
-//! What the fault layer cannot do, around a backend: the process dies at its k-th request, and a listing shows what was
-//! there a moment ago. One directory lies at most once to one process: two listings that hide the same object are
-//! beyond what any client can notice.
+//! Faults around a backend that the fault layer does not provide: the process dies at its k-th request, and a listing
+//! is out of date. Each process gets at most one such listing per directory: no client could notice two listings that
+//! hide the same object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -28,7 +28,7 @@ pub(super) struct Chaos {
     pub(super) seen: Mutex<Seen>,
 }
 
-/// What listings showed before.
+/// Earlier listings.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     listings: u64,
@@ -37,7 +37,7 @@ pub(super) struct Seen {
 }
 
 impl Chaos {
-    /// `changes`: the object that the request writes or removes.
+    /// `changes` is the object that the request writes or removes.
     async fn request<T>(&self, changes: Option<&Key>, run: impl Future<Output = Result<T>>) -> Result<T> {
         let counts = |death: &Death| match death.only {
             Some(directory) => changes.is_some_and(|key| key.as_str().starts_with(DIRECTORIES[directory])),
@@ -55,7 +55,7 @@ impl Chaos {
         outcome
     }
 
-    /// The page as it was, or one from before the newest object came.
+    /// The current page, or one from before the newest object was written.
     fn stale(&self, request: &PageRequest, page: Page) -> Page {
         let mut seen = self.seen.lock().unwrap();
         seen.listings += 1;
@@ -83,7 +83,7 @@ fn without_the_newest(page: &Page) -> Page {
     old
 }
 
-/// As the kernel's memory killer would do it: no destructor, no farewell.
+/// Dies like a process killed by the kernel: no destructors run.
 fn die() {
     let _ = kill_process(getpid(), Signal::KILL);
     loop {

@@ -1,4 +1,4 @@
-//! Runs one process to its end, which may be a violent one: takes a command and when to kill it, gives what it said.
+//! Runs one process to its end or kills it: takes a command and when to kill it, and returns its output.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 /// No operation of a healthy process takes this long.
 const HANGS: Duration = Duration::from_mins(5);
 
-/// What a process left.
+/// The result of a process.
 #[derive(Debug)]
 pub(super) struct Ended {
     /// `None` if it was killed.
@@ -29,7 +29,7 @@ pub(super) fn run(command: &mut Command, kill_after: Option<Duration>) -> Result
         .with_context(|| format!("cannot start {command:?}"))?;
     let stdout = reader(child.stdout.take().context("it was asked for")?);
     let stderr = reader(child.stderr.take().context("it was asked for")?);
-    // Its output ends when it does.
+    // The output ends when the process does.
     let mut said = stdout.recv_timeout(kill_after.unwrap_or(HANGS));
     if said.is_err() {
         child.kill()?;

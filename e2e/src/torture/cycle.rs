@@ -1,5 +1,5 @@
-//! One cycle: decides, changes the source, starts the process, and takes into the ledger what it acknowledged. What the
-//! repositories say afterwards is `verify`'s business.
+//! One cycle: plans, changes the source, starts the process, and records in the ledger what the process acknowledged.
+//! `verify` checks the repositories afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,48 +23,48 @@ use super::{Settings, Summary};
 use crate::tree::{Listing, Random, change};
 use crate::variable;
 
-/// A source that grew beyond this begins anew: cycles must stay short.
+/// A source that is larger starts again, because cycles must stay short.
 const LARGEST_SOURCE: u64 = 40 << 20;
-/// Two processes wait so long for each other's locks.
+/// How long two processes wait for each other's locks.
 const LOCK_WAIT_MS: u64 = 2500;
 /// restic's exit code for a repository that is locked.
 const RESTIC_LOCKED: i32 = 11;
 const LARGEST_FILE: usize = 1_500_000;
 
-/// What is backed up, and what is backed up beside something else.
+/// The source of backups, and that of concurrent backups.
 const SOURCES: [&str; 2] = ["source", "other source"];
 
-/// Everything that lives from one cycle to the next.
+/// The state that is kept between cycles.
 pub(super) struct Harness {
     pub(super) settings: Settings,
     pub(super) ledger: Ledger,
     pub(super) summary: Summary,
-    /// The one that opened the main repository last.
+    /// The password that last opened the main repository.
     pub(super) password: String,
     /// What the operations of this cycle may have changed.
     pub(super) after: Vec<After>,
-    /// Owners of locks that nobody will remove.
+    /// Owners of locks whose processes are dead.
     pub(super) dead: Vec<String>,
     pub(super) random: Random,
-    /// What happened in this cycle, for whoever reads that something was lost.
-    pub(super) told: String,
+    /// A description of this cycle, for the report of a failure.
+    pub(super) description: String,
     start: Instant,
 }
 
-/// What is to be expected after an operation.
+/// The expected result of an operation.
 #[derive(Debug, Default)]
 pub(super) struct After {
-    /// It may have made snapshots of this.
+    /// It may have created snapshots with this content.
     pub(super) made: Option<Expected>,
-    /// These may be gone, and must be if it ended well.
+    /// These may be removed, and must be if it succeeded.
     pub(super) forgotten: Vec<(Place, String)>,
     /// Acknowledged copies in the second repository.
     pub(super) copies: Vec<String>,
     pub(super) password: Option<String>,
-    /// This must be there, if it ended well.
+    /// This must have been restored if it succeeded.
     pub(super) restored: Option<(String, PathBuf)>,
     pub(super) ended_well: bool,
-    /// Locks stay for the next worker.
+    /// Locks are left for the next worker.
     pub(super) leave_locks: bool,
 }
 
@@ -78,7 +78,7 @@ impl Harness {
             after: Vec::new(),
             dead: Vec::new(),
             random: schedule::random_of(settings.seed, 0),
-            told: String::new(),
+            description: String::new(),
             start: Instant::now(),
         };
         for name in SOURCES {
@@ -118,18 +118,18 @@ impl Harness {
             (0..plans.len()).map(|number| format!("torture-{cycle}-{number}")).collect();
         let all = self.run_all(&plans, &owners)?;
         self.dead.extend(owners);
-        self.told = format!("{plan:?}, which ended as {all:?}");
+        self.description = format!("{plan:?}, which ended as {all:?}");
         self.count_faults();
         self.summary.cycles = cycle;
         self.summary.took = self.start.elapsed();
         for (number, ended) in all.iter().enumerate() {
             let judged = self.judge(number, plans[number], plans.len() > 1, ended);
-            judged.with_context(|| self.told.clone())?;
+            judged.with_context(|| self.description.clone())?;
         }
         Ok(())
     }
 
-    /// Lets all processes of a cycle work at the same time.
+    /// Runs all processes of a cycle at the same time.
     fn run_all(&self, plans: &[&Plan], owners: &[String]) -> Result<Vec<Ended>> {
         thread::scope(|scope| {
             let start = |(plan, owner): (&&Plan, &String)| {
@@ -141,7 +141,7 @@ impl Harness {
         })
     }
 
-    /// Changes the source if it is backed up, and tells what may come of the operation.
+    /// Changes the source if it is backed up, and returns the expected result of the operation.
     fn expect(&mut self, plan: &Plan) -> After {
         let mut after = After { leave_locks: plan.leave_locks, ..After::default() };
         let named = |place, ids: &[String]| ids.iter().map(|id| (place, id.clone())).collect();
@@ -224,7 +224,7 @@ impl Harness {
         let _ = fs::remove_file(self.path("faults"));
     }
 
-    /// A process ends well, with an error for which there is a cause, or is killed. It never panics.
+    /// A process must succeed, fail with a known cause or be killed. It must never panic.
     fn judge(&mut self, number: usize, plan: &Plan, beside: bool, ended: &Ended) -> Result<()> {
         let row = self.summary.operations.entry(plan.operation.name()).or_default();
         row[0] += 1;
@@ -256,7 +256,7 @@ impl Harness {
                         cycle: self.summary.cycles,
                     });
                 }
-                // Of copies the repository itself says what they are copies of.
+                // For copies, the repository records their originals.
                 None => self.after[number].copies.push(id),
             }
         }
@@ -264,7 +264,7 @@ impl Harness {
     }
 }
 
-/// What the process said it had made: our worker in a line, restic in JSON.
+/// The snapshots that the process reported: our worker on a line, restic in JSON.
 fn acknowledged(stdout: &str) -> Vec<String> {
     let ids = stdout.lines().filter_map(|line| match line.strip_prefix("snapshot ") {
         Some(id) => Some(id.to_owned()),
@@ -273,7 +273,7 @@ fn acknowledged(stdout: &str) -> Vec<String> {
     ids.collect()
 }
 
-/// Bytes of all files below a directory.
+/// The size in bytes of all files below a directory.
 fn size(directory: &Path) -> u64 {
     let entries = Listing::of(directory).0;
     let sizes = entries.values().map(|entry| entry.blocks * 512);

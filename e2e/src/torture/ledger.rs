@@ -1,5 +1,5 @@
-//! The snapshots that must be there: what was acknowledged or found, where, and what each must give back. Listings with
-//! hashes, not copies of the data.
+//! The snapshots that must exist: those that were acknowledged or found, their repository, and the content that each
+//! must restore. Content is kept as listings with hashes, not as copies of the data.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::task::{Place, STREAM};
 use crate::tree::{Content, Listing, Random};
 
-/// What a snapshot must give back.
+/// The content that a snapshot must restore.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Tree { source: PathBuf, listing: Arc<Listing> },
@@ -23,7 +23,7 @@ impl Expected {
         Self::Stream(Content::File { size: bytes.len() as u64, hash: Sha256::digest(&bytes).into() })
     }
 
-    /// The path in snapshots of it.
+    /// The path of the content in its snapshots.
     pub(super) fn path(&self) -> String {
         match self {
             Self::Tree { source, .. } => source.to_str().unwrap().to_owned(),
@@ -32,19 +32,19 @@ impl Expected {
     }
 }
 
-/// A snapshot that must be there.
+/// A snapshot that must exist.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) id: String,
     pub(super) place: Place,
     pub(super) expected: Expected,
-    /// What it was copied from, or itself.
+    /// The snapshot that it was copied from, or itself.
     pub(super) original: String,
-    /// The cycle in which it, or its original, was made: copies are made in any order.
+    /// The cycle in which it, or its original, was created: copies are created in any order.
     pub(super) cycle: u64,
 }
 
-/// All of them.
+/// All snapshots that must exist.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(pub(super) Vec<Kept>);
 
@@ -57,12 +57,13 @@ impl Ledger {
         self.0.iter().any(|kept| kept.place == place && kept.id == id)
     }
 
-    /// By its id or that of its original.
+    /// Finds a snapshot by its id or that of its original.
     pub(super) fn find(&self, id: &str) -> Option<&Kept> {
         self.0.iter().find(|kept| kept.id == id || kept.original == id)
     }
 
-    /// What a policy that keeps the newest of each group takes away: a group is of one path, as all are of one host.
+    /// The snapshots that a policy which keeps the newest of each group removes: a group has one path, because all have
+    /// the same host.
     pub(super) fn beyond_last(&self, place: Place, keep: usize) -> Vec<String> {
         let mut all = self.at(place);
         all.sort_by_key(|kept| kept.cycle);

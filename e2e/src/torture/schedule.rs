@@ -1,5 +1,5 @@
-//! What happens in a cycle: takes the seed, the number of the cycle and the ledger, gives the operation and what goes
-//! wrong meanwhile. Nothing here touches a disk.
+//! Plans a cycle: takes the seed, the number of the cycle and the ledger, and returns the operation and its faults.
+//! Does not access the disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use super::ledger::Ledger;
 use super::task::{DIRECTORIES, Death, End, HOST, Operation, Place, Trouble};
 use crate::tree::Random;
 
-/// More snapshots than this are forgotten first: verifying takes time.
+/// If there are more snapshots than this, some are forgotten first, because verifying takes time.
 const MOST: usize = 12;
 
-/// Whoever takes the exclusive lock does nothing for so long: no moment to be killed at.
+/// After taking the exclusive lock a process pauses for this long, which is no interesting moment for a kill.
 const EXCLUSIVE_PAUSE: Duration = Duration::from_millis(200);
 
-/// A cycle, decided.
+/// The plan of a cycle.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) operation: Operation,
     pub(super) trouble: Trouble,
-    /// Killed from outside after this time.
+    /// The process is killed after this time.
     pub(super) kill_after: Option<Duration>,
-    /// Whether locks of the dead are left for the next worker, which is told whose they are.
+    /// Whether locks of dead workers are left for the next worker, which gets their owners' names.
     pub(super) leave_locks: bool,
-    /// A backup of another source by another process at the same time.
+    /// A concurrent backup of another source by another process.
     pub(super) beside: Option<Box<Plan>>,
 }
 
-/// The numbers of one cycle: they do not depend on how many an earlier one used.
+/// The random numbers of one cycle, independent of how many an earlier cycle used.
 pub(super) fn random_of(seed: u64, cycle: u64) -> Random {
     let mut random = Random::new(seed ^ cycle.wrapping_mul(0xd134_2543_de82_ef95));
     random.next();
     random
 }
 
-/// `sources`: of backups, and of backups beside something else.
+/// `sources`: of backups, and of concurrent backups.
 pub(super) fn plan(
     random: &mut Random,
     cycle: u64,
@@ -44,7 +44,7 @@ pub(super) fn plan(
 ) -> Plan {
     let operation = operation(random, cycle, ledger, sources[0], target);
     let mut plan = fate(random, operation);
-    // A policy would look at what the other one writes: who took what could not be told.
+    // A policy would also apply to the snapshots of a concurrent process, and the expected result would be unknown.
     if random.below(4) == 0 && !matches!(plan.operation, Operation::ForgetByPolicy { .. }) {
         let other = Operation::Backup { source: sources[1].to_owned() };
         plan.beside = Some(Box::new(fate(random, other)));
@@ -52,7 +52,7 @@ pub(super) fn plan(
     plan
 }
 
-/// What goes wrong with an operation.
+/// The faults of an operation.
 fn fate(random: &mut Random, operation: Operation) -> Plan {
     let is_ours = !matches!(operation, Operation::Restic { .. });
     let mut trouble = Trouble {

@@ -1,4 +1,4 @@
-//! What a run came to, as people read it at its end.
+//! The summary that is printed at the end of a run.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -8,13 +8,13 @@ use std::time::Duration;
 pub struct Summary {
     pub seed: u64,
     pub cycles: u64,
-    /// By operation: how many were begun, ended well, ended with an error, were killed.
+    /// By operation: how many were started, succeeded, failed, were killed.
     pub operations: BTreeMap<String, [u64; 4]>,
     pub killed_at_a_request: u64,
     pub killed_by_the_clock: u64,
     pub faults: BTreeMap<String, u64>,
     pub acknowledged: u64,
-    /// Written by a process that died before it could say so; they must be whole, too.
+    /// Snapshots written by a process that died before it could acknowledge them; they must be complete, too.
     pub found: u64,
     pub forgotten: u64,
     pub restored: u64,

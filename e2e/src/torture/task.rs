@@ -1,59 +1,59 @@
-//! What the driver asks of a worker, as JSON on its command line. The worker prints `snapshot ID` for each snapshot that
-//! it acknowledges and ends with 0, or says on standard error what failed and ends with 1; anything else is a defect.
+//! The task of a worker, as JSON on its command line. The worker prints `snapshot ID` for each snapshot that it
+//! acknowledges and exits with 0, or prints the error on standard error and exits with 1; anything else is a defect.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The password of the second repository, which stays.
+/// The password of the second repository, which does not change.
 pub(super) const SECOND_PASSWORD: &str = "second";
-/// The host in every snapshot, so that all of one kind are in one group.
+/// The host of every snapshot, so that all of one kind are in one group.
 pub(super) const HOST: &str = "torture";
-/// The name of the file that a stream becomes.
+/// The file name of a stream's snapshot.
 pub(super) const STREAM: &str = "stream";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     pub main: PathBuf,
     pub second: PathBuf,
-    /// Of the main repository.
+    /// The password of the main repository.
     pub password: String,
-    /// The host in the worker's locks: its own name, so that they can be removed by it.
+    /// The host in the worker's locks: a unique name, by which they can be removed.
     pub owner: String,
-    /// Earlier workers whose locks may still be there.
+    /// Earlier workers whose locks may still exist.
     pub dead: Vec<String>,
-    /// How long it waits for locks of others.
+    /// How long it waits for other locks.
     pub wait_ms: u64,
-    /// Each fault that happens is a line in this file.
+    /// Each injected fault is recorded as a line in this file.
     pub log: PathBuf,
     pub trouble: Trouble,
     pub operation: Operation,
 }
 
-/// What goes wrong between worker and store.
+/// Faults between worker and store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     pub seed: u64,
-    /// Of a thousand requests, so many go wrong.
+    /// How many of a thousand requests fail.
     pub faults: u64,
-    /// Of a thousand listings, so many are old; at most one of each directory.
+    /// How many of a thousand listings are out of date; at most one of each directory.
     pub stale: u64,
-    /// How often a request is tried.
+    /// How often a request is attempted.
     pub attempts: u32,
     pub death: Option<Death>,
 }
 
-/// The worker dies at a request: before it, or when it took effect and nobody knows.
+/// The worker dies at a request: before it, or after it took effect and before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
-    /// From 1.
+    /// The number of the request, from 1.
     pub request: u64,
     pub after: bool,
-    /// Counts all requests, or those only that change something in this of `DIRECTORIES`.
+    /// Counts all requests, or only those that change objects in this one of `DIRECTORIES`.
     pub only: Option<usize>,
 }
 
-/// Where the objects of a repository are, and what only we know of.
+/// The directories of a repository, including those that only our format has.
 pub(super) const DIRECTORIES: [&str; 6] = ["data/", "index/", "snapshots/", "locks/", "keys/", "lifeboat/"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub enum Operation {
     Backup {
         source: PathBuf,
     },
-    /// `length` bytes that follow from `seed`.
+    /// `length` bytes derived from `seed`.
     Stream {
         seed: u64,
         length: usize,
@@ -99,13 +99,13 @@ pub enum Operation {
     Copy {
         snapshots: Vec<String>,
     },
-    /// By genuine restic, which knows nothing of faults.
+    /// Run by genuine restic, without faults.
     Restic {
         arguments: Vec<String>,
     },
 }
 
-/// What becomes of a prepared snapshot.
+/// What happens to a prepared snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     Commit,
@@ -114,7 +114,7 @@ pub enum End {
 }
 
 impl Operation {
-    /// For the summary.
+    /// The name in the summary.
     pub fn name(&self) -> String {
         match self {
             Self::Backup { .. } => "backup".to_owned(),

@@ -1,5 +1,5 @@
-//! After a cycle, without faults: the repositories open, the dead leave nothing in the way, every snapshot of the ledger
-//! is there and whole. Some are restored and compared each time, all of them now and then.
+//! Checks after a cycle, without faults: the repositories open, dead processes left nothing that blocks, every snapshot
+//! of the ledger exists and is complete. Some are restored and compared each time, all of them now and then.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,11 +25,11 @@ use super::task::{Place, STREAM};
 use crate::tree::Listing;
 
 impl Harness {
-    /// Everything that must hold after a cycle.
+    /// Checks everything that must hold after a cycle.
     pub(super) async fn verify(&mut self) -> Result<()> {
         let after = std::mem::take(&mut self.after);
-        let told = format!("after {}", self.told);
-        self.look(&after).await.context(told)
+        let description = format!("after {}", self.description);
+        self.look(&after).await.context(description)
     }
 
     async fn look(&mut self, after: &[After]) -> Result<()> {
@@ -60,7 +60,8 @@ impl Harness {
         self.restic_check()
     }
 
-    /// Finds out which password opens; keys that an interrupted change left go away, or there would be too many.
+    /// Determines which password opens the repository; keys that an interrupted change left are removed, because there
+    /// would be too many.
     async fn settle_password(&mut self, after: &After) -> Result<()> {
         let Some(new) = &after.password else { return Ok(()) };
         let store = Store::local(self.repository(Place::Main))?;
@@ -79,7 +80,7 @@ impl Harness {
             }
             (_, Err(error)) => return Err(error).context("no password opens the repository"),
         };
-        // Nobody is at work any more, so every lock is a dead one's.
+        // No process is running any more, so the owner of every lock is dead.
         let dead_owners = self.dead.iter().cloned().chain([Identity::of_system().host]).collect();
         let lock = LockOptions { dead_owners, ..LockOptions::default() };
         for key in repository.keys().await? {
@@ -91,21 +92,21 @@ impl Harness {
         Ok(())
     }
 
-    /// Removes what dead workers left, by their names; nothing else may be there.
+    /// Removes the locks of dead workers, by their names; no other lock may exist.
     pub(super) async fn remove_locks(&mut self) -> Result<()> {
         self.dead.push(Identity::of_system().host); // restic's, which was killed
         for place in [Place::Main, Place::Second] {
             let repository = self.open(place).await?;
             remove_stale_locks(&repository, &self.dead).await?;
             let left = repository.list(FileKind::Lock).await?;
-            // Empty ones are no locks.
-            ensure!(left.iter().all(|lock| lock.size == 0), "locks of nobody: {left:?}");
+            // Empty files are not locks.
+            ensure!(left.iter().all(|lock| lock.size == 0), "locks without an owner: {left:?}");
         }
         self.dead.clear();
         Ok(())
     }
 
-    /// What is listed is what the ledger says; what is new and not acknowledged is taken in.
+    /// Compares the listed snapshots with the ledger; new ones that were not acknowledged are added to it.
     async fn compare_with_ledger(
         &mut self,
         repository: &Repository,
@@ -144,7 +145,7 @@ impl Harness {
                 Place::Main => made.find(|made| snapshot.paths == [made.path()]).map(|made| (made, cycle)),
                 Place::Second => self.ledger.find(&original).map(|kept| (&kept.expected, kept.cycle)),
             };
-            let (expected, cycle) = found.with_context(|| format!("nobody made snapshot {id}"))?;
+            let (expected, cycle) = found.with_context(|| format!("no process created snapshot {id}"))?;
             let expected = expected.clone();
             if !copies.contains(&&id) {
                 self.summary.found += 1;
@@ -157,21 +158,21 @@ impl Harness {
     async fn restore(&mut self, kept: &Kept) -> Result<()> {
         let repository = self.open(kept.place).await?;
         let target = self.path("restored");
-        let told = format!("snapshot {} of {:?}", kept.id, kept.place);
+        let description = format!("snapshot {} of {:?}", kept.id, kept.place);
         let snapshot = repository.load_snapshot(kept.id.parse()?).await?;
         let options = RestoreOptions { target: target.clone(), ..RestoreOptions::default() };
         let outcome =
             restore(&repository, &snapshot, options, Arc::default(), CancellationToken::new()).await;
-        let outcome = outcome.with_context(|| format!("LOST: {told}"))?;
-        ensure!(!outcome.is_incomplete(), "LOST: {told}: {:?}", outcome.problems);
-        compare(&kept.expected, &target).with_context(|| format!("LOST: {told}"))?;
+        let outcome = outcome.with_context(|| format!("LOST: {description}"))?;
+        ensure!(!outcome.is_incomplete(), "LOST: {description}: {:?}", outcome.problems);
+        compare(&kept.expected, &target).with_context(|| format!("LOST: {description}"))?;
         fs::remove_dir_all(target)?;
         self.summary.restored += 1;
         Ok(())
     }
 
     fn restic_check(&mut self) -> Result<()> {
-        // Without a lock: those of the dead are left to the next cycle sometimes.
+        // Without a lock, because locks of dead processes are sometimes left for the next cycle.
         let arguments = ["check", "--read-data", "--no-lock"].map(str::to_owned);
         for place in [Place::Main, Place::Second] {
             let ended = child::run(&mut self.restic(place, &arguments), None)?;
@@ -190,7 +191,7 @@ impl Harness {
     }
 }
 
-/// Contents and metadata are as they were.
+/// Compares content and metadata.
 fn compare(expected: &Expected, target: &Path) -> Result<()> {
     match expected {
         Expected::Tree { source, listing } => {

@@ -1,5 +1,5 @@
-//! The worker: does one operation on a repository through a store that misbehaves, in a process of its own that may be
-//! killed at any moment. `src/bin/torture_worker.rs` is its `main`.
+//! The worker: runs one operation on a repository through a store with faults, in a process that may be killed at any
+//! moment. `src/bin/torture_worker.rs` is its `main`.
 
 use std::fs::File;
 use std::io::{Cursor, Write};
@@ -31,10 +31,10 @@ use super::chaos::Chaos;
 use super::task::{End, HOST, Operation, Place, SECOND_PASSWORD, STREAM, Task};
 use crate::tree::Random;
 
-/// Packs of the smallest size, so that there are several.
+/// The smallest pack size, so that there are several packs.
 pub(super) const PACK_SIZE: usize = 4 << 20;
 
-/// Carries a task out.
+/// Runs a task.
 pub async fn work(task: &Task) -> Result<()> {
     Worker::new(task)?.run().await
 }
@@ -171,7 +171,7 @@ impl<'a> Worker<'a> {
         Ok(Repository::open(self.store(directory)?, &password, options).await?)
     }
 
-    /// From outside: retries, death and old listings, faults, the directory.
+    /// The layers from the outside: retries, death and out-of-date listings, faults, the directory.
     fn store(&self, directory: &Path) -> Result<Store> {
         let trouble = self.task.trouble;
         let faults = Faults::random(trouble.seed, trouble.faults).logged_to(Arc::clone(&self.log));

@@ -1,5 +1,5 @@
-//! A tree with every kind of entry, name and metadata that a backup must keep. Takes an empty directory, gives the
-//! tree in it; tests of the repository call it. What only root can make is left out for others, aloud.
+//! Creates a tree with every kind of entry, name and metadata that a backup must store, in an empty directory; called
+//! by tests of the repository. For other users, what only root can create is skipped with a message.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -29,12 +29,12 @@ pub fn everything(root: &Path) {
     } else {
         eprintln!("not root: owners, devices, trusted and security attributes are left out");
     }
-    // Last: everything above changes the times of directories.
+    // Last, because everything above changes the times of directories.
     times(&root.join("times"));
     stamp(root, 1_600_000_000, 1);
 }
 
-/// Sizes around the limits of chunks, bytes that compress and bytes that do not, the same bytes twice.
+/// Sizes around the chunker's limits, compressible and incompressible bytes, duplicate content.
 fn contents(directory: &Path) {
     fs::create_dir_all(directory.join("empty directory")).unwrap();
     for size in [0, 1, 100, 512 << 10, (512 << 10) + 1, 3 << 20, (8 << 20) + 1] {
@@ -114,7 +114,7 @@ fn links(directory: &Path) {
     symlink("t".repeat(4000), directory.join("long")).unwrap();
 }
 
-/// Files with holes at their beginning, in their middle and at their end, and one that is nothing else.
+/// Files with holes at the beginning, in the middle and at the end, and one that is a single hole.
 fn holes(directory: &Path) {
     fs::create_dir_all(directory).unwrap();
     for (name, size, data) in [
@@ -179,7 +179,7 @@ fn owners(directory: &Path) {
             chownat(CWD, path, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW).unwrap();
         }
     }
-    // A change of owner takes these bits away: they must be set after it.
+    // A change of owner clears these bits, so they are set after it.
     let program = directory.join("setuid of person");
     write(&program, "program");
     chownat(CWD, &program, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1001)), AtFlags::empty()).unwrap();
@@ -238,10 +238,10 @@ fn mknod(path: &Path, kind: FileType, device: u64) {
     mknodat(CWD, path, kind, Mode::from_raw_mode(0o640), device).unwrap();
 }
 
-/// In place of the id where an entry of an access list is not for somebody by id.
+/// The id of ACL entries that do not have one.
 const ANYONE: u32 = u32::MAX;
 
-/// An access list as the kernel stores it: version 2, then tag, permissions and id of each entry.
+/// An ACL as the kernel stores it: version 2, then tag, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let entry = |(tag, permissions, id): &(u16, u16, u32)| {
         [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
@@ -249,7 +249,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     [2_u32.to_le_bytes().to_vec(), entries.iter().flat_map(entry).collect()].concat()
 }
 
-/// Bytes that do not compress, always the same.
+/// Incompressible bytes, always the same.
 fn random(length: usize) -> Vec<u8> {
     let mut state = 0x1234_5678_9abc_def0_u64;
     let mut bytes = Vec::with_capacity(length + 8);

@@ -1,5 +1,5 @@
-//! What is on disk below a directory, as far as a backup must keep it, and how two of them differ. Times of access and
-//! of change are not in it: no program can set the latter.
+//! The files below a directory as far as a backup must store them, and the differences between two listings. Access
+//! times and change times are not included: no program can set the latter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -27,13 +27,13 @@ pub struct Entry {
     /// Seconds and nanoseconds.
     pub modified: (i64, i64),
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How many names the file has, and the first of them in this tree.
+    /// The number of names of the file, and the first of them in this tree.
     pub names: (u64, PathBuf),
-    /// What it takes on disk, in blocks of 512 bytes.
+    /// Its size on disk, in blocks of 512 bytes.
     pub blocks: u64,
 }
 
-/// What kind of entry it is and what is in it.
+/// The type of an entry and its content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// The hash is SHA-256.
@@ -75,8 +75,8 @@ impl Listing {
         Self(with_first_names(root, entries))
     }
 
-    /// Every way in which `found` differs from this, one line each; none when it is the same. What it takes on disk is
-    /// not compared: see [`Listing::holes_lost`].
+    /// All differences of `found` from this listing, one per line. The size on disk is not compared: see
+    /// [`Listing::holes_lost`].
     #[must_use]
     pub fn differences(&self, found: &Self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -96,8 +96,8 @@ impl Listing {
         lines
     }
 
-    /// Files that take more on disk than they did, by more than `slack` bytes: programs differ in how small a hole may
-    /// be that they keep.
+    /// Files that use more disk space than before, by more than `slack` bytes: programs differ in the smallest hole
+    /// that they keep.
     #[must_use]
     pub fn holes_lost(&self, found: &Self, slack: u64) -> Vec<String> {
         let both =
@@ -107,7 +107,7 @@ impl Listing {
             .collect()
     }
 
-    /// Without the entries that are sockets: restic stores them and does not restore them.
+    /// Without sockets, which restic stores and does not restore.
     #[must_use]
     pub fn without_sockets(mut self) -> Self {
         self.0.retain(|_, entry| entry.content != Content::Socket);
@@ -230,7 +230,7 @@ fn attributes(full: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     names.iter().map(|name| (name.clone(), value(name))).collect()
 }
 
-/// Hard links are known by their inode, which a restored tree does not keep; the first name stands for it.
+/// Hard links have a common inode, which differs in a restored tree; the first name replaces it.
 fn with_first_names(root: &Path, mut entries: BTreeMap<PathBuf, Entry>) -> BTreeMap<PathBuf, Entry> {
     let mut first: BTreeMap<(u64, u64), PathBuf> = BTreeMap::new();
     for (path, entry) in entries.iter_mut().filter(|(_, entry)| entry.names.0 > 1) {
@@ -258,7 +258,7 @@ mod tests {
         symlink("a", root.path().join("link")).unwrap();
         make(root.path());
         let mut listing = Listing::of(root.path());
-        // The times of this very moment differ from tree to tree.
+        // The current times differ from tree to tree.
         for (path, entry) in &mut listing.0 {
             if path != Path::new("b") || entry.modified.0 > 2000 {
                 entry.modified = (0, 0);
@@ -273,31 +273,32 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_told_by_name() {
+    fn each_difference_is_listed_by_name() {
         let expected = tree(|_| {});
-        let told = |make: fn(&Path)| expected.differences(&tree(make)).join("; ");
-        assert_eq!(told(|root| fs::remove_file(root.join("a")).unwrap()), "\"a\": is missing");
-        assert_eq!(told(|root| fs::write(root.join("d"), "").unwrap()), "\"d\": is extra");
+        let differences = |make: fn(&Path)| expected.differences(&tree(make)).join("; ");
+        assert_eq!(differences(|root| fs::remove_file(root.join("a")).unwrap()), "\"a\": is missing");
+        assert_eq!(differences(|root| fs::write(root.join("d"), "").unwrap()), "\"d\": is extra");
         assert!(
-            told(|root| fs::write(root.join("a"), "Text").unwrap()).contains("\"a\": content is a file of 4")
+            differences(|root| fs::write(root.join("a"), "Text").unwrap())
+                .contains("\"a\": content is a file of 4")
         );
         let chmod =
             |root: &Path| fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o4711)).unwrap();
-        assert_eq!(told(chmod), "\"a\": mode is 4711, expected 0644");
+        assert_eq!(differences(chmod), "\"a\": mode is 4711, expected 0644");
         let stamp = |root: &Path| {
             let file = File::options().write(true).open(root.join("b")).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::new(1000, 1)).unwrap();
         };
-        assert_eq!(told(stamp), "\"b\": time of modification is 1000 s + 1 ns, expected 0 s + 0 ns");
+        assert_eq!(differences(stamp), "\"b\": time of modification is 1000 s + 1 ns, expected 0 s + 0 ns");
         let link = |root: &Path| {
             fs::remove_file(root.join("link")).unwrap();
             symlink("b", root.join("link")).unwrap();
         };
-        assert_eq!(told(link), "\"link\": content is a link to \"b\", expected a link to \"a\"");
+        assert_eq!(differences(link), "\"link\": content is a link to \"b\", expected a link to \"a\"");
     }
 
     #[test]
-    fn names_of_one_file_are_told_from_copies() {
+    fn names_of_one_file_are_distinguished_from_copies() {
         let linked = |names: [&str; 2]| {
             tree(|root| {
                 fs::remove_file(root.join(names[1])).unwrap();

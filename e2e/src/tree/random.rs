@@ -1,5 +1,5 @@
-//! Trees that change at random and can be made again: takes a seed, gives the same changes in the same order. The kill
-//! harness and the tests with several writers use it.
+//! Reproducible random trees: the same seed gives the same changes in the same order. Used by the kill harness and the
+//! tests with several writers.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -36,7 +36,7 @@ impl Random {
         from.get(self.below(from.len()))
     }
 
-    /// Half of the time bytes that compress, half of the time bytes that do not.
+    /// Half of the time compressible bytes, half of the time incompressible ones.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mask = if self.below(2) == 0 { 0x0f0f_0000_0f00_000f } else { u64::MAX };
         let mut bytes: Vec<u8> =
@@ -93,7 +93,7 @@ fn overwrite(path: &Path, random: &mut Random) {
     file.write_all_at(&random.bytes(some), u64::try_from(offset).unwrap()).unwrap();
 }
 
-/// Directories and plain files below `root`, each sorted: the order on disk differs from machine to machine.
+/// Directories and regular files below `root`, each sorted, because the order on disk differs from machine to machine.
 fn entries(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut directories, mut files) = (vec![PathBuf::new()], Vec::new());
     let mut next = 0;

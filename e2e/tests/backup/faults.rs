@@ -1,4 +1,4 @@
-//! What goes wrong is said, in the right phase, and loses nothing.
+//! Errors are reported, in the right phase, and nothing is lost.
 
 use lifeboat_e2e::{Namespace, get, kubectl, lifeboat, wait_for};
 
@@ -11,7 +11,7 @@ fn a_backup_of_a_namespace_that_does_not_exist_says_so() {
     assert_phase(&made, "PartiallyFailed");
 }
 
-/// A Restore made without our command line, which would refuse it by itself.
+/// A Restore created without our command line, which would refuse it.
 fn restore_object(name: &str, from: &str) -> serde_json::Value {
     lifeboat_e2e::apply(&format!(
         "apiVersion: velero.io/v1\nkind: Restore\nmetadata: {{name: {name}, namespace: lifeboat}}\nspec: {{backupName: {from}}}\n"

@@ -1,4 +1,4 @@
-//! Ordered resources: hooks in the pods write the moment of each step into one file, and the file tells the order.
+//! Ordered resources: hooks in the pods write the time of each step into one file, which shows the order.
 
 use lifeboat_e2e::{Namespace, lifeboat, wait_for};
 use rstest::rstest;
@@ -40,7 +40,7 @@ spec:
     )
 }
 
-/// Order must hold with workers that could overtake each other.
+/// The order must hold with several workers, which could overtake each other.
 fn assert_workers() {
     let server = lifeboat_e2e::get(&["-n", "lifeboat", "deployment", "lifeboat"]);
     let arguments = server["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
@@ -52,7 +52,7 @@ fn node() -> String {
     nodes["items"][0]["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Pods in two namespaces, one backup of both; gives `pod step` lines in the order of their times.
+/// Pods in two namespaces and one backup of both; returns `pod step` lines sorted by time.
 fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String) -> Vec<String> {
     installed();
     let (one, two) = (Namespace::new(&format!("{test}-a")), Namespace::new(&format!("{test}-b")));
@@ -78,7 +78,7 @@ fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String) -> Vec<String> {
     lines.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
 }
 
-/// The listed pods, each finished before the next one starts, before anything else starts.
+/// Checks that each listed pod is finished before the next one starts, and all of them before any other pod starts.
 fn assert_order(steps: &[String], listed: &[&str]) {
     let expected: Vec<String> =
         listed.iter().flat_map(|pod| [format!("{pod} pre"), format!("{pod} post")]).collect();

@@ -1,4 +1,4 @@
-//! What was backed up comes back: into its namespace, into another one, and after Lifeboat itself was lost.
+//! Restores: into the same namespace, into another one, and after Lifeboat itself was lost.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn backups_come_back_from_the_bucket_after_lifeboat_was_lost() {
     let password = tempfile::NamedTempFile::new().unwrap();
     let exported = lifeboat().args(["repository-password", "export"]).ok();
     fs::write(password.path(), exported.trim_end()).unwrap();
-    // The disaster: the app, and Lifeboat with every object and Secret of it.
+    // Deletes the app, and Lifeboat with all its objects and Secrets.
     delete_namespace(&namespace.name);
     lifeboat().args(["uninstall", "--delete-crds", "--yes-delete-every-backup-object"]).ok();
     kubectl().args(["wait", "--for=delete", "namespace/lifeboat", "--timeout=120s"]).run();
@@ -76,7 +76,7 @@ fn backups_come_back_from_the_bucket_after_lifeboat_was_lost() {
     assert_same_objects(&before, &objects_of(&namespace.name));
 }
 
-/// A webhook that nobody answers while its pods are not there; removed when dropped, or nothing could be made any more.
+/// A webhook without a running server; deleted when dropped, because it blocks all creations.
 struct Webhook(String);
 
 impl Webhook {
@@ -138,7 +138,7 @@ fn a_webhook_whose_pods_are_in_the_same_backup_does_not_block_the_restore() {
 }
 
 #[test]
-fn what_exists_is_left_alone_unless_told_otherwise() {
+fn existing_objects_are_left_alone_by_default() {
     installed();
     let namespace = Namespace::new("existing");
     namespace.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: backed-up}\n");

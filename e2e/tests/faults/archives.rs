@@ -1,4 +1,4 @@
-//! Archives that no backup writer writes: refused before anything is created, with the reason.
+//! Archives that no backup writer produces: refused before anything is created, with the reason.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use lifeboat_e2e::{HostServer, Namespace, Program, kubectl};
 
 use super::{backup, fill, filled};
 
-/// How an archive is spoiled: a name, what a shell does to the file `archive` (`plain.tar` is what is in it), and words of
-/// the reason.
+/// How an archive is manipulated: a name, the shell commands for the file `archive` (`plain.tar` is its content), and a
+/// part of the expected message.
 const SPOILED: [(&str, &str, &str); 9] = [
     ("cut", "truncate -s -40 archive", "cut"),
     ("empty", "truncate -s 0 archive", "archive"),
@@ -42,7 +42,7 @@ fn a_spoiled_archive_is_refused_before_anything_is_created() {
     let key = "backups/whole/whole.tar.gz";
     let original = tempfile::NamedTempFile::new().unwrap();
     server.bucket.get(key, original.path());
-    for (name, spoil, words) in SPOILED {
+    for (name, spoil, message) in SPOILED {
         let directory = tempfile::tempdir().unwrap();
         let archive = directory.path().join("archive");
         fs::copy(original.path(), &archive).unwrap();
@@ -52,7 +52,7 @@ fn a_spoiled_archive_is_refused_before_anything_is_created() {
         let made = server.restore(name, "whole", &[]);
         server.assert_phase(&made, &["Failed"]);
         let reason = made["status"]["failureReason"].as_str().unwrap_or_default();
-        assert!(reason.contains(words), "{name}: {words:?} is not in {reason:?}");
+        assert!(reason.contains(message), "{name}: {message:?} is not in {reason:?}");
         assert_eq!(filled(&app.name), 0, "{name}: something was created");
     }
     server.bucket.put(key, original.path());

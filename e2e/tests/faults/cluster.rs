@@ -1,4 +1,4 @@
-//! An API server that answers strangely while a backup lists, and objects that are hard to carry.
+//! An API server with unusual answers during a backup's lists, and unusual objects.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,7 +56,7 @@ fn an_api_server_that_is_busy_now_and_then_is_asked_again() {
     assert_eq!(filled(&app.name), 5);
 }
 
-/// An aggregated API whose server is not there; removed when dropped, because it disturbs everybody.
+/// An aggregated API without a server; deleted when dropped, because it disturbs all clients.
 struct BrokenApi;
 
 impl BrokenApi {
@@ -72,7 +72,7 @@ spec:
   groupPriorityMinimum: 100
   versionPriority: 100
   insecureSkipTLSVerify: true
-  service: {name: nobody, namespace: default}
+  service: {name: missing, namespace: default}
 ",
         );
         Self

@@ -1,4 +1,4 @@
-//! The server is killed at moments of a backup and of a restore, and leadership moves in the middle of both.
+//! The server is killed at moments of a backup and of a restore, and leadership moves during both.
 
 use lifeboat_e2e::{BACKUP_POINTS, KillTest, Point, RESTORE_POINTS};
 

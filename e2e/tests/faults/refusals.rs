@@ -1,4 +1,4 @@
-//! A cluster that does not take what a restore brings, and restores that meet each other.
+//! A cluster that refuses restored objects, and concurrent restores.
 
 use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl};
 
@@ -40,7 +40,7 @@ fn finalizers(value: &str) -> String {
     format!("{{\"metadata\": {{\"finalizers\": {value}}}}}")
 }
 
-/// A policy of the API server itself; removed when dropped.
+/// An admission policy of the API server; deleted when dropped.
 struct Policy(String);
 
 impl Policy {
@@ -106,7 +106,7 @@ fn what_a_quota_leaves_no_room_for_is_named() {
     server.assert_phase(&backup(&server, "all", &app.name), &["Completed"]);
     kubectl().args(["delete", "namespace", &app.name, "--timeout=120s"]).ok();
     kubectl().args(["create", "namespace", &app.name]).ok();
-    // One is the cluster's own certificate.
+    // One of the three is the cluster's own certificate.
     app.kubectl().args(["create", "quota", "few", "--hard=configmaps=3"]).ok();
     lifeboat_e2e::wait_for("the quota to count", 60, || {
         let quota = get(&["-n", &app.name, "quota", "few"]);
@@ -114,7 +114,7 @@ fn what_a_quota_leaves_no_room_for_is_named() {
     });
     let made = server.restore("all", "all", &[]);
     server.assert_phase(&made, &["PartiallyFailed"]);
-    // A create that meets an existing object is counted by the quota for a while: one place or two are left.
+    // A create of an existing object counts towards the quota for a while, so one or two of the objects fit.
     let there = filled(&app.name);
     assert!((1..=2).contains(&there), "{there} of 5 are there: {}", made["status"]);
     assert_eq!(made["status"]["errors"], 5 - there, "{}", made["status"]);
@@ -146,7 +146,7 @@ fn a_name_that_is_used_is_refused_and_what_was_there_stays() {
     let refused = server.lifeboat().args(["backup", "create", "taken"]).run();
     assert_ne!(refused.code, 0);
     assert!(refused.stderr.contains("taken"), "{}", refused.stderr);
-    // The object is gone, its files are not: a new backup of that name must not touch them.
+    // The object is gone, its files are not: a new backup with that name must not change them.
     server.storage.close("GET", "prefix=", lifeboat_e2e::Fault::Cut, usize::MAX);
     server.kubectl().args(["delete", "backups.velero.io", "taken"]).ok();
     let size = server.bucket.keys().len();

@@ -1,4 +1,4 @@
-//! Storage that fills up, vanishes or stops answering in the middle of a backup.
+//! Storage that becomes full, disappears or stops answering during a backup.
 
 use lifeboat_e2e::{Fault, HostServer, Namespace, wait_for};
 use rstest::rstest;
@@ -18,7 +18,7 @@ fn refused(code: &str, message: &str) -> String {
     Fault::Answer(404, refused("NoSuchBucket", "the bucket does not exist")),
     &["bucket"]
 )]
-fn a_backup_says_why_storage_did_not_take_it(#[case] fault: Fault, #[case] words: &[&str]) {
+fn a_backup_says_why_storage_did_not_take_it(#[case] fault: Fault, #[case] texts: &[&str]) {
     let server = HostServer::start("nostore", &[]);
     let app = Namespace::new("nostore-app");
     fill(&app, 5);
@@ -26,12 +26,12 @@ fn a_backup_says_why_storage_did_not_take_it(#[case] fault: Fault, #[case] words
     let made = backup(&server, "refused", &app.name);
     server.assert_phase(&made, &["Failed"]);
     let reason = made["status"]["failureReason"].as_str().unwrap();
-    for word in words {
-        assert!(reason.contains(word), "{word:?} is not in {reason:?}");
+    for text in texts {
+        assert!(reason.contains(text), "{text:?} is not in {reason:?}");
     }
     server.storage.open();
     assert_nothing_is_left(&server, "refused");
-    // The next one is not disturbed.
+    // The next backup is not affected.
     server.assert_phase(&backup(&server, "next", &app.name), &["Completed"]);
 }
 
@@ -74,7 +74,7 @@ fn a_backup_survives_storage_that_breaks_some_connections() {
     assert!(server.described("backup", "flaky").contains("map-4"));
 }
 
-/// Nobody takes it for a backup, and no upload stays open.
+/// It is not listed as a backup, and no upload is left open.
 fn assert_nothing_is_left(server: &HostServer, name: &str) {
     wait_for("open uploads to go", 60, || {
         let open = server.bucket.open_uploads();

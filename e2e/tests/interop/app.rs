@@ -7,7 +7,7 @@ use lifeboat_e2e::{
 };
 use serde_json::Value;
 
-/// What is here beside the sample app.
+/// The objects beside the sample app.
 const MORE: &str = "
 ---
 apiVersion: networking.k8s.io/v1
@@ -29,7 +29,7 @@ spec: {size: 3}
 const DEFINITION: &str = include_str!("../../fixtures/interop/definition.yaml");
 const WIDGETS: &str = "widgets.interop.lifeboat.io";
 
-/// The running app; its namespace goes with it.
+/// The running app; its namespace is deleted with the value.
 pub(super) struct App {
     pub(super) namespace: Namespace,
 }
@@ -45,12 +45,12 @@ impl App {
         app
     }
 
-    /// Until everything runs.
+    /// Waits until everything runs.
     pub(super) fn wait(&self) {
         wait_until_running(&self.namespace.name);
     }
 
-    /// Everything that is compared, the custom resource with it.
+    /// All compared objects, including the custom resource.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         let mut all = objects_of(&self.namespace.name);
         let widget = get(&["-n", &self.namespace.name, WIDGETS, "one"]);
@@ -58,7 +58,7 @@ impl App {
         all
     }
 
-    /// The disaster: nothing of it is left.
+    /// Deletes everything of it.
     pub(super) fn delete(&self) {
         delete_namespace(&self.namespace.name);
         kubectl().args(["delete", "crd", WIDGETS, "--timeout=60s"]).ok();

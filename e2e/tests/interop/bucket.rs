@@ -1,4 +1,4 @@
-//! Files of the bucket, read with curl: takes the name of a backup, gives its files and what is in them.
+//! Files of the bucket, read with curl: takes the name of a backup and returns its files and their content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -79,7 +79,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// Credentials go through standard input, not through arguments.
+/// Credentials are passed on standard input, not in arguments.
 fn curl(path: &str, arguments: &[&str]) -> String {
     let storage = s3();
     let user = format!("user = \"{}:{}\"\n", storage.access_key, storage.secret_key);

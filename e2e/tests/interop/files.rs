@@ -24,7 +24,7 @@ fn both_write_the_same_files_for_the_same_namespace() {
     same_archive(&ours, &theirs);
 }
 
-/// The files that Velero left for the backup that crate `archive` reads in its tests.
+/// The files that Velero wrote for the backup that crate `archive` reads in its tests.
 fn golden() -> Vec<String> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/archive/tests");
     names(&tests.join("golden/velero-1.18.3/bucket/backups/golden"), "golden")
@@ -41,7 +41,7 @@ fn same_companions(ours: &Files, theirs: &Files) {
     }
 }
 
-/// Names, times and what the products set by default differ; what was asked for and how it ended does not.
+/// Names, times and defaults differ between the products; what was requested and how it ended does not.
 fn same_backup_object(ours: &Files, theirs: &Files) {
     let (ours, theirs) = (ours.json("velero-backup.json"), theirs.json("velero-backup.json"));
     for pointer in [
@@ -80,8 +80,8 @@ fn same_archive(ours: &Files, theirs: &Files) {
     }
 }
 
-/// Each item is there twice, one after the other: under its name, then under its version. A definition comes after what
-/// it defines.
+/// Each item is stored twice, one entry after the other: under its name, then under its version. A definition follows
+/// its custom resources.
 fn order_rules(entries: &[String]) {
     let items: Vec<&String> = entries.iter().filter(|entry| entry.starts_with("resources/")).collect();
     for pair in items.chunks(2) {
@@ -98,7 +98,7 @@ fn order_rules(entries: &[String]) {
     assert!(place("resources/widgets.") < place("resources/customresourcedefinitions."), "{items:?}");
 }
 
-/// What changes by itself between two backups.
+/// Removes what changes by itself between two backups.
 fn settle(object: &mut Value) {
     for pointer in ["/metadata/resourceVersion", "/metadata/managedFields", "/status"] {
         if let Some(value) = object.pointer_mut(pointer) {

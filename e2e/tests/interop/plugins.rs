@@ -1,5 +1,5 @@
-//! The examples on our SDK, loaded by genuine Velero's server and by Lifeboat's: a volume comes back from the snapshot of a
-//! directory, and an application is created when its database answers, under both.
+//! The examples of our SDK, loaded by genuine Velero's server and by Lifeboat's: a volume is restored from the snapshot
+//! of a directory, and an application is created when its database answers, under both.
 
 use std::fs;
 use std::io::Write;
@@ -90,7 +90,7 @@ spec:
     product.backup(&name, &app.name);
     kubectl().args(["delete", "namespace", &app.name, "--timeout=120s"]).ok();
     product.run(&["restore", "create", &name, "--from-backup", &name]);
-    // It is asked, and does not answer: the application is not there yet.
+    // The database was contacted and did not answer, so the application does not exist yet.
     drop(listener.accept().unwrap());
     drop(listener.accept().unwrap());
     assert!(get(&["-n", &app.name, "deployment", "shop"]).is_null(), "it does not wait");

@@ -1,4 +1,4 @@
-//! Each product restores what the other one backed up: every object is there and equal.
+//! Each product restores backups of the other: every object exists and is equal.
 
 use lifeboat_e2e::assert_same_objects;
 

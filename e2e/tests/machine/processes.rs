@@ -1,5 +1,6 @@
-//! Processes of the box, found from outside: by the record it keeps, by its mark in their environment, by its control
-//! groups, by the paths they use. A process is its pid with its start, so that a recycled pid is another process.
+//! Processes of the box, found without its help: by its record, by its mark in their environment, by its control
+//! groups, by the paths they use. A process is identified by pid and start time, so that a recycled pid is another
+//! process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +8,7 @@ use std::fs;
 use lifeboat_e2e::{Program, wait_for};
 use serde_json::Value;
 
-/// Where the box keeps its state and its programs (docs/box.md).
+/// The directories of the box's state and programs (docs/box.md).
 const STATE: &str = "/var/lib/lifeboat-box";
 const CACHE: &str = "/var/cache/lifeboat-box";
 
@@ -18,7 +19,7 @@ pub(crate) struct Process {
     name: String,
 }
 
-/// Everything that looks as if a box had started it.
+/// All processes that a box seems to have started.
 pub(crate) fn of_the_box() -> BTreeSet<Process> {
     all().into_iter().filter(|process| is_marked(process.pid) || uses_its_paths(process)).collect()
 }
@@ -39,7 +40,7 @@ pub(crate) fn recorded() -> Vec<Process> {
 pub(crate) fn kill_everything() {
     let recorded = recorded();
     assert_eq!(recorded[0].name, "supervisor", "{recorded:?}");
-    // A component that was stopped has the pid 0, which would mean this test's own process group.
+    // A stopped component has the pid 0, which would mean this test's own process group.
     for process in recorded.iter().filter(|process| process.pid > 1) {
         kill(process.pid);
     }
@@ -62,7 +63,7 @@ fn all() -> Vec<Process> {
     entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// From /proc/PID/stat: `pid (name) state …`, the start is field 22. The name may hold blanks and brackets.
+/// From /proc/PID/stat: `pid (name) state …`, the start time is field 22. The name may contain spaces and parentheses.
 fn read(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (before, after) = stat.rsplit_once(')')?;
@@ -71,7 +72,7 @@ fn read(pid: u32) -> Option<Process> {
     (*fields.first()? != "Z").then_some(Process { pid, start: fields.get(19)?.parse().ok()?, name })
 }
 
-/// Carries a box's id, or runs in its control groups.
+/// Whether the process has a box's id, or runs in its control groups.
 fn is_marked(pid: u32) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -79,7 +80,8 @@ fn is_marked(pid: u32) -> bool {
         || groups.lines().any(|line| line.contains(":/lifeboat-box/"))
 }
 
-/// Runs one of its programs, or works on its files. Programs that a person uses on the box do not count.
+/// Whether the process runs one of the box's programs, or uses its files. Programs that a user runs on the box do not
+/// count.
 fn uses_its_paths(Process { pid, name, .. }: &Process) -> bool {
     if ["kubectl", "velero", "helm"].contains(&name.as_str()) {
         return false;

@@ -1,6 +1,6 @@
-//! Every method of every kind of action, called by a whole backup, restore and deletion.
+//! Every method of every kind of action, called by a complete backup, restore and deletion.
 
-use lifeboat_e2e::{Namespace, delete_namespace, get, told, wait_for};
+use lifeboat_e2e::{Namespace, delete_namespace, get, recorded_item, wait_for};
 use serde_json::{Value, json};
 
 use super::recorder;
@@ -13,7 +13,7 @@ fn mark(object: &Value, name: &str) -> Value {
 fn every_action_in_go_is_called_by_backup_restore_and_deletion() {
     let server = recorder("go-actions", &[]);
     let app = Namespace::new("recorder");
-    told(&app, "settings", "password", &[("operation", "op-1"), ("wait", "yes")]);
+    recorded_item(&app, "settings", "password", &[("operation", "op-1"), ("wait", "yes")]);
     let item = format!("{}/settings", app.name);
 
     let backup = server.backup("all", &["--include-namespaces", &app.name]);
@@ -25,7 +25,7 @@ fn every_action_in_go_is_called_by_backup_restore_and_deletion() {
         assert!(calls.iter().any(|call| call["item"] == item.as_str()), "{plugin} {call}: {calls:?}");
         assert!(calls.iter().all(|call| call["backup"] == "all"), "{plugin} {call}: {calls:?}");
     }
-    // What an operation named is read again at its end, with its actions.
+    // Items named by an operation are read again at its end, and their actions run.
     assert!(server.recorded("backup-v2", "Progress").len() >= 3);
     let log = server.logs("backup", "all");
     assert!(log.contains("pluginName=recorder"), "the plugin's own lines are in the log:\n{log}");
@@ -59,8 +59,8 @@ fn every_action_in_go_is_called_by_backup_restore_and_deletion() {
 fn operations_that_never_end_are_cancelled_and_those_that_fail_are_named() {
     let server = recorder("go-operations", &[]);
     let app = Namespace::new("recorder");
-    told(&app, "endless", "one", &[("operation", "endless-1")]);
-    told(&app, "broken", "two", &[("operation", "broken-1")]);
+    recorded_item(&app, "endless", "one", &[("operation", "endless-1")]);
+    recorded_item(&app, "broken", "two", &[("operation", "broken-1")]);
     let flags = ["--include-namespaces", &app.name, "--item-operation-timeout", "15s"];
     let backup = server.backup("slow", &flags);
     server.assert_phase(&backup, &["PartiallyFailed"]);
@@ -68,8 +68,8 @@ fn operations_that_never_end_are_cancelled_and_those_that_fail_are_named() {
     assert_eq!(cancelled.len(), 1, "{cancelled:?}");
     assert_eq!(cancelled[0]["operation"], "endless-1");
     let described = server.described("backup", "slow");
-    for words in ["endless-1", "did not end in time", "broken-1", "the recorder was told to fail"] {
-        assert!(described.contains(words), "{words:?} is missing in:\n{described}");
+    for text in ["endless-1", "did not end in time", "broken-1", "the recorder was told to fail"] {
+        assert!(described.contains(text), "{text:?} is missing in:\n{described}");
     }
     delete_namespace(&app.name);
     let restore = server.restore("slow", "slow", &["--item-operation-timeout", "5s"]);
@@ -83,7 +83,7 @@ fn operations_that_never_end_are_cancelled_and_those_that_fail_are_named() {
 fn a_backup_killed_with_its_server_leaves_no_process_and_ends_after_it() {
     let mut server = recorder("go-killed", &[]);
     let app = Namespace::new("recorder");
-    told(&app, "settings", "password", &[("fail", "hang")]);
+    recorded_item(&app, "settings", "password", &[("fail", "hang")]);
     server.lifeboat().args(["backup", "create", "killed", "--include-namespaces", &app.name]).ok();
     wait_for("the plugin that hangs", 60, || {
         let calls = server.recorded("block", "GetRelatedItems");

@@ -1,11 +1,11 @@
-//! Programs that do not do what plugins do: only their own items suffer, with a record that says so.
+//! Misbehaving plugin programs: only their own items fail, and the results say so.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use lifeboat_e2e::{HostServer, Namespace, delete_namespace, get, variable, wait_for};
 
-/// Config maps with the annotation that tells the misbehaving plugin what to do.
+/// ConfigMaps with the annotation that controls the misbehaving plugin.
 fn failing(namespace: &Namespace, kinds: &[&str]) {
     let maps: Vec<String> = kinds
         .iter()

@@ -1,5 +1,6 @@
-//! Volumes by snapshots of a plugin: the example on our SDK, which copies directories of this machine, in the three ways of
-//! telling how far it is. Bytes are seen to grow during the call, data comes back, one object stays for each operation.
+//! Volumes in native snapshots: the example plugin of our SDK, which copies directories of this machine, with its three
+//! ways of reporting progress. The byte count grows during the call, data is restored, and one object stays for each
+//! operation.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `config`: what the location says beside its directories.
+    /// `config`: settings of the location beside its directories.
     pub(crate) fn new(prefix: &str, config: &str) -> Self {
         Self::with_flags(prefix, config, &[])
     }
@@ -67,13 +68,13 @@ spec:
         bound(&self.app.name);
     }
 
-    /// Begins a backup.
+    /// Starts a backup.
     pub(crate) fn begin(&self, name: &str) {
         let create = ["backup", "create", name, "--include-namespaces", &self.app.name];
         self.server.lifeboat().args(create).args(["--volume-snapshot-locations", "directories"]).ok();
     }
 
-    /// The objects of a kind about this backup.
+    /// The objects of a kind for this backup.
     pub(crate) fn objects(&self, kind: &str, backup: &str) -> Vec<Value> {
         let list = get(&["-n", &self.server.namespace, kind]);
         let items = list["items"].as_array().cloned().unwrap_or_default();
@@ -98,7 +99,7 @@ impl Drop for Setting {
     }
 }
 
-/// `kubectl get -w` beside a test.
+/// `kubectl get -w` during a test.
 struct Watch {
     child: Child,
     file: PathBuf,
@@ -117,7 +118,7 @@ impl Watch {
         Self { child, file }
     }
 
-    /// Different numbers of bytes that were seen in the order in which they were.
+    /// The distinct byte counts in the order of their appearance.
     fn bytes(mut self) -> Vec<i64> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -171,8 +172,8 @@ fn a_volume_comes_back_from_its_snapshot_and_shows_how_far_it_is(#[case] config:
     let snapshot = made["status"]["snapshotID"].as_str().unwrap().to_owned();
     same(&setting.path("data"), &setting.path("snapshots").join(&snapshot));
     let described = server.described("backup", "one");
-    for words in [setting.volume.as_str(), &snapshot, "example.io/directory-snapshotter"] {
-        assert!(described.contains(words), "{words} is missing in:\n{described}");
+    for text in [setting.volume.as_str(), &snapshot, "example.io/directory-snapshotter"] {
+        assert!(described.contains(text), "{text} is missing in:\n{described}");
     }
 
     setting.lose_the_app();
@@ -201,7 +202,7 @@ fn a_volume_comes_back_from_its_snapshot_and_shows_how_far_it_is(#[case] config:
     });
 }
 
-/// Lifeboat's objects are deleted; the bucket brings them back.
+/// Deletes Lifeboat's objects; the bucket is synced again.
 fn after_everything_was_lost(setting: &mut Setting, snapshot: &str) {
     setting.server.kill();
     for kind in ["backups.velero.io", "restores.velero.io", "volumepluginbackups", "volumepluginrestores"] {
@@ -225,7 +226,7 @@ fn after_everything_was_lost(setting: &mut Setting, snapshot: &str) {
     assert!(described.contains(snapshot), "{described}");
 }
 
-/// The recording plugin in Go, which snapshots nothing and writes down what it is asked.
+/// The recording plugin in Go, which takes no snapshots and records its requests.
 #[test]
 fn every_method_of_a_snapshotter_in_go_is_called() {
     let server = super::recorder("go-snapshots", &[]);
@@ -298,7 +299,7 @@ fn a_snapshot_that_hangs_is_ended_and_named_and_the_rest_is_backed_up() {
     let objects = setting.objects("volumepluginbackups", "hung");
     let made = only(&objects);
     assert_eq!(made["status"]["phase"], "Failed", "{made}");
-    assert!(made["status"]["message"].as_str().is_some_and(|words| !words.is_empty()), "{made}");
+    assert!(made["status"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{made}");
     let described = setting.server.described("backup", "hung");
     assert!(described.contains(&setting.volume), "{described}");
     setting.server.no_plugin_runs();

@@ -1,9 +1,9 @@
-//! Waiting for additional items: an item is created when its plugin says that what it depends on can be used, or when the time
-//! for that is over; everything else goes on meanwhile.
+//! The wait for additional items: an item is created when its plugin reports them ready, or when the timeout expires;
+//! all other items continue meanwhile.
 
 use std::fs;
 
-use lifeboat_e2e::{HostServer, Namespace, apply, delete_namespace, get, kubectl, told, wait_for};
+use lifeboat_e2e::{HostServer, Namespace, apply, delete_namespace, get, kubectl, recorded_item, wait_for};
 use serde_json::json;
 
 use super::{recorder, unrelated};
@@ -12,7 +12,7 @@ fn exists(namespace: &str, name: &str) -> bool {
     !get(&["-n", namespace, "configmap", name]).is_null()
 }
 
-/// Backs up, deletes the namespace and begins to restore it.
+/// Backs up, deletes the namespace and starts to restore it.
 fn begin(server: &HostServer, app: &Namespace, name: &str) {
     server.assert_phase(&server.backup(name, &["--include-namespaces", &app.name]), &["Completed"]);
     delete_namespace(&app.name);
@@ -30,7 +30,7 @@ fn wait_until_asked(server: &HostServer, times: usize) {
 fn an_item_waits_for_its_additional_item_while_a_hundred_others_are_restored() {
     let mut server = recorder("waits", &[]);
     let app = Namespace::new("recorder");
-    told(&app, "waiting", "gate-one", &[("wait", "yes")]);
+    recorded_item(&app, "waiting", "gate-one", &[("wait", "yes")]);
     unrelated(&app, 100);
     begin(&server, &app, "gated");
     wait_until_asked(&server, 1);
@@ -44,7 +44,7 @@ fn an_item_waits_for_its_additional_item_while_a_hundred_others_are_restored() {
     assert!(!exists(&app.name, "waiting"), "it was not reported ready yet");
     let asked = server.recorded("restore-v2", "AreAdditionalItemsReady");
     assert_eq!(asked[0]["items"], json!([format!("secrets {}/gate-one", app.name)]));
-    // Who looks sees what is waited for.
+    // `describe` shows what the restore waits for.
     let described = wait_for("the wait in describe", 30, || {
         let text = server.described("restore", "gated");
         if text.contains("configmaps") && text.contains("example.io/restore-v2") {
@@ -55,7 +55,7 @@ fn an_item_waits_for_its_additional_item_while_a_hundred_others_are_restored() {
     });
     assert!(described.contains("gate-one"), "{described}");
 
-    // A server that is killed meanwhile asks again.
+    // A server that is killed meanwhile asks the plugin again.
     let before = asked.len();
     server.kill_and_restart();
     wait_until_asked(&server, before + 1);
@@ -69,10 +69,10 @@ fn an_item_waits_for_its_additional_item_while_a_hundred_others_are_restored() {
 fn the_time_is_the_servers_unless_the_plugin_gives_its_own() {
     let server = recorder("waits-time", &["--additional-items-ready-timeout", "4s"]);
     let app = Namespace::new("recorder");
-    told(&app, "globally", "never-one", &[("wait", "yes")]);
-    told(&app, "overridden", "never-two", &[("wait", "yes"), ("wait-timeout", "1s")]);
-    told(&app, "refused", "error-one", &[("wait", "yes")]);
-    told(&app, "unasked", "never-three", &[]);
+    recorded_item(&app, "globally", "never-one", &[("wait", "yes")]);
+    recorded_item(&app, "overridden", "never-two", &[("wait", "yes"), ("wait-timeout", "1s")]);
+    recorded_item(&app, "refused", "error-one", &[("wait", "yes")]);
+    recorded_item(&app, "unasked", "never-three", &[]);
     begin(&server, &app, "late");
     let restore = server.ended("restore", "late");
     server.assert_phase(&restore, &["PartiallyFailed"]);
@@ -81,8 +81,8 @@ fn the_time_is_the_servers_unless_the_plugin_gives_its_own() {
         assert!(exists(&app.name, name), "{name} is attempted all the same");
     }
     let described = server.described("restore", "late");
-    for words in ["globally", "overridden", "refused", "told to fail for error-one"] {
-        assert!(described.contains(words), "{words:?} is missing in:\n{described}");
+    for text in ["globally", "overridden", "refused", "told to fail for error-one"] {
+        assert!(described.contains(text), "{text:?} is missing in:\n{described}");
     }
     let asked = server.recorded("restore-v2", "AreAdditionalItemsReady");
     let about = |secret: &str| {
@@ -91,7 +91,7 @@ fn the_time_is_the_servers_unless_the_plugin_gives_its_own() {
             .filter(|call| call["items"][0].as_str().is_some_and(|item| item.ends_with(secret)))
             .count()
     };
-    assert_eq!(about("never-three"), 0, "nobody asked to wait");
+    assert_eq!(about("never-three"), 0, "no wait was requested");
     assert_eq!(about("error-one"), 1);
     assert!(about("never-one") > about("never-two"), "{asked:?}");
 }
@@ -100,7 +100,7 @@ fn the_time_is_the_servers_unless_the_plugin_gives_its_own() {
 fn items_that_failed_are_left_out_of_the_question() {
     let server = recorder("waits-failed", &[]);
     let app = Namespace::new("recorder");
-    told(&app, "waiting", "password", &[("wait", "yes")]);
+    recorded_item(&app, "waiting", "password", &[("wait", "yes")]);
     server.assert_phase(&server.backup("failed", &["--include-namespaces", &app.name]), &["Completed"]);
     delete_namespace(&app.name);
     kubectl().args(["create", "namespace", &app.name]).ok();
@@ -123,7 +123,7 @@ fn items_that_failed_are_left_out_of_the_question() {
 fn a_cancelled_restore_waits_no_longer_and_names_are_those_of_the_backup() {
     let server = recorder("waits-cancelled", &[]);
     let app = Namespace::new("recorder");
-    told(&app, "waiting", "never-one", &[("wait", "yes")]);
+    recorded_item(&app, "waiting", "never-one", &[("wait", "yes")]);
     server.assert_phase(&server.backup("cancelled", &["--include-namespaces", &app.name]), &["Completed"]);
     let copy = Namespace::new("recorder-copy");
     let mapping = format!("{}:{}", app.name, copy.name);

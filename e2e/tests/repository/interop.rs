@@ -1,4 +1,4 @@
-//! What one program wrote, the other reads: contents and all metadata, in both directions, in both formats.
+//! Each program reads what the other wrote: content and all metadata, in both directions, in both formats.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use rstest::rstest;
 
 use super::directory;
 
-/// Each row: who writes, in which format, who reads.
+/// Each row: the writer, the format, the reader.
 #[rstest]
 #[case(Engine::Restic, "2", Engine::Restic)]
 #[case(Engine::Lifeboat, "2", Engine::Lifeboat)]
@@ -39,14 +39,14 @@ fn everything_that_one_wrote_the_other_restores(
     let found = Listing::of(&restored.join(source.strip_prefix("/").unwrap()));
     assert_kept(writer, &expected, &found);
     assert_eq!(expected.holes_lost(&found, smallest_hole(reader)), Vec::<String>::new());
-    // The reader goes on with what the writer began; without a parent, so that it reads every file itself.
+    // The reader adds a snapshot to the writer's repository; without a parent, so that it reads every file itself.
     let again = repository.backup(reader, &source, &["--force"]);
     repository.assert_sound();
     let restored = repository.restore(Engine::Restic, &again, &source, &work.path().join("again"));
     assert_kept(reader, &expected, &Listing::of(&restored));
 }
 
-/// Nothing differs but what the writer did not store.
+/// Fails for differences other than what the writer does not store.
 fn assert_kept(writer: Engine, expected: &Listing, found: &Listing) {
     let not_stored: &[&str] = match writer {
         Engine::Restic014 => {

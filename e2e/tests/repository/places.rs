@@ -1,4 +1,4 @@
-//! The same repository at every place that a test can reach: a directory, a real S3 server, restic's own REST server.
+//! The same repository on all kinds of storage: a directory, a real S3 server, restic's own REST server.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! One repository, several writers: in turns, and at the same time. Whatever one of them acknowledged, all can restore.
+//! One repository with several writers: in turns, and at the same time. All of them can restore every acknowledged
+//! snapshot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use rstest::rstest;
 
 use super::directory;
 
-/// A snapshot that was acknowledged, and what it must give back.
+/// An acknowledged snapshot and its content.
 struct Acknowledged {
     id: String,
     source: PathBuf,
@@ -72,7 +73,7 @@ fn backups_and_prunes_at_the_same_time_lose_nothing(
     assert_all_there(&repository, &kept, &[one, other], work.path());
 }
 
-/// Snapshots that stay, and between them some that the pruner may take.
+/// Snapshots that are kept, and between them some that the pruner may remove.
 fn backup_again_and_again(
     repository: &Repository,
     engine: Engine,

@@ -174,7 +174,7 @@ spec:
 }
 
 #[test]
-fn a_dry_run_tells_the_plan_and_changes_nothing() {
+fn a_dry_run_reports_the_plan_and_changes_nothing() {
     let server = HostServer::start("dry", &[]);
     let app = Namespace::new("dry-app");
     app.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {v: old}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n");
@@ -196,7 +196,7 @@ fn a_dry_run_tells_the_plan_and_changes_nothing() {
 }
 
 #[test]
-fn an_untrusted_location_gives_nobody_rights() {
+fn an_untrusted_location_grants_no_rights() {
     let server = HostServer::start("untrusted", &[]);
     let app = Namespace::new("untrusted-app");
     app.apply(

@@ -1,4 +1,4 @@
-//! Expiry, sync of what is gone from the bucket, read-only locations, downloads through the server.
+//! Expiry, sync of backups whose files are gone, read-only locations, downloads through the server.
 
 use std::net::TcpListener;
 
@@ -42,7 +42,7 @@ fn a_backup_that_is_gone_from_the_bucket_goes_from_the_cluster() {
             server.bucket.delete(&key);
         }
     }
-    // The box's S3 server lists a directory for a while after its last object is gone.
+    // The box's S3 server lists a directory for a while after its last object was deleted.
     wait_until_gone(&server, "goes");
     assert_eq!(get(&["-n", &server.namespace, "backups.velero.io", "stays"])["status"]["phase"], "Completed");
 }

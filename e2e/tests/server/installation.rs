@@ -1,4 +1,4 @@
-//! Installing and removing: what is made, what is refused, what stays.
+//! Installing and uninstalling: what is created, what is refused, what stays.
 
 use lifeboat_e2e::{Installation, Namespace, get, kubectl, lifeboat, variable, wait_for};
 use serde_json::Value;
@@ -10,7 +10,7 @@ fn the_servers_pods_run_where_restricted_is_enforced() {
     assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
     let deployment = get(&["-n", "lifeboat", "deployment", "lifeboat"]);
     assert_eq!(deployment["status"]["readyReplicas"], 2);
-    // The proof that it is enforced: a pod that asks for more is refused.
+    // It is enforced: a pod with more rights is refused.
     let said = kubectl()
         .args([
             "-n",
@@ -26,7 +26,7 @@ fn the_servers_pods_run_where_restricted_is_enforced() {
 }
 
 #[test]
-fn a_live_velero_is_refused_unless_told_to_adopt() {
+fn a_live_velero_is_refused_without_adopt() {
     Installation::ensure();
     let namespace = Namespace::new("velero");
     namespace.apply(
@@ -54,7 +54,7 @@ spec:
     install.args(["--adopt", "--server-arg=--store-validation-frequency=10s"]).ok();
 }
 
-/// Whatever the test finds, its Velero is no longer alive for the tests after it.
+/// Stops the test's Velero when dropped, so that it does not affect later tests.
 struct Asleep<'a> {
     namespace: &'a Namespace,
 }
@@ -86,11 +86,11 @@ fn nothing_is_changed_where_install_refuses() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec:\n  containers:\n  - {name: app, image: TEST_IMAGE, command: [sleep, infinity]}\n";
     other.apply(pod);
     let image = variable("LIFEBOAT_IMAGE");
-    // A second Lifeboat would work on the same objects.
+    // A second Lifeboat would act on the same objects.
     let said = lifeboat().args(["-n", &other.name, "install", "--image", &image]).refused();
     assert!(said.contains("Lifeboat (deployment lifeboat/lifeboat)"), "{said}");
     let said = lifeboat().args(["-n", &other.name, "install", "--image", &image, "--adopt"]).refused();
-    assert!(said.contains("namespace of its own"), "{said}");
+    assert!(said.contains("another namespace"), "{said}");
     assert_eq!(get(&["namespace", &other.name])["metadata"]["labels"]["app.kubernetes.io/name"], Value::Null);
     let said = lifeboat().args(["install", "--image", &image, "--namespaces", "no-such-namespace"]).refused();
     assert!(said.contains("no-such-namespace"), "{said}");
@@ -147,7 +147,7 @@ fn uninstall_keeps_objects_and_password_and_deleting_them_needs_two_yeses() {
 fn a_limited_installation_works_and_has_no_rights_elsewhere() {
     let namespace = Namespace::new("limited");
     Installation::ensure();
-    // Over the full installation: its rights must end.
+    // Over the full installation, whose rights must be removed.
     lifeboat()
         .args(["install", "--image", &variable("LIFEBOAT_IMAGE"), "--namespaces", &namespace.name])
         .args(["--server-arg=--store-validation-frequency=10s"])
@@ -189,7 +189,7 @@ fn a_limited_installation_works_and_has_no_rights_elsewhere() {
     assert!(!may_bind(&namespace.name), "the rights of the limited installation are still there");
 }
 
-/// Whether a binding of a limited installation is in the namespace.
+/// Whether a binding of a limited installation exists in the namespace.
 fn may_bind(namespace: &str) -> bool {
     get(&["-n", namespace, "rolebinding", "lifeboat:lifeboat:namespace"]) != Value::Null
 }

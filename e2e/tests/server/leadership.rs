@@ -1,11 +1,11 @@
-//! One replica leads; whatever happens to it, another one goes on.
+//! One replica is the leader; if it fails, another one takes over.
 
 use lifeboat_e2e::{
     Installation, everything_works, get, kubectl, process_of, restart_api_server, signal, wait_for,
     wait_for_another,
 };
 
-/// How long leadership may take to move, or to come back.
+/// How long leadership may take to move, or to return.
 const MOVE: u64 = 20;
 
 #[test]
@@ -39,13 +39,13 @@ fn a_leader_that_hangs_loses_its_lease_and_does_not_lead_when_it_wakes_up() {
     let outcome = std::panic::catch_unwind(|| wait_for_another(&old));
     signal("-CONT", &process);
     let new = outcome.unwrap();
-    // The old one finds out and says so in its metrics; the new one goes on leading.
+    // The old leader notices and reports it in its metrics; the new one stays the leader.
     wait_for("the old leader's word", 30, || {
         let path = format!("/api/v1/namespaces/lifeboat/pods/{old}:8085/proxy/metrics");
         let output = kubectl().args(["get", "--raw", &path]).run();
         if output.stdout.contains("\nlifeboat_leader 0\n") { Ok(()) } else { Err(output.stdout) }
     });
-    // What only a leader knows is gone with the lease.
+    // Metrics of a leader disappear with the lease.
     let path = format!("/api/v1/namespaces/lifeboat/pods/{old}:8085/proxy/metrics");
     let metrics = kubectl().args(["get", "--raw", &path]).ok();
     assert!(!metrics.contains("\nvelero_backup_location_status_gauge{"), "{metrics}");

@@ -1,14 +1,14 @@
-//! BackupStorageLocation: `Available`, or `Unavailable` within seconds with a cause that a person can act on.
+//! BackupStorageLocation: `Available`, or `Unavailable` within seconds with a message that a user can act on.
 
 use std::fs;
 
 use lifeboat_e2e::{Installation, Namespace, Program, apply, get, lifeboat, s3, wait_for};
 use serde_json::Value;
 
-/// How long a verdict on a new location may take: "in seconds".
+/// How long the validation of a new location may take, in seconds.
 const VERDICT: u64 = 25;
 
-/// A location that is removed with the test.
+/// A location that is deleted with the test.
 struct Location<'a> {
     name: &'a str,
 }
@@ -83,7 +83,7 @@ fn a_wrong_bucket_is_named() {
     assert!(message.contains("no-such-bucket"), "{message}");
 }
 
-/// Status and reason of a condition, once it is there.
+/// Status and reason of a condition, once it is set.
 fn condition(location: &str, kind: &str) -> (String, String) {
     wait_for(&format!("condition {kind} of {location}"), VERDICT, || {
         let object = get(&["-n", "lifeboat", "bsl", location]);
@@ -138,7 +138,7 @@ fn wait_for_event(installation: &Installation, reason: &str, location: &str) {
 }
 
 #[test]
-fn a_wrong_key_is_told_apart_from_a_wrong_bucket() {
+fn a_wrong_key_is_distinguished_from_a_wrong_bucket() {
     let installation = Installation::ensure();
     secret(
         "wrong-key",
@@ -228,7 +228,7 @@ spec:
     assert!(message.contains("expired"), "{message}");
 }
 
-/// An authority, and a certificate of it that was valid in the year 2000 only.
+/// A certificate authority, and a certificate signed by it that was valid only in the year 2000.
 fn expired_certificate(host: &str) -> (String, String, String) {
     let authority_key = rcgen::KeyPair::generate().unwrap();
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -300,11 +300,11 @@ fn an_older_location_that_is_marked_later_does_not_stay_a_second_default() {
     let older = Location::new("older-default", "lifeboat", &s3().config(), &more);
     installation.wait_for_phase(older.name, "Available", VERDICT);
     let more = ["--prefix", "e2e", "--validation-frequency", "0s", "--default"];
-    // Made in the same second, the name decides: this one comes last either way.
+    // If created in the same second, the name decides: this one is last either way.
     let newer = Location::new("z-newest-default", "lifeboat", &s3().config(), &more);
     installation.wait_for_phase(newer.name, "Available", VERDICT);
     unset("default");
-    // Neither of the two is due again by itself.
+    // Neither of the two is validated again by its own schedule.
     let patch = r#"{"spec": {"default": true}}"#;
     installation.kubectl().args(["patch", "bsl", older.name, "--type=merge", "-p", patch]).ok();
     unset(older.name);
@@ -315,7 +315,7 @@ fn an_older_location_that_is_marked_later_does_not_stay_a_second_default() {
 }
 
 #[test]
-fn create_with_wait_tells_the_verdict() {
+fn create_with_wait_reports_the_validation() {
     Installation::ensure();
     let create = |bucket: &str| {
         lifeboat()

@@ -1,9 +1,9 @@
-//! Objects that the server cannot or does not work on: each reports, all others go on.
+//! Objects that the server cannot process: each reports it, all others continue.
 
 use lifeboat_e2e::{Installation, apply, get, kubectl, lifeboat, s3, wait_for};
 use serde_json::{Value, json};
 
-/// A repository in Velero's own format, until the test ends, however it ends.
+/// A repository in Velero's own format; deleted when dropped.
 struct ForeignRepository;
 
 impl Drop for ForeignRepository {
@@ -32,7 +32,7 @@ fn a_repository_in_another_format_is_not_ready_and_says_why() {
     assert!(said.contains("restic's format only"), "{said}");
 }
 
-/// The definition of BackupStorageLocation with another schema, until the test ends, however it ends.
+/// The definition of BackupStorageLocation with another schema; restored when dropped.
 struct ChangedSchema {
     original: Value,
 }
@@ -45,7 +45,7 @@ impl ChangedSchema {
         }
         let mut changed = original.clone();
         change(&mut changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
-        // First the guard: a change that fails half way is taken back too.
+        // The guard is created first, so that a change that fails half way is undone too.
         let guard = Self { original };
         kubectl().args(["replace", "-f", "-"]).input(&changed.to_string()).ok();
         guard
@@ -58,7 +58,7 @@ impl Drop for ChangedSchema {
     }
 }
 
-/// Locations that are removed when the test ends, however it ends.
+/// Locations that are deleted when dropped.
 struct Removed(&'static [&'static str]);
 
 impl Drop for Removed {
@@ -71,7 +71,7 @@ impl Drop for Removed {
 fn a_broken_object_reports_and_the_others_go_on() {
     let installation = Installation::ensure();
     let _locations = Removed(&["broken", "beside-broken"]);
-    // As if it had been written before the schema was stricter.
+    // As if it had been written before the schema became stricter.
     let looser = ChangedSchema::new(|schema| {
         schema["properties"]["spec"]["properties"]["config"] =
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -84,7 +84,7 @@ fn a_broken_object_reports_and_the_others_go_on() {
 
     let message = installation.wait_for_phase("broken", "Unavailable", 30);
     assert!(message.contains("cannot be read"), "{message}");
-    // Its verdict does not bring the next look: the object comes to rest.
+    // Writing the status does not trigger another reconcile: the object is stable.
     let version = || get(&["-n", "lifeboat", "bsl", "broken"])["metadata"]["resourceVersion"].to_string();
     wait_for("an object at rest", 30, || {
         let before = version();
@@ -98,7 +98,7 @@ fn a_broken_object_reports_and_the_others_go_on() {
 fn an_object_whose_status_cannot_be_written_gets_an_event_and_the_others_go_on() {
     let installation = Installation::ensure();
     let _locations = Removed(&["refused", "beside-refused"]);
-    // A rule that this object breaks as soon as it has a status.
+    // A rule that this object violates as soon as it has a status.
     let rule = json!([{
         "rule": "!has(self.status) || !has(self.spec.config) || !('refuseStatus' in self.spec.config)",
         "message": "no status for you",

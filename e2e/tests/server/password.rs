@@ -1,9 +1,10 @@
-//! The repository password: every location says that nobody exported it, until someone does; nobody else sees it.
+//! The repository password: every location reports that it was not exported, until a user exports it; other users
+//! cannot read it.
 
 use lifeboat_e2e::{Installation, get, kubectl, lifeboat, s3, wait_for};
 use serde_json::Value;
 
-/// The condition of the default location, as its status shows it.
+/// The condition of the default location, from its status.
 fn exported_condition() -> Option<String> {
     let location = get(&["-n", "lifeboat", "bsl", "default"]);
     let conditions = location["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -26,8 +27,8 @@ fn every_location_says_that_the_password_was_never_exported_until_it_was() {
     wait_for_condition("False");
     wait_for("the leader's metric", 10, || {
         let metrics = metrics(&installation.leader());
-        let told = metrics.contains("\nlifeboat_repository_password_exported 0\n");
-        if told { Ok(()) } else { Err(metrics) }
+        let reported = metrics.contains("\nlifeboat_repository_password_exported 0\n");
+        if reported { Ok(()) } else { Err(metrics) }
     });
 
     let exported = lifeboat().args(["repository-password", "export"]).ok();

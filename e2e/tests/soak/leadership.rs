@@ -1,5 +1,5 @@
-//! Each round kills the leader, freezes the leader and restarts the API server; after each fault a new location must get
-//! its verdict and exactly one replica must lead.
+//! Each round kills the leader, freezes the leader and restarts the API server; after each fault a new location must be
+//! validated and exactly one replica must be the leader.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use lifeboat_e2e::{
     wait_for_every_replica, wait_for_one_leader, xtask,
 };
 
-/// How long one leader may take to be seen as the only one, in seconds.
+/// How long it may take until exactly one leader is seen, in seconds.
 const SETTLED: u64 = 60;
-/// How long both replicas may take to answer before the next fault: the kubelet waits longer after each kill.
+/// How long both replicas may take to answer before the next fault: the kubelet backs off after each kill.
 const REPLICAS: u64 = 330;
 
 struct Fault {
     name: &'static str,
-    /// Given the leader.
+    /// Called with the leader.
     inject: fn(&str),
 }
 
@@ -25,7 +25,7 @@ const FAULTS: [Fault; 3] = [
     Fault { name: "API server stopped and started", inject: |_| restart_api_server() },
 ];
 
-/// What was seen after one fault, in seconds since it began.
+/// Measurements after one fault, in seconds since it started.
 struct Seen {
     fault: &'static str,
     verdict: f64,
@@ -76,19 +76,19 @@ fn hang(leader: &str) {
     wait_for_another(leader);
 }
 
-/// A frozen process, which goes on when this is dropped.
+/// A frozen process, which continues when this is dropped.
 struct Stopped {
     process: String,
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // The kubelet may have ended it meanwhile.
+        // The kubelet may have killed it meanwhile.
         Program::new("kill").args(["-CONT", &self.process]).run();
     }
 }
 
-/// However the soak ends, the box has its API server.
+/// Starts the box's API server again when dropped.
 struct ApiServerRuns;
 
 impl Drop for ApiServerRuns {
@@ -97,7 +97,7 @@ impl Drop for ApiServerRuns {
     }
 }
 
-/// For docs/reliability.md: one row for each fault.
+/// One row for each fault, for docs/reliability.md.
 fn table(all: &[Seen]) -> String {
     let mut lines = vec![
         "| fault | times | leadership moved | verdict after: median, longest | one leader after: median, longest |".into(),

@@ -1,4 +1,4 @@
-//! A Deployment and a StatefulSet come back with exactly their old pods, time after time.
+//! A Deployment and a StatefulSet are restored with exactly their old pods, repeatedly.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,8 @@ fn workloads_come_back_with_their_old_pods() {
     }
 }
 
-/// Every pod that the namespace has had since it was restored, by the events of the scheduler: also one that went at once.
+/// Every pod that the namespace has had since it was restored, from the scheduler's events: including pods that were
+/// deleted at once.
 fn created(namespace: &str) -> BTreeMap<String, usize> {
     let events = get(&["-n", namespace, "events"]);
     let mut made = BTreeMap::new();

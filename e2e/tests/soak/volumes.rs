@@ -1,5 +1,5 @@
-//! Volumes again and again: the server is killed at random moments while ten volumes are backed up and restored, and
-//! databases under writes come back consistent by every way.
+//! Volumes, repeatedly: the server is killed at random moments while ten volumes are backed up and restored, and
+//! databases with continuous writes are restored consistently with every method.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use lifeboat_e2e::{Databases, HostServer, VolumeKillTest};
 
 /// Kills in each of the two directions.
 const KILLS: usize = 20;
-/// A backup or restore of ten volumes lasts about so long here; kills come within.
+/// The approximate duration of a backup or restore of ten volumes in milliseconds; kills are within it.
 const LASTS: u64 = 20_000;
-/// Round trips of the databases, by each way.
+/// Round trips of the databases, with each method.
 const ROUNDS: usize = 10;
 
 #[test]

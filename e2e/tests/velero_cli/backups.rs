@@ -1,4 +1,4 @@
-//! `velero backup` and `velero restore`, from the first command to the last: people who know them find what they expect.
+//! `velero backup` and `velero restore`, all commands: their users find what they expect.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::row;
 
-/// A name that no other run uses: buckets outlive clusters.
+/// A name that no other run uses, because buckets outlive clusters.
 fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("{prefix}-{}", now.as_millis())
@@ -29,8 +29,8 @@ fn a_backup_is_made_shown_downloaded_restored_and_deleted() {
     let table = velero().args(["backup", "get", &name]).ok();
     assert_eq!(row(&table, &name)[1], "Completed", "{table}");
     let described = velero().args(["backup", "describe", &name, "--details"]).ok();
-    for words in ["Phase:  Completed", "Resource List:", &format!("{}/settings", namespace.name)] {
-        assert!(described.contains(words), "{words:?} is not in:\n{described}");
+    for text in ["Phase:  Completed", "Resource List:", &format!("{}/settings", namespace.name)] {
+        assert!(described.contains(text), "{text:?} is not in:\n{described}");
     }
     let logs = velero().args(["backup", "logs", &name]).ok();
     assert!(logs.contains("level=info"), "{logs}");

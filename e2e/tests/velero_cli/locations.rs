@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Own, cells, row};
 
-/// How long a verdict may take: "in seconds".
+/// How long a validation may take, in seconds.
 const VERDICT: u64 = 25;
 
 /// `velero backup-location create` in the bucket of the tests.
@@ -73,8 +73,8 @@ fn tls_without_the_authority_is_unavailable_because_of_the_certificate() {
     assert_eq!(row(&list(), "cli-untrusted")[3], "Unavailable");
 }
 
-/// Stock `set` writes caCert whatever it was asked to change, so leaving out --cacert erases it. That is upstream's
-/// behaviour and cannot be told from the wish to erase it; what we owe is a status that says what happened.
+/// Stock `set` writes caCert whatever flag is given, so leaving out --cacert erases it. That cannot be distinguished
+/// from a user who wants to erase it; the status must say what happened.
 #[test]
 fn set_without_cacert_erases_the_authority_and_the_location_says_so() {
     let installation = Installation::ensure();
@@ -93,7 +93,7 @@ fn set_without_cacert_erases_the_authority_and_the_location_says_so() {
 #[test]
 fn set_credential_makes_a_refused_location_available() {
     let installation = Installation::ensure();
-    let wrong = "[default]\naws_access_key_id = nobody\naws_secret_access_key = nothing\n";
+    let wrong = "[default]\naws_access_key_id = unknown\naws_secret_access_key = nothing\n";
     let _wrong = Own::credentials("cli-wrong-key", wrong);
     let _right = Own::good_credentials("cli-right-key");
     let _location = Own::new("bsl", "cli-credential");
@@ -104,7 +104,7 @@ fn set_credential_makes_a_refused_location_available() {
     installation.wait_for_phase("cli-credential", "Available", VERDICT);
 }
 
-/// Gives `default` its mark back, whatever the test did.
+/// Makes `default` the default location again when dropped.
 struct DefaultAgain;
 
 impl Drop for DefaultAgain {
@@ -131,7 +131,7 @@ fn set_default_moves_the_default_to_another_location() {
     let _location = Own::new("bsl", "cli-default");
     create("cli-default", &s3().config()).ok();
     installation.wait_for_phase("cli-default", "Available", VERDICT);
-    // Stock refuses a second default; it wants the first unset by hand.
+    // Stock Velero refuses a second default; the first must be unset by hand.
     let said = set("cli-default").arg("--default").refused();
     assert!(said.contains("already exist default"), "{said}");
     set("default").arg("--default=false").ok();
@@ -143,7 +143,7 @@ fn set_default_moves_the_default_to_another_location() {
     assert!(said.contains("already the default"), "{said}");
 }
 
-/// Stock `set` writes the whole object and knows no conditions, so it removes them.
+/// Stock `set` writes the whole object without conditions, so it removes them.
 #[test]
 fn the_conditions_about_the_password_come_back_after_set() {
     let installation = Installation::ensure();

@@ -1,11 +1,11 @@
-//! `velero schedule`: create, get, describe, pause, unpause, delete, and backups that a schedule makes.
+//! `velero schedule`: create, get, describe, pause, unpause, delete, and the backups of a schedule.
 
 use lifeboat_e2e::{Installation, get, kubectl, lifeboat, velero, wait_for};
 use serde_json::Value;
 
 use super::{Own, row};
 
-/// "At once", on two busy cores.
+/// The limit for "at once", on two busy cores.
 const AT_ONCE: u64 = 20;
 
 fn schedule(name: &str) -> Value {
@@ -19,7 +19,7 @@ fn wait_for_phase(name: &str, phase: &str) {
     });
 }
 
-/// The backups that the schedule made.
+/// The backups of the schedule.
 fn backups(schedule: &str) -> Vec<Value> {
     let of_it = format!("velero.io/schedule-name={schedule}");
     let list = get(&["-n", "lifeboat", "backups.velero.io", "-l", &of_it]);

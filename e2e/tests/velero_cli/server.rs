@@ -1,4 +1,4 @@
-//! What the stock command line learns about the server.
+//! What stock Velero's command line shows about the server.
 
 use lifeboat_e2e::{Installation, velero};
 

@@ -1,5 +1,5 @@
-//! What can happen to a mover while a volume is copied: each fault ends in a phase with its reason, leaves nothing behind, and
-//! the next run succeeds without a person.
+//! Faults of a mover while a volume is copied: each fault ends in a phase with its reason, leaves nothing behind, and
+//! the next backup succeeds without intervention.
 
 use std::fs;
 
@@ -86,7 +86,7 @@ fn without_node_access_the_volume_names_the_flag_to_set() {
 fn storage_that_is_away_for_a_while_delays_the_mover_only() {
     let test = OneVolume::start(&[]);
     test.begin_and_hold("away");
-    // What was held is cut off; then every request is refused for a while, and at last all is well.
+    // Held requests are cut off; then every request is refused for a while, and finally all succeed.
     test.server.storage.open();
     for method in ["PUT", "GET", "HEAD", "POST", "DELETE"] {
         let body = "<Error><Code>ServiceUnavailable</Code></Error>".to_owned();
@@ -106,7 +106,7 @@ fn storage_that_stays_away_fails_the_copy_and_its_lock_goes_when_it_is_back() {
         let body = "<Error><Code>ServiceUnavailable</Code></Error>".to_owned();
         test.server.storage.close(method, "restic", Fault::Answer(503, body), usize::MAX);
     }
-    // The mover ends without its lock; storage comes back when the server has given up on that for now.
+    // The mover ends without releasing its lock; storage recovers after the server has given up for now.
     wait_for("a note of the dead owner", 240, || {
         let repositories = get(&["-n", &test.server.namespace, "backuprepositories"]);
         let notes = repositories["items"][0]["metadata"]["annotations"].to_string();
@@ -159,7 +159,7 @@ fn hundreds_of_volumes_are_not_hundreds_of_movers() {
     test.begin_and_hold("one");
     let copies =
         || get(&["-n", &test.server.namespace, "podvolumebackups"])["items"].as_array().unwrap().clone();
-    wait_for("the words of the queue", 60, || {
+    wait_for("the message about the queue", 60, || {
         let messages: Vec<_> = copies().iter().map(|copy| copy["status"]["message"].to_string()).collect();
         if messages.iter().any(|one| one.contains("--movers-at-once")) {
             Ok(())

@@ -1,11 +1,11 @@
-//! Who holds the repository, and who may open it: locks of others, passwords, maintenance.
+//! Access to the repository: locks of others, passwords, maintenance.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use lifeboat_e2e::{Engine, OneVolume, Program, get, random, signal, variable, wait_for};
 
-/// Somebody of another cluster who holds a repository's lock.
+/// A process of another cluster that holds a repository's lock.
 struct Holder(Child);
 
 impl Holder {
@@ -27,20 +27,20 @@ impl Holder {
         self.0.wait().unwrap();
     }
 
-    /// It dies, and its lock stays.
+    /// Kills the holder; its lock stays.
     fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 }
 
-/// How the holder is named in what people read.
+/// The holder's name in messages.
 fn this_host() -> String {
     Program::new("hostname").ok().trim().to_owned()
 }
 
 #[test]
-fn a_repository_that_somebody_holds_keeps_the_copy_waiting_and_is_named() {
+fn a_locked_repository_keeps_the_copy_waiting_and_its_holder_is_named() {
     let test = OneVolume::start(&[]);
     test.assert_next_run_succeeds("before");
     let holder = Holder::of(&test, &["--exclusive"]);
@@ -57,13 +57,13 @@ fn a_repository_that_somebody_holds_keeps_the_copy_waiting_and_is_named() {
 }
 
 #[test]
-fn a_lock_of_somebody_who_died_elsewhere_is_waited_for_as_long_as_a_copy_may_take_and_named() {
+fn a_lock_of_a_dead_holder_elsewhere_is_waited_for_as_long_as_a_copy_may_take_and_named() {
     let test = OneVolume::start(&["--fs-backup-timeout", "25s"]);
     test.assert_next_run_succeeds("before");
     Holder::of(&test, &["--exclusive"]).kill();
     test.begin("orphaned");
     test.assert_failed("orphaned", &[&this_host()]);
-    // Nobody but restic's half hour, or a person who knows better, may remove it.
+    // Only restic's timeout of half an hour, or a user, may remove it.
     let unlock = test.repository();
     assert_eq!(unlock.ok(Engine::Restic, &["list", "locks", "--no-lock"]).lines().count(), 1);
     unlock.ok(Engine::Restic, &["unlock", "--remove-all"]);
@@ -83,7 +83,7 @@ fn a_reader_elsewhere_keeps_no_copy_waiting_and_keeps_its_lock() {
 }
 
 #[test]
-fn a_wrong_password_fails_the_volume_with_words_and_the_right_one_mends_it() {
+fn a_wrong_password_fails_the_volume_with_a_message_and_the_right_one_fixes_it() {
     let test = OneVolume::start(&[]);
     test.assert_next_run_succeeds("before");
     let password = test.server.password();

@@ -1,5 +1,5 @@
-//! What can happen to a DataUpload or DataDownload on its way: it is cancelled, its backup is deleted, its mover is killed,
-//! its snapshot is never ready, the repository does not open. Each ends in a phase with its reason and leaves nothing behind.
+//! Faults of a DataUpload or DataDownload: it is cancelled, its backup is deleted, its mover is killed, its snapshot is
+//! never ready, the repository does not open. Each ends in a phase with its reason and leaves nothing behind.
 
 use lifeboat_e2e::{BrokenSnapshotClass, OneVolume, Way, apply, get, mover_process, signal, wait_for};
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn an_upload_that_is_cancelled_ends_so_and_leaves_no_snapshot_anywhere() {
     let test = start(&[]);
     test.begin_and_hold("unwanted");
     cancel(&test, &test.copy("unwanted"));
-    // Its mover is told to end, and waits for storage no more.
+    // Its mover is asked to end, and no longer waits for storage.
     let (backup, upload) = test.ended("unwanted");
     test.assert_ended_badly(&backup, &upload, "Canceled", &["cancelled"]);
     test.server.storage.open();
@@ -94,7 +94,7 @@ fn a_key_that_is_taken_away_while_data_is_moved_is_named() {
 }
 
 #[test]
-fn a_lost_password_fails_the_download_with_words_and_the_right_one_mends_it() {
+fn a_lost_password_fails_the_download_with_a_message_and_the_right_one_fixes_it() {
     let test = start(&[]);
     let before = test.listing();
     test.assert_next_run_succeeds("kept");

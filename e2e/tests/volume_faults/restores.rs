@@ -1,5 +1,5 @@
-//! What can happen to a mover while a volume is filled: each fault ends in a phase with its reason, no pod starts with half of
-//! its data, and a restore made afterwards succeeds.
+//! Faults of a mover while a volume is restored: each fault ends in a phase with its reason, no pod starts with
+//! incomplete data, and a later restore succeeds.
 
 use lifeboat_e2e::{Fault, OneVolume, Way, anew};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn a_pod_that_goes_while_its_volume_is_filled_leaves_a_volume_that_is_as_whole_a
     test.assert_no_lock();
     test.assert_nothing_is_left();
     if restore["status"]["phase"] == "Completed" {
-        // Then all of it is in the claim, for whoever mounts it next.
+        // Then the claim contains all data, for the next pod that mounts it.
         test.app.apply(&without_waiting(pod));
         test.wait_until_running();
         before.assert_same(&test.listing(), "in the claim");
@@ -33,7 +33,7 @@ fn a_pod_that_goes_while_its_volume_is_filled_leaves_a_volume_that_is_as_whole_a
     test.assert_restore_succeeds("back", "kept", &before);
 }
 
-/// The manifest of a restored pod that waits for nothing.
+/// The manifest of a restored pod without its wait.
 fn without_waiting(mut pod: Value) -> String {
     pod["spec"]["initContainers"] = Value::Null;
     anew(pod)

@@ -1,5 +1,5 @@
-//! A mover whose scratch directory is full. No volume of the box but those in memory has an enforced size, so the task of a
-//! mover is carried out once more on this machine, with a scratch directory that is full.
+//! A mover whose scratch directory is full. Only volumes in memory have an enforced size on the box, so a mover's task
+//! is run once more on this machine, with a full scratch directory.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use lifeboat_e2e::{Engine, OneVolume, Program, get, random, variable};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A directory in memory without any room, until dropped.
+/// A directory in memory without free space; unmounted when dropped.
 struct Full(TempDir);
 
 impl Full {
@@ -28,7 +28,7 @@ impl Drop for Full {
     }
 }
 
-/// The files that a mover was given.
+/// The task files of a mover.
 fn task_of(test: &OneVolume, mover: &Value) -> TempDir {
     let job = mover["metadata"]["labels"]["job-name"].as_str().unwrap();
     let secret = get(&["-n", &test.server.movers(), "secret", job]);
@@ -40,14 +40,14 @@ fn task_of(test: &OneVolume, mover: &Value) -> TempDir {
     directory
 }
 
-/// Carries the task out again under another UID; gives the result.
+/// Runs the task again under another UID; returns the result.
 fn carried_out(task: &Path, uid: &str, source: &Path, scratch: &Path) -> Value {
     let file = task.join("task.json");
-    let mut told: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    told["uid"] = json!(uid);
-    told["work"]["source"] = json!({"kind": "path", "path": source});
-    told["limits"]["scratch"] = json!(scratch);
-    fs::write(&file, told.to_string()).unwrap();
+    let mut content: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    content["uid"] = json!(uid);
+    content["work"]["source"] = json!({"kind": "path", "path": source});
+    content["limits"]["scratch"] = json!(scratch);
+    fs::write(&file, content.to_string()).unwrap();
     let result = task.join("result");
     Program::new(&variable("LIFEBOAT_BIN"))
         .args(["mover", "--pod-uid", uid, "--task-dir", task.to_str().unwrap()])
@@ -67,7 +67,7 @@ fn a_mover_without_room_for_its_cache_does_its_work() {
     let (backup, _) = test.ended("held");
     test.server.assert_phase(&backup, &["Completed"]);
 
-    // It does use the directory, where there is room.
+    // With free space the directory is used.
     let roomy = tempfile::tempdir().unwrap();
     let result = carried_out(task.path(), "with-room", &test.directory(), roomy.path());
     assert_eq!(result["outcome"]["kind"], "backedUp", "{result}");

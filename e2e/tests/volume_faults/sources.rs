@@ -1,5 +1,5 @@
-//! What can happen to a volume while it is copied: its pod goes or moves, its mount goes, its files cannot be read or grow.
-//! None of it becomes a backup that claims more than it holds.
+//! Faults of a volume while it is copied: its pod is deleted or moves, its mount disappears, its files cannot be read
+//! or grow. In no case does the backup claim to contain more than it does.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn files_that_cannot_be_read_are_named_and_the_backup_is_not_complete() {
     let test = OneVolume::start(&[]);
     let file = test.directory().join("unreadable");
     fs::write(&file, "").unwrap();
-    // What nobody but this process may read.
+    // A file that only this process may read.
     let (source, target) = (format!("/proc/{}/mem", std::process::id()), file.to_str().unwrap().to_owned());
     Program::new("mount").args(["--bind", &source, &target]).ok();
     test.begin("unreadable");
@@ -45,7 +45,7 @@ fn files_that_cannot_be_read_are_named_and_the_backup_is_not_complete() {
 struct Writer(Child);
 
 impl Writer {
-    /// A bounded amount, so that no disk is filled.
+    /// A limited amount, so that the disk does not become full.
     fn of(file: &Path) -> Self {
         let once = format!("head -c 200000 /dev/urandom >> '{}'; sleep 0.02", file.display());
         let all = format!("for round in $(seq 1500); do {once}; done");
@@ -102,13 +102,13 @@ fn a_mount_that_goes_while_it_is_copied_is_no_backup_and_neither_is_what_was_bel
     let test = OneVolume::start(&[]);
     let directory = test.directory();
     test.begin_and_hold("detached");
-    // As a node does that detaches a volume: what the mover opened stays readable, and is no longer there.
+    // Like a node that detaches a volume: open files stay readable, but the mount is gone.
     Program::new("umount").args(["--lazy", directory.to_str().unwrap()]).ok();
     test.server.storage.open();
     test.assert_failed("detached", &["mount"]);
     assert!(test.snapshots().is_empty(), "{:?}", test.snapshots());
 
-    // The directory below the mount is there, and empty.
+    // The directory below the mount exists and is empty.
     test.begin("empty");
     test.assert_failed("empty", &["mount"]);
     assert!(test.snapshots().is_empty(), "{:?}", test.snapshots());

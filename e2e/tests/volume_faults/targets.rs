@@ -1,11 +1,11 @@
-//! What can be wrong with the place that data is restored to: too small, full, never there. The volume is named with the
-//! reason, its pod does not start, and a restore into a good place succeeds afterwards.
+//! Faults of a restore's target: too small, full, missing. The message names the volume and the reason, its pod does
+//! not start, and a later restore into a good target succeeds.
 
 use std::fs;
 
 use lifeboat_e2e::{OneVolume, Way, apply, get, kubectl, random, unique, volume_directory};
 
-/// A volume whose size is enforced, also on the box.
+/// A volume with an enforced size, also on the box.
 const IN_MEMORY: &str = "
 apiVersion: v1
 kind: Pod
@@ -21,7 +21,7 @@ spec:
   volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 32Mi}}]
 ";
 
-/// Pods are restored with this JSON patch.
+/// A resource modifier that applies this JSON patch to pods.
 fn with_patch(test: &OneVolume, path: &str, value: &str) -> [String; 2] {
     let rules = format!(
         "version: v1
@@ -36,7 +36,7 @@ resourceModifierRules:
     ["--resource-modifier-configmap".to_owned(), "rules".to_owned()]
 }
 
-/// Fails unless the restored pod waits for its data, which does not come.
+/// Fails unless the restored pod keeps waiting for its data.
 fn assert_pod_waits(test: &OneVolume) {
     let pod = test.pod().unwrap();
     let init = &pod["status"]["initContainerStatuses"][0]["state"];
@@ -75,7 +75,7 @@ fn a_volume_that_fills_up_while_it_is_written_ends_the_restore() {
     test.assert_restore_succeeds("again", "kept", &before);
 }
 
-/// A class of the box's driver that only this test has.
+/// A storage class of the box's driver for this test only.
 struct Class(String);
 
 impl Class {
@@ -126,7 +126,7 @@ fn a_claim_that_gets_no_volume_from_its_snapshot_is_named() {
     class.delete();
     let restore = test.server.restore("nowhere", "kept", &[]);
     test.server.assert_phase(&restore, &["PartiallyFailed"]);
-    test.assert_said(&restore, &["data", &class.0]);
+    test.assert_described(&restore, &["data", &class.0]);
     test.server.no_mover_is_left();
     test.lose_app();
 }
@@ -145,7 +145,7 @@ fn a_snapshot_that_is_on_another_node_is_named_and_comes_back_on_its_own() {
     let flags: Vec<&str> = elsewhere.iter().map(String::as_str).collect();
     let restore = test.server.restore("elsewhere", "kept", &flags);
     test.server.assert_phase(&restore, &["PartiallyFailed"]);
-    test.assert_said(&restore, &["data", "snapshot"]);
+    test.assert_described(&restore, &["data", "snapshot"]);
     test.server.no_mover_is_left();
 
     test.lose_app();
@@ -164,7 +164,7 @@ fn data_of_a_class_that_makes_volumes_before_any_pod_is_moved_wherever_they_are(
     let test =
         OneVolume::of(Way::Moved, "box-csi-immediate", "ReadWriteOnce", &["--mover-prepare-timeout", "20s"]);
     let before = test.listing();
-    // Each is made on a node that nobody chose.
+    // Each is created on a node that the test does not choose.
     for name in ["first", "second", "third"] {
         test.assert_next_run_succeeds(name);
     }

@@ -1,4 +1,4 @@
-//! Databases under writes, backed up by each way, come back consistent.
+//! Databases with continuous writes, backed up with each method, are restored consistently.
 
 use lifeboat_e2e::{Databases, HostServer};
 

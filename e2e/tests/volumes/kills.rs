@@ -21,18 +21,18 @@ fn a_server_killed_at_each_moment_of_a_restore_of_volumes_goes_on_and_loses_noth
     }
 }
 
-/// The snapshot is made; its content is kept from now on; the objects go.
+/// The snapshot is created; its content is retained; the objects are deleted.
 const SNAPSHOT_MOMENTS: [Moment; 3] = [
     ("POST", "/volumesnapshots", true),
     ("PATCH", "/volumesnapshotcontents/", true),
     ("DELETE", "/volumesnapshots/", false),
 ];
 
-/// The upload is on record; its mover is made; what was made for it goes.
+/// The upload is created; its mover is created; its helper objects are deleted.
 const UPLOAD_MOMENTS: [Moment; 3] =
     [("POST", "/datauploads", true), ("POST", "/jobs", true), ("DELETE", "/persistentvolumeclaims/", false)];
 
-/// The download is on record; its mover is made; the filled volume is handed over.
+/// The download is created; its mover is created; the restored volume is bound to its claim.
 const DOWNLOAD_MOMENTS: [Moment; 3] = [
     ("POST", "/datadownloads", true),
     ("POST", "/jobs", true),
@@ -43,7 +43,7 @@ fn start(way: Way) -> OneVolume {
     OneVolume::of(way, "box-csi", "ReadWriteOnce", &[])
 }
 
-/// The server dies at this moment of what is begun, and starts again.
+/// Kills the server at this moment of the started backup or restore, and restarts it.
 fn killed_at((method, part, done): Moment, test: &mut OneVolume, begin: impl FnOnce(&OneVolume)) {
     let fault = if done { Fault::HoldAnswer } else { Fault::Hold };
     test.server.cluster.close(method, part, fault, 1);
@@ -64,7 +64,7 @@ fn a_server_killed_at_each_moment_of_a_snapshot_goes_on_and_leaves_none() {
         assert_eq!(backup["status"]["csiVolumeSnapshotsCompleted"], 1, "{moment:?}: {backup}");
         test.assert_nothing_is_left();
         test.assert_restore_succeeds(&back, &name, &before);
-        // What a restore needs of snapshots stays beside its claim.
+        // Snapshots that a restore needs stay beside its claim.
         test.app.kubectl().args(["delete", "volumesnapshots", "--all", "--timeout=60s"]).ok();
         let restore = ["delete", "volumesnapshotcontents", "-l", &format!("velero.io/restore-name={back}")];
         kubectl().args(restore).arg("--timeout=60s").ok();

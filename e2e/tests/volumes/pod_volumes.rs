@@ -1,4 +1,4 @@
-//! Volumes of pods, file by file: backup, restore, and what is left of them.
+//! File copies of pod volumes: backup, restore, deletion.
 
 use lifeboat_e2e::{DataApp, Engine, HostServer, VOLUMES, contents, get};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn volumes_of_pods_come_back_byte_for_byte_and_no_pod_is_disturbed() {
     assert_eq!(app.restarts(), restarts, "a backup disturbs no pod");
     app.assert_same(&before);
 
-    // The second backup has only what is new.
+    // The second backup adds only new data.
     std::fs::write(app.directory(VOLUMES[2]).join("new"), vec![7; 100_000]).unwrap();
     let before = app.contents();
     backed_up(&server, &app, "second");
@@ -60,7 +60,7 @@ fn volumes_of_pods_come_back_byte_for_byte_and_no_pod_is_disturbed() {
         assert!(seen.lines().any(|line| line == "which"), "a container started before its data: {seen:?}");
     }
 
-    // The repository is everybody's: stock restic finds nothing wrong and restores the files.
+    // Stock restic finds no error in the repository and restores the files.
     let repository = server.repository(&app.namespace.name);
     repository.ok(Engine::Restic, &["check", "--read-data"]);
     let volume = &second[0];
@@ -144,7 +144,7 @@ fn single_files_come_back_beside_what_a_running_pod_has() {
         names
     };
     assert_eq!(names(&directory.join("one")), ["which"]);
-    // The whole of another volume, into one without a claim.
+    // All files of another volume, into one without a claim.
     let cache = format!("{namespace}/db-1/cache");
     restore("data-db-1", &cache, "all").ok();
     let (mut found, mut expected) = (contents(&app.directory(VOLUMES[3]).join("all")), whole);
@@ -153,11 +153,11 @@ fn single_files_come_back_beside_what_a_running_pod_has() {
     }
     expected.assert_same(&found, "beside others");
     assert_eq!(app.restarts(), restarts, "no pod is disturbed");
-    // What cannot be is said, and nothing is left.
+    // Impossible requests are refused, and nothing is left.
     let missing = restore("data-db-1:/nothing", &claim, "two").refused();
     assert!(missing.contains("/nothing: the snapshot does not have it"), "{missing}");
-    let nobody = restore("data-db-1", &format!("{namespace}/other"), "two").refused();
-    assert!(nobody.contains("no pod of namespace"), "{nobody}");
+    let refusal = restore("data-db-1", &format!("{namespace}/other"), "two").refused();
+    assert!(refusal.contains("no pod of namespace"), "{refusal}");
     let left = get(&["-n", &server.namespace, "podvolumerestores"]);
     assert!(left["items"].as_array().is_none_or(Vec::is_empty), "{left}");
     server.no_mover_is_left();

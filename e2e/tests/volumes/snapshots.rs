@@ -1,4 +1,4 @@
-//! Claims by CSI snapshots, and by snapshots whose data is moved into a repository.
+//! Claims in CSI snapshots, and in snapshots whose data is moved into a repository.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn assert_claims_same(app: &DataApp, before: &BTreeMap<VolumeName, Listing>, kee
     }
 }
 
-/// What the box's driver keeps: its snapshots are tar files, without attributes and with whole seconds.
+/// What the box's driver stores: its snapshots are tar files, without attributes and with whole seconds.
 fn as_the_driver_keeps_it(mut listing: Listing) -> Listing {
     for entry in listing.0.values_mut() {
         entry.attributes.clear();
@@ -39,7 +39,7 @@ fn claims_come_back_from_their_snapshots_which_go_with_the_backup() {
     app.wait_until_running();
     assert_claims_same(&app, &before, as_the_driver_keeps_it);
 
-    // Into another namespace, beside the first.
+    // Into another namespace, beside the first one.
     let other = format!("{}-copy", app.namespace.name);
     let mapping = format!("{}:{other}", app.namespace.name);
     let restore = server.restore("copy", "snap", &["--namespace-mappings", &mapping]);
@@ -123,7 +123,7 @@ fn a_block_volume_is_moved_and_comes_back_to_the_byte() {
     app.kubectl().args(ready).ok();
     assert_eq!(exec("sha256sum < /dev/disk"), sum);
     server.no_mover_is_left();
-    // Holes cost nothing.
+    // Holes use no space.
     let uploaded = get(&["-n", &server.namespace, "datauploads"])["items"][0].clone();
     let added = uploaded["status"]["incrementalBytes"].as_i64().unwrap_or(i64::MAX);
     assert!(added < 12_000_000, "{uploaded}");
@@ -153,8 +153,8 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: box-csi-immediate, resou
     let backup = server.backup("broken", &only);
     server.assert_phase(&backup, &["PartiallyFailed"]);
     let described = server.described("backup", "broken");
-    for words in ["never", "missing", "no-such-class"] {
-        assert!(described.contains(words), "{words} is not in\n{described}");
+    for text in ["never", "missing", "no-such-class"] {
+        assert!(described.contains(text), "{text} is not in\n{described}");
     }
     no_snapshot_is_left(&server, &app.name);
 }
