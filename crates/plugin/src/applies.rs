@@ -148,6 +148,9 @@ mod tests {
     fn what_cannot_be_read_is_named_with_its_action() {
         let applies = AppliesTo { selector: "a in (".to_owned(), ..AppliesTo::default() };
         let error = Applies::new("example.com/x", &applies, &catalogue()).unwrap_err();
-        assert!(error.to_string().starts_with("the labels of action example.com/x cannot be parsed"), "{error}");
+        assert!(
+            error.to_string().starts_with("the labels of action example.com/x cannot be parsed"),
+            "{error}"
+        );
     }
 }
