@@ -45,7 +45,7 @@ mod tests {
     fn one_more_is_refused_and_all_are_listed() {
         let text = compare("p", "things", &found(2), 1, "T").unwrap();
         assert!(
-            text.contains("no more than 1") && text.contains("finding 0") && text.contains("finding 1"),
+            text.contains("at most 1") && text.contains("finding 0") && text.contains("finding 1"),
             "{text}"
         );
     }
