@@ -140,7 +140,7 @@ mod tests {
         assert!(refused(&["n", "--schedule", "0 0 31 2 *"]).contains("matches no date"));
         assert!(refused(&["n", "--schedule", "hourly"]).contains("five"));
         assert!(refused(&["n"]).contains("--schedule"));
-        assert!(refused(&["n", "--schedule", "0 0 L * *"]).contains("no day of month"));
+        assert!(refused(&["n", "--schedule", "0 0 L * *"]).contains("\"L\" is not a valid day of month"));
         assert!(refused(&[&"n".repeat(244), "--schedule", "@daily"]).contains("at most 205"));
     }
 }
