@@ -132,7 +132,7 @@ fn the_box_comes_survives_and_goes_without_a_trace() {
     assert_eq!(status.code, 1, "{}", status.stdout);
     assert!(status.stdout.contains("its processes were killed"), "{}", status.stdout);
     let up = from_another_clone(&["box", "up"]);
-    assert!(up.stderr.contains("a box was here, but its processes were killed"), "{}", up.stderr);
+    assert!(up.stderr.contains("there was a box, but its processes were killed"), "{}", up.stderr);
     xtask().args(["box", "status"]).ok();
 
     xtask().args(["box", "down"]).ok();
