@@ -171,7 +171,7 @@ impl Snapshots {
         };
         Ok(match (csi::fixed(&snapshot, content.as_ref()), content) {
             (Fixed::Yes, Some(content)) => Seen::Fixed(Taken { snapshot, content }),
-            (Fixed::Waiting(words), _) => Seen::Waiting(words),
+            (Fixed::Waiting(message), _) => Seen::Waiting(message),
             (Fixed::Yes, None) => Seen::Waiting(String::new()),
         })
     }

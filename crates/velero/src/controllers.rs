@@ -9,34 +9,34 @@ use crate::{
     schedules, server_status, snapshot_locations, sync, transfer_kinds,
 };
 
-/// Runs every controller until `resting` is cancelled and reconciles in flight have ended.
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
-    context.movers.begin_term(resting);
+/// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    context.movers.begin_term(shutdown);
     let settled = tokio::select! {
-        () = resting.cancelled() => return,
+        () = shutdown.cancelled() => return,
         settled = password::first_try(context) => settled,
     };
     let password = async {
         if !settled {
-            password::ensure(context, resting).await;
+            password::ensure(context, shutdown).await;
         }
     };
     tokio::join!(
         password,
-        password::follow(context, resting),
-        backup::run(context, resting),
-        repositories::controller::run(context, resting),
-        locations::controller::run(context, resting),
-        sync::run(context, resting),
-        transfer_kinds::run(context, resting),
-        deletion::run(context, resting),
-        downloads::request::run(context, resting),
-        expiry::run(context, resting),
-        context.movers.run(resting),
-        own_deployment::run(context, resting),
-        schedules::run(context, resting),
-        restore::run(context, resting),
-        server_status::run(context, resting),
-        snapshot_locations::controller::run(context, resting),
+        password::follow(context, shutdown),
+        backup::run(context, shutdown),
+        repositories::controller::run(context, shutdown),
+        locations::controller::run(context, shutdown),
+        sync::run(context, shutdown),
+        transfer_kinds::run(context, shutdown),
+        deletion::run(context, shutdown),
+        downloads::request::run(context, shutdown),
+        expiry::run(context, shutdown),
+        context.movers.run(shutdown),
+        own_deployment::run(context, shutdown),
+        schedules::run(context, shutdown),
+        restore::run(context, shutdown),
+        server_status::run(context, shutdown),
+        snapshot_locations::controller::run(context, shutdown),
     );
 }

@@ -81,7 +81,7 @@ impl Downloads for Links {
                 body: reading.body.map_err(std::io::Error::other).boxed(),
             }),
             Err(error) if error.is_not_found() => Err(DownloadRefused::NotFound),
-            Err(error) => Err(unavailable(&locations::words(&error))),
+            Err(error) => Err(unavailable(&locations::message(&error))),
         }
     }
 }

@@ -18,17 +18,17 @@ use crate::locations;
 /// Backups that are read at once.
 const PAGE: u32 = 200;
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let frequency = context.settings.storage.garbage_frequency;
     if frequency.is_zero() {
-        return resting.cancelled().await;
+        return shutdown.cancelled().await;
     }
     loop {
         if let Err(error) = collect(context).await {
             tracing::warn!(error = error.chain(), "cannot look for expired backups");
         }
         tokio::select! {
-            () = resting.cancelled() => return,
+            () = shutdown.cancelled() => return,
             () = sleep(frequency) => {}
         }
     }

@@ -85,7 +85,7 @@ impl LocationError {
         }
     }
 
-    /// The same in the words of decisions.
+    /// The state as decisions take it.
     pub(crate) fn state(&self) -> LocationState {
         match self {
             Self::NotFound(_) => LocationState::NotFound,
@@ -375,7 +375,7 @@ pub(crate) fn problem(error: &lifeboat_store::Error) -> Problem {
 }
 
 /// The same for an error on the way through the narrow trait.
-pub(crate) fn words(error: &lifeboat_archive::StoreError) -> String {
+pub(crate) fn message(error: &lifeboat_archive::StoreError) -> String {
     narrow_problem(error).message
 }
 

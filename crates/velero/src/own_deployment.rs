@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let state = Arc::new(State::new());
     let namespace = &context.settings.namespace;
     let deployments = objects::namespaced(&context.client, namespace, &state.deployments);
@@ -96,7 +96,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let controller = Controller::new_with(deployments, only_ours, state.deployments.clone())
         .with_config(controller::Config::default().concurrency(1))
         .watches_with(pods, state.pods.clone(), its_pods(), move |_| Some(about.clone()))
-        .graceful_shutdown_on(resting.clone().cancelled_owned());
+        .graceful_shutdown_on(shutdown.clone().cancelled_owned());
     dynamic::drive("own-deployment", controller, context.clone(), state, reconcile).await;
 }
 

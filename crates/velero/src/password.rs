@@ -52,10 +52,10 @@ pub(crate) async fn first_try(context: &Context) -> bool {
 }
 
 /// Sees to the Secret, trying again until it holds a password.
-pub(crate) async fn ensure(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn ensure(context: &Context, shutdown: &CancellationToken) {
     loop {
         tokio::select! {
-            () = resting.cancelled() => return,
+            () = shutdown.cancelled() => return,
             () = sleep(Duration::from_secs(10)) => {}
         }
         match settle(&context.client, &context.settings.namespace, None).await {
@@ -70,14 +70,14 @@ fn warn(error: &SettleError) {
 }
 
 /// Shows in the metrics what the Secret says, now and whenever it changes: also where there is no location yet.
-pub(crate) async fn follow(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn follow(context: &Context, shutdown: &CancellationToken) {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let only = dynamic::watching().fields(&format!("metadata.name={SECRET}"));
     let mut changes = pin!(watcher(secrets, only).default_backoff());
     let mut listed = None;
     loop {
         let change = tokio::select! {
-            () = resting.cancelled() => return,
+            () = shutdown.cancelled() => return,
             change = changes.next() => change,
         };
         match change {

@@ -59,9 +59,9 @@ impl State {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<Schedule>();
-    let watches = context.watches(&resource).until(resting);
+    let watches = context.watches(&resource).until(shutdown);
     let state = State { schedules: watches.known(), resource, shown: Mutex::default() };
     // Backups that nobody scheduled are shown under no name.
     context.metrics.init_schedule("");

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{Context, VERSION};
 use crate::dynamic;
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<ServerStatusRequest>();
-    let watches = context.watches(&resource).until(resting);
+    let watches = context.watches(&resource).until(shutdown);
     dynamic::drive("server-status-request", watches, context.clone(), Arc::new(resource), reconcile).await;
 }
 
@@ -30,8 +30,8 @@ async fn reconcile(
         RequestPlan::Answer(status) => match objects::merge(&api, &object, status).await {
             Ok(_) => Ok(Action::requeue(KEEP)),
             Err(error) if error.is_invalid() => {
-                let words = "the request cannot be answered";
-                Ok(context.refused.report(&context.events, &object, &resource, words, &error).await)
+                let message = "the request cannot be answered";
+                Ok(context.refused.report(&context.events, &object, &resource, message, &error).await)
             }
             Err(error) => Err(error),
         },

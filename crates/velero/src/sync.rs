@@ -34,7 +34,7 @@ use crate::locations::{self, Location};
 /// Why a location, or one backup of it, was not synced.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
-    #[error("{}", locations::words(.0))]
+    #[error("{}", locations::message(.0))]
     Store(#[from] StoreError),
     #[error("{}", .0.chain())]
     Api(#[from] ApiError),
@@ -94,9 +94,9 @@ impl State {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    let watches = context.watches(&resource).until(resting);
+    let watches = context.watches(&resource).until(shutdown);
     // Names and labels only, and those without who set them: thousands of backups cost little memory and no listing.
     let (backups, writer) = reflector::store();
     let api: Api<PartialObjectMeta<Backup>> =
@@ -108,7 +108,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
             backup.annotations_mut().clear();
         })
         .reflect(writer)
-        .take_until(resting.clone().cancelled_owned())
+        .take_until(shutdown.clone().cancelled_owned())
         .for_each(|_| async { context.metrics.set_backup_total(backups.len()) });
     let state = Arc::new(State { resource, backups: backups.clone(), past: Mutex::default() });
     let drive = dynamic::drive("backup-sync", watches, context.clone(), state, reconcile);

@@ -31,19 +31,19 @@ struct State {
     work: WorkContext,
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     tokio::join!(
-        run_kind::<PodVolumeBackup>(context, resting),
-        run_kind::<PodVolumeRestore>(context, resting),
-        run_kind::<DataUpload>(context, resting),
-        run_kind::<DataDownload>(context, resting),
-        sweep::run(context, resting),
+        run_kind::<PodVolumeBackup>(context, shutdown),
+        run_kind::<PodVolumeRestore>(context, shutdown),
+        run_kind::<DataUpload>(context, shutdown),
+        run_kind::<DataDownload>(context, shutdown),
+        sweep::run(context, shutdown),
     );
 }
 
-async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
+async fn run_kind<K: Carried>(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<K>();
-    let watches = context.watches(&resource).until(resting);
+    let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
     let state = Arc::new(State { resource, transfers: LongWork::default(), work: work_context(context) });
     tokio::select! {

@@ -227,8 +227,8 @@ impl Journal {
             Ok(found) => found,
             Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
-                let words = format!("{otherwise}: {}", error.chain());
-                return Ok((Vec::new(), vec![words]));
+                let message = format!("{otherwise}: {}", error.chain());
+                return Ok((Vec::new(), vec![message]));
             }
         };
         let data = found.and_then(|found| found.data).unwrap_or_default();

@@ -61,13 +61,13 @@ impl BackupItemAction for ClaimAction {
                 Ok(Some(upload)) => return Ok(begun(item, &upload, operation, backup)),
                 Ok(None) => {}
                 Err(error) => {
-                    let words = format!(
+                    let message = format!(
                         "claim {}/{} has no CSI snapshot: {}",
                         text(&item, "/metadata/namespace"),
                         text(&item, "/metadata/name"),
                         error.chain()
                     );
-                    return Ok(BackupOutcome { errors: vec![words], ..unchanged(item) });
+                    return Ok(BackupOutcome { errors: vec![message], ..unchanged(item) });
                 }
             }
         }
@@ -81,7 +81,7 @@ impl BackupItemAction for ClaimAction {
                 Ok(BackupOutcome { warnings, ..outcome })
             }
             // The claim is as good without it: what is missing is an error, and the claim is kept.
-            Err(words) => Ok(BackupOutcome { errors: vec![words], ..unchanged(item) }),
+            Err(message) => Ok(BackupOutcome { errors: vec![message], ..unchanged(item) }),
         }
     }
 
@@ -118,13 +118,13 @@ impl ClaimAction {
             Err(error) => {
                 let left = self.snapshots.take_away(namespace, snapshot, None, true).await.err();
                 let left = left.map(|error| format!("; its snapshot is left behind: {}", error.chain()));
-                let words = format!(
+                let message = format!(
                     "the data of claim {namespace}/{} is not moved: {}{}",
                     text(&claim, "/metadata/name"),
                     error.chain(),
                     left.unwrap_or_default()
                 );
-                return Ok(BackupOutcome { item: claim, errors: vec![words], ..BackupOutcome::default() });
+                return Ok(BackupOutcome { item: claim, errors: vec![message], ..BackupOutcome::default() });
             }
         }
         Ok(begun(claim, &wanted, operation, backup))
@@ -140,7 +140,7 @@ impl ClaimAction {
         cluster: &dyn Lookup,
     ) -> Result<(Taken, Vec<String>), String> {
         let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
-        let failed = |words: String| format!("claim {namespace}/{name} has no CSI snapshot: {words}");
+        let failed = |message: String| format!("claim {namespace}/{name} has no CSI snapshot: {message}");
         let classes =
             cluster.list(&csi::classes(), None, "").await.map_err(|error| failed(error.to_string()))?;
         let class = csi::of_claim(&classes, driver, claim, backup.annotations());
@@ -180,11 +180,11 @@ impl ClaimAction {
         let taken: Result<Taken, String> = taken.await;
         match taken {
             Ok(taken) => Ok((taken, warnings)),
-            Err(words) => {
-                let words = format!("{words} (VolumeSnapshotClass {class}, driver {driver})");
+            Err(message) => {
+                let message = format!("{message} (VolumeSnapshotClass {class}, driver {driver})");
                 let left = self.snapshots.take_away(namespace, &snapshot, None, true).await;
                 let left = left.err().map(|error| format!("; it is left behind: {}", error.chain()));
-                Err(failed(format!("{words}{}", left.unwrap_or_default())))
+                Err(failed(format!("{message}{}", left.unwrap_or_default())))
             }
         }
     }

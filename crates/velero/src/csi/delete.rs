@@ -37,15 +37,15 @@ impl DeleteItemAction for ContentAction {
             return Ok(());
         }
         let Some(wanted) = csi::for_deletion(item) else { return Ok(()) };
-        let remains = |words: String| {
+        let remains = |message: String| {
             let (driver, handle) = (text(item, "/spec/driver"), text(item, "/status/snapshotHandle"));
-            ActionError::Failed(format!("snapshot '{handle}' of driver {driver} remains: {words}"))
+            ActionError::Failed(format!("snapshot '{handle}' of driver {driver} remains: {message}"))
         };
         match self.0.usable().await {
             Ok(()) => {}
             Err(Unusable::NotServed) => {
-                let words = "the cluster does not serve VolumeSnapshotContents; delete the backup in a cluster of its driver";
-                return Err(remains(words.to_owned()));
+                let message = "the cluster does not serve VolumeSnapshotContents; delete the backup in a cluster of its driver";
+                return Err(remains(message.to_owned()));
             }
             Err(Unusable::Forbidden) => {
                 return Err(remains("this installation may not make VolumeSnapshotContents".to_owned()));

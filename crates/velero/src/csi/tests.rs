@@ -46,8 +46,8 @@ fn answer(seen: &Mutex<Seen>, cluster: Cluster, asked: &Asked) -> (u16, Value) {
             let name = made["metadata"]["name"].as_str().unwrap().to_owned();
             let (policy, handle) =
                 (&made["spec"]["deletionPolicy"], &made["spec"]["source"]["snapshotHandle"]);
-            let words = format!("make {} {}", policy.as_str().unwrap(), handle.as_str().unwrap());
-            seen.log.push(words);
+            let message = format!("make {} {}", policy.as_str().unwrap(), handle.as_str().unwrap());
+            seen.log.push(message);
             seen.contents.insert(name, made.clone());
             (201, made)
         }
@@ -122,8 +122,8 @@ async fn what_is_not_the_backups_or_was_never_made_is_left_alone(#[case] item: V
 #[case(Cluster::Without, "does not serve VolumeSnapshotContents")]
 #[case(Cluster::Forbidden, "may not make VolumeSnapshotContents")]
 #[tokio::test]
-async fn a_snapshot_that_nobody_can_delete_keeps_its_backup(#[case] cluster: Cluster, #[case] words: &str) {
+async fn a_snapshot_that_nobody_can_delete_keeps_its_backup(#[case] cluster: Cluster, #[case] message: &str) {
     let (deleted, _) = delete(cluster, &content("b")).await;
     let said = deleted.unwrap_err();
-    assert!(said.contains("snapshot 'h' of driver d remains") && said.contains(words), "{said}");
+    assert!(said.contains("snapshot 'h' of driver d remains") && said.contains(message), "{said}");
 }

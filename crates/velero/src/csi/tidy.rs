@@ -42,8 +42,8 @@ pub(crate) async fn remove(context: &Context, namespace: &str, name: &str) -> Re
 }
 
 fn told(cleared: Result<(), ApiError>) -> Vec<String> {
-    let words = cleared.err().map(|error| format!("CSI snapshots may be left behind: {}", error.chain()));
-    words.into_iter().collect()
+    let message = cleared.err().map(|error| format!("CSI snapshots may be left behind: {}", error.chain()));
+    message.into_iter().collect()
 }
 
 async fn clear(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {

@@ -156,11 +156,11 @@ async fn take(
     let taking = Taking { groups, snapshots, group, members, limit };
     let whole = taking.is_whole().await;
     whole.map_err(|reason| GroupError::NotWhole { title: title.clone(), reason })?;
-    if let Err(words) = taking.run(&class, of_members).await {
+    if let Err(message) = taking.run(&class, of_members).await {
         let left = taking.undo().await.err();
         let left = left.map(|error| format!("; parts of it are left behind: {}", error.chain()));
-        let words = format!("{words} (VolumeGroupSnapshotClass {class}, driver {driver})");
-        return Err(failed(format!("{words}{}", left.unwrap_or_default())));
+        let message = format!("{message} (VolumeGroupSnapshotClass {class}, driver {driver})");
+        return Err(failed(format!("{message}{}", left.unwrap_or_default())));
     }
     Ok(())
 }
@@ -238,7 +238,7 @@ impl Taking<'_> {
         loop {
             let last = match self.groups.look(self.group, &self.members).await {
                 Ok(GroupState::Taken(taken)) => return Ok(taken),
-                Ok(GroupState::Waiting(words)) => words,
+                Ok(GroupState::Waiting(message)) => message,
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(error.chain()),
             };

@@ -11,7 +11,7 @@ use crate::locations::{self, Location};
 pub(super) enum ListError {
     #[error("'{key}' cannot be read: {cause}")]
     Document { key: String, cause: DocumentError },
-    #[error("cannot read '{key}': {}", locations::words(.cause))]
+    #[error("cannot read '{key}': {}", locations::message(.cause))]
     Store { key: String, cause: StoreError },
 }
 
@@ -55,5 +55,5 @@ async fn remove_below(location: &Location, directory: &str) -> Result<(), StoreE
 fn said(outcome: Result<(), StoreError>, location: &Location, directory: &str) -> Option<String> {
     let error = outcome.err()?;
     let name = &location.name;
-    Some(format!("files below '{directory}' in location '{name}' remain: {}", locations::words(&error)))
+    Some(format!("files below '{directory}' in location '{name}' remain: {}", locations::message(&error)))
 }

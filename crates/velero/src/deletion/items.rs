@@ -75,7 +75,7 @@ async fn run_all(
         Ok(archive) => archive,
         // Nothing was written, or an earlier try came further.
         Err(error) if error.is_not_found() => return Ok(Ran::unread("it is not there".to_owned())),
-        Err(error) => return Err(format!("cannot read the archive: {}", locations::words(&error))),
+        Err(error) => return Err(format!("cannot read the archive: {}", locations::message(&error))),
     };
     let settings = &context.settings.storage;
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;

@@ -36,9 +36,9 @@ enum NoLink {
     Yet(String),
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<DownloadRequest>();
-    let watches = context.watches(&resource).until(resting);
+    let watches = context.watches(&resource).until(shutdown);
     dynamic::drive("download-request", watches, context.clone(), Arc::new(resource), reconcile).await;
 }
 
@@ -68,13 +68,13 @@ async fn reconcile(
                 Err(error) => Err(error),
             }
         }
-        Err(NoLink::Ever(words)) => {
-            context.events.warning(&object.object_ref(&resource), "NoLink", &words).await;
+        Err(NoLink::Ever(message)) => {
+            context.events.warning(&object.object_ref(&resource), "NoLink", &message).await;
             objects::delete(&api, &object).await?;
             Ok(Action::await_change())
         }
-        Err(NoLink::Yet(words)) => {
-            tracing::warn!(request = object.metadata.name, words, "cannot answer a download request yet");
+        Err(NoLink::Yet(message)) => {
+            tracing::warn!(request = object.metadata.name, message, "cannot answer a download request yet");
             Ok(Action::requeue(NEXT_TRY))
         }
     }
@@ -96,12 +96,12 @@ async fn link(context: &Context, object: &DynamicObject, expires: i64) -> Result
     })?;
     let signed = location.store.signed_url(&target.key, LINK_LIFE).await;
     signed.map(String::from).map_err(|error| {
-        let words = locations::words(&error);
+        let message = locations::message(&error);
         if error.may_pass() {
-            NoLink::Yet(words)
+            NoLink::Yet(message)
         } else {
             NoLink::Ever(format!(
-                "{words}; or start the server with --download-url, and it serves files itself"
+                "{message}; or start the server with --download-url, and it serves files itself"
             ))
         }
     })

@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
     // New credentials, another certificate authority, an exported password: every location is looked at again where
     // its inputs changed.
@@ -63,12 +63,12 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let watches = context
         .watches(&resource)
         .triggered_by(&secrets, move |_, locations| every_location(locations, &kind))
-        .until(resting);
+        .until(shutdown);
     let existing = watches.known();
     let state = Arc::new(State { resource, looked_at: Mutex::default() });
     tokio::join!(
         dynamic::drive("backup-storage-location", watches, context.clone(), state.clone(), reconcile),
-        forget_deleted(context, &state, existing, resting),
+        forget_deleted(context, &state, existing, shutdown),
     );
 }
 
@@ -98,13 +98,13 @@ fn every_location(locations: &Known, kind: &ApiResource) -> Vec<ObjectRef<Dynami
 }
 
 /// A deleted location no longer shows in the metrics and is not remembered.
-async fn forget_deleted(context: &Context, state: &State, locations: Known, resting: &CancellationToken) {
+async fn forget_deleted(context: &Context, state: &State, locations: Known, shutdown: &CancellationToken) {
     loop {
         let existing = locations.state();
         context.metrics.retain_locations(&existing.iter().map(|location| location.name_any()).collect());
         state.retain(&existing.iter().filter_map(|location| location.uid()).collect());
         tokio::select! {
-            () = resting.cancelled() => return,
+            () = shutdown.cancelled() => return,
             () = sleep(Duration::from_secs(5)) => {}
         }
     }

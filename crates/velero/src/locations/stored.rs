@@ -4,7 +4,7 @@ use lifeboat_archive::BackupFiles;
 use lifeboat_plan::velero::deletion::Stored;
 use serde_json::Value;
 
-use super::{Location, words};
+use super::{Location, message};
 
 /// More than any Backup object can have, which etcd keeps below 2 MiB.
 pub(crate) const METADATA_LIMIT: usize = 16 * 1024 * 1024;
@@ -15,7 +15,7 @@ pub(crate) async fn stored_backup(location: &Location, name: &str) -> Stored {
     let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Stored::Absent,
-        Err(error) => return Stored::Unreadable(format!("cannot be read: {}", words(&error))),
+        Err(error) => return Stored::Unreadable(format!("cannot be read: {}", message(&error))),
     };
     match serde_json::from_slice::<Value>(&bytes) {
         Ok(json) => {

@@ -36,9 +36,9 @@ struct State {
     maintenances: LongWork,
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
-    let watches = context.watches(&resource).until(resting);
+    let watches = context.watches(&resource).until(shutdown);
     let state = Arc::new(State { resource, maintenances: LongWork::default() });
     dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
@@ -56,9 +56,9 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     if !is_restic(&value) {
-        let words = "Lifeboat keeps volume data in restic's format only; this repository is Velero's own, and nothing is \
+        let message = "Lifeboat keeps volume data in restic's format only; this repository is Velero's own, and nothing is \
                      done with it";
-        object::show(&context, &object, Some(words)).await?;
+        object::show(&context, &object, Some(message)).await?;
         return Ok(Action::await_change());
     }
     match stands(&context, key, &value).await {
@@ -82,8 +82,8 @@ async fn reconcile(
     let resource = state.resource.clone();
     state.maintenances.start(&uid, |_| async move {
         if let Err(error) = maintain::carry_out(&context, &resource, &begun, number).await {
-            let (repository, words) = (begun.name_any(), error.chain());
-            tracing::warn!(repository, words, "cannot go on with a maintenance yet");
+            let (repository, message) = (begun.name_any(), error.chain());
+            tracing::warn!(repository, message, "cannot go on with a maintenance yet");
         }
     });
     Ok(Action::requeue(next_look))
@@ -103,8 +103,8 @@ async fn remove_locks(
         Ok(()) => object::change(context, object, unlocked(&owners)).await.map(|()| true),
         Err(RepositoryProblem::Api(error)) => Err(error),
         Err(problem) => {
-            let words = problem.chain();
-            tracing::warn!(repository = object.name_any(), words, "locks of dead movers are left for now");
+            let message = problem.chain();
+            tracing::warn!(repository = object.name_any(), message, "locks of dead movers are left for now");
             Ok(false)
         }
     }
@@ -130,8 +130,8 @@ async fn forget_late(
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
-            let words = problem.chain();
-            tracing::warn!(repository = object.name_any(), words, "a late snapshot may be left for now");
+            let message = problem.chain();
+            tracing::warn!(repository = object.name_any(), message, "a late snapshot may be left for now");
             return Ok(false);
         }
     }

@@ -221,7 +221,7 @@ impl<'a> Rest<'a> {
         if let Some(log) = &self.log
             && let Err(error) = log.upload(self.store.as_ref(), &self.files.log()).await
         {
-            problem = problem.or(Some(RestoreError::LogUpload(locations::words(&error))));
+            problem = problem.or(Some(RestoreError::LogUpload(locations::message(&error))));
         }
         self.changed = problem.is_some();
         problem.map_or(Ok(()), Err)

@@ -98,6 +98,6 @@ async fn delete_files(context: &Context, object: &DynamicObject) -> Result<Files
     };
     Ok(match deleted.await {
         Ok(()) => Files::Gone,
-        Err(error) => Files::NotYet(locations::words(&error)),
+        Err(error) => Files::NotYet(locations::message(&error)),
     })
 }

@@ -52,7 +52,7 @@ pub(crate) enum RestoreError {
 impl RestoreError {
     /// A file of the restore or of its backup that cannot be read, or written.
     pub(super) fn document(action: &'static str, key: &str, error: &StoreError) -> Self {
-        Self::Document { action, key: key.to_owned(), cause: locations::words(error) }
+        Self::Document { action, key: key.to_owned(), cause: locations::message(error) }
     }
 
     /// A file that has another content than its format.

@@ -102,7 +102,7 @@ async fn read_archive(
 ) -> Result<Spool, RestoreError> {
     let settings = &context.settings.storage;
     let reading = location.store.get_stream(&files.contents()).await;
-    let reading = reading.map_err(|error| RestoreError::Download(locations::words(&error)))?;
+    let reading = reading.map_err(|error| RestoreError::Download(locations::message(&error)))?;
     let limits = settings.spool_limits();
     let limits = if untrusted { limits.untrusted() } else { limits };
     Ok(Spool::read(reading, &settings.spool_directory, limits).await?)

@@ -58,7 +58,7 @@ impl Judged {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let kind = resource.clone();
@@ -73,7 +73,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
             let found: Vec<_> = locations.state().into_iter().filter(named).collect();
             found.into_iter().map(move |location| ObjectRef::from_obj_with(location.as_ref(), kind.clone()))
         })
-        .until(resting);
+        .until(shutdown);
     let state = Arc::new(State { resource, judged: Mutex::default(), again: NEXT_TRY });
     dynamic::drive("volume-snapshot-location", watches, context.clone(), state, reconcile).await;
 }

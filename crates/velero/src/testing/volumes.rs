@@ -42,8 +42,8 @@ pub(crate) fn never<A, T: Send + 'static>() -> Function<A, T> {
 }
 
 /// An error in these words.
-pub(crate) fn failing<A, T: Send + 'static>(words: &'static str) -> Function<A, T> {
-    at_once(move |_| Err(ActionError::Failed(words.to_owned())))
+pub(crate) fn failing<A, T: Send + 'static>(message: &'static str) -> Function<A, T> {
+    at_once(move |_| Err(ActionError::Failed(message.to_owned())))
 }
 
 impl FakeSnapshotter {

@@ -128,8 +128,8 @@ async fn unset(
             }
             Err(error) if error.is_not_found() => {}
             Err(error) if error.is_invalid() => {
-                let words = format!("location {stays} is the default, but this one cannot be unset");
-                context.refused.report(&context.events, other, &state.resource, &words, &error).await;
+                let message = format!("location {stays} is the default, but this one cannot be unset");
+                context.refused.report(&context.events, other, &state.resource, &message, &error).await;
             }
             Err(error) => return Err(error),
         }

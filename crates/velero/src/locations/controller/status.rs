@@ -37,12 +37,12 @@ pub(super) async fn write(
         }
         Err(error) if error.is_invalid() => {
             let found = verdict.problem.as_ref().map_or("the bucket can be used", |problem| &problem.message);
-            let words = format!("the verdict cannot be written into this object: {found}");
+            let report = format!("the verdict cannot be written into this object: {found}");
             state.remember(&gathered.object, verdict.this_look);
             let object = &gathered.object;
             return Ok(context
                 .refused
-                .report(&context.events, object, &state.resource, &words, &error)
+                .report(&context.events, object, &state.resource, &report, &error)
                 .await);
         }
         Err(error) => return Err(error),

@@ -89,7 +89,7 @@ async fn a_snapshot_that_came_to_nothing_is_told_and_not_waited_for() {
     let claim = setting.object("/api/v1/namespaces/shop/persistentvolumeclaims/data").unwrap();
     assert!(claim["spec"].get("dataSource").is_none(), "{claim}");
     let errors = setting.results().await.errors;
-    assert!(errors.all().any(|(_, words)| words.contains("backing it up failed")), "{errors:?}");
+    assert!(errors.all().any(|(_, message)| message.contains("backing it up failed")), "{errors:?}");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_cluster_without_snapshots_says_so_and_makes_no_empty_volume() {
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert!(setting.object("/api/v1/namespaces/shop/persistentvolumeclaims/data").is_none());
     let errors = setting.results().await.errors;
-    assert!(errors.all().any(|(_, words)| words.contains("does not serve")), "{errors:?}");
+    assert!(errors.all().any(|(_, message)| message.contains("does not serve")), "{errors:?}");
 }
 
 #[tokio::test]
@@ -114,8 +114,8 @@ async fn a_claim_whose_driver_does_not_find_the_snapshot_is_an_error() {
     setting.api.objects.lock().unwrap().insert("/api/v1/namespaces/shop/events/e".into(), event);
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let errors = setting.results().await.errors;
-    let words = errors.namespaces["shop"].join("\n");
-    assert!(words.contains("claim shop/data") && words.contains("snapshot handle-1"), "{words}");
+    let message = errors.namespaces["shop"].join("\n");
+    assert!(message.contains("claim shop/data") && message.contains("snapshot handle-1"), "{message}");
 }
 
 /// A backup whose claim's data was moved.
@@ -232,8 +232,11 @@ async fn a_claim_whose_moved_data_misses_files_is_filled_with_the_rest() {
     let downloads = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/";
     assert!(objects.keys().any(|path| path.starts_with(downloads)), "{:?}", objects.keys());
     let results = setting.results().await;
-    assert!(results.warnings.all().any(|(_, words)| words.contains("incomplete copy")), "{results:?}");
-    assert!(!results.errors.all().any(|(_, words)| words.contains("backing it up failed")), "{results:?}");
+    assert!(results.warnings.all().any(|(_, message)| message.contains("incomplete copy")), "{results:?}");
+    assert!(
+        !results.errors.all().any(|(_, message)| message.contains("backing it up failed")),
+        "{results:?}"
+    );
 }
 
 #[tokio::test]
@@ -245,5 +248,5 @@ async fn a_claim_whose_upload_is_not_in_the_backup_is_an_error() {
         "no empty volume"
     );
     let errors = setting.results().await.errors;
-    assert!(errors.all().any(|(_, words)| words.contains("does not have its DataUpload")), "{errors:?}");
+    assert!(errors.all().any(|(_, message)| message.contains("does not have its DataUpload")), "{errors:?}");
 }

@@ -32,8 +32,8 @@ async fn a_restore_is_begun_a_few_times(
     }
     assert!(orders.try_recv().is_err());
     assert_eq!(written["status"]["phase"], "Failed", "{written}");
-    let words = written["status"]["failureReason"].as_str().unwrap();
-    assert!(words.contains("interrupted 5 times"), "{words}");
+    let message = written["status"]["failureReason"].as_str().unwrap();
+    assert!(message.contains("interrupted 5 times"), "{message}");
     assert_eq!(cluster.events(), ["NotCompleted"]);
 }
 

@@ -64,8 +64,8 @@ async fn an_archive_that_is_no_backup_restores_nothing(#[case] stored: Vec<u8>, 
     setting.store.put(&key, Bytes::from(stored)).await.unwrap();
     let status = setting.run().await;
     assert_eq!(status["phase"], "Failed", "{status}");
-    let words = status["failureReason"].as_str().unwrap();
-    assert!(words.starts_with("restore execution failed: ") && words.contains(reason), "{words}");
+    let message = status["failureReason"].as_str().unwrap();
+    assert!(message.starts_with("restore execution failed: ") && message.contains(reason), "{message}");
     assert!(status["completionTimestamp"].is_string());
     assert!(setting.api.created.lock().unwrap().is_empty());
 }
@@ -74,8 +74,8 @@ async fn an_archive_that_is_no_backup_restores_nothing(#[case] stored: Vec<u8>, 
 async fn an_archive_that_is_not_there_is_named() {
     let status = Setting::new(json!({})).run().await;
     assert_eq!(status["phase"], "Failed", "{status}");
-    let words = status["failureReason"].as_str().unwrap();
-    assert!(words.contains("error downloading backup") && words.contains("b.tar.gz"), "{words}");
+    let message = status["failureReason"].as_str().unwrap();
+    assert!(message.contains("error downloading backup") && message.contains("b.tar.gz"), "{message}");
 }
 
 #[tokio::test]
@@ -84,8 +84,11 @@ async fn a_spool_that_does_not_fit_is_said_before_anything_is_created() {
     setting.settings.storage.spool_bytes = Some(10);
     let status = setting.run().await;
     assert_eq!(status["phase"], "Failed", "{status}");
-    let words = status["failureReason"].as_str().unwrap();
-    assert!(words.contains("too little space for the spool") && words.contains("--spool-size"), "{words}");
+    let message = status["failureReason"].as_str().unwrap();
+    assert!(
+        message.contains("too little space for the spool") && message.contains("--spool-size"),
+        "{message}"
+    );
     assert!(setting.api.created.lock().unwrap().is_empty());
 }
 
@@ -97,8 +100,8 @@ async fn an_item_that_is_no_object_makes_the_restore_partial() {
     setting.store.put(&BackupFiles::new("b").unwrap().contents(), Bytes::from(stored)).await.unwrap();
     let status = setting.run().await;
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
-    let words = setting.results().await.errors.namespaces["shop"][0].clone();
-    assert!(words.starts_with("error decoding configmaps shop/b"), "{words}");
+    let message = setting.results().await.errors.namespaces["shop"][0].clone();
+    assert!(message.starts_with("error decoding configmaps shop/b"), "{message}");
     assert!(setting.object("/api/v1/namespaces/shop/configmaps/a").is_some());
 }
 

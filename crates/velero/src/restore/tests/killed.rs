@@ -52,7 +52,7 @@ async fn wherever_a_server_is_killed_no_operation_is_forgotten_in_silence() {
         let mut lost = begun.lock().unwrap().clone();
         lost.retain(|id| !known.contains(id) && !action.cancelled.lock().unwrap().contains(id));
         let errors = setting.results().await.errors;
-        let told = errors.all().any(|(_, words)| words.contains("is not known"));
+        let told = errors.all().any(|(_, message)| message.contains("is not known"));
         assert!(lost.is_empty() || told, "killed after {requests}: {lost:?}, {errors:?}");
         let expected = if told { "PartiallyFailed" } else { "Completed" };
         assert_eq!(status["phase"], expected, "killed after {requests}: {errors:?}");

@@ -77,8 +77,8 @@ async fn an_archive_cannot_bring_rights_under_another_name() {
     let setting = Setting::holding(json!({}), &held).await;
     let status = setting.run().await;
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
-    let words = setting.results().await.errors.namespaces["shop"].join(" ");
-    assert!(words.contains("shop/right") && words.contains("another API group"), "{words}");
+    let message = setting.results().await.errors.namespaces["shop"].join(" ");
+    assert!(message.contains("shop/right") && message.contains("another API group"), "{message}");
     assert!(!setting.api.created.lock().unwrap().iter().any(|path| path.contains("rbac")));
 }
 

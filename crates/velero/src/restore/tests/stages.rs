@@ -107,8 +107,11 @@ async fn an_operation_that_fails_makes_the_restore_partial_and_is_named() {
     assert_eq!(setting.phases()[1..], ["FinalizingPartiallyFailed", "PartiallyFailed"]);
     assert_eq!((&status["restoreItemOperationsFailed"], &status["errors"]), (&json!(1), &json!(1)));
     let errors = setting.results().await.errors;
-    let words = &errors.namespaces["shop"][0];
-    assert!(words.starts_with("operation op-") && words.ends_with("failed: the disk is full"), "{words}");
+    let message = &errors.namespaces["shop"][0];
+    assert!(
+        message.starts_with("operation op-") && message.ends_with("failed: the disk is full"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -118,8 +121,8 @@ async fn an_operation_whose_time_is_over_is_cancelled() {
     let status = setting.run().await;
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
     assert_eq!(action.cancelled.load(Ordering::Relaxed), 3);
-    let words = setting.results().await.errors.namespaces["shop"][0].clone();
-    assert!(words.contains("did not end in time (spec.itemOperationTimeout)"), "{words}");
+    let message = setting.results().await.errors.namespaces["shop"][0].clone();
+    assert!(message.contains("did not end in time (spec.itemOperationTimeout)"), "{message}");
 }
 
 #[tokio::test]
@@ -218,8 +221,8 @@ async fn a_claim_that_is_never_bound_ends_the_wait_with_an_error() {
     setting.put(&BackupFiles::new("b").unwrap().volume_info(), &info).await;
     let status = setting.run().await;
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
-    let words = setting.results().await.errors.namespaces["shop"][0].clone();
-    assert!(words.contains("was not bound in time (--resource-timeout)"), "{words}");
+    let message = setting.results().await.errors.namespaces["shop"][0].clone();
+    assert!(message.contains("was not bound in time (--resource-timeout)"), "{message}");
 }
 
 #[tokio::test]

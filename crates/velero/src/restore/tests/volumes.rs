@@ -54,7 +54,7 @@ async fn data_that_is_not_restored_is_named(#[case] file: &str, #[case] document
     let claim = setting.object("/api/v1/namespaces/shop/persistentvolumeclaims/data").unwrap();
     assert_eq!(claim["spec"]["volumeName"], "made-anew");
     let errors = setting.results().await.errors;
-    let all: Vec<&str> = errors.all().map(|(_, words)| words).collect();
+    let all: Vec<&str> = errors.all().map(|(_, message)| message).collect();
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(all[0].starts_with("the data of volume pv"), "{all:?}");
     assert!(all[0].contains(held), "{all:?}");
@@ -75,10 +75,13 @@ async fn a_volume_without_a_claim_and_uploads_of_an_older_version_are_named_too(
     let status = setting.run().await;
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
     let errors = setting.results().await.errors;
-    let all: Vec<&str> = errors.all().map(|(_, words)| words).collect();
-    assert!(all.iter().any(|words| words.starts_with("the data of volume tmp of pod shop/web")), "{all:?}");
+    let all: Vec<&str> = errors.all().map(|(_, message)| message).collect();
     assert!(
-        all.iter().any(|words| words.contains("(claim shop/data)") && words.contains("moved")),
+        all.iter().any(|message| message.starts_with("the data of volume tmp of pod shop/web")),
+        "{all:?}"
+    );
+    assert!(
+        all.iter().any(|message| message.contains("(claim shop/data)") && message.contains("moved")),
         "{all:?}"
     );
 }
@@ -146,7 +149,7 @@ fn filled(setting: &Setting) -> Vec<Value> {
 }
 
 async fn errors(setting: &Setting) -> Vec<String> {
-    setting.results().await.errors.all().map(|(_, words)| words.to_owned()).collect()
+    setting.results().await.errors.all().map(|(_, message)| message.to_owned()).collect()
 }
 
 #[tokio::test]
@@ -227,7 +230,7 @@ async fn a_volume_that_could_not_be_filled_is_named() {
 async fn nobody_writes_into_what_is_not_new(
     #[case] uploader: &str,
     #[case] there: Option<(&str, Value)>,
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let setting = with_copies(json!({}), uploader, json!({"phase": "Completed"})).await;
     if let Some((path, mut object)) = there {
@@ -239,7 +242,7 @@ async fn nobody_writes_into_what_is_not_new(
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert_eq!(filled(&setting), Vec::<Value>::new());
     let errors = errors(&setting).await;
-    assert!(errors.iter().any(|error| error.contains(words)), "{errors:?}");
+    assert!(errors.iter().any(|error| error.contains(message)), "{errors:?}");
 }
 
 #[tokio::test]

@@ -45,11 +45,11 @@ fn named(mut item: Value, name: &str) -> RestoreOutcome {
 #[tokio::test]
 async fn an_item_that_cannot_be_is_named_and_the_others_come(
     #[case] made: fn(Value) -> Result<RestoreOutcome, ActionError>,
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let (errors, items) = with(made).await;
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].contains("configmaps/shop/settings") && errors[0].contains(words), "{errors:?}");
+    assert!(errors[0].contains("configmaps/shop/settings") && errors[0].contains(message), "{errors:?}");
     assert_eq!(items.iter().filter(|item| item.ends_with("(created)")).count(), 5, "{items:?}");
 }
 
@@ -57,9 +57,9 @@ async fn an_item_that_cannot_be_is_named_and_the_others_come(
 async fn an_action_that_does_not_say_what_it_is_for_is_left_out_and_named() {
     let action = Arc::new(Acting::on(&["configmaps"], |item| Ok(RestoreOutcome::item(item))).mute());
     let (ended, _) = world(shop(), action.clone()).restore().await;
-    let words = &ended.results.errors.velero;
-    assert!(words[0].contains("example.io/acts") && words[0].contains("it crashed"), "{words:?}");
-    assert_eq!((words.len(), action.calls(), ended.list.count()), (1, 0, 6));
+    let message = &ended.results.errors.velero;
+    assert!(message[0].contains("example.io/acts") && message[0].contains("it crashed"), "{message:?}");
+    assert_eq!((message.len(), action.calls(), ended.list.count()), (1, 0, 6));
     assert!(listed(&ended.list).iter().all(|item| item.ends_with("(created)")));
 }
 

@@ -172,7 +172,7 @@ async fn a_claim_whose_volume_is_nowhere_gets_a_new_one_and_is_named() {
         assert_eq!(bound, there.then_some("pv-1"), "{made}");
         let warned: Vec<&String> = ended.results.warnings.namespaces.values().flatten().collect();
         assert_eq!(warned.len(), usize::from(!there), "{:?}", ended.results);
-        assert!(warned.iter().all(|words| words.contains("pv-1")), "{warned:?}");
+        assert!(warned.iter().all(|message| message.contains("pv-1")), "{warned:?}");
         let (planned, _) = world().dry_run().await;
         assert_eq!(planned.notes.len(), usize::from(!there), "{:?}", planned.notes);
     }

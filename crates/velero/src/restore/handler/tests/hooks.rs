@@ -75,6 +75,6 @@ async fn a_hook_whose_begin_cannot_be_noted_is_not_run() {
     let (ended, api) = world.restore().await;
     assert!(api.commands.lock().unwrap().is_empty());
     assert_eq!((ended.hooks.attempted, ended.hooks.failed), (1, 1));
-    let words = &ended.results.errors.namespaces["shop"][0];
-    assert!(words.contains("not executed") && words.contains("not for you"), "{words}");
+    let message = &ended.results.errors.namespaces["shop"][0];
+    assert!(message.contains("not executed") && message.contains("not for you"), "{message}");
 }

@@ -146,7 +146,7 @@ async fn a_journal_that_cannot_be_written_is_a_warning() {
     assert_eq!(ended.operations.len(), 1);
     let warnings = &ended.results.warnings.namespaces["shop"];
     assert!(
-        warnings.iter().any(|words| words.contains("new-0") && words.contains("not noted")),
+        warnings.iter().any(|message| message.contains("new-0") && message.contains("not noted")),
         "{warnings:?}"
     );
 }

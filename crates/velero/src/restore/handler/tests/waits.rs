@@ -69,8 +69,8 @@ async fn an_error_of_the_question_ends_the_wait_and_the_item_is_attempted() {
     let action = Arc::new(waits(true).ready(answer));
     let (ended, api) = world(&action).restore().await;
     let errors = &ended.results.errors.namespaces["shop"];
-    let words = "error verifying additional items are ready to use: the database is broken (action example.io/acts for pods/shop/web-1";
-    assert!(errors.iter().any(|error| error.starts_with(words)), "{errors:?}");
+    let message = "error verifying additional items are ready to use: the database is broken (action example.io/acts for pods/shop/web-1";
+    assert!(errors.iter().any(|error| error.starts_with(message)), "{errors:?}");
     assert!(api.object("/api/v1/namespaces/shop/pods/web-1").is_some());
 }
 
@@ -102,7 +102,7 @@ async fn a_time_beyond_all_clocks_is_no_trouble() {
     });
     let action = Arc::new(action.ready(|number, _| Ok(number > 0)));
     let (ended, api) = tokio::time::timeout(Duration::from_secs(20), world(&action).restore()).await.unwrap();
-    let errors = ended.results.errors.all().filter(|(_, words)| !words.contains("refused")).count();
+    let errors = ended.results.errors.all().filter(|(_, message)| !message.contains("refused")).count();
     assert_eq!(errors, 0, "{:?}", ended.results);
     place(&api.created(), "/pods/");
 }
