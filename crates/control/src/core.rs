@@ -18,6 +18,8 @@ pub struct Core {
     pub client: Client,
     /// A client that makes each request once: for callers that limit the number of requests themselves.
     pub direct: Client,
+    /// A client that waits for commands in pods which print nothing for a long time.
+    pub patient: Client,
     pub events: Events,
     pub metrics: Metrics,
     /// Objects whose change the API server refused.
@@ -39,10 +41,11 @@ pub enum Written {
 }
 
 impl Core {
-    /// `identity` is the name of this replica in events.
+    /// With one client for everything. `identity` is the name of this replica in events.
     pub fn new(client: Client, metrics: Metrics, namespace: &str, identity: &str) -> Self {
         Self {
             direct: client.clone(),
+            patient: client.clone(),
             events: Events::new(client.clone(), identity),
             client,
             metrics,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use lifeboat_plan::lease::LeaseTimes;
+pub use lifeboat_transfer::MoverSettings;
 use lifeboat_velero::VeleroSettings;
 
 /// All that can be set about a server.
@@ -13,6 +14,8 @@ pub struct ServerSettings {
     /// Metrics and probes.
     pub metrics_address: SocketAddr,
     pub lease: LeaseTimes,
+    /// One queue of movers serves all APIs.
+    pub movers: MoverSettings,
     /// Velero's API, and where Lifeboat's own objects live.
     pub velero: VeleroSettings,
 }

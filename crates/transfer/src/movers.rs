@@ -37,6 +37,7 @@ use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
 use metrics::MoverMetrics;
 pub use records::{TaskRecords, TaskState};
+use records::AllRecords;
 use turn::{Line as Waiting, Waited};
 
 /// How often a mover is looked at where no watch reports a change.
@@ -50,7 +51,7 @@ pub struct Movers {
     metrics: MoverMetrics,
     line: Waiting,
     /// Which of the Jobs that carry our labels belong to a task.
-    records: Arc<dyn TaskRecords>,
+    records: AllRecords,
     shutdown: Arc<Mutex<CancellationToken>>,
     limited: Limited,
     look: Duration,
@@ -115,17 +116,26 @@ impl Death {
 
 impl Movers {
     /// Registers the metrics of movers: one is made for each server.
-    pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
+    pub(crate) fn new(core: &Core, settings: MoverSettings) -> Self {
         Self {
             core: Arc::new(core.clone()),
             settings: Arc::new(settings),
             metrics: MoverMetrics::register(&core.metrics),
             line: Waiting::default(),
-            records,
+            records: AllRecords::default(),
             shutdown: Arc::default(),
             limited: Limited::default(),
             look: LOOK,
         }
+    }
+
+    pub fn settings(&self) -> &Arc<MoverSettings> {
+        &self.settings
+    }
+
+    /// Adds the records of an API: without them the Jobs of its tasks are not known.
+    pub fn add_records(&self, records: Arc<dyn TaskRecords>) {
+        self.records.add(records);
     }
 
     /// The Jobs of a namespace.
@@ -134,13 +144,13 @@ impl Movers {
     }
 
     /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
-    pub fn begin_term(&self, shutdown: &CancellationToken) {
+    pub(crate) fn begin_term(&self, shutdown: &CancellationToken) {
         *locked(&self.shutdown) = shutdown.clone();
         self.line.begin_term();
     }
 
     /// This server leads no more: how movers stand is the next leader's to show.
-    pub fn end_term(&self) {
+    pub(crate) fn end_term(&self) {
         self.metrics.set(0, 0);
     }
 

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lifeboat_archive::SpoolLimits;
-pub use lifeboat_transfer::MoverSettings;
 use url::Url;
 
 pub use backup::BackupSettings;
@@ -32,7 +31,6 @@ pub struct VeleroSettings {
     pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub restore: RestoreSettings,
-    pub movers: MoverSettings,
     /// How plugin programs are found and started; None where there are none.
     pub plugins: Option<PluginSettings>,
 }
@@ -49,7 +47,6 @@ impl VeleroSettings {
             storage: StorageSettings::default(),
             backup: BackupSettings::default(),
             restore: RestoreSettings::default(),
-            movers: MoverSettings::default(),
             plugins: None,
         }
     }

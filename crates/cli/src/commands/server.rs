@@ -98,14 +98,14 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         restore: args
             .restores
             .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
-        backup: args.backups.settings(),
-        movers: args.movers.settings(),
+        backup: args.backups.settings(args.movers.velero_compatible_volumes),
         plugins: Some(plugins),
     };
     let server = ServerSettings {
         identity: args.identity,
         metrics_address: args.metrics_address,
         lease: LeaseTimes::default(),
+        movers: args.movers.settings(),
         velero,
     };
     let stop = CancellationToken::new();

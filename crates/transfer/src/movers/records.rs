@@ -1,8 +1,11 @@
 //! Whose task a Job is: the proof comes from the object that the Job names, not from the Job's labels, which anybody with
 //! rights in its namespace can write.
 
+use std::sync::{Arc, Mutex};
+
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_plan::transfer::movers::{Owner, job};
 use serde_json::Value;
 
@@ -17,14 +20,36 @@ pub enum TaskState {
     Over,
     /// The object is there and does not know this task.
     Unrecorded,
-    /// The kind of the object is unknown to this server.
+    /// The kind of the object is not one of this API's.
     Unknown,
 }
 
-/// Answers from the objects of each API whether a task is on record.
+/// Answers from the objects of one API whether a task is on record.
 #[async_trait]
 pub trait TaskRecords: Send + Sync {
     async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError>;
+}
+
+/// The records of all APIs of a server. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct AllRecords(Arc<Mutex<Vec<Arc<dyn TaskRecords>>>>);
+
+impl AllRecords {
+    pub(super) fn add(&self, records: Arc<dyn TaskRecords>) {
+        locked(&self.0).push(records);
+    }
+
+    /// The answer of the API that knows the object's kind.
+    pub(super) async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
+        let apis = locked(&self.0).clone();
+        for records in apis {
+            match records.state(owner, task).await? {
+                TaskState::Unknown => {}
+                known => return Ok(known),
+            }
+        }
+        Ok(TaskState::Unknown)
+    }
 }
 
 impl Movers {
@@ -37,6 +62,34 @@ impl Movers {
         match job::read(job) {
             Some(made) => Ok(self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Open),
             None => Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An API with one kind, whose tasks all stand the same.
+    struct OneKind(&'static str, TaskState);
+
+    #[async_trait]
+    impl TaskRecords for OneKind {
+        async fn state(&self, owner: &Owner, _: &str) -> Result<TaskState, ApiError> {
+            Ok(if owner.kind == self.0 { self.1 } else { TaskState::Unknown })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_api_that_knows_the_kind_of_an_object_answers_for_its_tasks() {
+        let all = AllRecords::default();
+        all.add(Arc::new(OneKind("First", TaskState::Open)));
+        all.clone().add(Arc::new(OneKind("Second", TaskState::Over)));
+        for (kind, expected) in
+            [("First", TaskState::Open), ("Second", TaskState::Over), ("Third", TaskState::Unknown)]
+        {
+            let owner = Owner { kind: kind.into(), name: "o".into(), uid: "u".into() };
+            assert_eq!(all.state(&owner, "u-1").await.unwrap(), expected, "{kind}");
         }
     }
 }

@@ -23,7 +23,7 @@ const LEFT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Movers {
     /// Sweeps and counts until `shutdown` is cancelled.
-    pub async fn run(&self, shutdown: &CancellationToken) {
+    pub(crate) async fn run(&self, shutdown: &CancellationToken) {
         if self.settings.image.is_empty() {
             return;
         }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use lifeboat_api::velero::Restore;
+use lifeboat_control::Core;
 use lifeboat_plan::velero::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
+use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
 
 use super::error::RestoreError;
@@ -24,7 +26,9 @@ pub async fn preview_restore(
     settings: VeleroSettings,
     restore: Restore,
 ) -> Result<Planned, NotPlanned> {
-    let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
+    let core = Core::new(client, Metrics::new(VERSION), &settings.namespace, &settings.identity);
+    let transfer = TransferService::new(&core, MoverSettings::default());
+    let context = Context::new(core, transfer, Arc::new(settings));
     Box::pin(preview(&context, restore)).await
 }
 

@@ -1,7 +1,7 @@
 //! Which tasks Velero's objects have on record: the proof that a Job of a mover belongs to one of them.
 
 use async_trait::async_trait;
-use lifeboat_api::crds;
+use lifeboat_api::velero;
 use lifeboat_cluster::objects::{namespaced, resource, to_json};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::Core;
@@ -21,7 +21,7 @@ pub(crate) struct VeleroTasks(pub(crate) Core);
 #[async_trait]
 impl TaskRecords for VeleroTasks {
     async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
-        let known = crds::installed();
+        let known = velero::crds();
         let Some(crd) = known.iter().find(|crd| crd.kind() == owner.kind) else {
             return Ok(TaskState::Unknown);
         };

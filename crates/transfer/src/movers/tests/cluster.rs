@@ -68,9 +68,9 @@ impl Fake {
         );
         let kept = held.clone();
         let client = client(move |asked| answer(&mut kept.lock().unwrap(), &asked)).await;
-        let records = Arc::new(HeldRecords(held.clone()));
         let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
-        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings, records) };
+        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings) };
+        movers.add_records(Arc::new(HeldRecords(held.clone())));
         Self { movers, held }
     }
 

@@ -18,12 +18,12 @@ use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
 use lifeboat_plan::velero::pod_volumes::{
     CONSISTENCY, ClaimOf, CopySettings, LIVE, PodVolume, Verdict, backup_object, choose, claim_of,
 };
+use lifeboat_transfer::MoverSettings;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::backup::journal::{NotBegun, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
-use crate::settings::MoverSettings;
 use crate::transfers::{FollowedTransfers, limit};
 
 /// How much longer than an object's own time one waits for its end: who brings it there may have been restarted.

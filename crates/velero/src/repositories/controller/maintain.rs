@@ -90,7 +90,7 @@ pub(super) async fn carry_out(
         Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
         Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
     }
-    context.movers.clear(&context.settings.movers.namespace, &uid).await
+    context.movers.clear(&context.movers.settings().namespace, &uid).await
 }
 
 /// Removes the locks of a mover whose end was reported.
@@ -121,7 +121,7 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
     let key = repositories::key_of(&object.data);
     let access = repositories::access(context, &key).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
-    let deadline = context.settings.movers.copy_timeout;
+    let settings = context.movers.settings();
     let work = TaskWork::Maintain(MaintainWork {
         prune: true,
         check: true,
@@ -140,9 +140,9 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
         place: MoverPlace::Anywhere,
         repository: access.key.to_string(),
         group: "maintenance".to_owned(),
-        deadline_seconds: deadline.as_secs(),
-        namespace: context.settings.movers.namespace.clone(),
-        pod: context.settings.movers.pod(&context.settings.namespace),
+        deadline_seconds: settings.copy_timeout.as_secs(),
+        namespace: settings.namespace.clone(),
+        pod: settings.pod(&context.settings.namespace),
     };
     Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
 }

@@ -93,10 +93,10 @@ impl Filler {
         Self {
             objects: Arc::new(PodVolumeApi::new(context)),
             namespace: context.settings.namespace.clone(),
-            image: context.settings.movers.image.clone(),
+            image: context.movers.settings().image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
             location: location.to_owned(),
-            limit: limit(timeout.as_deref(), context.settings.movers.copy_timeout),
+            limit: limit(timeout.as_deref(), context.movers.settings().copy_timeout),
             timeout,
             copies,
             state: Mutex::default(),
