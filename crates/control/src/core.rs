@@ -27,6 +27,8 @@ pub struct Core {
     pub clock: Clock,
     /// The namespace of Lifeboat's own objects.
     pub namespace: String,
+    /// The name of this replica, in events and in locks of repositories.
+    pub identity: String,
 }
 
 /// What came of a fenced write.
@@ -41,7 +43,7 @@ pub enum Written {
 }
 
 impl Core {
-    /// With one client for everything. `identity` is the name of this replica in events.
+    /// With one client for everything.
     pub fn new(client: Client, metrics: Metrics, namespace: &str, identity: &str) -> Self {
         Self {
             direct: client.clone(),
@@ -52,6 +54,7 @@ impl Core {
             refused: Refused::default(),
             clock: Clock::default(),
             namespace: namespace.to_owned(),
+            identity: identity.to_owned(),
         }
     }
 

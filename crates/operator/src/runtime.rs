@@ -46,7 +46,7 @@ pub async fn run(
     tracing::info!(
         version = VERSION,
         identity = settings.identity,
-        namespace = settings.velero.namespace,
+        namespace = settings.namespace,
         "server starts"
     );
 
@@ -58,7 +58,7 @@ pub async fn run(
         health.clone(),
         stop_web.clone(),
     ));
-    let core = Core::new(client, metrics, &settings.velero.namespace, &settings.identity);
+    let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
     let core = Core { direct, patient, ..core };
     let transfer = TransferService::new(&core, settings.movers.clone());
     let velero = Velero::new(&core, &transfer, settings.velero.clone()).await;
@@ -98,10 +98,9 @@ impl Server {
         let settings = &self.settings;
         while !stop.is_cancelled() {
             let watchdog = self.health.clone();
-            let namespace = &settings.velero.namespace;
-            let mut election =
-                Election::new(&self.core.client, namespace, LEASE, &settings.identity, settings.lease)
-                    .with_pulse(move || watchdog.pulse());
+            let (client, namespace) = (&self.core.client, &settings.namespace);
+            let mut election = Election::new(client, namespace, LEASE, &settings.identity, settings.lease)
+                .with_pulse(move || watchdog.pulse());
             if !election.acquire(stop).await {
                 return;
             }

@@ -26,7 +26,7 @@ impl Velero {
         let settings = Arc::new(settings);
         let context = Context::new(core.clone(), transfer.clone(), settings.clone());
         credential_files::clear(&settings.storage.spool_directory);
-        let plugins = discover_plugins(&settings).await;
+        let plugins = discover_plugins(&core.namespace, &settings).await;
         Self { context: context.with_plugins(plugins) }
     }
 
@@ -56,11 +56,11 @@ impl Velero {
 }
 
 /// Runs each program of the plugin directory once. A program that cannot be used does not keep the server from starting.
-async fn discover_plugins(settings: &VeleroSettings) -> PluginHost {
+async fn discover_plugins(namespace: &str, settings: &VeleroSettings) -> PluginHost {
     let Some(plugins) = &settings.plugins else { return PluginHost::empty() };
     let backups = &settings.backup;
     let volume = backups.defaults.item_operation_timeout;
-    let host = PluginHost::discover(plugins.host(&settings.namespace, &backups.features, volume)).await;
+    let host = PluginHost::discover(plugins.host(namespace, &backups.features, volume)).await;
     for plugin in host.plugins() {
         tracing::info!(kind = %plugin.kind, name = plugin.name, program = %plugin.program.display(), "plugin found");
     }

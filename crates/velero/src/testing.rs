@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::settings::VeleroSettings;
 
 pub(crate) fn settings() -> VeleroSettings {
-    VeleroSettings::new("lifeboat".into(), "me".into(), lifeboat_store::Environment::default())
+    VeleroSettings::new(lifeboat_store::Environment::default())
 }
 
 pub(crate) fn context(client: Client) -> Context {
@@ -29,7 +29,7 @@ pub(crate) fn context(client: Client) -> Context {
 }
 
 pub(crate) fn context_with(client: Client, settings: VeleroSettings, movers: MoverSettings) -> Context {
-    let core = Core::new(client, Metrics::new("0"), &settings.namespace, &settings.identity);
+    let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
     let transfer = TransferService::new(&core, movers);
     Context::new(core, transfer, Arc::new(settings))
 }

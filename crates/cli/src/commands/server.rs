@@ -83,8 +83,6 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
     start_log(&args)?;
     let plugins = args.plugins.settings(&args.log_level);
     let velero = VeleroSettings {
-        namespace: settings.namespace,
-        identity: args.identity.clone(),
         validation_frequency: args.store_validation_frequency,
         schedule_skip_immediately: args.schedule_skip_immediately,
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
@@ -102,6 +100,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         plugins: Some(plugins),
     };
     let server = ServerSettings {
+        namespace: settings.namespace,
         identity: args.identity,
         metrics_address: args.metrics_address,
         lease: LeaseTimes::default(),

@@ -12,7 +12,7 @@ use crate::context::Context;
 
 fn api(context: &Context) -> Api<DynamicObject> {
     let resource = objects::resource_of::<BackupRepository>();
-    objects::namespaced(&context.client, &context.settings.namespace, &resource)
+    objects::namespaced(&context.client, &context.namespace, &resource)
 }
 
 pub(super) async fn find(

@@ -20,13 +20,17 @@ use crate::context::{Context, VERSION};
 use crate::settings::VeleroSettings;
 use lifeboat_items::preview::{NotPlanned, Planned, Would};
 
-/// What a Restore would do, worked out with the rights of the caller; or what is wrong with it.
+/// The name of this process where a server has its replica's.
+const IDENTITY: &str = "lifeboat-cli";
+
+/// What a Restore in Lifeboat's `namespace` would do, worked out with the rights of the caller; or what is wrong with it.
 pub async fn preview_restore(
     client: Client,
+    namespace: &str,
     settings: VeleroSettings,
     restore: Restore,
 ) -> Result<Planned, NotPlanned> {
-    let core = Core::new(client, Metrics::new(VERSION), &settings.namespace, &settings.identity);
+    let core = Core::new(client, Metrics::new(VERSION), namespace, IDENTITY);
     let transfer = TransferService::new(&core, MoverSettings::default());
     let context = Context::new(core, transfer, Arc::new(settings));
     Box::pin(preview(&context, restore)).await

@@ -491,7 +491,7 @@ async fn a_server_that_died_before_it_removed_the_journal_does_not_cancel_what_i
         (server.world.paths(UPLOADS).remove(0), server.world.get(&format!("{BACKUPS}/b")).unwrap());
     let journal = Journal::new(
         server.context.client.clone(),
-        &server.context.settings.namespace,
+        &server.context.namespace,
         &serde_json::from_value(backup).unwrap(),
     );
     let entry = OperationEntry {

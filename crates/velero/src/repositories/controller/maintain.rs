@@ -31,7 +31,7 @@ pub(super) async fn begin(
     object: &DynamicObject,
     number: u64,
 ) -> Result<DynamicObject, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let api = objects::namespaced(&context.client, &context.namespace, resource);
     let patch = json!({"metadata": {"annotations": {MAINTENANCE: number.to_string()}}});
     objects::merge(&api, object, patch).await
 }
@@ -56,7 +56,7 @@ pub(super) async fn carry_out(
 ) -> Result<(), ApiError> {
     let uid = backup_repository::task(&object.uid().unwrap_or_default(), number);
     let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let api = objects::namespaced(&context.client, &context.namespace, resource);
     let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
     let outcome = match request(context, object, &uid).await {
         Ok(request) => {
@@ -142,7 +142,7 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
         group: "maintenance".to_owned(),
         deadline_seconds: settings.copy_timeout.as_secs(),
         namespace: settings.namespace.clone(),
-        pod: settings.pod(&context.settings.namespace),
+        pod: settings.pod(&context.namespace),
     };
     Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
 }

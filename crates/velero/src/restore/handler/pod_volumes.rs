@@ -92,7 +92,7 @@ impl Filler {
         let timeout = restore.annotations().get(names::POD_VOLUME_TIMEOUT).cloned();
         Self {
             objects: Arc::new(PodVolumeApi::new(context)),
-            namespace: context.settings.namespace.clone(),
+            namespace: context.namespace.clone(),
             image: context.movers.settings().image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
             location: location.to_owned(),
