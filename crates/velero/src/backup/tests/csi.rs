@@ -1,7 +1,8 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SERVER, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::transfer::snapshots::SERVER;
+use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
 use crate::backup::journal::{Journal, OperationEntry};

@@ -12,8 +12,9 @@ use lifeboat_api::velero::names;
 use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::transfer::directory::claim_of;
 use lifeboat_plan::velero::pod_volumes::{
-    CONTAINER, Copied, CopyFor, PodOf, Wait, claim_of, copies_for, mark, restore_object, unusable,
+    CONTAINER, Copied, CopyFor, PodOf, Wait, copies_for, mark, restore_object, unusable,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
