@@ -2,7 +2,7 @@
 //! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and gives how
 //! it ended; and [`Movers::clear`] once they have recorded that. Nothing here knows what the data is for.
 //!
-//! Job and Secret are named by the task's UID. A caller that was interrupted at any point calls again with the same task
+//! Job and Secret are named by the task. A caller that was interrupted at any point calls again with the same task
 //! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
 
 mod follow;
@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::{Core, locked};
@@ -207,22 +208,22 @@ impl Movers {
     }
 
     /// Removes the Job, its pod and its Secret, after the end was recorded.
-    pub async fn clear(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
-        clear(&self.jobs(namespace), &job::name(uid)).await
+    pub async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
+        clear(&self.jobs(namespace), &job::name(task)).await
     }
 
     /// The Job of this name, where it was made for this task.
     async fn adoptable(&self, jobs: &Jobs, wanted: &MoverJob) -> Result<Option<Value>, ApiError> {
-        let Some(found) = jobs.get(&job::name(&wanted.uid)).await? else { return Ok(None) };
+        let Some(found) = jobs.get(&job::name(&wanted.task)).await? else { return Ok(None) };
         if self.is_ours(&found).await? {
             return Ok(Some(found));
         }
         tracing::warn!(
             namespace = wanted.namespace,
-            job = job::name(&wanted.uid),
+            job = job::name(&wanted.task),
             "a Job has the name of a mover and belongs to no task; it is removed"
         );
-        clear(jobs, &job::name(&wanted.uid)).await?;
+        clear(jobs, &job::name(&wanted.task)).await?;
         Ok(None)
     }
 }

@@ -4,9 +4,11 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
-use lifeboat_plan::transfer::movers::{Owner, job};
+use lifeboat_plan::transfer::movers::Owner;
+use lifeboat_plan::transfer::movers::job::{self, MoverRecord};
 use serde_json::Value;
 
 use super::Movers;
@@ -27,7 +29,8 @@ pub enum TaskState {
 /// Answers from the objects of one API whether a task is on record.
 #[async_trait]
 pub trait TaskRecords: Send + Sync {
-    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError>;
+    /// `namespace` is that of the Job or Secret which names the task and its object.
+    async fn state(&self, namespace: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError>;
 }
 
 /// The records of all APIs of a server. Clones share them.
@@ -40,10 +43,10 @@ impl AllRecords {
     }
 
     /// The answer of the API that knows the object's kind.
-    pub(super) async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
+    async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
         let apis = locked(&self.0).clone();
         for records in apis {
-            match records.state(owner, task).await? {
+            match records.state(&made.namespace, &made.owner, &made.candidate.task).await? {
                 TaskState::Unknown => {}
                 known => return Ok(known),
             }
@@ -53,6 +56,11 @@ impl AllRecords {
 }
 
 impl Movers {
+    /// What the records say about the task of a Job or Secret.
+    pub(super) async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
+        self.records.state(made).await
+    }
+
     /// Whether a Job was made by this server. In the movers' own namespace only Lifeboat makes Jobs; elsewhere the object
     /// that the Job names must have its task on record.
     pub(super) async fn is_ours(&self, job: &Value) -> Result<bool, ApiError> {
@@ -60,7 +68,7 @@ impl Movers {
             return Ok(true);
         }
         match job::read(job) {
-            Some(made) => Ok(self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Open),
+            Some(made) => Ok(self.state(&made).await? == TaskState::Open),
             None => Ok(false),
         }
     }
@@ -68,6 +76,8 @@ impl Movers {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// An API with one kind, whose tasks all stand the same.
@@ -75,7 +85,7 @@ mod tests {
 
     #[async_trait]
     impl TaskRecords for OneKind {
-        async fn state(&self, owner: &Owner, _: &str) -> Result<TaskState, ApiError> {
+        async fn state(&self, _: &str, owner: &Owner, _: &TaskId) -> Result<TaskState, ApiError> {
             Ok(if owner.kind == self.0 { self.1 } else { TaskState::Unknown })
         }
     }
@@ -88,8 +98,10 @@ mod tests {
         for (kind, expected) in
             [("First", TaskState::Open), ("Second", TaskState::Over), ("Third", TaskState::Unknown)]
         {
-            let owner = Owner { kind: kind.into(), name: "o".into(), uid: "u".into() };
-            assert_eq!(all.state(&owner, "u-1").await.unwrap(), expected, "{kind}");
+            let object = json!({"metadata": {
+                "labels": {"app.kubernetes.io/name": "lifeboat-mover", "lifeboat.io/owner-kind": kind},
+                "annotations": {"lifeboat.io/task": "u-1"}}});
+            assert_eq!(all.state(&job::read(&object).unwrap()).await.unwrap(), expected, "{kind}");
         }
     }
 }
