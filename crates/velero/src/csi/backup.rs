@@ -116,7 +116,7 @@ impl ClaimAction {
         match movement::make(self.snapshots.client(), movement::UPLOAD, &wanted).await {
             Ok(name) => wanted["metadata"]["name"] = json!(name),
             Err(error) => {
-                let left = self.snapshots.take_away(namespace, snapshot, None, true).await.err();
+                let left = self.snapshots.remove(namespace, snapshot, None, true).await.err();
                 let left = left.map(|error| format!("; its snapshot is left behind: {}", error.chain()));
                 let message = format!(
                     "the data of claim {namespace}/{} is not moved: {}{}",
@@ -182,7 +182,7 @@ impl ClaimAction {
             Ok(taken) => Ok((taken, warnings)),
             Err(message) => {
                 let message = format!("{message} (VolumeSnapshotClass {class}, driver {driver})");
-                let left = self.snapshots.take_away(namespace, &snapshot, None, true).await;
+                let left = self.snapshots.remove(namespace, &snapshot, None, true).await;
                 let left = left.err().map(|error| format!("; it is left behind: {}", error.chain()));
                 Err(failed(format!("{message}{}", left.unwrap_or_default())))
             }

@@ -12,7 +12,7 @@ use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction};
 use serde_json::{Value, json};
 
 use super::backup::failed;
-use super::objects::{Patience, Snapshots, Unusable, text};
+use super::objects::{PollTimer, Snapshots, Unusable, text};
 
 /// How long it may take until somebody looks after a content at all.
 const TAKEN_ON: Duration = Duration::from_mins(1);
@@ -80,7 +80,7 @@ impl ContentAction {
     /// Waits until the driver's sidecar has noticed the content, which its status tells: nobody else deletes the snapshot.
     /// False where it is gone.
     async fn is_taken_on(&self, name: &str) -> Result<bool, String> {
-        let patience = Patience::new(TAKEN_ON);
+        let timer = PollTimer::new(TAKEN_ON);
         loop {
             match self.0.content(name).await {
                 Ok(None) => return Ok(false),
@@ -90,7 +90,7 @@ impl ContentAction {
                 Err(error) if !error.is_transient() => return Err(error.chain()),
                 Ok(Some(_)) | Err(_) => {}
             }
-            if !patience.pause().await {
+            if !timer.pause().await {
                 // Nobody would ever take its finalizer away.
                 let free = json!({"metadata": {"finalizers": null}});
                 let left = match self.0.change_content(name, &free).await {
@@ -106,7 +106,7 @@ impl ContentAction {
     }
 
     async fn is_gone(&self, name: &str) -> Result<(), String> {
-        let patience = Patience::new(GONE);
+        let timer = PollTimer::new(GONE);
         loop {
             let last = match self.0.content(name).await {
                 Ok(None) => return Ok(()),
@@ -117,7 +117,7 @@ impl ContentAction {
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(error.chain()),
             };
-            if !patience.pause().await {
+            if !timer.pause().await {
                 return Err(format!("after {} s: {last}", GONE.as_secs()));
             }
         }

@@ -134,7 +134,7 @@ impl GroupSnapshots {
         let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
         fine_if_gone(deleted.attempt(format!("delete VolumeGroupSnapshot {namespace}/{name}")).map(drop))?;
         for (name, content, everything) in parts {
-            self.snapshots.take_away(namespace, &name, content.as_deref(), everything).await?;
+            self.snapshots.remove(namespace, &name, content.as_deref(), everything).await?;
         }
         self.delete_content(&content).await
     }
@@ -151,7 +151,7 @@ impl GroupSnapshots {
         for content in contents.iter().filter(|content| stays(content)) {
             let of = |field: &str| text(content, &format!("/spec/volumeSnapshotRef/{field}"));
             let (name, everything) = (text(content, "/metadata/name"), is_idle(content, kept));
-            let done = self.snapshots.take_away(of("namespace"), of("name"), Some(name), everything).await;
+            let done = self.snapshots.remove(of("namespace"), of("name"), Some(name), everything).await;
             first = first.and(done);
         }
         for content in labelled(&self.contents(), OF_GROUP, Some(uid)).await?.iter().filter(|one| stays(one))

@@ -38,7 +38,7 @@ pub(crate) async fn unused(
 
 /// One snapshot that will not be used.
 pub(crate) async fn remove(context: &Context, namespace: &str, name: &str) -> Result<(), ApiError> {
-    Snapshots::new(&context.client).take_away(namespace, name, None, true).await
+    Snapshots::new(&context.client).remove(namespace, name, None, true).await
 }
 
 fn told(cleared: Result<(), ApiError>) -> Vec<String> {
@@ -84,7 +84,7 @@ async fn clear_own(
     let mut first = Ok(());
     for (namespace, name) in places.iter().filter(|(namespace, name)| which(namespace, name)) {
         let content = contents.get(&(namespace.clone(), name.clone())).map(String::as_str);
-        let done = snapshots.take_away(namespace, name, content, everything).await;
+        let done = snapshots.remove(namespace, name, content, everything).await;
         first = first.and(done);
     }
     first

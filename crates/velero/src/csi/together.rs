@@ -16,7 +16,7 @@ use lifeboat_plugin::actions::{ActionError, Lookup};
 use serde_json::Value;
 
 use super::group::GroupSnapshots;
-use super::objects::{Patience, Snapshots, text};
+use super::objects::{PollTimer, Snapshots, text};
 
 /// So many groups are remembered.
 const MOST: usize = 256;
@@ -195,7 +195,7 @@ impl Taking<'_> {
     /// Whether the group can be taken as one: no member has a snapshot from before. An earlier group snapshot is gone on
     /// with; one that is being deleted goes first.
     async fn is_whole(&self) -> Result<(), String> {
-        let patience = Patience::new(self.limit);
+        let timer = PollTimer::new(self.limit);
         loop {
             match self.groups.get(self.group).await {
                 Ok(Some(found)) if csi::is_going(&found) => {}
@@ -204,8 +204,8 @@ impl Taking<'_> {
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(error.chain()),
             }
-            if !patience.pause().await {
-                return Err("an earlier VolumeGroupSnapshot is being deleted and does not go".to_owned());
+            if !timer.pause().await {
+                return Err("an earlier VolumeGroupSnapshot is still being deleted".to_owned());
             }
         }
         let mut known = Vec::new();
@@ -234,7 +234,7 @@ impl Taking<'_> {
 
     /// Waits until the driver has fixed all claims in time. The error says what keeps it.
     async fn taken(&self) -> Result<Vec<MemberSnapshot>, String> {
-        let patience = Patience::new(self.limit);
+        let timer = PollTimer::new(self.limit);
         loop {
             let last = match self.groups.look(self.group, &self.members).await {
                 Ok(GroupState::Taken(taken)) => return Ok(taken),
@@ -242,7 +242,7 @@ impl Taking<'_> {
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(error.chain()),
             };
-            if !patience.pause().await {
+            if !timer.pause().await {
                 let seconds = self.limit.as_secs();
                 return Err(format!("it was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}"));
             }
@@ -260,7 +260,7 @@ impl Taking<'_> {
         let mut first = self.put_away(&BTreeSet::new()).await;
         for member in &self.members {
             let name = self.group.snapshot_of(&member.claim);
-            let done = self.snapshots.take_away(&self.group.namespace, &name, Some(&name), true).await;
+            let done = self.snapshots.remove(&self.group.namespace, &name, Some(&name), true).await;
             first = first.and(done);
         }
         first

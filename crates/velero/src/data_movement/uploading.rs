@@ -115,7 +115,7 @@ impl Steps for Uploading<'_> {
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
-        self.take_away().await?;
+        self.remove_source().await?;
         Ok(self.transfer.forget_all().await)
     }
 
@@ -203,12 +203,12 @@ impl Uploading<'_> {
 
     /// Clears up, and writes the end.
     async fn end(&self, end: &Value) -> Result<(), ApiError> {
-        self.take_away().await?;
+        self.remove_source().await?;
         self.write_end(End::Recorded(end), false).await.map(drop)
     }
 
     /// Movers, what was made for them, and the snapshot of the driver.
-    async fn take_away(&self) -> Result<(), ApiError> {
+    async fn remove_source(&self) -> Result<(), ApiError> {
         self.transfer.clear().await?;
         self.exposures().remove(&self.record.uid).await?;
         let Some(source) = &self.object.spec.csi_snapshot else { return Ok(()) };
@@ -217,7 +217,7 @@ impl Uploading<'_> {
         }
         let snapshots = Snapshots::new(&self.transfer.work.core.client);
         let namespace = &self.object.spec.source_namespace;
-        snapshots.take_away(namespace, &source.volume_snapshot, None, true).await
+        snapshots.remove(namespace, &source.volume_snapshot, None, true).await
     }
 
     /// Whether another DataUpload still needs the snapshot of the driver: the next attempt of a backup makes one for the same

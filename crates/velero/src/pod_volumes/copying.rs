@@ -112,7 +112,7 @@ impl Steps for Copying<'_> {
         self.transfer.stored_nothing().await
     }
 
-    fn whose(&self) -> Option<String> {
+    fn volume_owner(&self) -> Option<String> {
         Some(format!("pod {}", self.pod()))
     }
 

@@ -121,14 +121,14 @@ impl Steps for Filling<'_> {
         failed(self, message).await
     }
 
-    fn alone(&self) -> Option<&'static str> {
+    fn sole_writer_reason(&self) -> Option<&'static str> {
         if self.into().is_some() {
             return Some("the mover may still be writing: restore again into another directory");
         }
         Some("the mover may still be writing: delete the pod and its claims, and restore again")
     }
 
-    fn whose(&self) -> Option<String> {
+    fn volume_owner(&self) -> Option<String> {
         Some(format!("pod {}", self.pod()))
     }
 
@@ -140,7 +140,7 @@ impl Steps for Filling<'_> {
         }))
     }
 
-    fn stays(&self) -> &'static str {
+    fn pod_consequence(&self) -> &'static str {
         if self.into().is_some() { "" } else { "; the pod stays in its init container" }
     }
 }
