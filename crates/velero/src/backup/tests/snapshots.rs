@@ -480,7 +480,7 @@ async fn a_backup_that_is_deleted_while_its_snapshots_go_on_takes_them_along(
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     deleted::follow(&server.state, &serde_json::from_value(server.get("b")).unwrap());
     server.world.remove(&format!("{BACKUPS}/b"));
-    deleted::look(&server.context, &server.state).await.unwrap();
+    deleted::undo_deleted(&server.context, &server.state).await.unwrap();
     assert_eq!(calls(&snapshotter), ["create pv-data", "delete snap-pv-data"]);
     let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
     assert_eq!(keys.is_empty(), all, "the list of what remains stays: {keys:?}");

@@ -21,7 +21,7 @@ use lifeboat_plan::velero::pod_volumes::{
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::backup::journal::{NotBegun, RepositoryEntry};
+use crate::backup::journal::{NotStarted, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
 use crate::settings::MoverSettings;
 use crate::transfers::{FollowedTransfers, limit};
@@ -210,7 +210,7 @@ impl Pass {
     }
 
     /// Puts the repository of a namespace on record before the first mover writes into it.
-    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotBegun> {
+    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotStarted> {
         if self.made().repositories.contains(namespace) {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Pass {
             location: LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default()),
             namespace: NamespaceName::new(namespace),
         };
-        self.journal.note_repository(&entry).await.map_err(NotBegun)?;
+        self.journal.note_repository(&entry).await.map_err(NotStarted)?;
         self.made().repositories.insert(namespace.to_owned());
         Ok(())
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::native::Unwanted;
-use crate::backup::journal::NotBegun;
+use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass};
 use crate::csi::{Snapshots, Unusable, cancel_unused, unused};
 
@@ -53,12 +53,12 @@ enum NoSnapshots {
 pub(in crate::backup) struct Drivers {
     /// The snapshot classes, or why there can be no snapshots. Where the API server gave no answer, it is asked again.
     classes: OnceCell<Result<Vec<Value>, NoSnapshots>>,
-    noted: OnceCell<Result<(), NotBegun>>,
+    noted: OnceCell<Result<(), NotStarted>>,
 }
 
 /// The snapshots of a pass, by namespace and name of their claims.
 #[derive(Default)]
-pub(in crate::backup) struct Made {
+pub(in crate::backup) struct CsiSnapshots {
     claims: BTreeMap<(String, String), One>,
 }
 
@@ -74,7 +74,7 @@ struct One {
     quiesced: bool,
 }
 
-impl Made {
+impl CsiSnapshots {
     /// A content that goes into the backup.
     pub(in crate::backup) fn add_content(&mut self, content: &Value) {
         let text = |pointer: &str| content.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -247,7 +247,7 @@ impl Pass {
         {
             return undecided(&error.to_string());
         }
-        let note = || async { self.journal.note_csi().await.map_err(NotBegun) };
+        let note = || async { self.journal.note_csi().await.map_err(NotStarted) };
         match self.csi.noted.get_or_init(note).await {
             Ok(()) => true,
             Err(error) => undecided(&error.to_string()),

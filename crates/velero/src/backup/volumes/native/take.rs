@@ -10,7 +10,7 @@ use lifeboat_plugin::volume::{ProgressOf, SnapshotRequest};
 use serde_json::Value;
 
 use super::{AT_ONCE, COMPLETED, FAILED, SnapshotEntry, Unwanted};
-use crate::backup::journal::NotBegun;
+use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass, longest};
 use crate::snapshot_locations::OpenSnapshotter;
 use crate::volume_plugin::{self, Called, Kind, Operation, OperationState, PACE, Subject};
@@ -97,7 +97,7 @@ impl Pass {
         let zone = zone(volume);
         let mut snapshot = self.new_snapshot(open, &name, &volume_id, &zone).await?;
         let begun = SnapshotEntry { snapshot: snapshot.clone(), object: subject.name() };
-        self.journal.note_snapshot(&begun).await.map_err(|error| NotBegun(error).to_string())?;
+        self.journal.note_snapshot(&begun).await.map_err(|error| NotStarted(error).to_string())?;
         self.report.info_about(id, &format!("Taking a snapshot in location {}", open.location));
         let request = SnapshotRequest { volume_id, zone, tags: tags(self.backup.labels(), &backup, &name) };
         let operation = Operation {
