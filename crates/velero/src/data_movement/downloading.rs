@@ -1,7 +1,7 @@
-//! One DataDownload: a claim like the one that is to be filled is made in the movers' namespace, for each attempt its own, so
-//! that nobody who comes late writes into the volume of the next one: also a mover whose node is lost is followed by another. It
-//! fills and verifies the claim, whose volume is then handed to the claim of the restore. From the moment when the volume is on
-//! record the data is there, and only the handing over is repeated.
+//! One DataDownload: a claim similar to the restored one is created in the movers' namespace, one per attempt, so
+//! that a mover that was given up never writes into the volume of the next attempt; therefore a mover on a lost node
+//! is also followed by another. The mover fills and verifies the claim's volume, which is then handed over to the
+//! restored claim. Once the volume is recorded the data is complete, and only the handover is repeated.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Steps for Downloading<'_> {
         self.handed_over(handed).await.map(|()| true)
     }
 
-    /// The empty claim for the mover.
+    /// Creates the empty claim for the mover.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         if self.transfer.is_late() {
             return Err(NotPrepared::Because(self.transfer.late()));
@@ -79,7 +79,7 @@ impl Steps for Downloading<'_> {
         let restore = self.object.labels().get(names::RESTORE_NAME).map(String::as_str);
         if restore.is_none() || claim["metadata"]["labels"][names::RESTORE_NAME].as_str() != restore {
             return Err(NotPrepared::Because(format!(
-                "claim {} was not made by this restore",
+                "claim {} was not created by this restore",
                 handover.target()
             )));
         }
@@ -102,7 +102,7 @@ impl Steps for Downloading<'_> {
         }
     }
 
-    /// Nobody but the mover knows that the volume is whole.
+    /// Only the mover knows whether the volume is complete, so a volume without a report is not used.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         failed(self, message).await
     }
@@ -114,7 +114,7 @@ impl Steps for Downloading<'_> {
         }
     }
 
-    /// What the dead one wrote goes with its volume.
+    /// Deletes the volume with what the dead mover wrote.
     async fn discard(&self) -> Result<(), ApiError> {
         self.handover().discard().await
     }

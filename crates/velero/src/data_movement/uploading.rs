@@ -1,6 +1,6 @@
-//! One DataUpload: shows its snapshot to a mover, which copies it into the repository; takes away what was made for that,
-//! and the snapshot. The snapshot in the repository that carries the task's UID is the proof; it is on record in the object
-//! before anything is taken away.
+//! One DataUpload: makes its CSI snapshot readable for a mover, which copies it into the repository; then deletes
+//! what was made for that, and the CSI snapshot. The proof is the snapshot in the repository that is tagged with the
+//! task's UID; it is recorded in the object before anything is deleted.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::exposures;
 use crate::repositories::RepositoryKey;
 use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
 
-/// Annotation: the end of the object, while it is cleared up.
+/// Annotation: the final status of the object, while objects that were made for it are being removed.
 const END: &str = "lifeboat.io/end";
 
 struct Uploading<'a> {
@@ -66,8 +66,8 @@ impl Steps for Uploading<'_> {
         &self.transfer
     }
 
-    /// The copy was on record when a server died: only the rest is left to do. One that nobody wants any more must not stay
-    /// in the repository.
+    /// True if an earlier server recorded the copy: only the cleanup is left. If the upload was cancelled since, the
+    /// copy is forgotten.
     async fn settled(&self, cancel: &CancellationToken) -> Result<bool, ApiError> {
         match end_of(self.object.annotations().get(END)) {
             Some(end) if !cancel.is_cancelled() => self.end(&end).await.map(|()| true),
@@ -85,7 +85,7 @@ impl Steps for Uploading<'_> {
         let Exposed { claim, block, node } = exposed;
         Ok(Prepared {
             work: task::TaskWork::Backup(self.work(block)),
-            // A file system that was snapshotted while it was used repairs itself when it is mounted.
+            // A file system that was snapshotted while in use is repaired when it is mounted.
             place: MoverPlace::Claim { claim, block, writable: false, node },
             shown: json!({"path": if block { DEVICE } else { DATA }}),
         })
@@ -106,7 +106,7 @@ impl Steps for Uploading<'_> {
         self.transfer.stored_nothing().await
     }
 
-    /// Why the claim of a mover that never began has no volume.
+    /// Adds why the claim of a mover that never started has no volume.
     async fn complaint(&self, message: String) -> String {
         match self.exposures().complaint(&self.record.uid).await {
             Some(why) => format!("{message}; its volume could not be made from the snapshot: {why}"),
@@ -168,14 +168,14 @@ impl Uploading<'_> {
         } else {
             Source::Snapshot { path: DATA.into() }
         };
-        // Upstream's, by which a person finds whose snapshot it is.
+        // Upstream's tags, by which people find the snapshot's backup.
         let mut tags = vec![
             "snapshot-requester=snapshot-data-upload-download".to_owned(),
             format!("backup={backup}"),
             format!("ns={namespace}"),
             format!("pvc={}", spec.source_pvc),
         ];
-        // As copies of pods' volumes have it: a name is given again, a UID is not.
+        // As for copies of pod volumes: names are reused, UIDs are not.
         tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(&BackupUid::new(uid))));
         BackupWork {
             tags,
@@ -184,7 +184,7 @@ impl Uploading<'_> {
         }
     }
 
-    /// The mover has ended.
+    /// Records the copy of a mover that has ended, and finishes.
     async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
         let Stored { snapshot, .. } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
@@ -192,7 +192,7 @@ impl Uploading<'_> {
         };
         self.transfer.forget_earlier().await;
         let end = status::copied(&snapshot, self.transfer.now());
-        // The end is on record with the phase it will have; people and actions see that when all is cleared up.
+        // The final status is recorded first; users and actions see it after the cleanup.
         let record = json!({"metadata": {"annotations": {END: end.to_string()}},
             "status": {"snapshotID": snapshot.id}});
         if !self.record.write(record).await? {
@@ -201,13 +201,13 @@ impl Uploading<'_> {
         self.end(&end).await
     }
 
-    /// Clears up, and writes the end.
+    /// Removes what was made for the upload, and writes the end.
     async fn end(&self, end: &Value) -> Result<(), ApiError> {
         self.remove_source().await?;
         self.write_end(End::Recorded(end), false).await.map(drop)
     }
 
-    /// Movers, what was made for them, and the snapshot of the driver.
+    /// Deletes the movers, the objects that were made for them, and the CSI snapshot.
     async fn remove_source(&self) -> Result<(), ApiError> {
         self.transfer.clear().await?;
         self.exposures().remove(&self.record.uid).await?;
@@ -220,8 +220,8 @@ impl Uploading<'_> {
         snapshots.remove(namespace, &source.volume_snapshot, None, true).await
     }
 
-    /// Whether another DataUpload still needs the snapshot of the driver: the next attempt of a backup makes one for the same
-    /// snapshot where an earlier one was cancelled.
+    /// Whether another DataUpload still needs the CSI snapshot: the next attempt of a backup creates one for the same
+    /// snapshot if an earlier one was cancelled.
     async fn is_shared(&self, snapshot: &str) -> Result<bool, ApiError> {
         let record = &self.record;
         let all = record.api.list(&ListParams::default()).await.attempt("list DataUploads")?.items;

@@ -158,7 +158,7 @@ impl Filling<'_> {
         {
             let claim = claim.claim["metadata"]["name"].as_str().unwrap_or_default();
             return Err(NotPrepared::Because(format!(
-                "claim {claim} was not made by this restore: only new volumes are written into"
+                "claim {claim} was not created by this restore: data is restored only into new volumes"
             )));
         }
         let (node, directory) = gather::directory_on_node(work, pod, volume, claim.as_ref()).await?;

@@ -70,7 +70,7 @@ pub(in crate::backup) async fn undo_deleted(context: &Context, state: &State) ->
 async fn clear(context: &Context, backup: &Backup) -> bool {
     let opened = async {
         let storage = open(context, backup).await?;
-        let files = storage.whose(backup).await?;
+        let files = storage.files_owner(backup).await?;
         Ok::<_, Trouble>((storage, files))
     };
     let (storage, files) = match opened.await {

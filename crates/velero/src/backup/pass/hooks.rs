@@ -64,7 +64,7 @@ impl Pass {
                 self.report.warning(&About::Item(&id), warning, None);
             }
             if !hooks.pre.is_empty() && hooked.turn.is_none() {
-                let turn = self.copying.at_rest.clone().acquire_owned();
+                let turn = self.copying.quiesce_permits.clone().acquire_owned();
                 hooked.turn = self.unless_stopped(turn).await.and_then(Result::ok);
             }
             if !hooks.is_empty() && !self.begin(collected, *at, hooks, &mut hooked).await {

@@ -477,7 +477,7 @@ async fn an_api_server_that_does_not_tell_is_asked_again_and_never_means_no_snap
     assert_eq!(created(&server), taken);
     if taken == 0 {
         let said = errors(&server).await;
-        assert!(said.contains("does not tell about snapshots"), "{said}");
+        assert!(said.contains("cannot read the cluster's snapshot classes"), "{said}");
         assert_eq!(volumes(&server).await[0]["result"], "failed");
     }
 }

@@ -157,7 +157,7 @@ async fn a_server_that_died_while_it_handed_over_does_not_fill_again() {
 
 #[rstest]
 #[case::bound(json!({"status": {"phase": "Bound"}}), "is bound to a volume already")]
-#[case::of_another(json!({"metadata": {"labels": {"velero.io/restore-name": "other"}}}), "was not made by this restore")]
+#[case::of_another(json!({"metadata": {"labels": {"velero.io/restore-name": "other"}}}), "was not created by this restore")]
 #[tokio::test]
 async fn only_new_volumes_of_the_restore_are_written_into(#[case] change: Value, #[case] words: &str) {
     let bench = bench().await;

@@ -87,7 +87,7 @@ async fn a_volume_that_is_not_whole_has_failed(#[case] end: Ended, #[case] words
 }
 
 #[rstest]
-#[case::a_claim_that_was_there("other", json!({"running": {}}), json!({}), "was not made by this restore")]
+#[case::a_claim_that_was_there("other", json!({"running": {}}), json!({}), "was not created by this restore")]
 #[case::a_pod_that_is_another("r", json!({"running": {}}), json!({"spec": {"pod": {"uid": "p-1"}}}), "is gone")]
 #[case::a_pod_that_runs("r", json!({"terminated": {"exitCode": 0}}), json!({}), "nobody may write")]
 #[case::a_pod_that_never_comes_up("r", json!({"waiting": {"reason": "ImagePullBackOff"}}),

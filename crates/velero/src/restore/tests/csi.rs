@@ -248,5 +248,5 @@ async fn a_claim_whose_upload_is_not_in_the_backup_is_an_error() {
         "no empty volume"
     );
     let errors = setting.results().await.errors;
-    assert!(errors.all().any(|(_, message)| message.contains("does not have its DataUpload")), "{errors:?}");
+    assert!(errors.all().any(|(_, message)| message.contains("its DataUpload is missing")), "{errors:?}");
 }
