@@ -265,7 +265,7 @@ async fn watched(
         // Stopped: the post hooks of quiesced pods still run.
         () = watch.follow(&counters) => pass.await,
     };
-    acting.tell_usage(&log);
+    acting.log_usage(&log);
     tokio::join!(acting.close(), session.close());
     outcome
 }

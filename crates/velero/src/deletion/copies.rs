@@ -10,7 +10,7 @@ use lifeboat_archive::documents::BackupVolumeInfo;
 use serde_json::Value;
 
 use super::files::list;
-use super::snapshots::Gone;
+use super::snapshots::SnapshotsDeleted;
 use crate::context::Context;
 use crate::locations::Location;
 use crate::repositories::{self, RepositoryKey};
@@ -83,8 +83,8 @@ impl Copies {
     }
 
     /// Forgets all snapshots, one repository after the other.
-    pub(super) async fn forget(&self, context: &Context, location: &Location) -> Gone {
-        let mut gone = Gone::default();
+    pub(super) async fn forget(&self, context: &Context, location: &Location) -> SnapshotsDeleted {
+        let mut gone = SnapshotsDeleted::default();
         for (namespace, snapshots) in &self.by_namespace {
             let ids: Vec<String> = snapshots.iter().cloned().collect();
             let key = RepositoryKey::new(LocationName::new(&location.name), NamespaceName::new(namespace));

@@ -1,5 +1,5 @@
-//! One PodVolumeBackup: finds the volume's directory, and believes nobody but the repository: the snapshot tagged with the
-//! task's UID is the copy, where the pod stayed until it was made.
+//! One PodVolumeBackup: finds the volume's directory on the node. Only the repository proves success: the snapshot
+//! that is tagged with the task's UID is the copy, if the pod existed until it was stored.
 
 use std::sync::Arc;
 
@@ -66,12 +66,12 @@ impl Steps for Copying<'_> {
         if cancel.is_cancelled() {
             return Ok(false);
         }
-        if let Some(words) = self.unwanted().await? {
-            return cancelled(self, &words).await.map(|()| true);
+        if let Some(message) = self.unwanted().await? {
+            return cancelled(self, &message).await.map(|()| true);
         }
         if matches!(self.object.spec.uploader_type, Some(UploaderType::Kopia)) {
-            let words = "uploaderType kopia is not supported: Lifeboat writes restic's format";
-            return failed(self, words).await.map(|()| true);
+            let message = "uploaderType kopia is not supported: Lifeboat writes restic's format";
+            return failed(self, message).await.map(|()| true);
         }
         Ok(false)
     }
@@ -123,7 +123,7 @@ impl Steps for Copying<'_> {
 }
 
 impl Copying<'_> {
-    /// Why nobody wants the copy any more.
+    /// Why the copy is not needed any more.
     async fn unwanted(&self) -> Result<Option<String>, ApiError> {
         let owners = self.object.metadata.owner_references.iter().flatten();
         let owner = owners.into_iter().find(|owner| owner.kind == "Backup");
@@ -148,7 +148,7 @@ impl Copying<'_> {
         let phase = pod["status"]["phase"].as_str().unwrap_or_default();
         if phase != "Running" {
             return Err(NotPrepared::Because(format!(
-                "pod {name} does not run (phase {phase}): only volumes of running pods are whole"
+                "pod {name} does not run (phase {phase}): only volumes of running pods can be copied"
             )));
         }
         Ok(pod)
@@ -166,7 +166,7 @@ impl Copying<'_> {
         }
     }
 
-    /// The mover has ended.
+    /// Records the copy of a mover that has ended.
     async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
         let Stored { snapshot, end } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
@@ -174,8 +174,8 @@ impl Copying<'_> {
         };
         let now = self.transfer.now();
         let pod = self.found_pod().await?;
-        if let Err(words) = stayed(pod.as_ref(), self.pod_uid(), end.unwrap_or(now)) {
-            return failed(self, &format!("{}: {words}", self.pod())).await;
+        if let Err(message) = stayed(pod.as_ref(), self.pod_uid(), end.unwrap_or(now)) {
+            return failed(self, &format!("{}: {message}", self.pod())).await;
         }
         self.transfer.forget_earlier().await;
         if self.record.write(status::copied(&snapshot, now)).await? {
@@ -194,7 +194,7 @@ impl Copying<'_> {
         gather::pod(&self.transfer.work, self.transfer.key.name(), name).await
     }
 
-    /// As people call it.
+    /// The pod's namespace and name, for messages.
     fn pod(&self) -> String {
         format!("{}/{}", self.transfer.key.name(), self.object.spec.pod.name.as_deref().unwrap_or_default())
     }

@@ -1,5 +1,5 @@
-//! One PodVolumeRestore: waits until the restored pod waits for its data on a node; its mover writes there, verifies and
-//! leaves the file that lets the pod go on.
+//! One PodVolumeRestore: waits until the restored pod's init container waits for data on a node; the mover writes
+//! there, verifies, and creates the file that lets the pod continue.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Steps for Filling<'_> {
         &self.transfer
     }
 
-    /// Waits until the pod waits; files beside what is there need a pod that runs.
+    /// Waits until the pod's init container waits; restoring files beside existing ones needs a running pod.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         let name = self.pod();
         if self.into().is_some() {
@@ -68,7 +68,7 @@ impl Steps for Filling<'_> {
             return match pod {
                 Some(pod) if pod["status"]["phase"] == "Running" => self.prepared(&pod).await,
                 _ => Err(NotPrepared::Because(format!(
-                    "pod {name} does not run: nobody has the volume mounted"
+                    "pod {name} does not run, so its volume is not mounted"
                 ))),
             };
         }
@@ -81,21 +81,21 @@ impl Steps for Filling<'_> {
             let Some(pod) = self.found_pod().await? else {
                 return Err(NotPrepared::Because(format!("pod {name} is gone")));
             };
-            let words = match started(&pod) {
+            let message = match started(&pod) {
                 WaitState::Waits(_) => return self.prepared(&pod).await,
                 WaitState::Over => {
-                    let words = "the pod's init container had ended before anything was written: nobody may write into the volume of a running pod";
-                    return Err(NotPrepared::Because(words.to_owned()));
+                    let message = "the pod's init container had ended before anything was written: data is not restored into the volume of a running pod";
+                    return Err(NotPrepared::Because(message.to_owned()));
                 }
-                WaitState::Never(words) => return Err(NotPrepared::Because(words)),
-                WaitState::NotYet(words) => words,
+                WaitState::Never(message) => return Err(NotPrepared::Because(message)),
+                WaitState::NotYet(message) => message,
             };
             if self.transfer.now() >= until || cancel.is_cancelled() {
-                return Err(NotPrepared::Because(format!("pod {name} did not come up in time: {words}")));
+                return Err(NotPrepared::Because(format!("pod {name} did not come up in time: {message}")));
             }
-            if words != said {
-                self.record.write(status::waits(&words)).await?;
-                said = words;
+            if message != said {
+                self.record.write(status::waits(&message)).await?;
+                said = message;
             }
             tokio::select! {
                 () = tokio::time::sleep(self.transfer.work.pace) => {}
@@ -111,7 +111,7 @@ impl Steps for Filling<'_> {
         }
     }
 
-    /// A pod that went on saw the file which the mover writes last.
+    /// If the pod continued, it saw the file that the mover writes last.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         let pod = self.found_pod().await?.filter(|_| self.into().is_none());
         if pod.is_some_and(|pod| started(&pod) == WaitState::Over) {
@@ -167,7 +167,7 @@ impl Filling<'_> {
             sparse: true,
             paths: self.note(files::PATH).into_iter().collect(),
             into: self.into(),
-            // Nobody waits for files that come beside others.
+            // No init container waits for files that are restored beside existing ones.
             done_file: self
                 .into()
                 .is_none()
@@ -188,12 +188,12 @@ impl Filling<'_> {
         self.object.annotations().get(name).cloned()
     }
 
-    /// The directory for files that come beside what is there.
+    /// The directory for files that are restored beside existing ones.
     fn into(&self) -> Option<String> {
         self.note(files::INTO)
     }
 
-    /// Whether a claim is new: made by this restore, or with the pod.
+    /// Whether a claim is new: created by this restore, or with the pod.
     fn is_new(&self, pod: &Value, claim: &ClaimOf) -> bool {
         let meta = &claim.claim["metadata"];
         let restore = self.object.labels().get(names::RESTORE_NAME);
@@ -208,7 +208,7 @@ impl Filling<'_> {
         self.transfer.clear().await
     }
 
-    /// The very pod that is meant.
+    /// The pod, if it is still the same one.
     async fn found_pod(&self) -> Result<Option<Value>, ApiError> {
         let pod = &self.object.spec.pod;
         let (namespace, name) = (pod.namespace.as_deref(), pod.name.as_deref());
@@ -217,7 +217,7 @@ impl Filling<'_> {
         Ok(found.filter(|found| found["metadata"]["uid"].as_str() == pod.uid.as_deref()))
     }
 
-    /// As people call it.
+    /// The pod's namespace and name, for messages.
     fn pod(&self) -> String {
         let pod = &self.object.spec.pod;
         let (namespace, name) = (pod.namespace.as_deref(), pod.name.as_deref());

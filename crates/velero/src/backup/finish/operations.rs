@@ -23,7 +23,7 @@ use crate::backup::trouble::{Trouble, wait};
 use crate::backup::volumes::csi::ended;
 use crate::backup::volumes::native::follow::{Snapshots, follow as follow_snapshots};
 use crate::context::Context;
-use crate::operations::{Silent, answered, fail, is_over};
+use crate::operations::{Unresponsive, answered, fail, is_over};
 
 /// How often operations are polled, as upstream does.
 const LOOK: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ async fn poll(context: &Context, backup: &Backup) -> Result<Polled, Trouble> {
 /// Polls every operation that has not ended.
 async fn ask_all(context: &Context, backup: &Backup, before: &[BackupOperation]) -> Vec<BackupOperation> {
     // A plugin session for each poll, as upstream; only plugins that are asked are started.
-    let (acting, mut silent) = (context.acting_quietly(), Silent::default());
+    let (acting, mut silent) = (context.acting_quietly(), Unresponsive::default());
     let mut operations = before.to_vec();
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
         ask(context, &acting.actions, backup, operation, &mut silent).await;
@@ -137,7 +137,7 @@ async fn ask(
     actions: &Registry,
     backup: &Backup,
     operation: &mut BackupOperation,
-    silent: &mut Silent,
+    silent: &mut Unresponsive,
 ) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.backup_item_action.clone());
     let known = actions.backup.iter().find(|known| known.name() == action);

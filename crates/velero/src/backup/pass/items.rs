@@ -303,8 +303,8 @@ impl Pass {
             OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
         let operation = BackupOperation { spec, status };
         if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
-            let message = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
-                         this one on would go on beside those of the next attempt";
+            let message = "Operations of this backup cannot be recorded any more: if the server restarted now, those from \
+                         this one on would continue beside those of the next attempt";
             self.report.warning(&About::Item(id), message, Some(&error.to_string()));
         }
         self.made().operations.push(operation);

@@ -10,7 +10,7 @@ use crate::backup::journal::{Journal, OperationEntry};
 use crate::backup::pass::ADOPTED;
 use crate::backup::storage::{Storage, list};
 use crate::context::Context;
-use crate::operations::Silent;
+use crate::operations::Unresponsive;
 
 /// Cancels operations that an interrupted attempt started and the next one starts again. Returns messages about those
 /// that may still run; an error is worth another try.
@@ -38,7 +38,7 @@ async fn cancel_some(
     if entries.is_empty() {
         return Ok(left);
     }
-    let (acting, mut silent) = (context.acting_quietly(), Silent::default());
+    let (acting, mut silent) = (context.acting_quietly(), Unresponsive::default());
     for entry in entries {
         let OperationEntry { action, operation, item, .. } = &entry;
         let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
@@ -84,7 +84,7 @@ pub(super) async fn cancel_listed(context: &Context, storage: &Storage, backup: 
     if open.is_empty() {
         return Vec::new();
     }
-    let (acting, mut silent, mut left) = (context.acting_quietly(), Silent::default(), Vec::new());
+    let (acting, mut silent, mut left) = (context.acting_quietly(), Unresponsive::default(), Vec::new());
     for operation in open {
         let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
         let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {

@@ -1,5 +1,5 @@
-//! Volumes and claims within a restore: which volumes are restored as objects, which are made from snapshots, which are made
-//! anew for their claims.
+//! Volumes and claims within a restore: which volumes are restored as objects, which are created from snapshots, and
+//! which are newly provisioned for their claims.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use lifeboat_items::outcome::{ItemOutcome, Notes, SkipReason};
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 
-/// Prepares a volume; the error is the end of one that is not restored as an object. Other types are not touched.
+/// Prepares a volume; an error ends one that is not restored as an object. Other types are not touched.
 pub(super) async fn volume(
     handler: &VeleroHandler,
     run: &Arc<Run>,
@@ -41,8 +41,8 @@ pub(super) async fn volume(
     }
 }
 
-/// A claim is bound anew; one whose volume is not restored as an object gets a new one. So does one whose volume is nowhere:
-/// it would wait for that name for ever.
+/// Removes the binding of a claim whose volume is not restored as an object, so that a new one is provisioned. The
+/// same applies if the volume does not exist anywhere, because the claim would wait for it for ever.
 pub(super) async fn claim(
     handler: &VeleroHandler,
     run: &Run,
@@ -61,7 +61,7 @@ pub(super) async fn claim(
     }
     if locked(&handler.native).failed.contains(&volume.name) {
         notes.warn(format!(
-            "{} waits for volume {}, which could not be made from its snapshot; restore persistentvolumes again when that is mended",
+            "{} waits for volume {}, which could not be created from its snapshot; restore persistentvolumes again when that is fixed",
             item.resource_id(),
             volume.name
         ));
@@ -74,13 +74,13 @@ pub(super) async fn claim(
     }
 }
 
-/// The volume that a claim names.
+/// The volume that a claim is bound to.
 pub(super) fn bound_to(claim: &Value) -> Option<ItemId> {
     let name = claim.pointer("/spec/volumeName").and_then(Value::as_str).filter(|name| !name.is_empty())?;
     Some(ItemId::cluster(GroupResource::new("", "persistentvolumes"), name))
 }
 
-/// Whether the cluster has no such volume. One that cannot be looked for may be there.
+/// Whether the cluster has no such volume. If that cannot be checked, the volume may exist.
 async fn is_nowhere(run: &Run, volume: &ItemId) -> bool {
     lookup::target(&run.catalogue, volume).is_some() && matches!(run.get(volume).await, Ok(None))
 }

@@ -52,7 +52,7 @@ pub(in crate::backup) async fn follow(
     let session = context.acting_quietly().session;
     let mut looked = Ok(());
     for object in objects.iter_mut().filter(|object| operation_state(object) == OperationState::Open) {
-        match look(context, &session, backup, object).await {
+        match poll(context, &session, backup, object).await {
             Ok(now) => *object = stored(&now),
             Err(trouble) => {
                 looked = Err(trouble);
@@ -85,7 +85,7 @@ pub(in crate::backup) async fn follow(
 }
 
 /// Polls one snapshot; it is given up if its time is over or its plugin cannot be used.
-async fn look(
+async fn poll(
     context: &Context,
     session: &Session,
     backup: &Backup,
