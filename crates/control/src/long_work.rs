@@ -1,5 +1,5 @@
-//! Work that outlives a reconcile: one task for each object, by the object's UID. A copy of a volume takes hours, and no
-//! reconcile waits for it. Controllers start the work from their reconcilers and leave it when their term ends.
+//! Work that outlives a reconcile: one task per object, by the object's UID. A copy of a volume takes hours, and no
+//! reconcile waits for it. Controllers start the work from their reconcilers and drop it when their term ends.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::locked;
 
-/// The tasks that run, by the UID of their object.
+/// The running tasks, by the UID of their object.
 #[derive(Debug, Default)]
 pub struct LongWork {
     running: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
@@ -18,7 +18,7 @@ pub struct LongWork {
 }
 
 impl LongWork {
-    /// Starts the work on an object, unless it runs. `work` gets the token that cancels it.
+    /// Starts the work on an object, unless it runs already. `work` gets the token that cancels it.
     pub fn start<F>(&self, uid: &str, work: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -69,7 +69,7 @@ impl LongWork {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Drops all work where it is: the next leader continues it.
+    /// Drops all running work: the next leader continues it.
     pub async fn leave(&self) {
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         tasks.shutdown().await;

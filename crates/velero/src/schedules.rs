@@ -29,7 +29,7 @@ use crate::dynamic;
 /// When a run that an unfinished backup blocks is tried again.
 const HELD_UP: Duration = Duration::from_secs(15);
 
-/// When a run that was refused is tried again: somebody has to change something, and each try writes an event.
+/// When a run that was refused is tried again: the cause has to be fixed first, and each try writes an event.
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// What outlives one reconcile.

@@ -40,7 +40,7 @@ pub(crate) enum SnapshotterError {
     /// May be temporary.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// Permanent, until somebody changes something.
+    /// Permanent, until the location or the installation is changed.
     #[error("{0}")]
     Unusable(String),
 }

@@ -10,7 +10,7 @@ pub enum RepositoryProblem {
     Storage(String),
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// Its settings are wrong; somebody has to change them.
+    /// Its settings are wrong and have to be changed.
     #[error("{0}")]
     Unusable(String),
     #[error("{}", message(.0))]

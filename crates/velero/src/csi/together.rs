@@ -171,7 +171,7 @@ impl Taking<'_> {
         self.groups.make(self.group, class).await.map_err(|error| error.chain())?;
         let taken = self.taken().await?;
         let own = async {
-            // First of all: from here on the driver keeps the data, whoever deletes the objects.
+            // First of all: from here on the driver keeps the data, even if the objects are deleted.
             for member in &taken {
                 self.groups.keep(&member.content, &self.group.backup).await?;
             }

@@ -10,7 +10,7 @@ use lifeboat_plan::velero::schedule::{backup, own_name};
 
 use crate::context::Context;
 
-/// `Some`: the Backup was not created, and somebody has to change something; the text is the reason.
+/// `Some`: the Backup was not created, and trying again does not help; the text is the reason.
 pub(super) async fn create(
     context: &Context,
     schedule: &Schedule,

@@ -108,7 +108,7 @@ async fn judge(
     };
     let inputs = inputs(object, &secrets);
     let before = locked(&state.judged).get(&uid).cloned();
-    // The result was just written, or somebody overwrote it: the plugin is not tried again for that.
+    // The result was just written, or was overwritten: the plugin is not tried again for that.
     let known = before.as_ref().filter(|judged| judged.holds(&inputs, state.again));
     let tried = known.map_or_else(Instant::now, |known| known.tried);
     let problem = match (known, location) {

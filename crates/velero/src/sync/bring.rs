@@ -27,7 +27,7 @@ pub(super) async fn bring(
     context: &Context,
     location: &Location,
     names: &[&String],
-    told: &mut BTreeMap<String, String>,
+    reported: &mut BTreeMap<String, String>,
 ) -> Result<(), SyncError> {
     let schedules = schedules(context).await?;
     let mut tasks = Vec::new();
@@ -42,15 +42,15 @@ pub(super) async fn bring(
         match outcome {
             Ok(brought) => {
                 came += usize::from(brought);
-                told.remove(name);
+                reported.remove(name);
             }
             Err(error) => {
                 let problem = error.to_string();
-                if told.get(name) == Some(&problem) {
+                if reported.get(name) == Some(&problem) {
                     continue;
                 }
                 report(context, location, name, &problem).await;
-                told.insert(name.clone(), problem);
+                reported.insert(name.clone(), problem);
             }
         }
     }

@@ -166,7 +166,7 @@ async fn a_snapshot_of_an_interrupted_attempt_is_taken_over() {
     let path = format!("{SNAPSHOTS}/{}", snapshot());
     server.world.put(&path, object);
     take(&server.world, &path, Driver::Ready);
-    // Of a claim that is gone meanwhile.
+    // A snapshot of a claim that is gone in the meantime.
     let stale = json!({"metadata": {"name": "stale", "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}}});
     server.world.put(&format!("{SNAPSHOTS}/stale"), stale);
     let begun =

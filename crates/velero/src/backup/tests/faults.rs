@@ -1,4 +1,4 @@
-//! Backups that somebody or something disturbs.
+//! Backups with faults: cancelled, deleted, taken over, with storage or an API server that fails.
 
 use super::*;
 

@@ -210,7 +210,7 @@ async fn a_backup_waits_for_a_snapshot_that_goes_on(
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     let path = &server.world.paths(OBJECTS)[0];
     assert_eq!(server.world.get(path).unwrap()["status"]["progress"]["bytesDone"], 5);
-    // Somebody deletes it meanwhile: it is made again.
+    // The object is deleted while the snapshot runs: it is created again.
     server.world.remove(path);
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     assert!(server.world.get(path).is_some());

@@ -113,7 +113,7 @@ async fn only_a_pod_that_can_come_is_waited_for(#[case] has_pod: bool, #[case] n
             json!({"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
         bench.world.add("pods", "shop", "db-0", pod);
     }
-    // The scheduler, after the pod was looked at.
+    // The scheduler assigns the node after the pod was read.
     bench.world.on_list(|world, path| {
         let chosen = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}});
         if path.ends_with("/pods") && world.get("/api/v1/namespaces/shop/pods/db-0").is_some() {

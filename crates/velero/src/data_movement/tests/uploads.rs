@@ -39,7 +39,7 @@ async fn run(bench: &Bench) {
     object.carry(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
-/// The snapshot went with its data, and nothing that was made for the mover is there.
+/// The CSI snapshot was deleted with its data, and nothing that was made for the mover is left.
 fn assert_clear(bench: &Bench) {
     assert_eq!(bench.left(), Vec::<String>::new());
     assert!(bench.world.get(SNAPSHOT).is_none() && bench.world.get(CONTENT).is_none());

@@ -1,4 +1,4 @@
-//! Ends of copies that nobody expects: late, unheard of, or at the same moment as a cancellation.
+//! Unusual ends of copies: late, unreported, or at the same moment as a cancellation.
 
 use super::*;
 

@@ -146,7 +146,7 @@ async fn a_claim_whose_data_was_moved_waits_for_it() {
         "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 9}}});
     let setting = moved(Some(upload)).await;
     *setting.api.pending.lock().unwrap() = true;
-    // Nobody carries it out here: its time is over.
+    // No data mover runs here, so the operation exceeds its time limit.
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let claim = setting.object("/api/v1/namespaces/copy/persistentvolumeclaims/data").unwrap();
     let selector = claim["spec"]["selector"]["matchLabels"]["velero.io/dynamic-pv-restore"].as_str().unwrap();

@@ -289,7 +289,7 @@ async fn a_volume_is_not_taken_for_another_one_of_the_same_snapshot() {
     assert_eq!(setting.object(VOLUME).unwrap()["spec"]["csi"]["volumeHandle"], "vol-snap-1");
 }
 
-/// A snapshotter whose call returns at once, and goes on in the background.
+/// A snapshotter whose call returns at once, while the volume is still being created.
 fn in_background(end: &'static str) -> FakeSnapshotter {
     let asked = AtomicUsize::new(0);
     let progress = at_once(move |_| {

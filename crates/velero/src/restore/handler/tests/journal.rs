@@ -1,4 +1,4 @@
-//! Operations that actions begin, over a restart: gone on with or cancelled, never forgotten.
+//! Operations that actions start, across a restart of the server: continued or cancelled, never forgotten.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
