@@ -1,6 +1,6 @@
 //! Locks by name: of the callers that ask for one name, one runs at a time. Restores take one for each snapshot and
-//! plugin, because a plugin's log lines name only the snapshot, so that two calls for one snapshot could not be told
-//! apart.
+//! plugin, because a plugin's log lines name only the snapshot, so that two calls for one snapshot could not be
+//! distinguished.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::data_movement::sweep;
 use crate::dynamic;
-use crate::transfers::{Carried, work_context};
+use crate::transfers::{TransferKind, work_context};
 
 /// How often deleted objects are looked for, and the pause after API errors.
 const LOOK: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     );
 }
 
-async fn run_kind<K: Carried>(context: &Context, shutdown: &CancellationToken) {
+async fn run_kind<K: TransferKind>(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<K>();
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
@@ -65,7 +65,7 @@ async fn cancel_gone(state: &State, there: &Known) {
     }
 }
 
-async fn reconcile<K: Carried>(
+async fn reconcile<K: TransferKind>(
     object: Arc<DynamicObject>,
     context: Context,
     state: Arc<State>,
@@ -77,7 +77,7 @@ async fn reconcile<K: Carried>(
         return Ok(Action::await_change());
     };
     let (uid, work) = (object.uid().unwrap_or_default(), state.work.clone());
-    state.transfers.start(&uid, |cancel| async move { carry(&work, &shown, &cancel).await });
+    state.transfers.start(&uid, |cancel| async move { run_transfer(&work, &shown, &cancel).await });
     if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
         state.transfers.cancel(&uid);
         if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
@@ -89,14 +89,14 @@ async fn reconcile<K: Carried>(
 }
 
 /// Runs an object's transfer to its end; retries after API errors.
-async fn carry<K: Carried>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
+async fn run_transfer<K: TransferKind>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
     let mut last = Box::new(shown.clone());
     loop {
         let ended = match fresh(&work.core, &*last).await {
             Ok(Fresh::Ended) => return,
             Ok(Fresh::Open(object)) => {
                 last = object;
-                last.carry(work, cancel).await
+                last.run_transfer(work, cancel).await
             }
             Err(error) => Err(error),
         };
@@ -120,7 +120,7 @@ enum Fresh<K> {
 
 /// Reads the object again, because the watch lags behind this server's own writes and work must not start on outdated
 /// state. An object that is gone is returned as it was last seen, so that what was made for it is removed.
-async fn fresh<K: Carried>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError> {
+async fn fresh<K: TransferKind>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError> {
     let name = shown.name_any();
     let found = core.objects::<K>().get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
     let found = found.filter(|found| found.uid() == shown.uid());
@@ -132,7 +132,7 @@ async fn fresh<K: Carried>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError>
 }
 
 /// The typed form; an object that cannot be read ends at once with an error.
-async fn read<K: Carried>(
+async fn read<K: TransferKind>(
     object: &DynamicObject,
     context: &Context,
     state: &State,

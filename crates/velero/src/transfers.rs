@@ -31,7 +31,7 @@ use crate::repositories::{LocationRepositories, RepositoryKey};
 use reports::LocationReports;
 
 /// A kind whose objects are transfers that movers carry out.
-pub(crate) trait Carried:
+pub(crate) trait TransferKind:
     Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static
 {
     /// The name of its controller in logs.
@@ -43,7 +43,7 @@ pub(crate) trait Carried:
     }
 
     /// Runs the object's transfer to its end. An error is an API error; the caller starts again from the beginning.
-    fn carry(
+    fn run_transfer(
         &self,
         work: &WorkContext,
         cancel: &CancellationToken,
@@ -69,7 +69,7 @@ pub(crate) fn limit(annotation: Option<&str>, setting: Duration) -> Duration {
 }
 
 /// What an object asks for.
-pub(crate) struct Terms<'a> {
+pub(crate) struct TransferRequest<'a> {
     pub(crate) key: RepositoryKey,
     /// Whether a repository that does not exist is created.
     pub(crate) make: bool,
@@ -85,20 +85,20 @@ pub(crate) struct Terms<'a> {
 pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
     work: &WorkContext,
     object: &K,
-    terms: Terms<'_>,
+    request: TransferRequest<'_>,
 ) -> (Transfer, Arc<ObjectRecord>) {
     let meta = object.meta();
     let note = |name: &str| meta.annotations.as_ref()?.get(name).map(String::as_str);
-    let record = ObjectRecord::new(&work.core, object, terms.started, terms.shows);
+    let record = ObjectRecord::new(&work.core, object, request.started, request.shows);
     let record = Arc::new(record);
     let spec = TransferSpec {
-        repository: format!("the repository of namespace {}", terms.key.name()),
-        key: terms.key,
-        make: terms.make,
-        group: terms.group,
+        repository: format!("the repository of namespace {}", request.key.name()),
+        key: request.key,
+        make: request.make,
+        group: request.group,
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         limit: limit(note(names::POD_VOLUME_TIMEOUT), work.settings.copy_timeout),
-        is_new: matches!(terms.phase, DataMovePhase::New),
+        is_new: matches!(request.phase, DataMovePhase::New),
         attempt: note(ATTEMPT).map(|text| attempt(Some(text))),
         dead_owners: dead_owners(note(DEAD_OWNERS)),
     };

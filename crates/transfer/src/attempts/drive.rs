@@ -82,7 +82,7 @@ pub trait Steps: Send + Sync {
 }
 
 /// Runs the transfer to its end.
-pub async fn carry(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), ApiError> {
+pub async fn run_transfer(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), ApiError> {
     match attempts(steps, cancel).await {
         Err(error) if steps.transfer().is_hopeless(&error) => give_up(steps, &error).await,
         ended => ended,
@@ -237,7 +237,7 @@ pub async fn cancelled(steps: &dyn Steps, message: &str) -> Result<(), ApiError>
 }
 
 /// Fails the transfer because the mover reported the result of another kind of task.
-pub async fn misunderstood(steps: &dyn Steps, outcome: &Outcome) -> Result<(), ApiError> {
+pub async fn wrong_result(steps: &dyn Steps, outcome: &Outcome) -> Result<(), ApiError> {
     failed(steps, &format!("the mover reported the result of another kind of task: {outcome:?}")).await
 }
 

@@ -1,5 +1,5 @@
 //! Where the attempts of a transfer are recorded: in an object, by the rules of its API (phases, annotations, a
-//! status subresource or none). Implemented by each API; called by [`super::carry`].
+//! status subresource or none). Implemented by each API; called by [`super::run_transfer`].
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;

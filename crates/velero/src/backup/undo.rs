@@ -96,19 +96,19 @@ impl Left {
 impl Undoing<'_> {
     /// Undoes a backup whose object is gone.
     pub(super) async fn carry_out(&self) -> Left {
-        self.carry(&self.plan().before, self.text()).await
+        self.apply(&self.plan().before, self.text()).await
     }
 
     /// Ends a backup as Failed: undoes it, and writes why it failed and what is left of it. False if the object is
     /// gone or belongs to another attempt.
     pub(super) async fn fail(&self, state: &State, run: &Run, reason: &str) -> Result<bool, ApiError> {
         let (context, plan) = (self.context, self.plan());
-        let left = self.carry(&plan.before, reason).await;
+        let left = self.apply(&plan.before, reason).await;
         let mut reason = left.added_to(reason);
         let Some(object) = write(context, state, run, &phase::failed(&reason, context.now())).await? else {
             return Ok(false);
         };
-        let left = self.carry(&plan.after, &reason).await;
+        let left = self.apply(&plan.after, &reason).await;
         if !left.messages.is_empty() {
             reason = left.added_to(&reason);
             if let Err(error) = write(context, state, run, &json!({"failureReason": reason})).await {
@@ -144,7 +144,7 @@ impl Undoing<'_> {
         }
     }
 
-    async fn carry(&self, effects: &[Effect], reason: &str) -> Left {
+    async fn apply(&self, effects: &[Effect], reason: &str) -> Left {
         let mut left = Left::default();
         for effect in effects {
             self.undo(*effect, reason, &mut left).await;

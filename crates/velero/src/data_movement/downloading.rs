@@ -15,7 +15,7 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_transfer::attempts::{
-    NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, run_transfer, failed, wrong_result,
 };
 use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::handover::{EmptyClaim, Unfilled};
@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
 
 pub(super) struct Downloading<'a> {
     pub(super) transfer: Transfer,
@@ -32,15 +32,15 @@ pub(super) struct Downloading<'a> {
     pub(super) claims: Claims,
 }
 
-impl Carried for DataDownload {
+impl TransferKind for DataDownload {
     const CONTROLLER: &'static str = "data-download";
 
     fn is_ours(&self) -> bool {
         is_built_in(self.spec.datamover.as_deref())
     }
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(&self.spec.source_namespace),
@@ -51,9 +51,9 @@ impl Carried for DataDownload {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: false, node: true },
         };
-        let (transfer, record) = transfer(work, self, terms);
+        let (transfer, record) = transfer(work, self, request);
         let claims = Claims::new(&work.core.client);
-        carry(&Downloading { transfer, record, object: self, claims }, cancel).await
+        run_transfer(&Downloading { transfer, record, object: self, claims }, cancel).await
     }
 }
 
@@ -98,7 +98,7 @@ impl Steps for Downloading<'_> {
                 let handed = self.handover().begin(restored.bytes).await?;
                 self.handed_over(handed).await
             }
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 

@@ -16,7 +16,7 @@ use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{backup_tag, report_key, status};
 use lifeboat_transfer::attempts::{
-    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
+    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, run_transfer, failed, wrong_result,
 };
 use lifeboat_transfer::exposure::{Exposed, Exposures, SnapshotSource, Waiting};
 use lifeboat_transfer::snapshots::Snapshots;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exposures;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
 
 /// Annotation: the final status of the object, while objects that were made for it are being removed.
 const END: &str = "lifeboat.io/end";
@@ -36,15 +36,15 @@ struct Uploading<'a> {
     object: &'a DataUpload,
 }
 
-impl Carried for DataUpload {
+impl TransferKind for DataUpload {
     const CONTROLLER: &'static str = "data-upload";
 
     fn is_ours(&self) -> bool {
         is_built_in(self.spec.datamover.as_deref())
     }
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(&self.spec.source_namespace),
@@ -55,8 +55,8 @@ impl Carried for DataUpload {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: false, node: true },
         };
-        let (transfer, record) = transfer(work, self, terms);
-        carry(&Uploading { transfer, record, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, request);
+        run_transfer(&Uploading { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -94,7 +94,7 @@ impl Steps for Uploading<'_> {
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
             Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 

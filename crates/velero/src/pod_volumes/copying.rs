@@ -14,15 +14,15 @@ use lifeboat_plan::transfer::attempts::incomplete;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, host, report_key, status, stayed};
 use lifeboat_transfer::attempts::{
-    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, carry,
-    failed, misunderstood,
+    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, run_transfer,
+    failed, wrong_result,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
 
 struct Copying<'a> {
     transfer: Transfer,
@@ -30,11 +30,11 @@ struct Copying<'a> {
     object: &'a PodVolumeBackup,
 }
 
-impl Carried for PodVolumeBackup {
+impl TransferKind for PodVolumeBackup {
     const CONTROLLER: &'static str = "pod-volume-backup";
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(self.spec.pod.namespace.as_deref().unwrap_or_default()),
@@ -45,8 +45,8 @@ impl Carried for PodVolumeBackup {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: true, node: false },
         };
-        let (transfer, record) = transfer(work, self, terms);
-        carry(&Copying { transfer, record, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, request);
+        run_transfer(&Copying { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -100,7 +100,7 @@ impl Steps for Copying<'_> {
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
             Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 

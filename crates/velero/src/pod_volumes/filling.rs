@@ -15,14 +15,14 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{ClaimOf, DONE_DIRECTORY, WaitState, files, started, status};
 use lifeboat_transfer::attempts::{
-    NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, run_transfer, failed, wrong_result,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
 
 struct Filling<'a> {
     transfer: Transfer,
@@ -30,11 +30,11 @@ struct Filling<'a> {
     object: &'a PodVolumeRestore,
 }
 
-impl Carried for PodVolumeRestore {
+impl TransferKind for PodVolumeRestore {
     const CONTROLLER: &'static str = "pod-volume-restore";
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(&self.spec.source_namespace),
@@ -45,8 +45,8 @@ impl Carried for PodVolumeRestore {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: true, node: true },
         };
-        let (transfer, record) = transfer(work, self, terms);
-        carry(&Filling { transfer, record, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, request);
+        run_transfer(&Filling { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -107,7 +107,7 @@ impl Steps for Filling<'_> {
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
             Outcome::Restored(restored) => self.completed(restored.bytes).await,
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 

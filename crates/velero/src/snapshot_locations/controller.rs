@@ -35,19 +35,19 @@ const NEXT_TRY: Duration = Duration::from_mins(5);
 /// Which state of each location was checked, by UID, and what was wrong with it.
 struct State {
     resource: ApiResource,
-    judged: Mutex<BTreeMap<String, Judged>>,
+    judged: Mutex<BTreeMap<String, CheckedState>>,
     /// When a plugin that could not be configured is tried again with the same settings.
     again: Duration,
 }
 
 #[derive(Clone)]
-struct Judged {
+struct CheckedState {
     inputs: String,
     problem: Option<String>,
     tried: Instant,
 }
 
-impl Judged {
+impl CheckedState {
     /// Whether its plugin need not be tried again with these settings. A plugin's message may differ each time, and
     /// writing it triggers the next reconcile at once.
     fn holds(&self, inputs: &str, again: Duration) -> bool {
@@ -118,7 +118,7 @@ async fn judge(
         }
         (None, Err(error)) => Some(error.chain()),
     };
-    let judged = Judged { inputs, problem, tried };
+    let judged = CheckedState { inputs, problem, tried };
     let is_new = !before.as_ref().is_some_and(|before| before.is_same_result(&judged));
     let again = if judged.problem.is_some() { Action::requeue(NEXT_TRY) } else { Action::await_change() };
     if (is_new || !is_shown(object, judged.problem.as_deref()))

@@ -53,7 +53,7 @@ fn volume() -> Value {
 
 async fn run(bench: &Bench) {
     let object: DataDownload = serde_json::from_value(bench.world.get(DOWNLOAD).unwrap()).unwrap();
-    object.carry(&bench.work, &CancellationToken::new()).await.unwrap();
+    object.run_transfer(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
 fn assert_handed_over(bench: &Bench) {

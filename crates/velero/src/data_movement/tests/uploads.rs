@@ -36,7 +36,7 @@ async fn bench(prepare: Duration) -> Bench {
 
 async fn run(bench: &Bench) {
     let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
-    object.carry(&bench.work, &CancellationToken::new()).await.unwrap();
+    object.run_transfer(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
 /// The CSI snapshot was deleted with its data, and nothing that was made for the mover is left.
@@ -253,7 +253,7 @@ async fn a_copy_on_record_that_nobody_wants_any_more_is_forgotten() {
     let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
     let cancel = CancellationToken::new();
     cancel.cancel();
-    object.carry(&bench.work, &cancel).await.unwrap();
+    object.run_transfer(&bench.work, &cancel).await.unwrap();
     let status = bench.status(UPLOAD);
     assert_eq!((&status["phase"], status.get("snapshotID")), (&json!("Canceled"), None), "{status}");
     assert!(bench.effects.calls().contains(&"forget shop snapshot-u-1".to_owned()));

@@ -43,7 +43,7 @@ async fn run(world: &World, more: &Value, cancel: &CancellationToken) -> Value {
     world.cluster.put("podvolumerestores", &object);
     let object: PodVolumeRestore =
         serde_json::from_value(world.cluster.get("podvolumerestores", "o").unwrap()).unwrap();
-    object.carry(&world.work, cancel).await.unwrap();
+    object.run_transfer(&world.work, cancel).await.unwrap();
     world.cluster.get("podvolumerestores", "o").unwrap()["status"].clone()
 }
 
