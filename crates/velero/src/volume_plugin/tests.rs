@@ -253,7 +253,7 @@ async fn what_the_plugin_says_after_the_call_counts(
 
 #[rstest]
 #[case::error(FakeSnapshotter { create: Box::new(|_| Err(ActionError::Failed("no quota".into()))), ..FakeSnapshotter::default() }, "no quota")]
-#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "an empty name")]
+#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "an empty ID")]
 #[case::hangs(FakeSnapshotter { hangs: true, ..FakeSnapshotter::default() }, "did not answer within")]
 #[tokio::test]
 async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter, #[case] message: &str) {

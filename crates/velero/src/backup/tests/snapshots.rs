@@ -121,7 +121,7 @@ async fn a_snapshot_gets_the_tags_of_its_backup() {
 #[rstest]
 #[case::error(failing("no quota"), "no quota")]
 #[case::crash(failing("the plugin ended in the middle of the call"), "in the middle")]
-#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "empty name")]
+#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "empty ID")]
 #[case::hangs(FakeSnapshotter { hangs: true, ..FakeSnapshotter::default() }, "did not answer")]
 #[case::info(FakeSnapshotter { info: Box::new(|_| Err(ActionError::Failed("no such disk".into()))), ..FakeSnapshotter::default() }, "no such disk")]
 #[case::id(FakeSnapshotter { id: Box::new(|_| Err(ActionError::Failed("no answer".into()))), ..FakeSnapshotter::default() }, "no answer")]

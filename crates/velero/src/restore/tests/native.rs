@@ -156,7 +156,7 @@ fn other_kind() -> FakeSnapshotter {
 #[rstest]
 #[case::create_fails(FakeSnapshotter { create_volume: Some(failing("out of quota")), ..Default::default() }, "out of quota")]
 #[case::create_hangs(FakeSnapshotter { create_volume: Some(never()), ..Default::default() }, "did not answer within 1s")]
-#[case::empty_name(FakeSnapshotter { create_volume: Some(at_once(|_| Ok(String::new()))), ..Default::default() }, "empty name")]
+#[case::empty_name(FakeSnapshotter { create_volume: Some(at_once(|_| Ok(String::new()))), ..Default::default() }, "empty ID")]
 #[case::set_fails(FakeSnapshotter { set_volume_id: Some(failing("what volume")), ..Default::default() },
     "volume 'vol-snap-1' was created from snapshot 'snap-1', but is not used: what volume")]
 #[case::set_other_kind(other_kind(), "not a PersistentVolume")]

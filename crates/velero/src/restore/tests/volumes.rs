@@ -225,7 +225,7 @@ async fn a_volume_that_could_not_be_filled_is_named() {
 #[rstest]
 #[case::kopia("kopia", None, "Velero's kopia wrote")]
 #[case::a_claim_that_is_there("restic",
-    Some(("persistentvolumeclaims/data", json!({"spec": {"volumeName": "old"}}))), "claim data was there before")]
+    Some(("persistentvolumeclaims/data", json!({"spec": {"volumeName": "old"}}))), "claim data existed before")]
 #[case::a_pod_of_others("restic", Some(("pods/web", json!({"spec": {"containers": []}}))), "this restore did not create")]
 #[tokio::test]
 async fn nobody_writes_into_what_is_not_new(

@@ -1,5 +1,5 @@
-//! Preview and restore agree: for backups of every kind that has an action or a rule of its own, against objects that are there
-//! already, with each policy, mapping, modifier and filter.
+//! A dry run and a restore agree: for backups of every kind that has an action or a rule of its own, against objects that
+//! exist already, with each policy, mapping, modifier and filter.
 
 use std::collections::BTreeSet;
 

@@ -146,7 +146,7 @@ async fn a_journal_that_cannot_be_written_is_a_warning() {
     assert_eq!(ended.operations.len(), 1);
     let warnings = &ended.results.warnings.namespaces["shop"];
     assert!(
-        warnings.iter().any(|message| message.contains("new-0") && message.contains("not noted")),
+        warnings.iter().any(|message| message.contains("new-0") && message.contains("not recorded")),
         "{warnings:?}"
     );
 }
@@ -166,6 +166,6 @@ async fn a_journal_that_is_full_is_told_once_and_holds_nothing_up() {
     assert_eq!(ended.operations.len(), 201);
     let warnings = &ended.results.warnings.namespaces["shop"];
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("no more fits"), "{warnings:?}");
+    assert!(warnings[0].contains("is full"), "{warnings:?}");
     assert!(begin.elapsed() < std::time::Duration::from_secs(30));
 }
