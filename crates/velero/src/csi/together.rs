@@ -116,7 +116,7 @@ async fn members(group: &VolumeGroup, cluster: &dyn Lookup) -> Result<Vec<Member
     let found = cluster.list(&claims, Some(&group.namespace), &group.selector()).await;
     let mut members = Vec::new();
     for claim in found? {
-        // Filtered here as well, because fake API servers of tests ignore selectors.
+        // Filtered here as well, in case the server ignores the selector.
         let labelled = claim["metadata"]["labels"][group.key.as_str()] == *group.value;
         if !labelled || csi::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace {
             continue;

@@ -37,7 +37,7 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
         let schedule = own_name(&schedule);
         let options = ListParams::default().labels(&format!("{SCHEDULE_NAME}={schedule}"));
         let listed = api.list(&options).await.attempt("list Backups of the schedule")?;
-        // Labels are compared here as well, because fake API servers of tests ignore selectors.
+        // Labels are compared here as well, in case the server ignores the selector.
         let labelled = listed.items.iter().filter(|backup| {
             backup.metadata.labels.as_ref().and_then(|labels| labels.get(SCHEDULE_NAME)) == Some(&schedule)
         });

@@ -208,7 +208,7 @@ impl Discard<'_> {
     /// Lists the objects, and cancels the running ones: their controller forgets what their movers stored.
     async fn cancel_open(&mut self, left: &mut Left) {
         let (mut cancelled, mut problems) = (BTreeSet::new(), Vec::new());
-        // The second pass finds transfers that ended before they were cancelled.
+        // The second iteration finds transfers that ended before they were cancelled.
         for _ in 0..2 {
             problems.clear();
             match objects_of(self.context, self.transfer, self.uid).await {
@@ -279,7 +279,7 @@ async fn objects_of(
         Err(error) => return Err(error),
     };
     let all = listed.iter().map(|one| (one.name_any(), objects::to_json(one)));
-    // Filtered here as well, because fake API servers of tests ignore selectors.
+    // Filtered here as well, in case the server ignores the selector.
     Ok(all.filter(|(_, object)| is_of(object, uid)).collect())
 }
 

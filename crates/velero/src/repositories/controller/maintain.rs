@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryProblem};
 
-/// A lock that blocks the maintenance may be orphaned; restic ignores locks after thirty minutes.
+/// A lock that blocks the maintenance may be orphaned; it counts as stale after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
 
 /// Records that the maintenance with this number starts.

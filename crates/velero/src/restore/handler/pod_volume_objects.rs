@@ -37,7 +37,7 @@ impl PodVolumeApi {
     async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError> {
         let params = ListParams::default().labels(&format!("{}={uid}", names::RESTORE_UID));
         let listed = self.0.list(&params).await.attempt("list PodVolumeRestores")?;
-        // Labels are compared here as well, because fake API servers of tests ignore selectors.
+        // Labels are compared here as well, in case the server ignores the selector.
         let own = |one: &&DynamicObject| one.labels().get(names::RESTORE_UID).is_some_and(|own| own == uid);
         let own = listed.items.iter().filter(own);
         Ok(own.map(|one| (one.name_any(), objects::to_json(one))).collect())

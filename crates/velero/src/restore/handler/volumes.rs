@@ -41,8 +41,9 @@ pub(super) async fn volume(
     }
 }
 
-/// Removes the binding of a claim whose volume is not restored as an object, so that a new one is provisioned. The
-/// same applies if the volume does not exist anywhere, because the claim would wait for it for ever.
+/// Removes the marks of a claim's old binding. A claim whose volume is not restored as an object loses its volume's name
+/// too, so that a new volume is provisioned; so does one whose volume does not exist anywhere, because the claim would wait
+/// for it for ever.
 pub(super) async fn claim(
     handler: &VeleroHandler,
     run: &Run,
@@ -53,7 +54,7 @@ pub(super) async fn claim(
     if !item.is("persistentvolumeclaims") {
         return;
     }
-    bind_anew(object, |volume| locked(&handler.provisioned).contains(volume));
+    unbind(object, |volume| locked(&handler.provisioned).contains(volume));
     let Some(volume) = bound_to(object) else { return };
     if let Some(name) = locked(&handler.native).renamed.get(&volume.name) {
         object["spec"]["volumeName"] = Value::String(name.clone());
@@ -70,7 +71,7 @@ pub(super) async fn claim(
     let restored = run.work_of(&volume).is_some_and(|work| run.exists(work));
     if !restored && is_nowhere(run, &volume).await {
         notes.warn(unbound(&item.resource_id(), &volume.name));
-        bind_anew(object, |_| true);
+        unbind(object, |_| true);
     }
 }
 
@@ -91,8 +92,9 @@ fn unbound(claim: &str, volume: &str) -> String {
     )
 }
 
-/// `is_provisioned`: whether a volume is not restored as an object.
-fn bind_anew(claim: &mut Value, is_provisioned: impl Fn(&str) -> bool) {
+/// Removes the marks of a claim's old binding, and the volume's name if `is_provisioned` says that a volume is newly
+/// provisioned.
+fn unbind(claim: &mut Value, is_provisioned: impl Fn(&str) -> bool) {
     let volume = claim.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default().to_owned();
     if volume.is_empty() {
         return;
