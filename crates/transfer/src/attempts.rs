@@ -21,7 +21,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 
 use crate::MoverSettings;
-pub use drive::{Steps, cancelled, run_transfer, failed, wrong_result};
+pub use drive::{Steps, cancelled, failed, run_transfer, wrong_result};
 pub use effects::{Effects, Reach, Reports, ServerEffects, Stored, Unusable};
 pub use record::{Accepted, AttemptRecord, End};
 pub use stored::{NotStored, Reported};

@@ -102,8 +102,7 @@ impl Handover<'_> {
                 ConsumerNode::Anywhere => return Ok(Unfilled { claim, node: None }),
                 ConsumerNode::Perhaps => (
                     &making,
-                    "waits for the pods of the restore, which decide the node of the volume"
-                        .to_owned(),
+                    "waits for the pods of the restore, which decide the node of the volume".to_owned(),
                 ),
                 ConsumerNode::WithPod(pod) => {
                     let timer: &PollTimer = scheduling.get_or_insert_with(|| PollTimer::new(SCHEDULING));

@@ -53,7 +53,7 @@ pub(crate) async fn applying<A: AppliesQuery + ?Sized>(
     catalogue: &Catalogue,
 ) -> (Vec<Applying<A>>, Vec<String>) {
     let asked = actions.iter().map(|action| async move {
-        let answer = timeout(SAYS, action.is_for()).await;
+        let answer = timeout(ANSWER_LIMIT, action.is_for()).await;
         let answer = answer.unwrap_or_else(|_| Err(ActionError::Failed("no answer in time".to_owned())));
         answer.and_then(|applies| Applies::new(action.called(), &applies, catalogue))
     });

@@ -96,7 +96,10 @@ pub(crate) async fn follow(context: &Context, shutdown: &CancellationToken) {
                 repair(context).await;
             }
             Some(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the watch of the repository password failed; trying again");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the watch of the repository password failed; trying again"
+                );
             }
             None => return,
         }

@@ -83,8 +83,11 @@ impl PluginStores {
         // The process of an older state ends with its last user.
         all.remove(&opening.uid);
         if all.len() < MOST {
-            let open =
-                OpenProcess { state: opening.state.clone(), held: Arc::clone(&held), last_use: Instant::now() };
+            let open = OpenProcess {
+                state: opening.state.clone(),
+                held: Arc::clone(&held),
+                last_use: Instant::now(),
+            };
             all.insert(opening.uid.clone(), open);
             tokio::spawn(end_when_idle(
                 Arc::downgrade(&self.open),

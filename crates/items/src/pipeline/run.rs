@@ -210,7 +210,10 @@ impl Run {
             }
             Need::Wait => self.ended(other).await,
             Need::Circle => {
-                self.recorder.info("an additional item waits for this item itself; continuing without waiting", Some(&item.id));
+                self.recorder.info(
+                    "an additional item waits for this item itself; continuing without waiting",
+                    Some(&item.id),
+                );
                 return false;
             }
         }

@@ -154,7 +154,11 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
     match outcome {
         Outcome::Restored(restored) if restored.failed.count > 0 => {
             let (count, first) = (restored.failed.count, restored.failed.first.join(", "));
-            failed(steps, &format!("{count} files could not be restored ({first}){}", steps.pod_consequence())).await
+            failed(
+                steps,
+                &format!("{count} files could not be restored ({first}){}", steps.pod_consequence()),
+            )
+            .await
         }
         Outcome::Restored(_) => steps.done(outcome).await,
         // A cancelled restore that filled its volume still counts; the snapshot of a cancelled backup is forgotten.
@@ -245,7 +249,8 @@ pub async fn wrong_result(steps: &dyn Steps, outcome: &Outcome) -> Result<(), Ap
 /// that is already recorded stays a success.
 async fn give_up(steps: &dyn Steps, error: &ApiError) -> Result<(), ApiError> {
     let transfer = steps.transfer();
-    let mut message = format!("{}; objects that were made for the transfer may be left behind", error.chain());
+    let mut message =
+        format!("{}; objects that were made for the transfer may be left behind", error.chain());
     let written = if let Some(end) = steps.recorded().await? {
         transfer.record.warn("NotCleared", &message).await;
         steps.write_end(End::Recorded(&end), false).await

@@ -93,7 +93,9 @@ impl MoverObserver for RecordingObserver {
                     self.note(self.record.waiting(&message).await);
                 }
             }
-            LogLine::Message { text, .. } => tracing::debug!(object = self.name, text, "a mover printed a message"),
+            LogLine::Message { text, .. } => {
+                tracing::debug!(object = self.name, text, "a mover printed a message")
+            }
         }
     }
 }

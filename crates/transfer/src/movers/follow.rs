@@ -111,7 +111,11 @@ impl<'a> Follower<'a> {
                 // The mover keeps running while the API server has problems.
                 Err(error) if error.is_transient() => {
                     let error = error.chain();
-                    tracing::debug!(mover = self.name, error, "cannot read the state of a mover; trying again");
+                    tracing::debug!(
+                        mover = self.name,
+                        error,
+                        "cannot read the state of a mover; trying again"
+                    );
                 }
                 Err(error) => return Err(error),
             }

@@ -130,7 +130,11 @@ async fn release_snapshots(context: &Context, backup: &Backup) {
     if backup.spec.snapshot_move_data == Some(true) {
         // Data movement has put their data into a repository: the drivers' snapshots are not needed any more.
         for message in csi::discard(context, &uid).await {
-            tracing::warn!(backup = name, problem = message, "cannot delete a CSI snapshot whose data was moved");
+            tracing::warn!(
+                backup = name,
+                problem = message,
+                "cannot delete a CSI snapshot whose data was moved"
+            );
         }
     } else if let Err(error) = csi::release(context, &uid).await {
         tracing::warn!(backup = name, error = error.chain(), "objects of CSI snapshots are left behind");

@@ -172,7 +172,12 @@ impl Journal {
 
     /// The recorded repositories, and messages about entries that cannot be read. An error is worth another try.
     pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), ApiError> {
-        self.read(&self.name, REPOSITORY, "snapshots of this backup may be left in repositories whose names are unknown").await
+        self.read(
+            &self.name,
+            REPOSITORY,
+            "snapshots of this backup may be left in repositories whose names are unknown",
+        )
+        .await
     }
 
     /// Records that CSI snapshots are about to be taken. They have the backup's UID in a label, by which the server
@@ -190,7 +195,12 @@ impl Journal {
 
     /// The recorded operations, and messages about entries that cannot be read. An error is worth another try.
     pub(crate) async fn operations(&self) -> Result<(Vec<OperationEntry>, Vec<String>), ApiError> {
-        self.read(&self.operations, "operation.", "operations of this backup may still run, and their IDs are unknown").await
+        self.read(
+            &self.operations,
+            "operation.",
+            "operations of this backup may still run, and their IDs are unknown",
+        )
+        .await
     }
 
     /// Records that the list of snapshots is in storage: from here on they belong to the backup, even if its object
@@ -210,13 +220,23 @@ impl Journal {
 
     /// The recorded snapshots, and messages about entries that cannot be read. An error is worth another try.
     pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), ApiError> {
-        self.read(&self.name, "snapshot.", "snapshots of this backup may be left behind, and their IDs are unknown").await
+        self.read(
+            &self.name,
+            "snapshot.",
+            "snapshots of this backup may be left behind, and their IDs are unknown",
+        )
+        .await
     }
 
     /// The pods whose post hooks have not run, and messages about entries that cannot be read. An error is worth
     /// another try.
     pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), ApiError> {
-        self.read(&self.name, "hook.", "pods of this backup may still be quiesced, because their post hooks cannot be run").await
+        self.read(
+            &self.name,
+            "hook.",
+            "pods of this backup may still be quiesced, because their post hooks cannot be run",
+        )
+        .await
     }
 
     async fn read<T: DeserializeOwned>(

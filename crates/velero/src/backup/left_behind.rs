@@ -125,9 +125,16 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
     match orphans::of(context, uid).await? {
         Orphan::Stored => csi::release(context, uid).await,
         Orphan::Lost => {
-            tracing::warn!(uid, "neither the cluster nor storage has this backup: its CSI snapshots are deleted");
+            tracing::warn!(
+                uid,
+                "neither the cluster nor storage has this backup: its CSI snapshots are deleted"
+            );
             for message in csi::discard(context, uid).await {
-                tracing::warn!(uid, problem = message, "cannot delete a CSI snapshot of a backup that is gone");
+                tracing::warn!(
+                    uid,
+                    problem = message,
+                    "cannot delete a CSI snapshot of a backup that is gone"
+                );
             }
             Ok(())
         }

@@ -64,7 +64,11 @@ pub(super) async fn wait(
             (reason, since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end))
         }
     };
-    tracing::warn!(backup = this.name, error = reason, "a backup cannot be finished, because storage does not accept its files");
+    tracing::warn!(
+        backup = this.name,
+        error = reason,
+        "a backup cannot be finished, because storage does not accept its files"
+    );
     if !over {
         return Ok(Action::requeue(AGAIN));
     }

@@ -71,7 +71,11 @@ impl GroupSnapshots {
     }
 
     /// Reads the state of the group snapshot.
-    pub(super) async fn state(&self, group: &VolumeGroup, members: &[Member]) -> Result<GroupState, ApiError> {
+    pub(super) async fn state(
+        &self,
+        group: &VolumeGroup,
+        members: &[Member],
+    ) -> Result<GroupState, ApiError> {
         let Some(object) = self.get(group).await? else {
             return Ok(GroupState::Waiting("the VolumeGroupSnapshot was deleted".to_owned()));
         };

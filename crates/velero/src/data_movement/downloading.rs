@@ -15,7 +15,7 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_transfer::attempts::{
-    NotPrepared, Prepared, Steps, Transfer, WorkContext, run_transfer, failed, wrong_result,
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,
 };
 use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::handover::{EmptyClaim, Unfilled};
@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::RepositoryKey;
-use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 pub(super) struct Downloading<'a> {
     pub(super) transfer: Transfer,

@@ -16,7 +16,8 @@ use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{backup_tag, report_key, status};
 use lifeboat_transfer::attempts::{
-    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, run_transfer, failed, wrong_result,
+    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, failed, run_transfer,
+    wrong_result,
 };
 use lifeboat_transfer::exposure::{Exposed, Exposures, SnapshotSource, Waiting};
 use lifeboat_transfer::snapshots::Snapshots;
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exposures;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 /// Annotation: the final status of the object, while objects that were made for it are being removed.
 const END: &str = "lifeboat.io/end";

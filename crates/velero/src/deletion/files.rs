@@ -52,7 +52,11 @@ async fn remove_below(location: &Location, directory: &str) -> Result<(), StoreE
     }
 }
 
-fn remaining_message(outcome: Result<(), StoreError>, location: &Location, directory: &str) -> Option<String> {
+fn remaining_message(
+    outcome: Result<(), StoreError>,
+    location: &Location,
+    directory: &str,
+) -> Option<String> {
     let error = outcome.err()?;
     let name = &location.name;
     Some(format!("files below '{directory}' in location '{name}' remain: {}", locations::message(&error)))

@@ -75,7 +75,9 @@ async fn run_all(
     let archive = match location.store.get_stream(&files.contents()).await {
         Ok(archive) => archive,
         // Nothing was written, or an earlier try deleted it.
-        Err(error) if error.is_not_found() => return Ok(ActionsResult::unread("it does not exist".to_owned())),
+        Err(error) if error.is_not_found() => {
+            return Ok(ActionsResult::unread("it does not exist".to_owned()));
+        }
         Err(error) => return Err(format!("cannot read the archive: {}", locations::message(&error))),
     };
     let settings = &context.settings.storage;

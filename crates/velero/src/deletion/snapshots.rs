@@ -42,7 +42,12 @@ pub(super) async fn delete(context: &Context, location: &Location, backup: &str)
 }
 
 /// Deletes all snapshots or, if a location cannot be opened, none: every location is opened first.
-async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot], gone: &mut SnapshotsDeleted) {
+async fn delete_all(
+    context: &Context,
+    session: &Session,
+    listed: &[NativeSnapshot],
+    gone: &mut SnapshotsDeleted,
+) {
     let remains = |snapshot: &NativeSnapshot, message: &str| {
         let (id, place) = (&snapshot.status.provider_snapshot_id, &snapshot.spec.location);
         let volume = &snapshot.spec.persistent_volume_name;

@@ -86,7 +86,8 @@ async fn link(context: &Context, object: &DynamicObject, expires: i64) -> Result
     let target = target::find(context, &request.spec.target).await?;
     let settings = &context.settings.storage;
     if let Some(downloads) = &settings.downloads {
-        let secret = downloads::sealing_secret(context).await.map_err(|error| NoLink::NotYet(error.chain()))?;
+        let secret =
+            downloads::sealing_secret(context).await.map_err(|error| NoLink::NotYet(error.chain()))?;
         let token = seal(&Grant { location: target.location, key: target.key, expires }, &secret);
         return Ok(format!("{}/download/{token}", downloads.url.as_str().trim_end_matches('/')));
     }

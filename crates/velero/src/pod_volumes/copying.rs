@@ -14,15 +14,15 @@ use lifeboat_plan::transfer::attempts::incomplete;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, host, report_key, status, stayed};
 use lifeboat_transfer::attempts::{
-    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, run_transfer,
-    failed, wrong_result,
+    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, failed,
+    run_transfer, wrong_result,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 struct Copying<'a> {
     transfer: Transfer,

@@ -15,14 +15,14 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{ClaimOf, DONE_DIRECTORY, WaitState, files, started, status};
 use lifeboat_transfer::attempts::{
-    NotPrepared, Prepared, Steps, Transfer, WorkContext, run_transfer, failed, wrong_result,
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{TransferKind, ObjectRecord, Shows, TransferRequest, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 struct Filling<'a> {
     transfer: Transfer,

@@ -12,7 +12,7 @@ use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, SNAPSHOT_BACKUPPER};
 use lifeboat_plugin::actions::{BackupItemAction, ItemBlockAction};
 
-use crate::applying::{Applying, AppliesQuery, applying};
+use crate::applying::{AppliesQuery, Applying, applying};
 use crate::backup::journal::{Journal, OperationEntry};
 
 /// How long an action may take to cancel an operation.

@@ -10,7 +10,7 @@ use lifeboat_plan::velero::filter::{NamespacesToList, Verdict};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::spool::{ItemSpool, SpoolOffset, SpoolError};
+use super::spool::{ItemSpool, SpoolError, SpoolOffset};
 use super::{About, Pass};
 
 /// One collected item.

@@ -86,7 +86,9 @@ impl Fence {
                     let stop = verdict(&found, &self.uid, self.attempt);
                     return !matches!(stop, Some(Stop::Deleted | Stop::Overtaken));
                 }
-                Err(error) => tracing::debug!(%error, backup = self.name, "cannot read the Backup to check its attempt"),
+                Err(error) => {
+                    tracing::debug!(%error, backup = self.name, "cannot read the Backup to check its attempt")
+                }
             }
             tokio::time::sleep(LOOK).await;
         }

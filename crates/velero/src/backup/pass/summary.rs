@@ -7,7 +7,7 @@ use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::volume_plugin::stored;
 use serde_json::Value;
 
-use super::{About, PassResults, Outcome, Pass, PassError, Report, upload};
+use super::{About, Outcome, Pass, PassError, PassResults, Report, upload};
 
 impl Pass {
     /// Completes the archive and sums up.

@@ -138,10 +138,7 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
     let status = bench.status(UPLOAD);
     assert_eq!((bench.movers(), &status["phase"]), (1, &json!("Failed")));
     let message = status["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("it is unknown whether the volume was copied: storage is away"),
-        "{message}"
-    );
+    assert!(message.starts_with("it is unknown whether the volume was copied: storage is away"), "{message}");
     assert_clear(&bench);
 }
 

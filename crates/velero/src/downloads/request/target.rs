@@ -22,8 +22,8 @@ pub(super) async fn find(context: &Context, wanted: &DownloadTarget) -> Result<T
     let DownloadTarget { kind, name } = wanted;
     let known =
         owner(kind).ok_or_else(|| NoLink::Never(format!("there is no kind of file called '{kind}'")))?;
-    let key =
-        key(kind, name).ok_or_else(|| NoLink::Never(format!("'{name}' is not a valid name of a backup or restore")))?;
+    let key = key(kind, name)
+        .ok_or_else(|| NoLink::Never(format!("'{name}' is not a valid name of a backup or restore")))?;
     let backup = match known {
         Owner::Backup => name.clone(),
         Owner::Restore => {

@@ -122,8 +122,9 @@ async fn unset(
     for other in gathered.defaults.iter().filter(|other| surplus.contains(&other.name_any())) {
         match objects::merge(&api, other, json!({"spec": {"default": false}})).await {
             Ok(_) => {
-                let note =
-                    format!("location {stays} was created later and is the default now; this one is not any more");
+                let note = format!(
+                    "location {stays} was created later and is the default now; this one is not any more"
+                );
                 context.events.warning(&other.object_ref(&state.resource), "DefaultUnset", &note).await;
                 this_one |= other.uid() == gathered.object.uid();
             }

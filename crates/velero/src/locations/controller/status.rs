@@ -33,7 +33,8 @@ pub(super) async fn write(
     let written = objects::merge(&api, &gathered.object, patch(gathered, &verdict, &facts)).await;
     match written {
         Ok(_) => {
-            write_events(context, &gathered.object.object_ref(&state.resource), gathered, &verdict, &facts).await;
+            write_events(context, &gathered.object.object_ref(&state.resource), gathered, &verdict, &facts)
+                .await;
         }
         Err(error) if error.is_invalid() => {
             let found = verdict.problem.as_ref().map_or("the bucket can be used", |problem| &problem.message);

@@ -97,7 +97,12 @@ fn is_unfinished(rest: &FinishingRestore<'_>, namespace: &str, name: &str) -> bo
     })
 }
 
-async fn is_waited_for(rest: &mut FinishingRestore<'_>, writer: &Writer, one: &UnpatchedClaim, start: Instant) -> bool {
+async fn is_waited_for(
+    rest: &mut FinishingRestore<'_>,
+    writer: &Writer,
+    one: &UnpatchedClaim,
+    start: Instant,
+) -> bool {
     let problem = match step(writer, one).await {
         Ok(Look::Done) => return false,
         Ok(Look::Wait | Look::Patch { .. }) => return true,

@@ -82,7 +82,10 @@ pub(in crate::restore) async fn add_continued(rest: &mut FinishingRestore<'_>) {
             report_failed(rest, &objects);
         }
         Err(error) => {
-            rest.error(None, format!("volumes that plugins have not finished are unknown: {}", error.chain()));
+            rest.error(
+                None,
+                format!("volumes that plugins have not finished are unknown: {}", error.chain()),
+            );
         }
     }
 }
@@ -146,7 +149,9 @@ async fn poll(rest: &FinishingRestore<'_>, one: &mut OpenVolume) -> OperationSta
                     return standing;
                 }
             }
-            Err(error) => tracing::warn!(error = error.chain(), "cannot read the progress of a VolumePluginRestore"),
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "cannot read the progress of a VolumePluginRestore")
+            }
         }
     }
     if is_over(&one.object, limit, context.now()) {

@@ -29,9 +29,7 @@ use lifeboat_control::locked;
 pub(super) enum NotRecorded {
     #[error(transparent)]
     Write(#[from] JournalError),
-    #[error(
-        "the journal of this restore is full, and none of its later operations will be recorded: {0}"
-    )]
+    #[error("the journal of this restore is full, and none of its later operations will be recorded: {0}")]
     Full(JournalError),
 }
 

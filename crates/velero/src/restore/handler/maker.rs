@@ -237,7 +237,10 @@ impl VolumeMaker {
             {PROVIDER_VOLUME: id, PERSISTENT_VOLUME: volume}}}));
         let noted = self.api().patch(name, &kube::api::PatchParams::default(), &patch).await;
         if let Err(error) = noted {
-            self.log.info(&format!("VolumePluginRestore {name} could not be updated with its volume: {error}"), &[]);
+            self.log.info(
+                &format!("VolumePluginRestore {name} could not be updated with its volume: {error}"),
+                &[],
+            );
         }
     }
 }

@@ -144,7 +144,8 @@ async fn cancel(
         None => "the action is not installed".to_owned(),
         Some(known) => match timeout(ANSWER, known.cancel(id, &handler.restore)).await {
             Ok(Ok(())) => {
-                let message = format!("operation {id} of an earlier attempt was cancelled; it is started again");
+                let message =
+                    format!("operation {id} of an earlier attempt was cancelled; it is started again");
                 live.report.log_item(&message, &item.id);
                 live.journal.forget(operation).await;
                 return;

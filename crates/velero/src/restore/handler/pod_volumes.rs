@@ -63,7 +63,9 @@ struct State {
 /// Why a volume is not restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum NotFilled {
-    #[error("the server has no image for the init container that waits in the pod; set it with --mover-image")]
+    #[error(
+        "the server has no image for the init container that waits in the pod; set it with --mover-image"
+    )]
     NoImage,
     #[error(
         "its claim {0} existed before: data is restored only into new volumes; delete the claim, or restore into another namespace"

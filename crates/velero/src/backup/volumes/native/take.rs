@@ -208,7 +208,8 @@ impl Pass {
                 COMPLETED.clone_into(&mut entry.snapshot.status.phase);
                 entry.object = object.as_ref().map(name_of).unwrap_or_default();
                 if let Err(error) = self.journal.note_snapshot(&entry).await {
-                    let message = "The snapshot of an interrupted attempt could not be recorded in the journal";
+                    let message =
+                        "The snapshot of an interrupted attempt could not be recorded in the journal";
                     self.report.warning(&About::Item(id), message, Some(&error.to_string()));
                 }
             }

@@ -130,7 +130,10 @@ async fn a_call_of_unknown_outcome_makes_the_restore_partial() {
     world.there = vec![(JOURNAL, noted(""))];
     let (ended, api) = world.restore().await;
     let errors = &ended.results.errors.namespaces["shop"];
-    assert!(errors[0].contains("it is unknown whether an operation of the first call is still running"), "{errors:?}");
+    assert!(
+        errors[0].contains("it is unknown whether an operation of the first call is still running"),
+        "{errors:?}"
+    );
     assert_eq!((action.calls(), api.object(SETTINGS).is_some()), (1, true));
 }
 
