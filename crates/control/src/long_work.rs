@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use crate::locked;
 
-/// The tasks that run, by the UID of their object. Dropping it drops them, so no task may hold it.
+/// The running tasks, by the UID of their object. Dropping it drops them, so no task may hold it.
 #[derive(Debug)]
 pub struct LongWork {
     /// What one task is, in logs.
@@ -28,7 +28,7 @@ impl LongWork {
         Self { name, running: Arc::default(), tasks: Mutex::default() }
     }
 
-    /// Starts the work on an object, unless it runs. `work` gets the token that cancels it.
+    /// Starts the work on an object, unless it runs already. `work` gets the token that cancels it.
     pub fn start<F>(&self, uid: &str, work: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -87,7 +87,7 @@ impl LongWork {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Drops all work where it is: the next leader continues it.
+    /// Drops all running work: the next leader continues it.
     pub async fn leave(&self) {
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         tasks.shutdown().await;

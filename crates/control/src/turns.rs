@@ -1,6 +1,6 @@
-//! Turns by name: of the callers that take one name, one goes at a time. Restores take one for each snapshot and plugin: a
-//! plugin's log lines name the snapshot only, so that two calls for one snapshot could not be kept apart. Requests to delete
-//! one backup take one too.
+//! Locks by name: of the callers that ask for one name, one runs at a time. Restores take one for each snapshot and
+//! plugin, because a plugin's log lines name only the snapshot, so that two calls for one snapshot could not be
+//! distinguished. Requests to delete one backup take one too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use crate::locked;
 
 type Names = Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>;
 
-/// Clones share the turns.
+/// Locks by name. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     names: Arc<Names>,
 }
 
 impl Turns {
-    /// Waits for the turn; it ends when the guard is dropped.
+    /// Waits for the lock of this name; it is released when the guard is dropped.
     pub async fn take(&self, name: String) -> OwnedMutexGuard<()> {
         self.turn(name).lock_owned().await
     }

@@ -1,6 +1,6 @@
-//! Repositories of volume data: opening, forgetting, unlocking. Takes a key and the host that knows how to reach the
-//! repository and where its state is written down; gives open repositories. Called by backups, restores, deletions and
-//! maintenance of volume data.
+//! Repositories of volume data: opening, forgetting snapshots, removing locks. Takes a repository key and the host
+//! that knows how to reach the repository and where its state is recorded; returns open repositories. Called by
+//! backups, restores, deletions and maintenance of volume data.
 
 mod access;
 mod key;
@@ -34,10 +34,10 @@ use open::{OpenRepositories, Opened, Slot};
 pub use problem::{RepositoryProblem, storage_message};
 pub use records::{AccessSource, RepositoryHost, RepositoryRecords};
 
-/// How long the server waits for a lock before it says who holds it.
+/// How long the server waits for a lock before it reports who holds it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The repositories of a server, for all APIs. Clones share what is open.
+/// The open repositories of a server, for all APIs. Clones share them.
 #[derive(Clone, Default)]
 pub struct Repositories {
     cluster: Arc<OnceCell<String>>,
@@ -49,7 +49,7 @@ impl Repositories {
         locked(&self.opened).slot(key)
     }
 
-    /// Closes a repository: its record was changed or deleted, and the next caller opens it anew.
+    /// Closes a repository whose record was changed or deleted; the next caller opens it again.
     pub fn close(&self, key: &RepositoryKey) {
         locked(&self.opened).close(key);
     }
@@ -59,8 +59,8 @@ impl Repositories {
         *locked(&self.opened) = OpenRepositories::default();
     }
 
-    /// The cluster's UID, which owners of locks carry: that of its oldest namespace or, where that may not be read, of
-    /// Lifeboat's own.
+    /// The cluster's UID, which is part of lock owners: the UID of the cluster's oldest namespace or, if that cannot
+    /// be read, of Lifeboat's own namespace.
     pub async fn cluster(&self, core: &Core) -> Result<String, ApiError> {
         let uid = self.cluster.get_or_try_init(|| async {
             let api: Api<Namespace> = Api::all(core.client.clone());
@@ -74,7 +74,7 @@ impl Repositories {
         uid.await.cloned()
     }
 
-    /// The repository, ready for new data: made where there is none yet, with a record of its state.
+    /// Opens the repository for new data and creates it if it does not exist; its record exists afterwards.
     pub async fn ensure(
         &self,
         host: &dyn RepositoryHost,
@@ -107,8 +107,8 @@ impl Repositories {
         Ok(repository)
     }
 
-    /// Removes snapshots; their data goes with the next maintenance. Those that are gone already, or whose whole
-    /// repository is, are no error.
+    /// Forgets snapshots; the next maintenance removes their data. Snapshots that are gone already, or whose
+    /// repository is gone, are no error.
     pub async fn forget(
         &self,
         host: &dyn RepositoryHost,
@@ -127,7 +127,7 @@ impl Repositories {
         let there = repository.list(FileKind::Snapshot).await?;
         let there: Vec<_> = there.into_iter().map(|file| SnapshotId(file.id)).collect();
         let before = there.len();
-        // Velero wrote down the first eight digits only.
+        // Velero records only the first eight digits of a snapshot's ID.
         let named = there.into_iter().filter(|id| ids.iter().any(|wanted| is_named(*id, wanted)));
         let gone = forget_named(&repository, &named.collect::<Vec<_>>(), &lock).await?;
         tracing::info!(repository = %key, asked = ids.len(), removed = gone.len(), "snapshots forgotten");
@@ -137,7 +137,7 @@ impl Repositories {
         Ok(())
     }
 
-    /// Forgets the snapshots of these tasks, where there are any.
+    /// Forgets the snapshots of these tasks, if there are any.
     pub async fn forget_tasks(
         &self,
         host: &dyn RepositoryHost,
@@ -157,7 +157,7 @@ impl Repositories {
         self.forget(host, key, &late).await
     }
 
-    /// Writes down that the snapshot of a mover which is given up is to be forgotten. That it cannot be written is only
+    /// Records that the snapshot of a mover that was given up is to be forgotten. A failure to record it is only
     /// logged.
     pub async fn give_up(
         &self,
@@ -172,8 +172,8 @@ impl Repositories {
         }
     }
 
-    /// Removes the locks of an owner whose end was reported, so that others need not wait for them. Where that cannot be
-    /// done now, the controller of repositories tries again.
+    /// Removes the locks of an owner that has ended for certain, so that others need not wait for them. If that
+    /// fails, the controller of repositories tries again.
     pub async fn unlock(&self, host: &dyn RepositoryHost, key: &RepositoryKey, owner: &str) {
         let owners = [owner.to_owned()];
         let removing = self.remove_locks(host, key, &owners);
@@ -206,7 +206,7 @@ impl Repositories {
     }
 }
 
-/// The snapshot that a task made: the proof that it was done.
+/// The snapshot that a task stored, which proves that the task was done.
 pub async fn of_task(
     repository: &Repository,
     task: &TaskId,
@@ -216,7 +216,7 @@ pub async fn of_task(
     Ok(found.into_iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)))
 }
 
-/// Whether a text names the snapshot: its ID, or eight digits of it at least.
+/// Whether a text identifies the snapshot: its full ID, or at least the first eight digits.
 fn is_named(id: SnapshotId, wanted: &str) -> bool {
     wanted.len() >= 8 && id.to_string().starts_with(wanted)
 }

@@ -1,5 +1,6 @@
-//! All controllers of Velero's kinds, run together for one term of leadership, after the repository password was seen to. Where that does
-//! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
+//! Runs all controllers of Velero's kinds together for one term of leadership, after the repository password was
+//! checked. If that check does not succeed at once, the controllers start nevertheless and the check is repeated
+//! beside them, because locations can be validated without the password.
 
 use tokio_util::sync::CancellationToken;
 

@@ -1,8 +1,8 @@
-//! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
-//! item actions, snapshots, copies of volumes, files, restores, the object. Whatever cannot be removed is named in the request's errors,
-//! and then the object stays: with its phase while all is there, else as Failed, or as PartiallyFailed where only
-//! snapshots are gone. Only files of this very backup
-//! are deleted; of one whose name another has in storage only the object goes.
+//! DeleteBackupRequest: deletes a backup and everything it made, in an order in which every step can be repeated:
+//! delete item actions, snapshots, copies of volumes, files, restores, the object. What cannot be removed is named in
+//! the request's errors, and then the object stays: with its phase while everything is left, else as Failed, or as
+//! PartiallyFailed if only snapshots are gone. Only files of this backup are deleted; if another backup has its name
+//! in storage, only the object is deleted.
 
 mod copies;
 mod csi;
@@ -33,7 +33,7 @@ use crate::dynamic;
 use crate::plugins::Acting;
 use gather::Gathered;
 
-/// How soon a request is looked at again whose backup another request deletes.
+/// When a request is tried again whose backup another request is deleting.
 const NEXT_TRY: Duration = Duration::from_secs(5);
 
 struct State {
@@ -86,18 +86,18 @@ async fn reconcile(
     }
 }
 
-/// How a deletion went.
+/// The result of a deletion.
 #[derive(Default)]
 struct Deleted {
     /// What could not be removed, for people.
     problems: Vec<String>,
-    /// Whether files were being removed.
+    /// Whether the removal of files was started.
     begun: bool,
-    /// Whether snapshots were.
+    /// Whether the removal of snapshots was started.
     snapshots: bool,
 }
 
-/// Carries the deletion out.
+/// Carries out the deletion.
 async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent: Extent) -> Deleted {
     let mut deleted = Deleted::default();
     let problems = &mut deleted.problems;
@@ -109,12 +109,12 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
         problems.extend(ran.problems);
         let copies = copies::read(location, &gathered.name).await;
         for message in &copies.problems {
-            // The list of volumes is read for CSI snapshots too.
+            // The list of volumes is also read for CSI snapshots, so its message may be there already.
             if !problems.contains(message) {
                 problems.push(message.clone());
             }
         }
-        // What keeps the backup anyhow keeps its snapshots too: it stays one that can be restored.
+        // If the backup is kept anyway, its snapshots are kept too, so that it can still be restored.
         if problems.is_empty() {
             let gone = snapshots::delete(context, location, &gathered.name).await;
             problems.extend(gone.problems);

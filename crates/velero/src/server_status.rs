@@ -1,5 +1,5 @@
-//! ServerStatusRequest: answers which server runs and which plugins it has, and removes answered requests. One decision
-//! (`plan::velero::server_status`), one write: there is nothing to gather or to validate.
+//! ServerStatusRequest: answers with the server's version and its plugins, and removes answered requests. One
+//! decision (`plan::velero::server_status`), one write: there is nothing to gather or to validate.
 
 use std::sync::Arc;
 

@@ -1,22 +1,23 @@
-//! What attempts of a backup left in the repository: found by the tag of the task, and forgotten where it is not wanted.
+//! The snapshots that attempts of a backup left in the repository: found by the tag of their task, and forgotten if
+//! they are not needed.
 
 use lifeboat_api::common::TaskId;
 use lifeboat_mover::report::BackedUp;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
 
-/// What a mover reported of its snapshot.
+/// What a mover reported about its snapshot.
 #[derive(Debug)]
 pub enum Reported<'a> {
     Snapshot(BackedUp),
-    /// It did not report one, for this reason.
+    /// The mover reported no snapshot, for this reason.
     Nothing(&'a str),
 }
 
-/// Why a mover that has ended left no snapshot.
+/// Why there is no snapshot of a mover that has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStored {
-    #[error("nobody can tell whether the volume was copied: {0}")]
+    #[error("it is unknown whether the volume was copied: {0}")]
     Unknown(String),
     #[error("the mover named snapshot {0}, which is not in the repository")]
     Missing(String),
@@ -49,7 +50,7 @@ impl Transfer {
         matches!(self.stored().await, Ok(None))
     }
 
-    /// What came of the mover that has ended: the snapshot, with what the mover reported of it, or why there is none.
+    /// The snapshot of a mover that has ended, with the numbers that the mover reported, or why there is none.
     pub async fn copy(&self, reported: Reported<'_>) -> Result<Stored, NotStored> {
         let stored = self.stored().await.map_err(NotStored::Unknown)?;
         let Some(mut stored) = stored else {
@@ -69,7 +70,7 @@ impl Transfer {
         Ok(stored)
     }
 
-    /// Forgets what all attempts stored. Gives what may be left, for people; empty where nothing is.
+    /// Forgets the snapshots of all attempts. Returns a text about those that may be left; empty if none is.
     pub async fn forget_all(&self) -> String {
         if !self.has_begun() {
             return String::new();
@@ -83,7 +84,7 @@ impl Transfer {
         left
     }
 
-    /// Forgets what attempts before this one stored after all: one copy is enough.
+    /// Forgets the snapshots of earlier attempts, which may have been stored after the attempt was given up.
     pub async fn forget_earlier(&self) {
         let this = self.task();
         let earlier = || self.tasks().filter(|task| *task != this);
@@ -99,7 +100,7 @@ impl Transfer {
                 Ok(found) => stored.extend(found.map(|found| found.snapshot.id)),
                 Err(Unusable { message, .. }) => {
                     tracing::warn!(object = self.owner().name, message, "a snapshot may be left behind");
-                    left = format!("; a snapshot of it may be left in the repository: {message}");
+                    left = format!("; a snapshot of the volume may be left in the repository: {message}");
                 }
             }
         }
@@ -109,7 +110,7 @@ impl Transfer {
         left
     }
 
-    /// Forgets these snapshots. Gives what is left, for people; empty where nothing is.
+    /// Forgets these snapshots. Returns a text about those that are left; empty if none is.
     pub async fn forget(&self, snapshots: &[String]) -> String {
         match self.work.effects.forget(&self.key, snapshots).await {
             Ok(()) => String::new(),

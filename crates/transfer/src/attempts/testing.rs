@@ -1,4 +1,4 @@
-//! For tests: effects that end movers as a test says, and note their calls.
+//! For tests: effects that end movers as the test asks and record their calls.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,17 +22,17 @@ use crate::repositories::{Key, Keys, RepositoryKey, RepositoryProblem};
 pub struct FakeEffects {
     /// How the next movers end.
     ends: Mutex<VecDeque<Ended>>,
-    /// Whether a mover of which nothing is said does its work well; else it is left alone.
+    /// Whether a mover without an end in `ends` succeeds; otherwise it ends as [`Ended::Left`].
     pub well: AtomicBool,
     /// Called while a mover runs.
     look: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     /// The snapshots in the repository, by task.
     made: Mutex<BTreeMap<String, String>>,
-    /// Why the repository cannot be used, and whether that may pass.
+    /// Why the repository cannot be used, and whether the problem may go away.
     pub unusable: Mutex<Option<(String, bool)>>,
-    /// Whether storage does not answer what the repository holds.
+    /// Whether storage fails when it is asked which snapshots the repository holds.
     pub mute: AtomicBool,
-    /// Whether the mover is cancelled at the moment at which it ends.
+    /// Whether the mover is cancelled at the moment when it ends.
     pub late: AtomicBool,
     calls: Mutex<Vec<String>>,
     pub requests: Mutex<Vec<MoverRequest>>,
@@ -59,12 +59,12 @@ impl FakeEffects {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Those that begin with a word.
+    /// The calls that begin with this word.
     pub fn calls_to(&self, word: &str) -> Vec<String> {
         self.calls().into_iter().filter(|call| call.starts_with(word)).collect()
     }
 
-    /// A mover that does its work.
+    /// A mover that succeeds.
     fn succeed(&self, request: &MoverRequest) -> Ended {
         let uid = &request.task.uid;
         reported(match request.task.parts[0].work {
@@ -87,7 +87,7 @@ pub fn fails(message: &str) -> Ended {
     reported(Outcome::Failed(Failure { cause: Cause::Source, message: message.to_owned() }))
 }
 
-/// Killed, and the kubelet said so.
+/// A mover that was killed, as the kubelet reported.
 pub fn died(may_retry: bool) -> Ended {
     Ended::Died(Death {
         cause: DeathCause::Killed,
@@ -97,7 +97,7 @@ pub fn died(may_retry: bool) -> Ended {
     })
 }
 
-/// On a node that does not answer: the mover may still be at work.
+/// A mover on a node that does not answer: it may still run.
 pub fn lost() -> Ended {
     Ended::Died(Death {
         cause: DeathCause::NodeLost,
@@ -107,12 +107,12 @@ pub fn lost() -> Ended {
     })
 }
 
-/// Cancelled, and killed because it did not end.
+/// A mover that was cancelled, and killed because it did not stop.
 pub fn killed_when_cancelled() -> Ended {
     Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
 }
 
-/// Nothing opens the repository of a test.
+/// No key: a test opens no repository.
 struct NoKeys;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Whose task a Job is: the proof comes from the object that the Job names, not from the Job's labels, which anybody with
-//! rights in its namespace can write.
+//! Which Jobs belong to this server. The proof is the object that the Job names, not the Job's labels, because anyone
+//! with permissions in its namespace can write labels.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use super::Movers;
 
-/// What the record of an object says about a task.
+/// What an object's record says about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// The object has this task on record and needs its mover.
+    /// The object has recorded this task and needs its mover.
     Open,
     /// The object is gone or has ended: its mover is not needed any more.
     Over,
-    /// The object is there and does not know this task.
+    /// The object exists and has not recorded this task.
     Unrecorded,
     /// The kind of the object is not one of this API's.
     Unknown,
 }
 
-/// Answers from the objects of one API whether a task is on record.
+/// Answers, from the objects of one API, whether a task is recorded.
 #[async_trait]
 pub trait TaskRecords: Send + Sync {
     /// `namespace` is that of the Job or Secret which names the task and its object.
@@ -61,8 +61,8 @@ impl Movers {
         self.records.state(made).await
     }
 
-    /// Whether a Job was made by this server. In the movers' own namespace only Lifeboat makes Jobs; elsewhere the object
-    /// that the Job names must have its task on record.
+    /// Whether this server created a Job. In the movers' own namespace only Lifeboat creates Jobs; elsewhere the
+    /// object that the Job names must have recorded its task.
     pub(super) async fn is_ours(&self, job: &Value) -> Result<bool, ApiError> {
         if job["metadata"]["namespace"] == *self.settings.namespace {
             return Ok(true);

@@ -1,5 +1,5 @@
-//! Turns: drives the queue that crate `plan` decides. A mover that has a turn runs until the turn is dropped; Jobs that run
-//! when a term begins count from its start, until their objects adopt them.
+//! Drives the queue of movers, whose order crate `plan` decides. A mover that has a turn runs until the turn is
+//! dropped. Jobs that already run when a term begins are counted from its start until their objects adopt them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -18,21 +18,21 @@ use super::metrics::MoverMetrics;
 use super::{MoverObserver, Movers};
 use crate::settings::MoverSettings;
 
-/// How often a mover that waits learns how the queue stands: hundreds may wait.
+/// How often a waiting mover is informed about the queue: hundreds may wait.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Which movers wait and which run. Clones share it.
+/// The queue: which movers wait and which run. Clones share it.
 #[derive(Clone)]
 pub(super) struct Line {
     state: Arc<Mutex<State>>,
     news: Arc<watch::Sender<()>>,
-    /// Whether the Jobs that there are were counted in this term.
+    /// Whether the running Jobs were counted in this term.
     counted: Arc<tokio::sync::Mutex<bool>>,
 }
 
 struct State {
     queue: Queue,
-    /// Movers that run and were not adopted yet.
+    /// Running movers that were not adopted yet.
     held: BTreeSet<TaskId>,
 }
 
@@ -47,14 +47,14 @@ impl Default for Line {
     }
 }
 
-/// How waiting ended.
+/// How waiting for a turn ended.
 pub(super) enum Waited {
     Turn(Turn),
     Cancelled,
     Left,
 }
 
-/// The right to run, or the place in the queue; given back when dropped.
+/// A running mover's turn, or its place in the queue; given back when dropped.
 pub(super) struct Turn {
     line: Line,
     metrics: MoverMetrics,
@@ -62,7 +62,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The scheduler found a node for it: it counts there.
+    /// Records the node that the scheduler chose: the mover counts towards that node's limit.
     pub(super) fn settle(&self, node: &str) {
         locked(&self.line.state).queue.settle(&self.task, node);
     }
@@ -75,7 +75,7 @@ impl Drop for Turn {
 }
 
 impl Line {
-    /// Changes the queue, starts all that may start now, and wakes those that wait.
+    /// Changes the queue, starts all movers that may start now, and wakes those that wait.
     fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
         let mut state = locked(&self.state);
         change(&mut state);
@@ -85,7 +85,7 @@ impl Line {
         self.news.send_replace(());
     }
 
-    /// What was counted in an earlier term is forgotten.
+    /// Forgets what was counted in an earlier term.
     pub(super) fn begin_term(&self) {
         if let Ok(mut counted) = self.counted.try_lock() {
             *counted = false;
@@ -96,7 +96,7 @@ impl Line {
         }
     }
 
-    /// Its Job is there: it has its turn.
+    /// Gives a turn to a mover whose Job exists already.
     pub(super) fn adopt(&self, metrics: &MoverMetrics, candidate: Candidate) -> Turn {
         let task = candidate.task.clone();
         self.change(metrics, |state| {
@@ -106,7 +106,7 @@ impl Line {
         Turn { line: self.clone(), metrics: metrics.clone(), task }
     }
 
-    /// Waits for a turn; the observer learns what it waits for.
+    /// Waits for a turn; the observer is informed what the mover waits for.
     pub(super) async fn wait(
         &self,
         metrics: &MoverMetrics,
@@ -117,10 +117,10 @@ impl Line {
     ) -> Waited {
         let mut news = self.news.subscribe();
         let task = candidate.task.clone();
-        // From here on the place is given back, also where the caller is dropped.
+        // From here on the place is given back also if the caller is dropped.
         let turn = Turn { line: self.clone(), metrics: metrics.clone(), task: task.clone() };
         self.change(metrics, |state| {
-            // It was counted, and its Job has gone since.
+            // The mover was counted as running, and its Job is gone since.
             if state.held.remove(&task) {
                 state.queue.leave(&task);
             }
@@ -162,7 +162,7 @@ fn limits(settings: &MoverSettings) -> Limits {
 }
 
 impl Movers {
-    /// Counts the Jobs that run, once in a term: the limits hold across restarts of the server.
+    /// Counts the running Jobs, once per term, so that the limits hold across restarts of the server.
     pub(super) async fn count_running(&self) -> Result<(), ApiError> {
         let mut counted = self.line.counted.lock().await;
         if *counted {
@@ -182,7 +182,7 @@ impl Movers {
         Ok(())
     }
 
-    /// Movers that were not adopted may have ended since.
+    /// Removes movers that ended without being adopted from the count.
     pub(super) async fn recount(&self) -> Result<(), ApiError> {
         if locked(&self.line.state).held.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What reaches and opens one repository: from the settings of its storage and its passwords to the engine's own
-//! `Repository` and to the task file of a mover. What the server reads from its own disk or environment goes along to the
+//! Access to one repository: from the settings of its storage and its passwords to the engine's own `Repository` and
+//! to the task file of a mover. Credentials that the server reads from its own disk or environment are copied for the
 //! mover, which has neither. Made by each [`super::AccessSource`].
 
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use super::problem::storage_message;
 use super::{RepositoryKey, RepositoryProblem};
 
-/// Names of the files beside a task.
+/// Names of the files beside the task file.
 const PASSWORD: &str = "password";
 const CREDENTIALS: &str = "credentials";
 const AUTHORITY: &str = "ca.pem";
 const CUSTOMER_KEY: &str = "customer-key";
 
-/// What reaches and opens one repository.
+/// Access to one repository: its storage, its passwords, and what a mover needs of both.
 #[derive(Clone)]
 pub struct Access {
     pub key: RepositoryKey,
-    /// For people and for stock restic, as in `s3:https://storage/bucket/restic/shop`.
+    /// The repository in restic's syntax, as in `s3:https://storage/bucket/restic/shop`.
     pub identifier: String,
-    /// For the task file of a mover.
+    /// The repository as a mover's task file describes it.
     pub task: RepositoryAccess,
     /// The files that the task file names.
     pub files: BTreeMap<String, SecretSlice<u8>>,
@@ -36,9 +36,9 @@ pub struct Access {
 /// The passwords that may open a repository.
 #[derive(Clone)]
 pub struct Passwords {
-    /// In the order to try them; the first is that of new repositories.
+    /// In the order to try them; the first one is used for new repositories.
     pub to_try: Vec<SecretString>,
-    /// What people read where there is none: what is missing and what to do.
+    /// The message if there is no password: what is missing and what to do.
     pub missing: String,
 }
 
@@ -53,7 +53,7 @@ pub struct Storage<'a> {
 }
 
 impl Access {
-    /// Opens the storage; the repository itself is not looked at.
+    /// Opens the storage; the repository itself is not read.
     pub async fn new(
         key: RepositoryKey,
         storage: Storage<'_>,
@@ -81,7 +81,7 @@ impl Access {
         })
     }
 
-    /// Whether both lead to the same repository with the same secrets.
+    /// Whether both describe the same repository with the same secrets.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let secrets = |access: &Self| -> Vec<(String, Vec<u8>)> {
             let files = access.files.iter();
@@ -90,7 +90,7 @@ impl Access {
         self.task == other.task && secrets(self) == secrets(other)
     }
 
-    /// Opens it in the server: for looks and small changes, with little memory.
+    /// Opens the repository for reads and small changes in the server, with options that need little memory.
     pub(super) async fn open(&self) -> Result<Repository, RepositoryProblem> {
         let mut wrong = None;
         for password in &self.passwords.to_try {
@@ -105,7 +105,7 @@ impl Access {
         }
     }
 
-    /// Opens the repository; where there is none yet, it is made with the password of new ones.
+    /// Opens the repository; one that does not exist is created with the first password.
     pub(super) async fn open_or_create(&self) -> Result<Repository, RepositoryProblem> {
         match self.open().await {
             Err(problem) if problem.is_missing() => {}
@@ -115,7 +115,7 @@ impl Access {
         let made =
             Repository::init(self.store.clone(), password, InitOptions::default(), self.options.clone());
         match made.await {
-            // Another replica was faster.
+            // Another replica created it first.
             Err(lifeboat_repository::Error::RepositoryExists { .. }) => self.open().await,
             other => Ok(other?),
         }
@@ -126,8 +126,8 @@ impl Access {
     }
 }
 
-/// The storage for the task file of a mover, and the files that it needs: what the server reads from its own disk or environment goes
-/// along, because a mover has neither.
+/// The storage as a mover's task file describes it, and the files that it needs. Credentials from the server's own
+/// disk or environment are copied, because a mover has neither.
 async fn direct(
     storage: Storage<'_>,
 ) -> Result<(Direct, BTreeMap<String, SecretSlice<u8>>), RepositoryProblem> {

@@ -1,5 +1,5 @@
-//! The restore item actions: a claim is filled from its snapshot, which is brought back as a pair of new objects that
-//! point at what the driver has.
+//! The restore item actions: a claim is restored from its snapshot, which is created again as a VolumeSnapshot and a
+//! content that refer to the driver's snapshot.
 
 use async_trait::async_trait;
 use kube::ResourceExt;
@@ -19,7 +19,7 @@ use super::backup::failed;
 use super::movement;
 use super::objects::{Snapshots, Unusable, text};
 
-/// Points a claim at its snapshot.
+/// Sets a claim's data source to its snapshot.
 pub(super) struct ClaimAction(pub(super) Snapshots);
 
 #[async_trait]
@@ -86,7 +86,8 @@ impl RestoreItemAction for ClaimAction {
 }
 
 impl ClaimAction {
-    /// Has the claim filled from a repository, in the background. A preview checks the same and creates no DataDownload.
+    /// Creates the DataDownload that restores the claim's data from a repository, as an operation. A dry run checks
+    /// the same and creates none.
     async fn moved(
         &self,
         input: RestoreInput<'_>,
@@ -107,7 +108,7 @@ impl ClaimAction {
     }
 }
 
-/// The DataDownload that fills a claim.
+/// The DataDownload of a claim.
 async fn download(
     claim: &Value,
     restore: &Restore,
@@ -117,7 +118,7 @@ async fn download(
     operation: &str,
 ) -> Result<Value, ActionError> {
     let missing =
-        || ActionError::Failed("its data was moved, and the backup does not have its DataUpload".to_owned());
+        || ActionError::Failed("its data was moved, but its DataUpload is missing in the backup".to_owned());
     let upload = backup_items.get(&upload_of(claim)).await.ok_or_else(missing)?;
     let backups = GroupResource::new("velero.io", "backups");
     let backup = ItemId::namespaced(
@@ -149,13 +150,13 @@ fn target_of<'a>(claim: &'a Value, restore: &'a Restore) -> &'a str {
     mapping.and_then(|all| all.get(namespace)).map_or(namespace, String::as_str)
 }
 
-/// Whether the claim is there already: then its data is left alone.
+/// Whether the claim exists already: then its data is not touched.
 async fn exists(claim: &Value, restore: &Restore, cluster: &dyn Lookup) -> Result<bool, ActionError> {
     let target = target_of(claim, restore);
     let claims = GroupResource::new("", "persistentvolumeclaims");
     let id = ItemId::namespaced(claims, target, text(claim, "/metadata/name"));
     let found = cluster.get(&id).await?;
-    // One of an interrupted attempt of this restore is made the same way, and found to be ours.
+    // A claim that an interrupted attempt of this restore created is handled in the same way, and recognised as ours.
     let begun = restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
     let ours = |found: &Value| is_ours(found, &restore.name_any()) && is_new(found, begun);
     Ok(found.is_some_and(|found| !ours(&found)))
@@ -165,14 +166,14 @@ fn wants_data(restore: &Restore) -> bool {
     restore.spec.restore_pvs != Some(false)
 }
 
-/// What belongs to a snapshot and comes back with it, where data is wanted at all: each kind has its action.
+/// The objects that belong to a snapshot and are restored with it, if data is wanted at all: one action per kind.
 #[derive(Clone, Copy)]
 pub(super) enum PartAction {
-    /// A VolumeSnapshot comes back under a name of this restore, bound to a content of the same name.
+    /// A VolumeSnapshot gets a name of this restore and is bound to a content with the same name.
     Snapshot,
-    /// A content points at the driver's snapshot.
+    /// A content refers to the driver's snapshot.
     Content,
-    /// A class brings its Secret.
+    /// A class adds its Secret.
     Class,
 }
 
@@ -215,7 +216,7 @@ impl RestoreItemAction for PartAction {
     }
 }
 
-/// An item as it is restored, and what comes with it.
+/// An item as it is restored, and its additional item.
 type Restored = Result<(Value, Option<ItemId>), ActionError>;
 
 fn restored_snapshot(input: RestoreInput<'_>) -> Restored {

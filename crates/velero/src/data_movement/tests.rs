@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backup::world::World;
 use crate::testing::{context_with, settings};
-use crate::transfers::{Carried, work_context};
+use crate::transfers::{TransferKind, work_context};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::attempts::testing::{FakeEffects, died, fails, killed_when_cancelled, lost};
 

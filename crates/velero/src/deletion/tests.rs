@@ -80,7 +80,7 @@ fn ask(cluster: &Cluster, backup: &str) {
     cluster.put("deletebackuprequests", &object);
 }
 
-/// The request that is there, reconciled once.
+/// The existing request, reconciled once.
 async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> Option<Value> {
     let delete = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
     reconcile_with(cluster, delete).await

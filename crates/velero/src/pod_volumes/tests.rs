@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::testing::Cluster;
-use crate::transfers::{Carried, work_context};
+use crate::transfers::{TransferKind, work_context};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::attempts::testing::{FakeEffects, died, killed_when_cancelled, lost, reported};
 
@@ -68,7 +68,7 @@ impl World {
     async fn run(&self, cancel: &CancellationToken) -> Value {
         let object = self.cluster.get("podvolumebackups", "o").unwrap();
         let object: PodVolumeBackup = serde_json::from_value(object).unwrap();
-        object.carry(&self.work, cancel).await.unwrap();
+        object.run_transfer(&self.work, cancel).await.unwrap();
         self.cluster.get("podvolumebackups", "o").unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! A preview: what a Restore would do, without writing anything. Called for `lifeboat restore create --dry-run`.
+//! A dry run: what a Restore would do, without writing anything. Called for `lifeboat restore create --dry-run`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use lifeboat_items::preview::{NotPlanned, Planned, Would};
 /// The name of this process where a server has its replica's.
 const IDENTITY: &str = "lifeboat-cli";
 
-/// What a Restore in Lifeboat's `namespace` would do, worked out with the rights of the caller; or what is wrong with it.
+/// What a Restore in Lifeboat's `namespace` would do, with the permissions of the caller; or what is wrong with it.
 pub async fn preview_restore(
     client: Client,
     namespace: &str,
@@ -43,9 +43,9 @@ pub(super) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     let claim =
         validate::validate(&restore, &gathered).map_err(|problems| NotPlanned { problems, refused: true })?;
     restore.spec.backup_name = Some(claim.backup.clone());
-    // Objects that an earlier Restore of this name made are older, and therefore not taken for this one's.
+    // Objects that an earlier Restore with this name created are older, and therefore do not count as this one's.
     restore.metadata.creation_timestamp.get_or_insert_with(|| Time(context.now()));
-    // Plugins act on the world, and their protocol has no previews: they are not called.
+    // Plugins have side effects, and their protocol has no dry run: they are not called.
     let log = prepare::log(context, &restore).map_err(unread)?;
     let prepared =
         Box::pin(prepare::prepare(context, &restore, log, &context.actions, Intent::Preview)).await;

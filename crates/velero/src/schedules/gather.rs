@@ -1,4 +1,4 @@
-//! Reads the backups of a schedule, by their label: names and phases, nothing else of them is needed.
+//! Reads the backups of a schedule by their label; only names and phases are needed.
 
 use kube::ResourceExt;
 use kube::api::ListParams;

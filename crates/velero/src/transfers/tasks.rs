@@ -1,4 +1,4 @@
-//! Which tasks Velero's objects have on record: the proof that a Job of a mover belongs to one of them.
+//! Which tasks Velero's objects have recorded: the proof that a mover's Job belongs to one of them.
 
 use async_trait::async_trait;
 use lifeboat_api::common::TaskId;
@@ -13,7 +13,7 @@ use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt};
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
 use serde_json::Value;
 
-/// Phases in which an object needs its mover no more.
+/// Phases in which an object does not need its mover any more.
 const OVER: [&str; 3] = ["Completed", "Failed", "Canceled"];
 
 /// PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload with their attempts, and BackupRepository with its
@@ -44,10 +44,10 @@ fn state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
         return TaskState::Over;
     }
     if owner.kind == "BackupRepository" {
-        // A repository has no end; of its maintenances one is under way at most.
+        // A repository has no end; at most one of its maintenances is running.
         return if is_under_way(object, task) { TaskState::Open } else { TaskState::Over };
     }
-    // The attempt is written before its Job is made; none means that no mover was sent.
+    // The attempt is recorded before its Job is created; without one no mover was started.
     let Some(last) = object["metadata"]["annotations"][ATTEMPT].as_str() else {
         return TaskState::Unrecorded;
     };

@@ -1,5 +1,5 @@
-//! Reads everything that the start of a Backup depends on: what the cluster serves, its namespaces, the location, the
-//! policies, the snapshot locations.
+//! Reads everything that the start of a Backup depends on: the types that the cluster serves, its namespaces, the
+//! location, the volume policies, the snapshot locations.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DynamicObject, ListParams};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 
-/// All that was read.
+/// Everything that was read.
 pub(super) struct Gathered {
     pub(super) discovered: Discovered,
     pub(super) namespaces: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// The location of that name.
+    /// The location with this name.
     pub(super) fn location(&self, name: &str) -> Option<LocationFacts> {
         let found = self.locations.iter().find(|location| location.name_any() == name)?;
         let text = |pointer: &str| found.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();

@@ -167,7 +167,7 @@ async fn a_snapshot_of_an_interrupted_attempt_is_taken_over() {
     let path = format!("{SNAPSHOTS}/{}", snapshot());
     server.world.put(&path, object);
     take(&server.world, &path, Driver::Ready);
-    // Of a claim that is gone meanwhile.
+    // A snapshot of a claim that is gone in the meantime.
     let stale = json!({"metadata": {"name": "stale", "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}}});
     server.world.put(&format!("{SNAPSHOTS}/stale"), stale);
     let begun =
@@ -478,7 +478,7 @@ async fn an_api_server_that_does_not_tell_is_asked_again_and_never_means_no_snap
     assert_eq!(created(&server), taken);
     if taken == 0 {
         let said = errors(&server).await;
-        assert!(said.contains("does not tell about snapshots"), "{said}");
+        assert!(said.contains("cannot read the cluster's snapshot classes"), "{said}");
         assert_eq!(volumes(&server).await[0]["result"], "failed");
     }
 }

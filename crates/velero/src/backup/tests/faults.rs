@@ -1,4 +1,4 @@
-//! Backups that somebody or something disturbs.
+//! Backups with faults: cancelled, deleted, taken over, with storage or an API server that fails.
 
 use super::*;
 
@@ -162,10 +162,10 @@ async fn a_backup_that_is_deleted_before_its_end_takes_its_files_along(
     server.add("b", json!({"storageLocation": "default"}), &rest);
     ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
     deleted::follow(&server.state, &serde_json::from_value(server.get("b")).unwrap());
-    deleted::look(&server.context, &server.state).await.unwrap();
+    deleted::undo_deleted(&server.context, &server.state).await.unwrap();
     assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/b.tar.gz"]);
     server.world.remove(&format!("{BACKUPS}/b"));
-    deleted::look(&server.context, &server.state).await.unwrap();
+    deleted::undo_deleted(&server.context, &server.state).await.unwrap();
     assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), stays);
 }
 

@@ -72,7 +72,7 @@ async fn delete_after_pass(cluster: &Cluster) {
     ObjectStore::put(&cluster.store(), &files().contents(), "x".into()).await.unwrap();
     let state = State::new(CancellationToken::new());
     deleted::follow(&state, &passed_backup());
-    deleted::look(&cluster.context, &state).await.unwrap();
+    deleted::undo_deleted(&cluster.context, &state).await.unwrap();
 }
 
 enum Known {
@@ -130,7 +130,7 @@ async fn files_of_another_backup_of_the_same_name_keep_what_they_list() {
     ObjectStore::put(&cluster.store(), &files().contents(), "another archive".into()).await.unwrap();
     let state = State::new(CancellationToken::new());
     deleted::follow(&state, &passed_backup());
-    deleted::look(&cluster.context, &state).await.unwrap();
+    deleted::undo_deleted(&cluster.context, &state).await.unwrap();
     assert_eq!(snapshots(&cluster, "shop").await, [other]);
     assert!(ObjectStore::exists(&cluster.store(), &files().contents()).await.unwrap());
 }

@@ -1,5 +1,5 @@
-//! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
-//! goes with the patch that records the end; the Job is cleared after that.
+//! One maintenance of a repository: a mover prunes and checks it. Its number is recorded in an annotation before the
+//! Job is created and removed by the patch that records the end; the Job is deleted after that.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryProblem};
 
-/// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
+/// A lock that blocks the maintenance may be orphaned; it counts as stale after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
 
-/// Writes down that the run of this number begins.
+/// Records that the maintenance with this number starts.
 pub(super) async fn begin(
     context: &Context,
     resource: &ApiResource,
@@ -37,7 +37,7 @@ pub(super) async fn begin(
     objects::merge(&api, object, patch).await
 }
 
-/// The object as it is now; None where this run of it is recorded already: what is watched lags behind.
+/// The object as it is now; None if the end of this maintenance is already recorded, because the watch lags behind.
 async fn under_way(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
@@ -48,7 +48,7 @@ async fn under_way(
     Ok(found.filter(|found| backup_repository::is_under_way(&objects::to_json(found), run)))
 }
 
-/// Runs it to its end and records that.
+/// Runs the maintenance to its end and records the end.
 pub(super) async fn carry_out(
     context: &Context,
     resource: &ApiResource,
@@ -78,9 +78,9 @@ pub(super) async fn carry_out(
                 Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
             }
         }
-        Err(words) => Err(words),
+        Err(message) => Err(message),
     };
-    // It went on meanwhile: others wrote how it stands.
+    // The state may have been written by others in the meantime.
     if let Some(object) = under_way(&api, object, &task).await? {
         let failure = outcome.as_ref().err().map(String::as_str);
         let patch = backup_repository::ended(&objects::to_json(&object), begun, failure, context.now());
@@ -88,13 +88,13 @@ pub(super) async fn carry_out(
     }
     let reference = object.object_ref(resource);
     match &outcome {
-        Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
-        Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
+        Ok(result) => tracing::info!(repository = object.name_any(), result, "maintenance ended"),
+        Err(message) => context.events.warning(&reference, "MaintenanceFailed", message).await,
     }
     context.movers.clear(&context.movers.settings().namespace, &task).await
 }
 
-/// Removes the locks of a mover whose end was reported.
+/// Removes the locks of a mover whose container has ended for certain.
 async fn unlock(context: &Context, object: &DynamicObject, owner: Option<&str>) {
     if let Some(owner) = owner {
         repositories::unlock(context, &repositories::key_of(&object.data), owner).await;
@@ -113,7 +113,7 @@ fn reported(result: TaskResult) -> Result<String, String> {
         )),
         Outcome::Failed(failure) => Err(failure.message),
         Outcome::BackedUp(_) | Outcome::Restored(_) | Outcome::Parts(_) => {
-            Err("the mover did something else".to_owned())
+            Err("the mover reported the result of another kind of task".to_owned())
         }
     }
 }
@@ -148,7 +148,8 @@ async fn request(context: &Context, object: &DynamicObject, task: &TaskId) -> Re
     Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
 }
 
-/// Whether the repository has no snapshot. A copy that ran beside the forgetting of the last one may have stored one.
+/// Whether the repository has no snapshot. A copy that was running when the last one was forgotten may have stored
+/// one.
 async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
     let look = async {
         let listed = repositories::open(context, access).await?.list(FileKind::Snapshot).await?;
@@ -160,7 +161,7 @@ async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
     look.await.map_err(|problem| problem.chain())
 }
 
-/// A maintenance has no record of its progress; its Job shows it.
+/// A maintenance does not record its progress; its Job shows it.
 struct Quiet;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Repositories are made, shown and judged; movers are told to maintain them.
+//! Repositories are created, shown and checked, and maintained by movers.
 
 use lifeboat_plan::velero::backup_repository::{EMPTIED, MAINTAIN_SINCE};
 use serde_json::json;

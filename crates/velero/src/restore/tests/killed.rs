@@ -39,7 +39,7 @@ async fn wherever_a_server_is_killed_no_operation_is_forgotten_in_silence() {
             break;
         }
         if setting.status()["phase"] == "Completed" {
-            // It had ended: nobody goes on with it.
+            // It had ended: no server continues it.
             break;
         }
         let before = begun.lock().unwrap().len();
