@@ -160,35 +160,21 @@ mod tests {
     use std::sync::Mutex;
 
     use lifeboat_cluster::objects;
-    use lifeboat_cluster::testing::{Asked, client};
-    use lifeboat_web::Metrics;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::testing::ApiServer;
     use crate::{Scope, locked};
-
-    /// Each namespace has one object; watches report no changes.
-    fn answer(asked: &Asked) -> (u16, Value) {
-        if asked.query.contains("watch=") {
-            return (
-                200,
-                json!({"type": "BOOKMARK", "object": {"apiVersion": "g/v1", "kind": "Thing",
-                "metadata": {"resourceVersion": "1"}}}),
-            );
-        }
-        let namespace = asked.path.split('/').nth(5).unwrap_or_default();
-        let item = json!({"apiVersion": "g/v1", "kind": "Thing",
-            "metadata": {"name": "one", "namespace": namespace, "uid": namespace, "resourceVersion": "1"}});
-        (
-            200,
-            json!({"apiVersion": "g/v1", "kind": "ThingList", "metadata": {"resourceVersion": "1"}, "items": [item]}),
-        )
-    }
 
     #[tokio::test]
     async fn every_namespace_of_a_scope_is_reconciled_and_known() {
-        let core = Core::new(client(|asked| answer(&asked)).await, Metrics::new("0"), "lifeboat", "me");
+        let server = ApiServer::default();
+        for namespace in ["a", "b", "elsewhere"] {
+            let object = json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"uid": namespace}});
+            server.put(&format!("/apis/g/v1/namespaces/{namespace}/things/one"), object);
+        }
+        let core = server.core().await;
         let resource = objects::resource("g", "v1", "Thing", "things");
         let shutdown = CancellationToken::new();
         let scope = Scope::Namespaces(vec!["a".into(), "b".into()]);

@@ -61,14 +61,11 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use kube::Client;
     use lifeboat_cluster::objects;
-    use lifeboat_cluster::testing::{client, failure};
     use serde_json::json;
 
     use super::*;
+    use crate::testing::{ApiServer, Requests, Verb, When};
 
     fn object(version: &str) -> DynamicObject {
         let metadata = json!({"name": "old", "namespace": "n", "uid": "u", "resourceVersion": version});
@@ -76,23 +73,11 @@ mod tests {
             .unwrap()
     }
 
-    /// An API server that refuses every object and counts events.
-    async fn refusing() -> (Client, Arc<AtomicUsize>) {
-        let events = Arc::new(AtomicUsize::new(0));
-        let counted = events.clone();
-        let client = client(move |asked| {
-            if !asked.path.contains("/events") {
-                return failure(422, "Invalid");
-            }
-            counted.fetch_add(1, Ordering::Relaxed);
-            (201, asked.body)
-        });
-        (client.await, events)
-    }
-
     #[tokio::test]
     async fn an_object_that_cannot_be_written_gets_one_event_for_each_of_its_versions() {
-        let (client, written) = refusing().await;
+        let server = ApiServer::default();
+        server.fail(Requests::new(Verb::Patch, "*"), When::Always, 422);
+        let client = server.client().await;
         let resource = objects::resource("velero.io", "v1", "Backup", "backups");
         let api = objects::namespaced(&client, "n", &resource);
         let (events, refused) = (Events::new(client, "me"), Refused::default());
@@ -102,7 +87,7 @@ mod tests {
             assert!(error.is_invalid());
             let action = refused.report(&events, &object, &resource, "nothing was done", &error).await;
             assert_eq!(action, Action::requeue(NEXT_TRY));
-            assert_eq!(written.load(Ordering::Relaxed), expected, "version {version}");
+            assert_eq!(server.events().len(), expected, "version {version}");
         }
     }
 }

@@ -29,10 +29,10 @@ impl Scope {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_cluster::testing::client;
     use rstest::rstest;
 
     use super::*;
+    use crate::testing::ApiServer;
 
     #[rstest]
     #[case::one(Scope::Namespace("a".into()), &["/apis/g/v1/namespaces/a/things"])]
@@ -46,7 +46,7 @@ mod tests {
         #[case] scope: Scope,
         #[case] expected: &[&str],
     ) {
-        let client = client(|_| (200, serde_json::Value::Null)).await;
+        let client = ApiServer::default().client().await;
         let resource = objects::resource("g", "v1", "Thing", "things");
         let urls: Vec<String> =
             scope.apis(&client, &resource).iter().map(|api| api.resource_url().to_owned()).collect();

@@ -1,43 +1,113 @@
-//! For tests: an API server in memory that speaks real HTTP. It keeps objects by their full path, such as
-//! `/apis/velero.io/v1/namespaces/lifeboat/backups/nightly`; it lists by label and in pages, gives versions and UIDs,
-//! refuses a change of another version, and keeps the reasons of events. Tests script what an ordinary object store does
-//! not do with [`ApiServer::answer`] and the hooks.
+//! For tests: an API server in memory that speaks real HTTP. Every test of this workspace that needs a cluster's objects asks
+//! this one.
+//!
+//! It keeps objects by their full path, such as `/apis/velero.io/v1/namespaces/lifeboat/backups/nightly`, and serves:
+//! - get, list (in pages, by label and field), create (also by `generateName`), replace, delete with preconditions;
+//!   JSON merge patch, JSON patch, strategic merge patch, and apply as far as a merge goes;
+//! - versions: every change has one, a write with an old one is a conflict, a write that changes nothing makes none;
+//! - UIDs, creation times ([`ApiServer::set_clock`]) and generations; finalizers, which hold a deleted object;
+//! - the status subresource of types that were registered with it ([`ServedType::with_status`]): a write of the object
+//!   does not change its status, a write of the status changes nothing else. The status of a registered type without it is a
+//!   field; that of a type that was not registered can be written in both ways;
+//! - watches, from a version on or with initial events and their bookmark; logs of pods ([`ApiServer::set_log`]);
+//! - discovery of the types that a test registers ([`ApiServer::serve`]), and 404 for groups that it takes away
+//!   ([`ApiServer::without`]). Objects of types that were not registered are served too, discovery does not list them;
+//! - events: their reasons are kept ([`ApiServer::events`]), the objects are not.
+//!
+//! It does not serve: schemas and defaults, owners of fields, the deletion of what a deleted object owned, grace periods,
+//! limits on names and sizes, other subresources, `deletecollection`, dry runs, versions that have expired.
+//!
+//! A test makes something happen in one of these ways:
+//! - [`ApiServer::fail`] lets the next, the nth or every request fail that [`Requests`] names, with a code:
+//!   `server.fail(Requests::new(Verb::List, "/api/v1/pods"), When::Nth(2), 503)`;
+//! - [`ApiServer::answer`] sees every request first, and may answer it or change objects before the server answers;
+//! - [`ApiServer::on_write`] acts as a controller of the cluster: it sees every object that was created, changed, deleted;
+//! - [`ApiServer::after`] sees every request with the code of its answer;
+//! - [`ApiServer::put`], [`ApiServer::change`], [`ApiServer::edit`] and [`ApiServer::remove`] change objects without a request; watches see it.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // tests end by panicking
 
 mod answers;
-mod objects;
+mod discovery;
+mod failures;
+mod patches;
+mod request;
+mod selectors;
+mod store;
+#[cfg(test)]
+mod tests;
+mod watches;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kube::Client;
-use lifeboat_cluster::testing::{Asked, client};
+use lifeboat_cluster::testing::{Asked, Reply, client_of, merge};
 use lifeboat_web::Metrics;
 use serde_json::Value;
 
-use crate::{Core, locked};
-use answers::answer;
-use objects::Objects;
+use crate::{Clock, Core, locked};
+use discovery::Types;
+use failures::Failures;
+use request::Request;
+use store::Store;
 
-/// The answer to a request that a test gives itself; None leaves it to the server.
-type Answer = Box<dyn Fn(&ApiServer, &Asked) -> Option<(u16, Value)> + Send>;
-/// Called with the path of an object after it was created or changed: a controller of the cluster.
-type Hook = Arc<dyn Fn(&ApiServer, &str) + Send + Sync>;
+pub use discovery::ServedType;
+pub use failures::{Requests, When};
+pub use request::Verb;
+
+/// What became of an object by a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    Created,
+    Changed,
+    Deleted,
+}
+
+/// A request that was carried out and changed an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub kind: WriteKind,
+    /// The path of the object.
+    pub path: String,
+    /// The part of the object that was written, such as `status`.
+    pub subresource: Option<String>,
+}
+
+type Answer = Arc<dyn Fn(&ApiServer, &Asked) -> Option<(u16, Value)> + Send + Sync>;
+type WriteHook = Arc<dyn Fn(&ApiServer, &Write) + Send + Sync>;
+type RequestHook = Arc<dyn Fn(&ApiServer, &Asked, u16) + Send + Sync>;
 
 /// The server. Clones share it.
 #[derive(Clone, Default)]
 pub struct ApiServer {
-    objects: Arc<Mutex<Objects>>,
-    events: Arc<Mutex<Vec<String>>>,
-    requests: Arc<Mutex<Vec<String>>>,
-    answers: Arc<Mutex<Vec<Answer>>>,
-    on_write: Arc<Mutex<Option<Hook>>>,
+    state: Arc<Mutex<State>>,
+    hooks: Arc<Mutex<Hooks>>,
+}
+
+#[derive(Default)]
+struct State {
+    store: Store,
+    types: Types,
+    failures: Failures,
+    /// Logs of pods, by the pod's path.
+    logs: BTreeMap<String, String>,
+    requests: Vec<Asked>,
+    written: Vec<Write>,
+    events: Vec<String>,
+}
+
+#[derive(Default)]
+struct Hooks {
+    answers: Vec<Answer>,
+    on_write: Vec<WriteHook>,
+    after: Vec<RequestHook>,
 }
 
 impl ApiServer {
     /// A client of this server, which runs until the test's runtime ends.
     pub async fn client(&self) -> Client {
         let server = self.clone();
-        client(move |asked| server.respond(&asked)).await
+        client_of(move |asked| server.respond(&asked)).await
     }
 
     /// A core whose client asks this server; Lifeboat's namespace is `lifeboat`.
@@ -45,153 +115,181 @@ impl ApiServer {
         Core::new(self.client().await, Metrics::new("0"), "lifeboat", "me")
     }
 
-    fn objects(&self) -> MutexGuard<'_, Objects> {
-        locked(&self.objects)
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
     }
 
-    /// Puts an object at a path. Name, namespace, UID and version are filled in where it has none.
+    /// Puts an object at a path. Name, namespace, UID (`uid-NAME`), creation time and generation are filled in where it has
+    /// none. At a path that is not an object's, such as `/apis/GROUP`, the value is answered as it is.
     pub fn put(&self, path: &str, object: Value) {
-        self.objects().put(path, object);
+        self.state().store.put(path, object);
     }
 
     pub fn get(&self, path: &str) -> Option<Value> {
-        self.objects().get(path).cloned()
+        self.state().store.get(path).cloned()
     }
 
     /// Merges into an object that is there.
     pub fn change(&self, path: &str, with: &Value) {
-        assert!(self.objects().merge(path, with).is_some(), "there is no {path}");
+        self.edit(path, |object| merge(object, with));
     }
 
-    pub fn remove(&self, path: &str) {
-        self.objects().remove(path);
+    /// Changes an object that is there. `change` must not ask the server.
+    pub fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        let mut state = self.state();
+        let object = state.store.get(path).cloned();
+        assert!(object.is_some(), "there is no {path}");
+        let mut object = object.unwrap_or_default();
+        change(&mut object);
+        state.store.update(path, object, false);
+    }
+
+    /// Removes an object, with its finalizers. None where there is none.
+    pub fn remove(&self, path: &str) -> Option<Value> {
+        self.state().store.remove(path)
     }
 
     /// The paths of all objects that contain `part`.
     pub fn paths(&self, part: &str) -> Vec<String> {
-        self.objects().paths().filter(|path| path.contains(part)).map(str::to_owned).collect()
+        self.state().store.paths().filter(|path| path.contains(part)).map(str::to_owned).collect()
     }
 
-    /// The reasons of all events.
+    /// The log of the pod at a path.
+    pub fn set_log(&self, pod: &str, text: &str) {
+        self.state().logs.insert(pod.to_owned(), text.to_owned());
+    }
+
+    /// The clock of creation times; the system's where a test sets none.
+    pub fn set_clock(&self, clock: Clock) {
+        self.state().store.clock = clock;
+    }
+
+    /// Adds types to discovery. The first version of a group is the preferred one.
+    pub fn serve(&self, types: impl IntoIterator<Item = ServedType>) {
+        let mut state = self.state();
+        types.into_iter().for_each(|served| state.types.add(served));
+    }
+
+    /// The cluster does not have this group, until [`Self::serve`] adds one of its types.
+    pub fn without(&self, group: &str) {
+        self.state().types.remove_group(group);
+    }
+
+    /// Lets requests fail with a code.
+    pub fn fail(&self, requests: Requests, when: When, code: u16) {
+        self.state().failures.add(requests, when, code);
+    }
+
+    /// No request fails any more.
+    pub fn heal(&self) {
+        self.state().failures.clear();
+    }
+
+    /// Ends all watches; clients open them again.
+    pub fn end_watches(&self) {
+        self.state().store.watches.close();
+    }
+
+    /// Adds an answer of the test's own; None leaves it to the server. Later ones are asked first.
+    pub fn answer(&self, answer: impl Fn(&Self, &Asked) -> Option<(u16, Value)> + Send + Sync + 'static) {
+        locked(&self.hooks).answers.insert(0, Arc::new(answer));
+    }
+
+    /// `hook` is called after every request that created, changed or deleted an object, before its answer is sent.
+    pub fn on_write(&self, hook: impl Fn(&Self, &Write) + Send + Sync + 'static) {
+        locked(&self.hooks).on_write.push(Arc::new(hook));
+    }
+
+    /// `hook` is called after every request, before its answer is sent, with the code of the answer.
+    pub fn after(&self, hook: impl Fn(&Self, &Asked, u16) + Send + Sync + 'static) {
+        locked(&self.hooks).after.push(Arc::new(hook));
+    }
+
+    /// Carries a request out as if a client had sent it: for an answer of the test's own that loses the server's.
+    pub fn carry_out(&self, asked: &Asked) -> (u16, Value) {
+        match self.perform(asked) {
+            Reply::Whole(code, body) => (code, body),
+            Reply::Lines(_) => (200, Value::Null),
+        }
+    }
+
+    /// The reasons of all events, and of those that were reported again.
     pub fn events(&self) -> Vec<String> {
-        locked(&self.events).clone()
+        self.state().events.clone()
     }
 
-    /// Method and path of every request that was not a read, in their order.
+    /// The requests so far that are among these, in their order.
+    pub fn requests(&self, which: &Requests) -> Vec<Asked> {
+        self.state().requests.iter().filter(|asked| which.includes(asked)).cloned().collect()
+    }
+
+    /// Method and path of every request that was not a read and not about an event, in their order.
     pub fn writes(&self) -> Vec<String> {
-        locked(&self.requests).clone()
+        let state = self.state();
+        let writes = state.requests.iter().filter(|asked| asked.method != "GET" && !is_event(asked));
+        writes.map(|asked| format!("{} {}", asked.method, asked.path)).collect()
     }
 
-    /// Adds an answer of the test's own; later ones are asked first.
-    pub fn answer(&self, answer: impl Fn(&Self, &Asked) -> Option<(u16, Value)> + Send + 'static) {
-        locked(&self.answers).insert(0, Box::new(answer));
+    /// Every change of an object by a request, in their order.
+    pub fn written(&self) -> Vec<Write> {
+        self.state().written.clone()
     }
 
-    /// `hook` gets the path of every object that is created or changed from now on.
-    pub fn on_write(&self, hook: impl Fn(&Self, &str) + Send + Sync + 'static) {
-        *locked(&self.on_write) = Some(Arc::new(hook));
+    /// The paths of all objects that requests created, in their order.
+    pub fn created(&self) -> Vec<String> {
+        let written = self.written().into_iter();
+        written.filter(|write| write.kind == WriteKind::Created).map(|write| write.path).collect()
     }
 
-    fn respond(&self, asked: &Asked) -> (u16, Value) {
-        if asked.method == "POST" && asked.path.ends_with("/events") {
+    fn respond(&self, asked: &Asked) -> Reply {
+        self.state().requests.push(asked.clone());
+        let reply = self.reply(asked);
+        let code = match &reply {
+            Reply::Whole(code, _) => *code,
+            Reply::Lines(_) => 200,
+        };
+        let hooks = locked(&self.hooks).after.clone();
+        for hook in hooks {
+            hook(self, asked, code);
+        }
+        reply
+    }
+
+    fn reply(&self, asked: &Asked) -> Reply {
+        if asked.method != "GET" && is_event(asked) {
             let reason = asked.body["reason"].as_str().unwrap_or_default().to_owned();
-            locked(&self.events).push(reason);
-            return (201, asked.body.clone());
+            self.state().events.push(reason);
+            return Reply::Whole(201, asked.body.clone());
         }
-        if asked.method != "GET" {
-            locked(&self.requests).push(format!("{} {}", asked.method, asked.path));
+        // Hooks may ask the server: no lock is held while they run.
+        let answers = locked(&self.hooks).answers.clone();
+        if let Some((code, body)) = answers.iter().find_map(|answer| answer(self, asked)) {
+            return Reply::Whole(code, body);
         }
-        let own = locked(&self.answers).iter().find_map(|answer| answer(self, asked));
-        if let Some(own) = own {
-            return own;
+        self.perform(asked)
+    }
+
+    /// What the server does by itself.
+    fn perform(&self, asked: &Asked) -> Reply {
+        let (reply, write) = {
+            let mut state = self.state();
+            if let Some((code, body)) = state.failures.of(asked) {
+                return Reply::Whole(code, body);
+            }
+            let (reply, write) = answers::answer(&mut state, &Request::new(asked));
+            state.written.extend(write.clone());
+            (reply, write)
+        };
+        if let Some(write) = write {
+            let hooks = locked(&self.hooks).on_write.clone();
+            for hook in hooks {
+                hook(self, &write);
+            }
         }
-        let (response, written) = answer(&mut self.objects(), asked);
-        let hook = locked(&self.on_write).clone();
-        if let (Some(path), Some(hook)) = (written, hook) {
-            hook(self, &path);
-        }
-        response
+        reply
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use kube::ResourceExt;
-    use kube::api::{DeleteParams, ListParams, PostParams};
-    use lifeboat_cluster::objects;
-    use lifeboat_cluster::testing::failure;
-    use serde_json::json;
-
-    use super::*;
-    use crate::Written;
-
-    const PATH: &str = "/apis/g/v1/namespaces/lifeboat/things/a";
-
-    fn resource() -> kube::core::ApiResource {
-        objects::resource("g", "v1", "Thing", "things")
-    }
-
-    #[tokio::test]
-    async fn objects_are_made_listed_by_label_and_deleted() {
-        let server = ApiServer::default();
-        let api = objects::namespaced(&server.client().await, "lifeboat", &resource());
-        for (name, label) in [("a", "x"), ("b", "y")] {
-            let object = json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"name": name, "labels": {"l": label}}});
-            api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-        }
-        let listed = api.list(&ListParams::default().labels("l=y")).await.unwrap();
-        assert_eq!(listed.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["b"]);
-        assert!(listed.items[0].uid().is_some());
-        api.delete("a", &DeleteParams::default()).await.unwrap();
-        assert_eq!(server.paths("/things/"), ["/apis/g/v1/namespaces/lifeboat/things/b"]);
-    }
-
-    #[tokio::test]
-    async fn a_write_of_another_version_is_a_conflict_and_one_of_a_missing_object_is_gone() {
-        let server = ApiServer::default();
-        let core = server.core().await;
-        server.put(PATH, json!({"apiVersion": "g/v1", "kind": "Thing"}));
-        let api = objects::namespaced(&core.client, "lifeboat", &resource());
-        let read = api.get("a").await.unwrap();
-        server.change(PATH, &json!({"spec": {"other": true}}));
-        let patch = || json!({"status": {"phase": "Done"}});
-        assert!(core.write(&resource(), &read, patch(), "m").await.unwrap_err().is_conflict());
-        let read = api.get("a").await.unwrap();
-        assert!(matches!(core.write(&resource(), &read, patch(), "m").await.unwrap(), Written::Changed(_)));
-        assert_eq!(server.get(PATH).unwrap()["status"]["phase"], "Done");
-        server.remove(PATH);
-        assert!(matches!(core.write(&resource(), &read, patch(), "m").await.unwrap(), Written::Gone));
-    }
-
-    #[tokio::test]
-    async fn an_object_that_cannot_be_read_says_so_and_one_that_cannot_be_written_gets_an_event() {
-        let server = ApiServer::default();
-        let core = server.core().await;
-        server.put(PATH, json!({"apiVersion": "g/v1", "kind": "Thing"}));
-        let api = objects::namespaced(&core.client, "lifeboat", &resource());
-        let message = crate::unreadable::message("spec is missing", crate::unreadable::EDIT);
-        let patch = || json!({"status": {"phase": "FailedValidation", "validationErrors": [message]}});
-        let object = api.get("a").await.unwrap();
-        crate::unreadable::report(&core, &resource(), &object, patch(), &message).await.unwrap();
-        assert_eq!(server.get(PATH).unwrap()["status"]["phase"], "FailedValidation");
-        server.answer(|_, asked| (asked.method == "PATCH").then(|| failure(422, "Invalid")));
-        let object = api.get("a").await.unwrap();
-        crate::unreadable::report(&core, &resource(), &object, patch(), &message).await.unwrap();
-        assert_eq!(server.events(), ["ObjectNotValid"]);
-    }
-
-    #[tokio::test]
-    async fn a_hook_acts_as_a_controller_of_the_cluster() {
-        let server = ApiServer::default();
-        let api = objects::namespaced(&server.client().await, "lifeboat", &resource());
-        server.on_write(|server, path| {
-            if server.get(path).unwrap()["status"].is_null() {
-                server.change(path, &json!({"status": {"ready": true}}));
-            }
-        });
-        let object = json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"name": "a"}});
-        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-        assert_eq!(server.get(PATH).unwrap()["status"]["ready"], true);
-        assert_eq!(server.writes(), ["POST /apis/g/v1/namespaces/lifeboat/things"]);
-    }
+fn is_event(asked: &Asked) -> bool {
+    request::Place::parse(&asked.path).is_some_and(|place| place.plural == "events")
 }

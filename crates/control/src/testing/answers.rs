@@ -1,153 +1,266 @@
 //! What the server answers to a request by itself.
 
-use lifeboat_cluster::testing::{Asked, failure};
+use lifeboat_cluster::testing::{Reply, failure};
 use serde_json::{Value, json};
 
-use super::objects::Objects;
+use super::discovery::{self, StatusKept};
+use super::request::{Place, Request};
+use super::watches::{end_of_initial_events, event};
+use super::{State, Verb, Write, WriteKind, patches};
 
-/// The answer, and the path of an object that was created or changed.
-pub(super) fn answer(objects: &mut Objects, asked: &Asked) -> ((u16, Value), Option<String>) {
-    // A watch ends at once: what is tested finds changes by looking.
-    if asked.query.contains("watch=") {
-        return (failure(500, "NoWatch"), None);
+/// A request that is not carried out: the code, and the API server's word for why.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) u16, pub(super) &'static str);
+
+const NOT_FOUND: Refusal = Refusal(404, "NotFound");
+const CONFLICT: Refusal = Refusal(409, "Conflict");
+const BAD_REQUEST: Refusal = Refusal(400, "BadRequest");
+
+/// Fields of the metadata that no client changes.
+const FIXED: [&str; 7] = [
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// A request that was carried out.
+struct Done {
+    code: u16,
+    body: Value,
+    write: Option<Write>,
+}
+
+impl Done {
+    fn read(body: Value) -> Self {
+        Self { code: 200, body, write: None }
     }
-    match asked.method.as_str() {
-        "GET" => (read(objects, asked), None),
-        "POST" => create(objects, asked),
-        "PATCH" => change(objects, asked),
-        "DELETE" => (delete(objects, asked), None),
-        _ => (failure(405, "MethodNotAllowed"), None),
+
+    fn written(kind: WriteKind, place: &Place, body: Value) -> Self {
+        let code = if kind == WriteKind::Created { 201 } else { 200 };
+        let write = Write { kind, path: place.object(), subresource: place.subresource.clone() };
+        Self { code, body, write: Some(write) }
     }
 }
 
-fn read(objects: &Objects, asked: &Asked) -> (u16, Value) {
-    if let Some(object) = objects.get(&asked.path) {
-        return (200, object.clone());
-    }
-    match asked.path.as_str() {
-        "/api" | "/apis" => return (200, json!({"items": []})),
-        "/version" => return (200, version()),
-        path if is_object(path) => return failure(404, "NotFound"),
-        _ => {}
-    }
-    let parameters = Parameters::of(&asked.query);
-    let fits = |object: &&Value| parameters.selects(object);
-    let items: Vec<Value> = objects.below(&asked.path).filter(fits).cloned().collect();
-    let first = parameters.first.min(items.len());
-    let end = parameters.limit.map_or(items.len(), |limit| (first + limit).min(items.len()));
-    let mut metadata = json!({"resourceVersion": objects.version().to_string()});
-    if end < items.len() {
-        metadata["continue"] = json!(end.to_string());
-    }
-    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items[first..end]}))
-}
-
-/// Whether a path leads to one object: its parts behind group and version come in pairs.
-fn is_object(path: &str) -> bool {
-    let skipped = if path.starts_with("/apis/") { 4 } else { 3 };
-    path.split('/').count().saturating_sub(skipped).is_multiple_of(2)
-}
-
-fn create(objects: &mut Objects, asked: &Asked) -> ((u16, Value), Option<String>) {
-    let mut object = asked.body.clone();
-    if object["metadata"]["name"].is_null() {
-        let begin = object["metadata"]["generateName"].as_str().unwrap_or_default();
-        object["metadata"]["name"] = format!("{begin}{}", objects.paths().count()).into();
-    }
-    let path = format!("{}/{}", asked.path, object["metadata"]["name"].as_str().unwrap_or_default());
-    if objects.get(&path).is_some() {
-        return (failure(409, "AlreadyExists"), None);
-    }
-    objects.put(&path, object);
-    ((201, objects.get(&path).cloned().unwrap_or_default()), Some(path))
-}
-
-fn change(objects: &mut Objects, asked: &Asked) -> ((u16, Value), Option<String>) {
-    // A status subresource changes the status only.
-    let (path, mut wanted) = match asked.path.strip_suffix("/status") {
-        Some(path) => (path, json!({"metadata": asked.body["metadata"], "status": asked.body["status"]})),
-        None => (asked.path.as_str(), asked.body.clone()),
+/// The answer, and what was written.
+pub(super) fn answer(state: &mut State, request: &Request<'_>) -> (Reply, Option<Write>) {
+    let verb = Verb::of(request.asked);
+    let answered = match &request.place {
+        None => document(state, &request.path),
+        Some(place) if state.types.is_absent(&place.group) => Err(NOT_FOUND),
+        Some(place) => match verb {
+            Some(Verb::Watch) => return (watch(state, request, place), None),
+            Some(Verb::Get) => read(state, place),
+            Some(Verb::List) => Ok(list(state, request, place)),
+            Some(Verb::Create) => create(state, request, place),
+            Some(Verb::Replace | Verb::Patch) => change(state, request, place),
+            Some(Verb::Delete) => delete(state, request, place),
+            None => Err(Refusal(405, "MethodNotAllowed")),
+        },
     };
-    let Some(object) = objects.get(path) else { return (failure(404, "NotFound"), None) };
+    match answered {
+        Ok(done) if request.wants_metadata() => {
+            (Reply::Whole(done.code, metadata_of(&done.body)), done.write)
+        }
+        Ok(done) => (Reply::Whole(done.code, done.body), done.write),
+        Err(Refusal(code, reason)) => {
+            let (code, body) = failure(code, reason);
+            (Reply::Whole(code, body), None)
+        }
+    }
+}
+
+/// What is not an object: discovery, the version, and documents that a test put there.
+fn document(state: &State, path: &str) -> Result<Done, Refusal> {
+    let found = state.store.get(path).cloned().or_else(|| match path {
+        "/api" => Some(state.types.discovered(true)),
+        "/apis" => Some(state.types.discovered(false)),
+        "/version" => Some(discovery::version()),
+        path => state.types.group(path.strip_prefix("/apis/")?),
+    });
+    found.map(Done::read).ok_or(NOT_FOUND)
+}
+
+fn read(state: &State, place: &Place) -> Result<Done, Refusal> {
+    let path = place.object();
+    let object = state.store.get(&path).ok_or(NOT_FOUND)?;
+    match place.subresource.as_deref() {
+        None => Ok(Done::read(object.clone())),
+        Some("status") if state.types.status_of(place) != StatusKept::Within => {
+            Ok(Done::read(object.clone()))
+        }
+        Some("log") => Ok(Done::read(json!(state.logs.get(&path).map_or("", String::as_str)))),
+        Some(_) => Err(NOT_FOUND),
+    }
+}
+
+fn list(state: &State, request: &Request<'_>, place: &Place) -> Done {
+    let query = &request.query;
+    let is_next = |path: &str| query.after.as_deref().is_none_or(|after| path > after);
+    let selected = state.store.below(place).filter(|(_, object)| query.selectors.select(object));
+    let mut items: Vec<(&str, &Value)> = selected.filter(|(path, _)| is_next(path)).collect();
+    let mut metadata = json!({"resourceVersion": state.store.version().to_string()});
+    let limit = query.limit.filter(|limit| *limit > 0 && *limit < items.len());
+    if let Some(limit) = limit {
+        metadata["remainingItemCount"] = json!(items.len() - limit);
+        items.truncate(limit);
+        metadata["continue"] = json!(items.last().map(|(path, _)| path));
+    }
+    let items: Vec<&Value> = items.into_iter().map(|(_, object)| object).collect();
+    Done::read(json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}))
+}
+
+fn watch(state: &mut State, request: &Request<'_>, place: &Place) -> Reply {
+    let (query, now) = (&request.query, state.store.version());
+    // Without a version, a watch begins with what there is.
+    let from = query.version.filter(|version| *version > 0 && !query.initial_events);
+    let mut first = Vec::new();
+    if from.is_none() {
+        let there = state.store.below(place).filter(|(_, object)| query.selectors.select(object));
+        first.extend(there.map(|(_, object)| event("ADDED", object)));
+    }
+    if query.initial_events {
+        first.push(end_of_initial_events(place, now));
+    }
+    Reply::Lines(state.store.watches.open(place, &query.selectors, first, from.unwrap_or(now)))
+}
+
+fn create(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
+    // Neither evictions nor tokens.
+    if place.name.is_some() {
+        return Err(NOT_FOUND);
+    }
+    let mut object = request.asked.body.clone();
+    let metadata = &object["metadata"];
+    let name = match (metadata["name"].as_str(), metadata["generateName"].as_str()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(begin)) => format!("{begin}{}", state.store.version() + 1),
+        (None, None) => return Err(Refusal(422, "Invalid")),
+    };
+    let is_elsewhere =
+        metadata["namespace"].as_str().is_some_and(|own| place.namespace.as_deref() != Some(own));
+    if is_elsewhere || !metadata["resourceVersion"].is_null() {
+        return Err(BAD_REQUEST);
+    }
+    let place = Place { name: Some(name), ..place.clone() };
+    if state.store.get(&place.object()).is_some() {
+        return Err(Refusal(409, "AlreadyExists"));
+    }
+    if state.types.status_of(&place) == StatusKept::Apart {
+        object.as_object_mut().unwrap().remove("status");
+    }
+    let made = state.store.create(&place, object);
+    Ok(Done::written(WriteKind::Created, &place, made))
+}
+
+fn change(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
+    let (asked, path) = (request.asked, place.object());
+    let Some(old) = state.store.get(&path).cloned() else {
+        if !patches::is_apply(asked) || place.subresource.is_some() {
+            return Err(NOT_FOUND);
+        }
+        let made = state.store.create(place, asked.body.clone());
+        return Ok(Done::written(WriteKind::Created, place, made));
+    };
+    let wanted = match asked.method.as_str() {
+        "PUT" if asked.body["metadata"]["resourceVersion"].is_null() => return Err(Refusal(422, "Invalid")),
+        "PUT" => asked.body.clone(),
+        _ => patches::patched(&old, asked)?,
+    };
+    let kept = state.types.status_of(place);
+    let new = accepted(&old, wanted, kept, place.subresource.as_deref())?;
+    if new == old {
+        return Ok(Done::read(old));
+    }
+    if !old["metadata"]["deletionTimestamp"].is_null() && has_finalizers(&old) && !has_finalizers(&new) {
+        state.store.remove(&path);
+        return Ok(Done::written(WriteKind::Deleted, place, new));
+    }
+    let new = state.store.update(&path, new, kept == StatusKept::Within);
+    Ok(Done::written(WriteKind::Changed, place, new))
+}
+
+/// The object as it is kept, of what the client wants it to be.
+fn accepted(
+    old: &Value,
+    mut wanted: Value,
+    kept: StatusKept,
+    subresource: Option<&str>,
+) -> Result<Value, Refusal> {
     for field in ["resourceVersion", "uid"] {
         let given = &wanted["metadata"][field];
-        if !given.is_null() && *given != object["metadata"][field] {
-            return (failure(409, "Conflict"), None);
+        if !given.is_null() && *given != old["metadata"][field] {
+            return Err(CONFLICT);
         }
     }
-    if wanted["metadata"].is_null() {
-        wanted.as_object_mut().unwrap().remove("metadata");
-    }
-    let changed = objects.merge(path, &wanted).unwrap_or_default();
-    ((200, changed), Some(path.to_owned()))
-}
-
-fn delete(objects: &mut Objects, asked: &Asked) -> (u16, Value) {
-    let Some(object) = objects.get(&asked.path) else { return failure(404, "NotFound") };
-    let expected = &asked.body["preconditions"]["uid"];
-    if !expected.is_null() && *expected != object["metadata"]["uid"] {
-        return failure(409, "Conflict");
-    }
-    (200, objects.remove(&asked.path).unwrap_or_default())
-}
-
-/// What a list is asked for.
-#[derive(Default)]
-struct Parameters {
-    /// Labels with the value that they must have, where one is given.
-    labels: Vec<(String, Option<String>)>,
-    limit: Option<usize>,
-    first: usize,
-}
-
-impl Parameters {
-    fn of(query: &str) -> Self {
-        let mut parameters = Self::default();
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = decoded(value);
-            match key {
-                "labelSelector" => parameters.labels = value.split(',').map(label).collect(),
-                "limit" => parameters.limit = value.parse().ok(),
-                "continue" => parameters.first = value.parse().unwrap_or_default(),
-                _ => {}
-            }
+    match (subresource, kept) {
+        (Some("status"), StatusKept::Apart | StatusKept::Unknown) => {
+            let status = wanted["status"].take();
+            wanted = old.clone();
+            set(&mut wanted, "status", &status);
         }
-        parameters
+        (None, StatusKept::Apart) => set(&mut wanted, "status", &old["status"]),
+        (None, _) => {}
+        (Some(_), _) => return Err(NOT_FOUND),
     }
+    for field in FIXED.into_iter().chain(["resourceVersion"]) {
+        set(&mut wanted["metadata"], field, &old["metadata"][field]);
+    }
+    Ok(wanted)
+}
 
-    fn selects(&self, object: &Value) -> bool {
-        self.labels.iter().all(|(key, value)| {
-            let label = object["metadata"]["labels"][key].as_str();
-            value.as_deref().map_or(label.is_some(), |value| label == Some(value))
-        })
+/// Sets a field, or takes it away.
+fn set(object: &mut Value, field: &str, value: &Value) {
+    if value.is_null() {
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove(field);
+        }
+    } else {
+        object[field] = value.clone();
     }
 }
 
-fn label(text: &str) -> (String, Option<String>) {
-    match text.split_once('=') {
-        Some((key, value)) => (key.to_owned(), Some(value.trim_start_matches('=').to_owned())),
-        None => (text.to_owned(), None),
-    }
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// Percent signs resolved.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| *first == b'%');
-        let (byte, length) = match code {
-            Some(byte) => (byte, 2),
-            None => (if *first == b'+' { b' ' } else { *first }, 0),
-        };
-        bytes.push(byte);
-        rest = &tail[length..];
+fn delete(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
+    if place.name.is_none() || place.subresource.is_some() {
+        return Err(Refusal(405, "MethodNotAllowed"));
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let path = place.object();
+    let mut object = state.store.get(&path).cloned().ok_or(NOT_FOUND)?;
+    for field in ["resourceVersion", "uid"] {
+        let expected = &request.asked.body["preconditions"][field];
+        if !expected.is_null() && *expected != object["metadata"][field] {
+            return Err(CONFLICT);
+        }
+    }
+    if !has_finalizers(&object) {
+        let gone = state.store.remove(&path).unwrap_or_default();
+        return Ok(Done::written(WriteKind::Deleted, place, gone));
+    }
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(Done::read(object));
+    }
+    object["metadata"]["deletionTimestamp"] = state.store.now();
+    let object = state.store.update(&path, object, false);
+    Ok(Done::written(WriteKind::Changed, place, object))
 }
 
-fn version() -> Value {
-    json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "",
-        "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
+/// The metadata of an object, or of the objects of a list.
+fn metadata_of(body: &Value) -> Value {
+    let kind = "PartialObjectMetadata";
+    match body["items"].as_array() {
+        None => json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": body["metadata"]}),
+        Some(items) => {
+            let items: Vec<Value> = items.iter().map(metadata_of).collect();
+            json!({"kind": format!("{kind}List"), "apiVersion": "meta.k8s.io/v1", "metadata": body["metadata"],
+                "items": items})
+        }
+    }
 }
