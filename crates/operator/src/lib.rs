@@ -5,4 +5,4 @@ mod runtime;
 mod settings;
 
 pub use runtime::{ServerError, run};
-pub use settings::ServerSettings;
+pub use settings::{MoverSettings, ServerSettings};

@@ -77,7 +77,7 @@ impl State {
     }
 
     fn api(&self, context: &Context) -> Api<DynamicObject> {
-        objects::namespaced(&context.client, &context.settings.namespace, &self.resource)
+        objects::namespaced(&context.client, &context.namespace, &self.resource)
     }
 }
 

@@ -74,7 +74,7 @@ async fn reconcile(
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     match deletion::plan(&objects::to_json(&object), context.now()) {
         RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
         RequestPlan::Remove => {

@@ -147,7 +147,7 @@ async fn reconcile(
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let uid = object.uid().unwrap_or_default();
     let cancelled = object.annotations().get(CANCEL).is_some_and(|value| value == "true");
     let run = state.running().get(&uid).cloned();

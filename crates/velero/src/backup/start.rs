@@ -59,7 +59,7 @@ pub(super) async fn start(
     let mut run = Run::of(&backup);
     run.attempt += 1;
     let again = *backup.phase() == BackupPhase::InProgress;
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, &backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, &backup);
     let start = Start { context, state, object, backup, run, again, journal, report };
     match start.prepare().await {
         Ok(ready) => Box::pin(run_pass(context, state, ready)).await,
@@ -69,7 +69,7 @@ pub(super) async fn start(
 
 /// The log and the results of a backup.
 pub(super) fn report(context: &Context, name: &str) -> io::Result<Report> {
-    let full = format!("{}/{name}", context.settings.namespace);
+    let full = format!("{}/{name}", context.namespace);
     let directory = &context.settings.storage.spool_directory;
     Ok(Report::new(RunLog::create(directory, &[("backup", &full)], Level::Info)?))
 }

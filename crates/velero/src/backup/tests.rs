@@ -11,13 +11,12 @@ use std::sync::Arc;
 
 use lifeboat_archive::ObjectStore;
 use lifeboat_store::Store;
-use lifeboat_web::Metrics;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::backup::world::{World, archived};
-use crate::testing::settings;
+use crate::testing::context;
 
 const BACKUPS: &str = "/apis/velero.io/v1/namespaces/lifeboat/backups";
 
@@ -45,7 +44,7 @@ impl Server {
                 "status": {"phase": "Available"}}),
         );
         let client = world.client().await;
-        let mut context = Context::new(client, Metrics::new("0"), Arc::new(settings()));
+        let mut context = context(client);
         context.commands = Arc::new(world.clone());
         let state = Arc::new(State::new(CancellationToken::new()));
         Self { world, context, state, directory }

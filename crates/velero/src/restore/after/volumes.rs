@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// All VolumePluginRestores of a restore.
 pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, ApiError> {
-    let api = volume_plugin::api(&context.client, Kind::Restore, &context.settings.namespace);
+    let api = volume_plugin::api(&context.client, Kind::Restore, &context.namespace);
     let selector = Kind::Restore.uid_selector(&restore.uid().unwrap_or_default());
     let listed = match api.list(&ListParams::default().labels(&selector)).await {
         // Before the kinds were there nothing was begun.
@@ -125,7 +125,7 @@ async fn end(one: OpenVolume) {
 /// One look. An operation whose time is over, or whose plugin is gone, has failed; its object says so.
 async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> OperationState {
     let (context, limit) = (rest.context, operation_timeout(rest.context, rest.restore));
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let mut message = None;
     if one.snapshotter.is_none() {
         message = reopen(context, one).await;

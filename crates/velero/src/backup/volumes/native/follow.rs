@@ -100,7 +100,7 @@ async fn look(
         }
     };
     let snapshotter = open.as_ref().map(|open| open.snapshotter.as_ref());
-    let (client, namespace) = (&context.client, &context.settings.namespace);
+    let (client, namespace) = (&context.client, &context.namespace);
     let looked =
         volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
     looked.map(|(now, _)| now).map_err(Trouble::Api)
