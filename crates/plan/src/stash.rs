@@ -2,5 +2,11 @@
 //! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), and what a
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
+pub mod hooks;
 pub mod hosts;
+pub mod invoker;
+pub mod reservation;
+pub mod retention;
+pub mod session;
 pub mod state;
+pub mod variables;
