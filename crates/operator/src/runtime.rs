@@ -8,11 +8,11 @@ use lifeboat_cluster::lease::{Election, Ended};
 use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
 use lifeboat_control::Core;
 use lifeboat_transfer::TransferService;
-use lifeboat_velero::Velero;
 use lifeboat_web::{Health, Metrics, WebError};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::apis::Apis;
 use crate::settings::ServerSettings;
 
 /// Lifeboat's own version.
@@ -61,12 +61,12 @@ pub async fn run(
     let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
     let core = Core { direct, patient, ..core };
     let transfer = TransferService::new(&core, settings.movers.clone());
-    let velero = Velero::new(&core, &transfer, settings.velero.clone()).await;
-    let server = Server { core, settings, health, transfer, velero };
+    let apis = Apis::new(&core, &transfer, &settings).await;
+    let server = Server { core, settings, health, transfer, apis };
     let work = server.serve_terms(&stop);
     let ended = tokio::select! {
         () = work => Ok(()),
-        ended = server.velero.serve_downloads(&stop_web) => ended.map_err(ServerError::Web),
+        ended = server.apis.serve(&stop_web) => ended.map_err(ServerError::Web),
         web = web => match web {
             Ok(Err(error)) => Err(ServerError::Web(error)),
             // The HTTP server ends only when asked to; a panic in it ends the process.
@@ -74,7 +74,7 @@ pub async fn run(
         },
     };
     stop_web.cancel();
-    server.velero.close().await;
+    server.apis.close().await;
     tracing::info!("server ends");
     ended
 }
@@ -86,7 +86,7 @@ struct Server {
     health: Health,
     /// What all APIs share beside `core`.
     transfer: TransferService,
-    velero: Velero,
+    apis: Apis,
 }
 
 impl Server {
@@ -109,7 +109,7 @@ impl Server {
             let ended = election.lead(Box::pin(self.term(stop))).await;
             self.core.metrics.end_term();
             self.transfer.end_term();
-            self.velero.end_term();
+            self.apis.end_term();
             if ended == Ended::WorkDone {
                 election.release().await;
             }
@@ -124,7 +124,7 @@ impl Server {
         let shutdown = CancellationToken::new();
         self.transfer.begin_term(&shutdown);
         let controllers = async {
-            tokio::join!(self.transfer.run(&shutdown), self.velero.run_controllers(&shutdown));
+            tokio::join!(self.transfer.run(&shutdown), self.apis.run_controllers(&shutdown));
         };
         tokio::pin!(controllers);
         tokio::select! {

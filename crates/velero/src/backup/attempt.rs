@@ -284,10 +284,10 @@ async fn passed(
         return Ok(None);
     };
     journal.end_pass().await;
-    match objects::typed::<Backup>(&object) {
-        Ok(backup) if phase::finalized(backup.phase()).is_some() => {
-            finish::end(context, state, &backup, Some(size)).await.map(Some)
-        }
-        _ => Ok(Some(Action::await_change())),
+    let Ok(backup) = objects::typed::<Backup>(&object) else { return Ok(Some(Action::await_change())) };
+    finish::deleted::follow(state, &backup);
+    if phase::finalized(backup.phase()).is_some() {
+        return finish::end(context, state, &backup, Some(size)).await.map(Some);
     }
+    Ok(Some(Action::await_change()))
 }

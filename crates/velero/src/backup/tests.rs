@@ -24,6 +24,7 @@ struct Server {
     world: World,
     context: Context,
     state: Arc<State>,
+    controller: Arc<Controller>,
     directory: tempfile::TempDir,
 }
 
@@ -47,7 +48,8 @@ impl Server {
         let mut context = context(client);
         context.commands = Arc::new(world.clone());
         let state = Arc::new(State::new(CancellationToken::new()));
-        Self { world, context, state, directory }
+        let controller = Arc::new(Controller::new(state.clone()));
+        Self { world, context, state, controller, directory }
     }
 
     #[allow(clippy::needless_pass_by_value)] // tests write `json!` in place
@@ -74,12 +76,21 @@ impl Server {
         Store::local(self.directory.path().join("bucket")).unwrap()
     }
 
+    /// Reconciles, and waits for the end of the pass that this starts.
+    async fn reconcile(&self, object: Value) -> Result<Action, ApiError> {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let uid = object.uid().unwrap_or_default();
+        let next = Box::pin(reconcile(Arc::new(object), self.context.clone(), self.controller.clone())).await?;
+        self.controller.passes.ended().await;
+        let passed = locked(&self.state.passed).remove(&uid);
+        passed.unwrap_or(Ok(next))
+    }
+
     /// Reconciles until the phase stays.
     async fn settle(&self, name: &str) -> String {
         for _ in 0..10 {
             let before = self.phase(name);
-            let object: DynamicObject = serde_json::from_value(self.get(name)).unwrap();
-            Box::pin(reconcile(Arc::new(object), self.context.clone(), self.state.clone())).await.unwrap();
+            self.reconcile(self.get(name)).await.unwrap();
             if self.get(name).is_null() || self.phase(name) == before {
                 break;
             }
@@ -223,8 +234,7 @@ async fn an_attempt_that_was_overtaken_writes_nothing_more() {
         }
     });
     for _ in 0..2 {
-        let shown: DynamicObject = serde_json::from_value(server.get("b")).unwrap();
-        Box::pin(reconcile(Arc::new(shown), server.context.clone(), server.state.clone())).await.unwrap();
+        server.reconcile(server.get("b")).await.unwrap();
     }
     assert_eq!(server.phase("b"), "InProgress");
     assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());

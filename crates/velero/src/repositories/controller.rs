@@ -39,7 +39,7 @@ struct State {
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, maintenances: LongWork::default() });
+    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
     dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }

@@ -333,8 +333,7 @@ impl Setting {
         let context = self.context().await;
         let restore = serde_json::from_value(self.object(RESTORE).unwrap()).unwrap();
         let order = Order { restore, cancel: self.cancel.clone() };
-        let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
-        Box::pin(execute::execute(&context, &resource, order)).await;
+        Box::pin(execute::execute(&context, order)).await;
         self.status()
     }
 
