@@ -3,4 +3,7 @@
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
 pub mod hosts;
+pub mod in_place;
+pub mod rules;
 pub mod state;
+pub mod targets;
