@@ -73,6 +73,9 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
+    /// Puts on record that a member has no hosts, and why.
+    async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError>;
+
     /// All hosts of a member have ended.
     async fn member_ended(&self, _member: usize) -> Result<(), ApiError> {
         Ok(())
@@ -99,7 +102,7 @@ async fn run_member(work: &dyn SessionWork, member: usize, cancel: &Cancellation
     let hosts = match work.find_hosts(member, cancel).await {
         Ok(hosts) => hosts,
         Err(NoHosts::Failed(message)) => {
-            let failed = record.change(|state| state.fail_member(member, &message)).await?;
+            let failed = work.fail_member(member, &message).await?;
             return if failed { Ok(()) } else { Err(Stopped::Gone) };
         }
         Err(NoHosts::Api(error)) => return Err(error.into()),
@@ -112,12 +115,7 @@ async fn run_member(work: &dyn SessionWork, member: usize, cancel: &Cancellation
         try_join_all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
     work.member_ended(member).await?;
-    settle(record, member).await
-}
-
-/// Writes the phase of a member whose hosts have ended.
-async fn settle(record: &SessionRecord, member: usize) -> Result<(), Stopped> {
-    if record.change(|state| state.settle_member(member)).await? { Ok(()) } else { Err(Stopped::Gone) }
+    Ok(())
 }
 
 async fn run_host(
@@ -127,7 +125,7 @@ async fn run_host(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let record = HostRecord { session: work.record().clone(), member, host };
-    if !record.state().await.has_ended() {
+    if !record.state().await.phase.has_ended() {
         match before(work, &record).await? {
             Ok(()) => work.run_host(record.clone(), cancel).await?,
             Err(message) => {

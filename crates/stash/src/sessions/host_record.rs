@@ -24,7 +24,8 @@ impl HostRecord {
     /// Changes the state of the host. False where the session is gone.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut HostState)) -> Result<bool, ApiError> {
         let changed = self.session.change(|state| {
-            if let Some(host) = state.host_mut(self.member, &self.host) {
+            let member = state.members.get_mut(self.member);
+            if let Some(host) = member.and_then(|member| member.hosts.iter_mut().find(|host| host.name == self.host)) {
                 change(host);
             }
         });
@@ -32,7 +33,10 @@ impl HostRecord {
     }
 
     pub(crate) async fn state(&self) -> HostState {
-        let read = self.session.read(|state| state.host(self.member, &self.host).cloned());
+        let read = self.session.read(|state| {
+            let hosts = state.members.get(self.member).map(|member| member.hosts.as_slice()).unwrap_or_default();
+            hosts.iter().find(|host| host.name == self.host).cloned()
+        });
         read.await.unwrap_or_default()
     }
 

@@ -9,10 +9,12 @@ use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
-use lifeboat_plan::stash::state::{SessionKind, SessionState};
+use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::transfer::movers::Owner;
 use serde_json::Value;
 use tokio::sync::Mutex;
+
+use super::kind::SessionKind;
 
 /// How often a write is tried that meets changes of the object outside its status.
 const TRIES: u32 = 5;
@@ -45,7 +47,7 @@ impl SessionRecord {
         object: DynamicObject,
     ) -> Result<Self, serde_json::Error> {
         let namespace = object.namespace().unwrap_or_default();
-        let state = SessionState::read(kind, object.data.get("status").unwrap_or(&Value::Null))?;
+        let state = kind.read(&object)?;
         Ok(Self {
             core: core.clone(),
             kind,
@@ -91,6 +93,7 @@ impl SessionRecord {
         }
         let mut state = held.state.clone();
         change(&mut state);
+        state.settle();
         if state == held.state {
             return Ok(true);
         }
@@ -106,7 +109,7 @@ impl SessionRecord {
         let mut tries = 0;
         loop {
             let mut wanted = held.object.clone();
-            wanted.data["status"] = state.status(self.kind);
+            wanted.data["status"] = self.kind.status(state);
             let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
             let written = self.api.replace_status(&self.name, &params, &wanted).await;
             match written.attempt(format!("update the status of {} {}", self.kind.as_str(), self.name)) {
