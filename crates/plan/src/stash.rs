@@ -4,9 +4,12 @@
 
 pub mod hooks;
 pub mod hosts;
+pub mod in_place;
 pub mod invoker;
 pub mod reservation;
 pub mod retention;
+pub mod rules;
 pub mod session;
 pub mod state;
+pub mod targets;
 pub mod variables;
