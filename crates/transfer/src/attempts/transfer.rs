@@ -180,7 +180,7 @@ impl Transfer {
         let wait_seconds = seconds - (seconds / 10).min(30);
         let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
         let task = Task {
-            uid: uid.to_string(),
+            uid: id.to_string(),
             parts: prepared.parts,
             repository: Some(reach.task),
             lock,
