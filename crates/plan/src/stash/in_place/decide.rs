@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::owners::{ScaleOwner, scale_owners};
-use super::standstill::Standstill;
+use super::standstill::{RestoreName, Standstill, Step};
 use super::uses::VolumeUser;
 use super::{FORCE_SCALE, InPlaceSettings, RESTORE_RUNNING};
 use crate::stash::hosts::{TargetKind, replicas};
@@ -33,9 +33,10 @@ pub struct InPlaceFacts {
 /// How a restore writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InPlace {
-    /// Nothing uses the volumes.
+    /// The target is claims that nothing uses.
     AtOnce,
-    /// The workload is stopped first and started at the end.
+    /// The workload is stopped first and gets its scale back at the end. One that is stopped already has the same steps, because it may be
+    /// started by others in the middle of the restore.
     Stop(StopPlan),
     /// Into the volumes of running pods, as an annotation asks for.
     IntoRunning,
@@ -48,7 +49,10 @@ pub struct StopPlan {
     pub replicas: u32,
     /// Whether what is overwritten is copied into the repository before.
     pub safety_copy: bool,
-    /// What else sets the scale; stopped all the same because of an annotation.
+    /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
+    /// half restored would be of no use.
+    pub safety_of: Option<RestoreName>,
+    /// What else sets the scale; the workload is stopped all the same because of an annotation.
     pub forced: Vec<ScaleOwner>,
 }
 
@@ -120,16 +124,19 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
     let now = replicas(workload);
     let before = facts.earlier.as_ref().map_or(0, |earlier| earlier.replicas);
     let is_stopped = now == 0 && facts.own_pods.is_empty();
-    if is_stopped && before == 0 {
-        return Ok(InPlace::AtOnce);
-    }
-    let owners = scale_owners(facts.kind, workload, &facts.autoscalers);
-    // What sets the scale has left a workload stopped that an earlier restore stopped, or it was forced then as well.
-    if !owners.is_empty() && !is_stopped && !facts.settings.force_scale {
+    // A scale of zero is left alone by whatever sets the scale, or it was forced by an earlier restore.
+    let owners = if is_stopped { Vec::new() } else { scale_owners(facts.kind, workload, &facts.autoscalers) };
+    if !owners.is_empty() && !facts.settings.force_scale {
         return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
     }
-    let replicas = if now == 0 { before } else { now };
-    Ok(InPlace::Stop(StopPlan { replicas, safety_copy: facts.settings.safety_copy, forced: owners }))
+    let earlier = facts.earlier.as_ref().filter(|earlier| is_stopped && earlier.step == Step::HeldDown);
+    let safety_of = earlier.and_then(|earlier| earlier.safety_of.clone());
+    Ok(InPlace::Stop(StopPlan {
+        replicas: if now == 0 { before } else { now },
+        safety_copy: facts.settings.safety_copy && safety_of.is_none(),
+        safety_of,
+        forced: owners,
+    }))
 }
 
 fn listed<T: ToString>(things: &[T]) -> String {

@@ -1,1 +1,0 @@
-//! Snapshots and hosts for the tests of `rules`.

@@ -1,1 +1,0 @@
-//! Objects for the tests of `targets`.
