@@ -122,10 +122,12 @@ impl HostSource {
     /// The consistency that is recorded. `quiesced`: a hook before the host ran and succeeded.
     pub fn consistency(&self, quiesced: bool) -> &'static str {
         let is_snapshot = |volume: &HostVolume| matches!(volume.access, VolumeAccess::Snapshot { .. });
-        match quiesced {
-            _ if self.volumes.iter().all(is_snapshot) => snapshots::consistency(quiesced),
-            true => QUIESCED,
-            false => LIVE,
+        if self.volumes.iter().all(is_snapshot) {
+            snapshots::consistency(quiesced)
+        } else if quiesced {
+            QUIESCED
+        } else {
+            LIVE
         }
     }
 }
