@@ -8,7 +8,7 @@
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]: hosts with
 //!   the volumes to write, claims to make, and what is still missing and waited for.
 //! - [`HostSource::movers`], [`by_mover`]: the parts of a host, by the mover that can carry them out.
-//! - [`pods_of`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
+//! - [`pods_of`], [`active_pods`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
 
 mod backup;
 mod claims;
@@ -26,7 +26,7 @@ pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
 pub use mounts::{Mount, MountPlan, MountedPath, find_mount};
 pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
-pub use pods::{PodsError, pod_template, pods_of, why_not_ready};
+pub use pods::{PodsError, active_pods, pod_template, pods_of, why_not_ready};
 pub use restore::{Destination, Missing, RestoreFacts, RestoreHost, RestorePlan, restore_plan};
 pub use volumes::{VolumeError, host_path_refusal};
 

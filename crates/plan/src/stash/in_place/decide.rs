@@ -19,7 +19,7 @@ pub struct InPlaceFacts {
     pub workload: Option<Value>,
     /// The HorizontalPodAutoscalers of the namespace.
     pub autoscalers: Vec<Value>,
-    /// The UIDs of the workload's own pods that have not ended.
+    /// The UIDs of the workload's own pods that have not ended, by `targets::active_pods`.
     pub own_pods: BTreeSet<String>,
     /// The pods that use the claims which are written.
     pub users: Vec<VolumeUser>,
