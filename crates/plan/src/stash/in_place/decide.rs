@@ -19,7 +19,7 @@ pub struct InPlaceFacts {
     pub workload: Option<Value>,
     /// The HorizontalPodAutoscalers of the namespace.
     pub autoscalers: Vec<Value>,
-    /// The UIDs of the workload's own pods that have not ended.
+    /// The UIDs of the workload's own pods that have not ended, by `targets::active_pods`.
     pub own_pods: BTreeSet<String>,
     /// The pods that use the claims which are written.
     pub users: Vec<VolumeUser>,
@@ -62,19 +62,19 @@ pub enum InPlaceError {
     #[error(
         "{kind} {name} has to be stopped for the restore, and {owners} would start it again; take it out of their control for the \
          restore, or annotate the restore with {annotation}: \"true\" if they leave the scale alone",
-        owners = listed(owners), annotation = FORCE_SCALE
+        owners = listed(.owners), annotation = FORCE_SCALE
     )]
     ScaleOwned { kind: TargetKind, name: String, owners: Vec<ScaleOwner> },
     #[error(
         "the volumes of {kind} {name} are also used by {users}, which the restore does not stop; stop what runs them, and create \
          the restore again",
-        users = listed(users)
+        users = listed(.users)
     )]
     OtherUsers { kind: TargetKind, name: String, users: Vec<VolumeUser> },
     #[error(
         "PersistentVolumeClaim {name} is in use by {users}; stop what runs them and create the restore again, or make that workload \
          the target: a restore stops and starts its own target",
-        users = listed(users)
+        users = listed(.users)
     )]
     ClaimInUse { name: String, users: Vec<VolumeUser> },
     #[error(
@@ -86,7 +86,7 @@ pub enum InPlaceError {
     #[error(
         "{volumes} of {kind} {name} exists only while its pod runs, so data can only be written into the running pod; annotate the \
          restore with {annotation}: \"true\" if the application bears that",
-        volumes = volumes.join(" and "), annotation = RESTORE_RUNNING
+        volumes = .volumes.join(" and "), annotation = RESTORE_RUNNING
     )]
     WithPodsOnly { kind: TargetKind, name: String, volumes: Vec<String> },
 }

@@ -122,67 +122,88 @@ fn the_record_is_read_as_it_was_written() {
 struct World {
     record: Standstill,
     replicas: u32,
-    /// Begun and done.
-    copied: (bool, bool),
-    written: (bool, bool),
+    copy: Work,
+    data: Work,
 }
 
 impl World {
     fn new() -> Self {
-        Self { record: record(Step::Recorded), replicas: 3, copied: (false, false), written: (false, false) }
+        Self { record: record(Step::Recorded), replicas: 3, copy: Work::NotBegun, data: Work::NotBegun }
     }
 
-    fn seen(&self) -> Seen {
-        let state = |(begun, done): (bool, bool)| match (begun, done) {
-            (_, true) => Work::Done,
-            (true, false) => Work::Running,
-            (false, false) => Work::NotBegun,
-        };
-        let work = if self.record.step < Step::Restoring { state(self.copied) } else { state(self.written) };
+    fn work(&mut self) -> &mut Work {
+        if self.record.step < Step::Restoring { &mut self.copy } else { &mut self.data }
+    }
+
+    fn seen(&mut self) -> Seen {
         let users = (0..self.replicas).map(|number| user(&format!("web-{number}"))).collect();
-        Seen { workload: Some(("uid".into(), self.replicas)), users, work, give_up: None }
+        let workload = Some(("uid".into(), self.replicas));
+        Seen { workload, users, work: self.work().clone(), give_up: None }
     }
 
-    /// Carries out one action; true at the end.
-    fn step(&mut self) -> bool {
-        match self.record.next(&self.seen()) {
+    /// Carries out the next action; the end, if it is that.
+    fn act(&mut self) -> Option<Option<String>> {
+        let seen = self.seen();
+        match self.record.next(&seen) {
             Action::Write(record) => self.record = record,
             Action::Scale { replicas } => self.replicas = replicas,
-            Action::Work if self.record.step == Step::SafetyCopy => {
-                assert_eq!(self.replicas, 0, "the copy is made of volumes at rest");
-                self.copied = (true, self.copied.0);
-            }
             Action::Work => {
-                assert!(self.replicas == 0 && self.copied.1, "data is written after the copy, into volumes at rest");
-                self.written = (true, self.written.0);
+                assert_eq!(self.replicas, 0, "movers work on volumes at rest");
+                let begun = *self.work() == Work::Running;
+                *self.work() = if begun { Work::Done } else { Work::Running };
+                assert!(self.data == Work::NotBegun || self.copy == Work::Done, "data is written after the copy");
             }
-            Action::End { failure } => {
-                assert_eq!(failure, None);
-                return true;
-            }
-            other => panic!("{other:?}"),
+            Action::Cancel { reason } => *self.work() = Work::Failed(reason),
+            Action::End { failure } => return Some(failure),
+            Action::Wait { message } => panic!("{message}"),
         }
-        false
+        None
     }
 }
 
-/// A server that dies after an action and before its record: the next one begins with the record before.
 #[test]
-fn a_crash_at_any_point_comes_to_the_same_end() {
-    for crash in 0..40 {
+fn a_restore_that_succeeds_goes_through_all_steps() {
+    let mut world = World::new();
+    let mut steps = vec![world.record.step];
+    let end = (0..30).find_map(|_| {
+        let end = world.act();
+        steps.push(world.record.step);
+        end
+    });
+    steps.dedup();
+    let expected = [
+        Step::Recorded,
+        Step::Stopping,
+        Step::Stopped,
+        Step::SafetyCopy,
+        Step::Restoring,
+        Step::Verified,
+        Step::Starting,
+        Step::Started,
+    ];
+    assert_eq!((end, steps, world.replicas), (Some(None), expected.to_vec(), 3));
+    assert_eq!(world.record.safety_of, Some(restore_name("back")));
+}
+
+/// Someone scales the workload up before any action: it ends as before or with the restored data, or is said to be half restored.
+#[test]
+fn someone_may_scale_up_at_any_time() {
+    let mut ends = BTreeSet::new();
+    for moment in 0..15 {
         let mut world = World::new();
-        let mut before = world.record.clone();
-        for number in 0..60 {
-            let record = world.record.clone();
-            if world.step() {
-                break;
+        let end = (0..40).find_map(|number| {
+            if number == moment {
+                world.replicas = 2;
             }
-            if number == crash && record == world.record {
-                world.record = before.clone();
-            }
-            before = record;
-        }
-        assert_eq!((world.replicas, world.written, world.record.step), (3, (true, true), Step::Started), "crash at {crash}");
-        assert_eq!(world.record.safety_of, Some(restore_name("back")));
+            world.act()
+        });
+        let failure = end.unwrap_or_else(|| panic!("no end, scaled up at {moment}: {:?}", world.record));
+        let is_half = !matches!(world.data, Work::NotBegun | Work::Done);
+        let expected = if is_half { Step::HeldDown } else { Step::Started };
+        assert_eq!(world.record.step, expected, "scaled up at {moment}");
+        assert_eq!(failure.is_none(), world.data == Work::Done, "scaled up at {moment}: {failure:?}");
+        assert!(world.replicas > 0, "scaled up at {moment}");
+        ends.insert(world.record.step);
     }
+    assert_eq!(ends, BTreeSet::from([Step::Started, Step::HeldDown]), "both kinds of end were seen");
 }

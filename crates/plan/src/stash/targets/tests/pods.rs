@@ -65,6 +65,17 @@ fn a_deployments_pods_are_those_of_its_replica_sets() {
 }
 
 #[test]
+fn pods_that_ended_are_not_active() {
+    let mut ended = pod("web-1", "n", 0, json!([]));
+    ended["status"]["phase"] = json!("Failed");
+    let pods = vec![ended, pod("web-2", "n", 0, json!([]))];
+    let mut facts = facts(TargetKind::Deployment, workload(1, json!([])), pods, &[]);
+    assert_eq!(active_pods(&facts).into_iter().collect::<Vec<_>>(), ["uid-web-2"]);
+    facts.object = None;
+    assert!(active_pods(&facts).is_empty());
+}
+
+#[test]
 fn a_daemon_sets_pod_without_a_node_is_counted_where_it_has_to_run() {
     let mut waiting = pod("w", "", 0, json!([]));
     waiting["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
