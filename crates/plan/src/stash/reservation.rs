@@ -119,7 +119,8 @@ impl Record {
             list.iter().filter(|known| known.uid != claim.uid).cloned().collect()
         };
         let (mut holders, mut waiting) = (others(&self.holders), others(&self.waiting));
-        if held { &mut holders } else { &mut waiting }.push(claim.clone());
+        let list = if held { &mut holders } else { &mut waiting };
+        list.push(claim.clone());
         Self::settled(holders, waiting)
     }
 
@@ -138,8 +139,8 @@ impl Record {
         let Some(place) = self.waiting.iter().position(|claim| claim.uid == uid) else {
             return Standing::Absent;
         };
-        let ahead = self.holders.iter().chain(&self.waiting[..place]);
-        let conflict = ahead.filter_map(|other| self.waiting[place].conflict(other)).next();
+        let mut ahead = self.holders.iter().chain(&self.waiting[..place]);
+        let conflict = ahead.find_map(|other| self.waiting[place].conflict(other));
         conflict.map_or(Standing::Absent, Standing::Waits)
     }
 
@@ -164,13 +165,15 @@ impl Record {
         let mut record = Self { holders: Vec::new(), waiting };
         for claim in holders {
             let stays = record.holders.iter().all(|other| claim.conflict(other).is_none());
-            if stays { &mut record.holders } else { &mut record.waiting }.push(claim);
+            let list = if stays { &mut record.holders } else { &mut record.waiting };
+            list.push(claim);
         }
         let mut queue = std::mem::take(&mut record.waiting);
         queue.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
         for claim in queue {
             let free = record.all().all(|other| claim.conflict(other).is_none());
-            if free { &mut record.holders } else { &mut record.waiting }.push(claim);
+            let list = if free { &mut record.holders } else { &mut record.waiting };
+            list.push(claim);
         }
         record
     }

@@ -147,10 +147,8 @@ impl<'a> Choice<'a> {
                 Err(error) => homeless.push((path, error)),
             }
         }
-        if parts.is_empty()
-            && let Some((_, error)) = homeless.pop()
-        {
-            return Err(error);
+        if parts.is_empty() && !homeless.is_empty() {
+            return Err(homeless.remove(0).1);
         }
         self.notes.extend(homeless.into_iter().map(|(path, _)| RestoreNote::NotMounted { path }));
         Ok(parts)

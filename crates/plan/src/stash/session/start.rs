@@ -152,8 +152,8 @@ fn skip_reason(facts: &BackupFacts<'_>) -> Option<SkipReason> {
     if let Some(other) = busy {
         return Some(SkipReason::SameInvoker { session: other.session.name.clone() });
     }
-    let targets = facts.targets.iter().flatten();
-    targets.filter_map(|target| restore_reason(facts.session, target, facts.restores)).next()
+    let mut targets = facts.targets.iter().flatten();
+    targets.find_map(|target| restore_reason(facts.session, target, facts.restores))
 }
 
 /// Why a backup must not read a target: a restore of it is at work or is next, or the last one failed.

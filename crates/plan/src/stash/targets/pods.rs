@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::HostPod;
+use super::{HostPod, TargetFacts};
 use crate::json::text;
 
 /// How many pods a message names.
@@ -30,6 +30,13 @@ pub fn pods_of<'a>(workload: &Value, between: &[Value], pods: &'a [Value]) -> Ve
     let of_own = between.iter().filter(|object| controller(object) == Some(own));
     let uids: BTreeSet<&str> = of_own.map(|object| text(object, "/metadata/uid")).chain([own]).collect();
     pods.iter().filter(|pod| controller(pod).is_some_and(|uid| uids.contains(uid))).collect()
+}
+
+/// The UIDs of a target's own pods that have not ended.
+pub fn active_pods(facts: &TargetFacts) -> BTreeSet<String> {
+    let own = facts.object.as_ref().map(|object| pods_of(object, &facts.between, &facts.pods)).unwrap_or_default();
+    let active = own.into_iter().filter(|pod| !has_ended(pod));
+    active.map(|pod| text(pod, "/metadata/uid").to_owned()).collect()
 }
 
 /// The UID of the object that controls another one.

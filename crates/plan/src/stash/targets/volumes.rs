@@ -197,7 +197,7 @@ impl Volume<'_> {
             return Err(VolumeError::NoClass { class: class.name.clone() });
         };
         let driver = known.volume.as_ref().and_then(driver_of);
-        if driver == Some(expected) {
+        if driver == Some(expected.as_str()) {
             return Ok(());
         }
         Err(VolumeError::Driver {
