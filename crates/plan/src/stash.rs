@@ -3,4 +3,5 @@
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
 pub mod hosts;
+pub mod mover_pod;
 pub mod state;
