@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::TaskId;
 use serde_json::{Value, json};
 
 use super::queue::Candidate;
 use super::{MoverJob, NotAllowed, Owner, pod};
+use crate::json::text;
 use crate::label;
 
 /// The service account of movers: it has no permissions, and its token is not mounted.
@@ -41,9 +43,9 @@ pub fn selector(server: &str) -> String {
 }
 
 /// The name of a task's Job and Secret. Pods have it as their host name, which has no dots.
-pub fn name(uid: &str) -> String {
-    let name = format!("mover-{}", uid.replace('.', "-"));
-    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(uid)) }
+pub fn name(task: &TaskId) -> String {
+    let name = format!("mover-{}", task.replace('.', "-"));
+    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(task)) }
 }
 
 /// The Secret with the task, without its content.
@@ -92,14 +94,14 @@ pub fn dry_run(wanted: &MoverJob) -> Result<Value, NotAllowed> {
     let mut pod = pod::template(wanted, &labels(wanted), &annotations(wanted))?;
     pod["apiVersion"] = json!("v1");
     pod["kind"] = json!("Pod");
-    pod["metadata"]["generateName"] = json!(format!("{}-", name(&wanted.uid)));
+    pod["metadata"]["generateName"] = json!(format!("{}-", name(&wanted.task)));
     pod["metadata"]["namespace"] = json!(wanted.namespace);
     Ok(pod)
 }
 
 fn metadata(wanted: &MoverJob) -> Value {
     json!({
-        "name": name(&wanted.uid),
+        "name": name(&wanted.task),
         "namespace": wanted.namespace,
         "labels": labels(wanted),
         "annotations": annotations(wanted),
@@ -111,7 +113,7 @@ fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
         SERVER: wanted.pod.server,
-        TASK: label::value(&wanted.uid),
+        TASK: label::value(&wanted.task),
         OWNER_KIND: wanted.owner.kind,
         OWNER_UID: label::value(&wanted.owner.uid),
         REPOSITORY: label::digest(&wanted.repository),
@@ -121,7 +123,7 @@ fn labels(wanted: &MoverJob) -> Value {
 
 fn annotations(wanted: &MoverJob) -> Value {
     let mut annotations = json!({
-        TASK: wanted.uid,
+        TASK: wanted.task,
         OWNER_NAME: wanted.owner.name,
         REPOSITORY: wanted.repository,
         GROUP: wanted.group,
@@ -140,6 +142,8 @@ fn annotations(wanted: &MoverJob) -> Value {
 pub struct MoverRecord {
     pub candidate: Candidate,
     pub owner: Owner,
+    /// The namespace of the Job.
+    pub namespace: String,
     /// The Job has completed or failed.
     pub finished: bool,
 }
@@ -165,8 +169,9 @@ pub fn read(job: &Value) -> Option<MoverRecord> {
             name: annotations.remove(OWNER_NAME).unwrap_or_default(),
             uid: label(OWNER_UID),
         },
+        namespace: text(job, "/metadata/namespace").to_owned(),
         candidate: Candidate {
-            uid: annotations.remove(TASK)?,
+            task: TaskId::new(annotations.remove(TASK)?),
             group: annotations.remove(GROUP).unwrap_or_default(),
             node: annotations.remove(NODE),
             repository: annotations.remove(REPOSITORY).unwrap_or_default(),
@@ -245,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_name_is_never_too_long() {
-        assert_eq!(name("6f1c-1"), "mover-6f1c-1");
-        assert_eq!(name("6f1c.0.ab-1"), "mover-6f1c-0-ab-1");
-        assert!(name(&"a".repeat(80)).len() <= 63);
-        assert_ne!(name(&"a".repeat(80)), name(&"a".repeat(81)));
+        assert_eq!(name(&TaskId::new("6f1c-1")), "mover-6f1c-1");
+        assert_eq!(name(&TaskId::new("6f1c.0.ab-1")), "mover-6f1c-0-ab-1");
+        assert!(name(&TaskId::new("a".repeat(80))).len() <= 63);
+        assert_ne!(name(&TaskId::new("a".repeat(80))), name(&TaskId::new("a".repeat(81))));
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn mounts(wanted: &MoverJob) -> (Vec<Value>, Vec<Value>) {
 fn volumes(wanted: &MoverJob, rights: &Rights) -> Vec<Value> {
     let settings = &wanted.pod;
     let mut volumes = vec![
-        json!({"name": "task", "secret": {"secretName": name(&wanted.uid), "defaultMode": rights.secret_mode()}}),
+        json!({"name": "task", "secret": {"secretName": name(&wanted.task), "defaultMode": rights.secret_mode()}}),
         json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
     ];
     // A claim itself is never marked read-only: some drivers attach it differently then.

@@ -1,5 +1,6 @@
 //! For tests: a mover in the movers' own namespace.
 
+use lifeboat_api::common::TaskId;
 use super::super::{MoverJob, MoverPlace, Owner, PodOverrides, PodSecurity, PodSettings};
 
 fn settings() -> PodSettings {
@@ -25,7 +26,7 @@ fn settings() -> PodSettings {
 
 pub(crate) fn wanted(place: MoverPlace) -> MoverJob {
     MoverJob {
-        uid: "6f1c-1".into(),
+        task: TaskId::new("6f1c-1"),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
             namespace: "lifeboat".into(),
