@@ -46,6 +46,7 @@ impl MoverSettings {
             memory_request: self.memory_request.clone(),
             memory_limit: self.memory_limit.clone(),
             priority_class: self.priority_class.clone(),
+            nice: None,
             service_account: None,
             task_directory: task::DIRECTORY.to_owned(),
             pod_uid_variable: task::POD_UID.to_owned(),

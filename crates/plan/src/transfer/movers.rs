@@ -53,6 +53,8 @@ pub struct PodSettings {
     pub memory_request: String,
     pub memory_limit: String,
     pub priority_class: Option<String>,
+    /// The CPU priority of the process, from -20 (highest) to 19 (lowest).
+    pub nice: Option<i32>,
     /// The service account; by default [`job::SERVICE_ACCOUNT`], which exists only in the movers' own namespace.
     pub service_account: Option<String>,
     /// The directory with the task file, and the variable with the UID of the pod.

@@ -8,7 +8,7 @@ use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::testing::{client, failure};
 use lifeboat_control::Core;
-use lifeboat_mover::report::{Cause, Failure, Outcome, PartResult, PartResults, Restored};
+use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, PartResult, PartResults, Restored};
 use lifeboat_mover::task::{BackupWork, Part, RestoreWork, Source, Target, TaskWork};
 use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, Owner, data};
 use lifeboat_web::Metrics;
@@ -183,7 +183,7 @@ async fn the_mover_gets_all_parts_in_the_transfers_own_namespace() {
     carry(&host, &CancellationToken::new()).await.unwrap();
     let requests = effects.requests.lock().unwrap();
     let (job, task) = (&requests[0].job, &requests[0].task);
-    assert_eq!((&*job.uid, &*job.namespace, &*task.uid), ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1"));
+    assert_eq!((job.task.as_str(), &*job.namespace, &*task.uid), ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1"));
     assert_eq!((&*job.owner.namespace, job.pod.service_account.as_deref()), ("shop", Some("default")));
     let uids: Vec<_> = task.parts.iter().map(|part| part.uid.as_str()).collect();
     assert_eq!(uids, ["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"]);
@@ -203,7 +203,7 @@ async fn parts_that_failed_are_the_steps_to_judge_and_locks_that_may_be_left_go(
     let effects = Arc::new(FakeEffects::default());
     effects.holds("6f1c.0.ab-1.0", "first");
     let uids = ["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"];
-    effects.will(reported(results(uids, [Outcome::BackedUp(Default::default()), broken()])));
+    effects.will(reported(results(uids, [Outcome::BackedUp(BackedUp::default()), broken()])));
     let host = host(&effects, false).await;
     carry(&host, &CancellationToken::new()).await.unwrap();
     assert_eq!(
@@ -224,7 +224,7 @@ async fn a_transfer_that_is_cancelled_while_its_mover_ends(#[case] restores: boo
     effects.holds("6f1c.0.ab-1.0", "first");
     effects.holds("6f1c.0.ab-1.1", "second");
     effects.holds("6f1c.0.ab-12.0", "of another task");
-    let outcome = || if restores { Outcome::Restored(Restored::default()) } else { Outcome::BackedUp(Default::default()) };
+    let outcome = || if restores { Outcome::Restored(Restored::default()) } else { Outcome::BackedUp(BackedUp::default()) };
     effects.will(reported(results(["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"], [outcome(), outcome()])));
     let host = host(&effects, restores).await;
     carry(&host, &CancellationToken::new()).await.unwrap();

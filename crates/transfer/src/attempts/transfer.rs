@@ -184,7 +184,7 @@ impl Transfer {
             parts: prepared.parts,
             repository: Some(reach.task),
             lock,
-            limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
+            limits: Limits { scratch: Some(SCRATCH.into()), nice: prepared.pod.nice, ..Limits::default() },
             deadline: Some(self.deadline),
         };
         let job = MoverJob {

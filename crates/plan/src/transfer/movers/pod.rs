@@ -136,10 +136,8 @@ fn init_containers(wanted: &MoverJob, rights: &Rights) -> Vec<Value> {
             "image": settings.image,
             "imagePullPolicy": "IfNotPresent",
             "args": ["mover", "--copy-to", PROGRAM_DIRECTORY],
-            "resources": {
-                "requests": {"cpu": settings.cpu_request, "memory": settings.memory_request},
-                "limits": container(wanted, rights)["resources"]["limits"],
-            },
+            // A quota counts the largest container, so this one costs nothing.
+            "resources": container(wanted, rights)["resources"],
             "securityContext": container_security(wanted, rights),
             "volumeMounts": [{"name": PROGRAM, "mountPath": PROGRAM_DIRECTORY}],
         })

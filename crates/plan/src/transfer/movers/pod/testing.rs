@@ -12,6 +12,7 @@ fn settings() -> PodSettings {
         memory_request: "128Mi".into(),
         memory_limit: "1Gi".into(),
         priority_class: None,
+        nice: None,
         service_account: None,
         task_directory: "/mover/task".into(),
         pod_uid_variable: "LIFEBOAT_POD_UID".into(),
