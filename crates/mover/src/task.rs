@@ -21,6 +21,8 @@ pub const MOST_PARTS: usize = 64;
 pub const FILE: &str = "task.json";
 /// The path of the directory in a mover's container.
 pub const DIRECTORY: &str = "/mover/task";
+/// The mount point of a volume that holds the repository.
+pub const REPOSITORY_MOUNT: &str = "/mover/repository";
 /// The environment variable with the UID of the mover's pod, which becomes part of the owner of locks.
 pub const POD_UID: &str = "LIFEBOAT_POD_UID";
 /// The prefix of the tag that the snapshot of a part has; the part's UID follows.
@@ -258,6 +260,24 @@ pub enum Transport {
         token: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ca: Option<String>,
+    },
+    /// A server that speaks restic's REST protocol.
+    #[serde(rename_all = "camelCase")]
+    Rest {
+        /// `http://` or `https://`, without user and password; the path is that of the repository.
+        url: String,
+        /// The name of a file in the task's directory with `user:password`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        credentials: Option<String>,
+        /// The name of a file in the task's directory with PEM certificates that are trusted in addition to the system's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ca: Option<String>,
+    },
+    /// A directory of a volume that the mover itself mounts.
+    #[serde(rename_all = "camelCase")]
+    Directory {
+        /// The absolute path of the repository in the mover's container, at or below [`REPOSITORY_MOUNT`].
+        path: PathBuf,
     },
 }
 
