@@ -2,5 +2,6 @@
 //! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), and what a
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
+pub mod backend;
 pub mod hosts;
 pub mod state;

@@ -27,7 +27,7 @@ use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::Found;
 use tokio::sync::OnceCell;
 
-pub use access::{Access, Passwords, Storage};
+pub use access::{Access, Passwords, ServerOpening, Storage, TenantRepository, TenantStorage};
 pub use key::RepositoryKey;
 pub use keys::{Key, Keys, SourceKeys};
 use open::{OpenRepositories, Opened, Slot};
@@ -145,8 +145,9 @@ impl Repositories {
         let access = host.access(key).await?;
         let repository = self.open(&access).await?;
         let found = repository.load_readable_snapshots().await?.found;
-        let of_them =
-            |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| *one == task));
+        let of_them = |tag: &String| {
+            tag.strip_prefix(UID_TAG).is_some_and(|part| tasks.iter().any(|task| is_part_of(part, task)))
+        };
         let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
         let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
         self.forget(host, key, &late).await
@@ -209,6 +210,11 @@ pub async fn of_task(
     let tag = format!("{UID_TAG}{task}");
     let found = repository.load_readable_snapshots().await?.found;
     Ok(found.into_iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)))
+}
+
+/// Whether the UID in a snapshot's tag is that of a task, or of one of its parts.
+fn is_part_of(part: &str, task: &TaskId) -> bool {
+    part.strip_prefix(task.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Whether a text names the snapshot: its ID, or eight digits of it at least.
