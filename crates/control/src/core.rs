@@ -18,6 +18,8 @@ pub struct Core {
     pub client: Client,
     /// A client that makes each request once: for callers that limit the number of requests themselves.
     pub direct: Client,
+    /// A client that waits for commands in pods which print nothing for a long time.
+    pub patient: Client,
     pub events: Events,
     pub metrics: Metrics,
     /// Objects whose change the API server refused.
@@ -25,6 +27,8 @@ pub struct Core {
     pub clock: Clock,
     /// The namespace of Lifeboat's own objects.
     pub namespace: String,
+    /// The name of this replica, in events and in locks of repositories.
+    pub identity: String,
 }
 
 /// What came of a fenced write.
@@ -39,16 +43,18 @@ pub enum Written {
 }
 
 impl Core {
-    /// `identity` is the name of this replica in events.
+    /// With one client for everything.
     pub fn new(client: Client, metrics: Metrics, namespace: &str, identity: &str) -> Self {
         Self {
             direct: client.clone(),
+            patient: client.clone(),
             events: Events::new(client.clone(), identity),
             client,
             metrics,
             refused: Refused::default(),
             clock: Clock::default(),
             namespace: namespace.to_owned(),
+            identity: identity.to_owned(),
         }
     }
 

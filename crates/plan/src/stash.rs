@@ -3,5 +3,14 @@
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
 pub mod backend;
+pub mod hooks;
 pub mod hosts;
+pub mod in_place;
+pub mod invoker;
+pub mod reservation;
+pub mod retention;
+pub mod rules;
+pub mod session;
 pub mod state;
+pub mod targets;
+pub mod variables;

@@ -9,7 +9,9 @@ pub mod exposure;
 pub mod handover;
 pub mod movers;
 pub mod repositories;
+mod service;
 pub mod settings;
 pub mod snapshots;
 
+pub use service::TransferService;
 pub use settings::MoverSettings;

@@ -37,7 +37,7 @@ pub use records::{AccessSource, RepositoryHost, RepositoryRecords};
 /// How long the server waits for a lock before it says who holds it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The repositories of a term of leadership. Clones share what is open.
+/// The repositories of a server, for all APIs. Clones share what is open.
 #[derive(Clone, Default)]
 pub struct Repositories {
     cluster: Arc<OnceCell<String>>,
@@ -52,6 +52,11 @@ impl Repositories {
     /// Closes a repository: its record was changed or deleted, and the next caller opens it anew.
     pub fn close(&self, key: &RepositoryKey) {
         locked(&self.opened).close(key);
+    }
+
+    /// Closes all repositories: the next leader changes them.
+    pub(crate) fn close_all(&self) {
+        *locked(&self.opened) = OpenRepositories::default();
     }
 
     /// The cluster's UID, which owners of locks carry: that of its oldest namespace or, where that may not be read, of

@@ -33,8 +33,6 @@ pub struct MoverSettings {
     pub copy_timeout: Duration,
     /// How often a repository without its own frequency is maintained.
     pub maintenance_frequency: Duration,
-    /// Whether volumes of a backup are also written into the file that Velero reads. See docs/volumes.md.
-    pub velero_compatible: bool,
 }
 
 impl MoverSettings {
@@ -73,7 +71,6 @@ impl Default for MoverSettings {
             node_timeout: Duration::from_mins(5),
             copy_timeout: Duration::from_hours(4),
             maintenance_frequency: Duration::from_hours(24),
-            velero_compatible: false,
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::{
 
 /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
-    context.movers.begin_term(shutdown);
     let settled = tokio::select! {
         () = shutdown.cancelled() => return,
         settled = password::first_try(context) => settled,
@@ -32,7 +31,6 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
         deletion::run(context, shutdown),
         downloads::request::run(context, shutdown),
         expiry::run(context, shutdown),
-        context.movers.run(shutdown),
         own_deployment::run(context, shutdown),
         schedules::run(context, shutdown),
         restore::run(context, shutdown),

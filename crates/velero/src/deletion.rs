@@ -14,8 +14,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -24,6 +23,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{DeleteBackupRequest, names};
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::Turns;
 use lifeboat_plan::velero::deletion::{self, Extent, RequestPlan};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -38,34 +38,14 @@ const NEXT_TRY: Duration = Duration::from_secs(5);
 
 struct State {
     resource: ApiResource,
-    /// Backups that are being deleted: one request at a time works on each.
-    busy: Arc<Mutex<BTreeSet<String>>>,
-}
-
-/// The right to work on one backup; given back when dropped.
-struct Turn {
-    backup: String,
-    busy: Arc<Mutex<BTreeSet<String>>>,
-}
-
-impl State {
-    fn turn(&self, backup: &str) -> Option<Turn> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = || Turn { backup: backup.to_owned(), busy: Arc::clone(&self.busy) };
-        busy.insert(backup.to_owned()).then(turn)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.backup);
-    }
+    /// One request at a time works on each backup.
+    turns: Turns,
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<DeleteBackupRequest>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, busy: Arc::default() });
+    let state = Arc::new(State { resource, turns: Turns::default() });
     dynamic::drive("delete-backup-request", watches, context.clone(), state, reconcile).await;
 }
 
@@ -74,7 +54,7 @@ async fn reconcile(
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     match deletion::plan(&objects::to_json(&object), context.now()) {
         RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
         RequestPlan::Remove => {
@@ -88,7 +68,7 @@ async fn reconcile(
         let message = "spec.backupName is required: name the Backup to delete".to_owned();
         return status::answer(&context, &state, &object, vec![message]).await;
     }
-    let Some(_turn) = state.turn(backup) else {
+    let Some(_turn) = state.turns.try_take(backup.to_owned()) else {
         return Ok(Action::requeue(NEXT_TRY));
     };
     let gathered = gather::gather(&context, backup).await?;

@@ -26,7 +26,7 @@ const SECRET: (&str, &str) = ("lifeboat-download-key", "key");
 /// The secret that seals links; made where there is none.
 pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiError> {
     let (name, key) = SECRET;
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     if let Some(found) = read(&api).await? {
         return Ok(found);
     }
@@ -64,7 +64,7 @@ pub(crate) struct Links {
 impl Downloads for Links {
     async fn open(&self, token: &str) -> Result<Download, DownloadRefused> {
         let context = &self.context;
-        let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
         // A link without the secret that sealed it is nobody's link.
         let secret = read(&api).await.map_err(|error| unavailable(&error.chain()))?;
         let secret = secret.ok_or(DownloadRefused::Invalid)?;

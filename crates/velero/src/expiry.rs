@@ -36,7 +36,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 
 async fn collect(context: &Context) -> Result<(), ApiError> {
     let api =
-        objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<Backup>());
+        objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
     let mut locations = BTreeMap::new();
     let mut pending = None;
     let mut page = ListParams::default().limit(PAGE);
@@ -92,7 +92,7 @@ async fn carry_out(
 
 async fn request(context: &Context, name: &str, uid: &str) -> Result<(), ApiError> {
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let attempt = format!("ask for the deletion of Backup {name}");
     let Ok(object) = serde_json::from_value(garbage::request(name, uid)) else { return Ok(()) };
     api.create(&PostParams::default(), &object).await.attempt(attempt).map(drop)
@@ -101,7 +101,7 @@ async fn request(context: &Context, name: &str, uid: &str) -> Result<(), ApiErro
 /// The backups whose deletion was asked for and not answered yet.
 async fn pending(context: &Context) -> Result<BTreeSet<String>, ApiError> {
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let listed = api.list(&ListParams::default()).await.attempt("list DeleteBackupRequests")?;
     let text = |object: &DynamicObject, path: &str| {
         object.data.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()

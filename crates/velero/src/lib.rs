@@ -44,8 +44,7 @@ use lifeboat_control::dynamic;
 pub use lifeboat_items::preview::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use locations::{LocationError, store_config};
 pub use restore::preview_restore;
-pub use server_part::{Clients, Velero};
+pub use server_part::Velero;
 pub use settings::{
-    BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, StorageSettings,
-    VeleroSettings,
+    BackupSettings, DownloadSettings, PluginSettings, RestoreSettings, StorageSettings, VeleroSettings,
 };

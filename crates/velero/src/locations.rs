@@ -97,7 +97,7 @@ impl LocationError {
 
 /// The location called `name`, if it exists, as it can be read.
 pub(crate) async fn find(context: &Context, name: &str) -> Result<BackupStorageLocation, LocationError> {
-    find_in(&context.client, &context.settings.namespace, name).await
+    find_in(&context.client, &context.namespace, name).await
 }
 
 async fn find_in(
@@ -183,7 +183,7 @@ pub async fn store_config(
 
 /// The Secrets of these names in Lifeboat's namespace.
 pub(crate) async fn named_secrets(context: &Context, names: Vec<String>) -> Result<Secrets, ApiError> {
-    secrets_in(&context.client, &context.settings.namespace, names).await
+    secrets_in(&context.client, &context.namespace, names).await
 }
 
 async fn secrets_in(client: &Client, namespace: &str, names: Vec<String>) -> Result<Secrets, ApiError> {

@@ -87,7 +87,7 @@ impl State {
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let state = Arc::new(State::new());
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let deployments = objects::namespaced(&context.client, namespace, &state.deployments);
     let pods = objects::namespaced(&context.client, namespace, &state.pods);
     // The rights of a limited installation are for this one Deployment, so only it may be asked for.
@@ -186,14 +186,14 @@ async fn complete(
     completion: &Completion,
 ) -> Result<bool, ApiError> {
     let Some(patch) = &completion.patch else { return Ok(false) };
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.deployments);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.deployments);
     objects::merge_lists(&api, object, patch.clone()).await?;
     tracing::info!(containers = ?completion.completed, "completed init containers of plugins");
     Ok(true)
 }
 
 async fn pods(context: &Context, state: &State) -> Result<Vec<Value>, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.pods);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.pods);
     let listed =
         api.list(&ListParams::default().labels(&selector())).await.attempt("list the server's pods")?;
     Ok(listed.items.iter().map(objects::to_json).collect())

@@ -42,7 +42,7 @@ pub enum SettleError {
 
 /// Tries once, in a bounded time; false where the Secret must be seen to later, with [`ensure`].
 pub(crate) async fn first_try(context: &Context) -> bool {
-    let settled = timeout(FIRST_TRY, settle(&context.client, &context.settings.namespace, None)).await;
+    let settled = timeout(FIRST_TRY, settle(&context.client, &context.namespace, None)).await;
     match settled {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => warn(&error),
@@ -58,7 +58,7 @@ pub(crate) async fn ensure(context: &Context, shutdown: &CancellationToken) {
             () = shutdown.cancelled() => return,
             () = sleep(Duration::from_secs(10)) => {}
         }
-        match settle(&context.client, &context.settings.namespace, None).await {
+        match settle(&context.client, &context.namespace, None).await {
             Ok(()) => return,
             Err(error) => warn(&error),
         }
@@ -71,7 +71,7 @@ fn warn(error: &SettleError) {
 
 /// Shows in the metrics what the Secret says, now and whenever it changes: also where there is no location yet.
 pub(crate) async fn follow(context: &Context, shutdown: &CancellationToken) {
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let only = dynamic::watching().fields(&format!("metadata.name={SECRET}"));
     let mut changes = pin!(watcher(secrets, only).default_backoff());
     let mut listed = None;
@@ -105,7 +105,7 @@ pub(crate) async fn follow(context: &Context, shutdown: &CancellationToken) {
 
 /// Sees to the Secret again after somebody changed it: a key may be missing now.
 async fn mend(context: &Context) {
-    if let Err(error) = settle(&context.client, &context.settings.namespace, None).await {
+    if let Err(error) = settle(&context.client, &context.namespace, None).await {
         warn(&error);
     }
 }

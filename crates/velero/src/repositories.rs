@@ -61,7 +61,7 @@ impl AccessSource for LocationRepositories {
         let path = format!("restic/{}", key.name());
         let storage = Storage { config: &config, environment: &context.settings.cloud, path: &path };
         let identity = Identity {
-            host: format!("{}/{}", context.repositories.cluster(context).await?, context.settings.identity),
+            host: format!("{}/{}", context.repositories.cluster(context).await?, context.identity),
             ..Identity::of_system()
         };
         // Looks and small changes in the server, with little memory.
@@ -79,7 +79,7 @@ impl AccessSource for LocationRepositories {
 
 /// The passwords of the installation.
 async fn passwords(context: &Context) -> Result<Passwords, ApiError> {
-    let secret = password::read(&context.client, &context.settings.namespace).await?.unwrap_or_default();
+    let secret = password::read(&context.client, &context.namespace).await?.unwrap_or_default();
     let to_try = to_try(&secret).into_iter().map(|text| SecretString::from(text.to_owned())).collect();
     let missing = format!(
         "Secret {SECRET} holds no repository password; restore it (`lifeboat install --repository-password-file`), or let the \

@@ -19,7 +19,8 @@ use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Schedule;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::{Known, Written, locked};
-use lifeboat_plan::velero::schedule::{Run, Submission, backup_name, made, past, plan, submission};
+use lifeboat_plan::schedule::Run;
+use lifeboat_plan::velero::schedule::{Submission, backup_name, made, past, plan, submission};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

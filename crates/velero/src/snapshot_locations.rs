@@ -79,7 +79,7 @@ pub(crate) async fn open(
 
 async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let missing = || {
         SnapshotterError::Unusable(format!(
             "volume snapshot location '{name}' does not exist; make it with `lifeboat snapshot-location create`"

@@ -100,7 +100,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     // Names and labels only, and those without who set them: thousands of backups cost little memory and no listing.
     let (backups, writer) = reflector::store();
     let api: Api<PartialObjectMeta<Backup>> =
-        Api::namespaced(context.client.clone(), &context.settings.namespace);
+        Api::namespaced(context.client.clone(), &context.namespace);
     let watch = watcher(api, dynamic::watching())
         .default_backoff()
         .modify(|backup| {
@@ -174,7 +174,7 @@ async fn sync(
 
 /// Writes when the location was last synced, where stock clients look for it. Whoever changed the object meanwhile wins.
 async fn show(context: &Context, state: &State, object: &DynamicObject) {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let patch = json!({"status": {"lastSyncedTime": time::seconds(context.now())}});
     if let Err(error) = objects::merge(&api, object, patch).await
         && !error.is_conflict()

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use kube::Client;
 pub(crate) use lifeboat_cluster::testing::merge;
 use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_control::Core;
 use lifeboat_store::Store;
+use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 
@@ -19,11 +21,17 @@ use crate::context::Context;
 use crate::settings::VeleroSettings;
 
 pub(crate) fn settings() -> VeleroSettings {
-    VeleroSettings::new("lifeboat".into(), "me".into(), lifeboat_store::Environment::default())
+    VeleroSettings::new(lifeboat_store::Environment::default())
 }
 
 pub(crate) fn context(client: Client) -> Context {
-    Context::new(client, Metrics::new("0"), Arc::new(settings()))
+    context_with(client, settings(), MoverSettings::default())
+}
+
+pub(crate) fn context_with(client: Client, settings: VeleroSettings, movers: MoverSettings) -> Context {
+    let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
+    let transfer = TransferService::new(&core, movers);
+    Context::new(core, transfer, Arc::new(settings))
 }
 
 type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
@@ -43,13 +51,21 @@ impl Cluster {
     }
 
     pub(crate) async fn with_settings(settings: VeleroSettings) -> Self {
+        Self::with(settings, MoverSettings::default()).await
+    }
+
+    pub(crate) async fn with_movers(movers: MoverSettings) -> Self {
+        Self::with(settings(), movers).await
+    }
+
+    async fn with(settings: VeleroSettings, movers: MoverSettings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("bucket")).unwrap();
         let objects = Objects::default();
         let events = Arc::new(Mutex::new(Vec::new()));
         let (kept, told) = (objects.clone(), events.clone());
         let client = client(move |asked| answer(&kept, &told, &asked)).await;
-        let context = Context::new(client, Metrics::new("0"), Arc::new(settings));
+        let context = context_with(client, settings, movers);
         let cluster = Self { context, objects, events, directory };
         cluster.put(
             "backupstoragelocations",

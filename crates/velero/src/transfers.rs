@@ -59,7 +59,7 @@ pub(crate) fn work_context(context: &Context) -> WorkContext {
         host: Arc::new(LocationRepositories(context.clone())),
         reports: Arc::new(LocationReports(context.clone())),
     };
-    WorkContext::new(&context.core, Arc::new(context.settings.movers.clone()), Arc::new(effects))
+    WorkContext::new(&context.core, context.movers.settings().clone(), Arc::new(effects))
 }
 
 /// How long one volume may take: what the annotation says, else the server's setting.

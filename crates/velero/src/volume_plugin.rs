@@ -181,7 +181,7 @@ pub(crate) async fn follow(
 }
 
 /// One look at an operation that was open when its call had returned. `object`: as it was seen last.
-pub(crate) async fn look(
+async fn look(
     client: &Client,
     kind: Kind,
     namespace: &str,
@@ -228,7 +228,7 @@ async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<D
 
 /// The operation has failed because its plugin will not bring it to its end: written on a plugin's own object too. One that ended
 /// meanwhile stays as it is. None where the object is gone.
-pub(crate) async fn give_up(
+async fn give_up(
     client: &Client,
     kind: Kind,
     namespace: &str,

@@ -62,6 +62,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "lifeboat-plan",
             "lifeboat-cluster",
             "lifeboat-control",
+            "lifeboat-transfer",
             "lifeboat-velero",
             "lifeboat-web",
         ],

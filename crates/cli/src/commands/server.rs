@@ -83,8 +83,6 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
     start_log(&args)?;
     let plugins = args.plugins.settings(&args.log_level);
     let velero = VeleroSettings {
-        namespace: settings.namespace,
-        identity: args.identity.clone(),
         validation_frequency: args.store_validation_frequency,
         schedule_skip_immediately: args.schedule_skip_immediately,
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
@@ -98,14 +96,15 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         restore: args
             .restores
             .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
-        backup: args.backups.settings(),
-        movers: args.movers.settings(),
+        backup: args.backups.settings(args.movers.velero_compatible_volumes),
         plugins: Some(plugins),
     };
     let server = ServerSettings {
+        namespace: settings.namespace,
         identity: args.identity,
         metrics_address: args.metrics_address,
         lease: LeaseTimes::default(),
+        movers: args.movers.settings(),
         velero,
     };
     let stop = CancellationToken::new();

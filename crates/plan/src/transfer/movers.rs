@@ -9,15 +9,17 @@ pub mod verdict;
 
 pub use rights::{NotAllowed, PodSecurity, TargetPod};
 
+use lifeboat_api::common::TaskId;
+
 /// The default namespace of movers for the Velero API.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat-movers";
 
-/// The input for the Job of a mover. Job and Secret are named by the task's UID.
+/// The input for the Job of a mover. Job and Secret are named by the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoverJob {
-    /// The task's UID: unique, a valid part of an object's name, and derived from the object's UID and the attempt,
-    /// so that a restarted server finds the same Job.
-    pub uid: String,
+    /// Unique, a valid part of an object's name, and derived from the object's UID and the attempt, so that a restarted
+    /// server finds the same Job.
+    pub task: TaskId,
     /// The object that the mover works for. The Job's labels name it; with them a restarted server adopts the Job.
     pub owner: Owner,
     pub place: MoverPlace,

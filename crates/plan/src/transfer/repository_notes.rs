@@ -116,15 +116,15 @@ pub fn unlocked(owners: &[String]) -> Value {
 }
 
 /// The task of a maintenance.
-pub fn task(repository_uid: &str, number: u64) -> String {
-    format!("{repository_uid}-m{number}")
+pub fn task(repository_uid: &str, number: u64) -> TaskId {
+    TaskId::new(format!("{repository_uid}-m{number}"))
 }
 
 /// Whether a task is the running maintenance.
-pub fn is_under_way(object: &Value, run: &str) -> bool {
+pub fn is_under_way(object: &Value, run: &TaskId) -> bool {
     let number = object["metadata"]["annotations"][MAINTENANCE].as_str().and_then(|text| text.parse().ok());
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    number.is_some_and(|number| task(uid, number) == run)
+    number.is_some_and(|number| task(uid, number) == *run)
 }
 
 /// The time after a pause.

@@ -159,7 +159,7 @@ impl Effects for FakeEffects {
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        self.note(format!("send {}", request.job.uid));
+        self.note(format!("send {}", request.job.task));
         observer.queued("3 are before it").await;
         observer.running("a").await;
         if let Some(look) = self.look.lock().unwrap().as_ref() {

@@ -150,17 +150,17 @@ impl Transfer {
 
     /// The request for the mover of this attempt.
     pub(super) fn request(&self, dead_owners: &[String], reach: Reach, prepared: Prepared) -> MoverRequest {
-        let (uid, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
+        let (id, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
         // A mover that waits for a lock in vain needs time to report whose lock it is.
         let wait_seconds = seconds - (seconds / 10).min(30);
         let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
         let task = Task {
             limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
             deadline: Some(self.deadline),
-            ..Task::single(uid.as_str(), prepared.work, reach.task, lock)
+            ..Task::single(id.as_str(), prepared.work, reach.task, lock)
         };
         let job = MoverJob {
-            uid: uid.to_string(),
+            task: id,
             owner: self.owner(),
             place: prepared.place,
             repository: self.key.to_string(),

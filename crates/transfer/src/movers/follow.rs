@@ -76,7 +76,7 @@ impl<'a> Follower<'a> {
             },
             clock: movers.core.clock.clone(),
             look: movers.look,
-            name: job::name(&request.job.uid),
+            name: job::name(&request.job.task),
             job: Some(job),
             pod: None,
             had_pod: false,
@@ -205,8 +205,8 @@ impl<'a> Follower<'a> {
     }
 
     fn conclude(&self, message: &str, mut death: Dead) -> Ended {
-        let uid = &self.request.job.uid;
-        let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| result.uid == *uid);
+        let task = &self.request.job.task;
+        let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| *task == *result.uid);
         let Some(result) = result else {
             if self.ending.is_some() {
                 return self.cancelled(death);

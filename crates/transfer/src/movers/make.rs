@@ -70,7 +70,7 @@ pub(super) async fn complete(jobs: &Jobs, request: &MoverRequest, job: &Value) -
         return Ok(());
     }
     let owners = plan::owner_reference(job);
-    match jobs.own_secret(&plan::name(&request.job.uid), &owners).await {
+    match jobs.own_secret(&plan::name(&request.job.task), &owners).await {
         Err(error) if error.is_not_found() => {
             // Without it the pod waits for its Secret in vain, which the verdict about the pod says.
             let Ok(key) = key(request, Duration::ZERO).await? else { return Ok(()) };

@@ -23,7 +23,7 @@ const LEFT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Movers {
     /// Sweeps and counts until `shutdown` is cancelled.
-    pub async fn run(&self, shutdown: &CancellationToken) {
+    pub(crate) async fn run(&self, shutdown: &CancellationToken) {
         if self.settings.image.is_empty() {
             return;
         }
@@ -48,14 +48,14 @@ impl Movers {
         let found = self.found_jobs().await?;
         let mut kept = BTreeSet::new();
         for (object, made) in found.jobs.iter().filter_map(|object| Some((object, job::read(object)?))) {
-            let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+            let (namespace, name) = (&made.namespace, text(object, "/metadata/name"));
             // Of a kind that this server does not know it cannot say whether the mover is needed.
-            if self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over {
-                let owner = made.owner.name;
+            if self.state(&made).await? == TaskState::Over {
+                let owner = &made.owner.name;
                 tracing::info!(namespace, job = name, owner, "removing the mover of a task that is over");
                 clear(&self.jobs(namespace), name).await?;
             } else {
-                kept.insert((namespace.to_owned(), name.to_owned()));
+                kept.insert((namespace.clone(), name.to_owned()));
             }
         }
         let before = self.core.now() - LEFT;
@@ -76,8 +76,8 @@ impl Movers {
             return Ok(true);
         }
         match job::read(&secret.object) {
-            Some(made) if job::name(&made.candidate.uid) == secret.name => {
-                Ok(self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over)
+            Some(made) if job::name(&made.candidate.task) == secret.name => {
+                Ok(self.state(&made).await? == TaskState::Over)
             }
             _ => Ok(false),
         }

@@ -75,9 +75,9 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
         let job = held.objects["jobs/mover-a-1"].to_string();
         assert!(!job.contains("c2VjcmV0") && !job.contains("\"secret\","), "no secret in the Job: {job}");
     }
-    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+    fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
     assert!(!fake.has("jobs/mover-a-1") && !fake.has("secrets/mover-a-1"));
-    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+    fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
 }
 
 #[rstest]
@@ -251,7 +251,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
             let uid = format!("{number}-1");
             let ended = carry_out(fake, &uid, watcher, &CancellationToken::new()).await;
             assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
-            fake.movers.clear("lifeboat-movers", &uid).await.unwrap();
+            fake.movers.clear("lifeboat-movers", &TaskId::new(uid)).await.unwrap();
         }
     });
     futures::future::join_all(runs).await;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::transfer::movers::job;
@@ -32,7 +33,7 @@ pub(super) struct Line {
 struct State {
     queue: Queue,
     /// Movers that run and were not adopted yet.
-    held: BTreeSet<String>,
+    held: BTreeSet<TaskId>,
 }
 
 impl Default for Line {
@@ -57,19 +58,19 @@ pub(super) enum Waited {
 pub(super) struct Turn {
     line: Line,
     metrics: MoverMetrics,
-    uid: String,
+    task: TaskId,
 }
 
 impl Turn {
     /// The scheduler found a node for it: it counts there.
     pub(super) fn settle(&self, node: &str) {
-        locked(&self.line.state).queue.settle(&self.uid, node);
+        locked(&self.line.state).queue.settle(&self.task, node);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.line.change(&self.metrics, |state| state.queue.leave(&self.uid));
+        self.line.change(&self.metrics, |state| state.queue.leave(&self.task));
     }
 }
 
@@ -90,19 +91,19 @@ impl Line {
             *counted = false;
         }
         let mut state = locked(&self.state);
-        for uid in std::mem::take(&mut state.held) {
-            state.queue.leave(&uid);
+        for task in std::mem::take(&mut state.held) {
+            state.queue.leave(&task);
         }
     }
 
     /// Its Job is there: it has its turn.
     pub(super) fn adopt(&self, metrics: &MoverMetrics, candidate: Candidate) -> Turn {
-        let uid = candidate.uid.clone();
+        let task = candidate.task.clone();
         self.change(metrics, |state| {
-            state.held.remove(&candidate.uid);
+            state.held.remove(&candidate.task);
             state.queue.adopt(candidate);
         });
-        Turn { line: self.clone(), metrics: metrics.clone(), uid }
+        Turn { line: self.clone(), metrics: metrics.clone(), task }
     }
 
     /// Waits for a turn; the observer learns what it waits for.
@@ -115,13 +116,13 @@ impl Line {
         shutdown: &CancellationToken,
     ) -> Waited {
         let mut news = self.news.subscribe();
-        let uid = candidate.uid.clone();
+        let task = candidate.task.clone();
         // From here on the place is given back, also where the caller is dropped.
-        let turn = Turn { line: self.clone(), metrics: metrics.clone(), uid: uid.clone() };
+        let turn = Turn { line: self.clone(), metrics: metrics.clone(), task: task.clone() };
         self.change(metrics, |state| {
             // It was counted, and its Job has gone since.
-            if state.held.remove(&uid) {
-                state.queue.leave(&uid);
+            if state.held.remove(&task) {
+                state.queue.leave(&task);
             }
             state.queue.arrive(candidate);
         });
@@ -130,10 +131,10 @@ impl Line {
             news.mark_unchanged();
             let message = {
                 let state = locked(&self.state);
-                if state.queue.is_running(&uid) {
+                if state.queue.is_running(&task) {
                     return Waited::Turn(turn);
                 }
-                (Instant::now() >= report_at).then(|| state.queue.message(&uid).unwrap_or_default())
+                (Instant::now() >= report_at).then(|| state.queue.message(&task).unwrap_or_default())
             };
             if let Some(message) = message {
                 if message != reported {
@@ -171,8 +172,8 @@ impl Movers {
         self.line.change(&self.metrics, |state| {
             state.queue.set_limits(limits(&self.settings));
             for candidate in running {
-                if !state.queue.is_running(&candidate.uid) {
-                    state.held.insert(candidate.uid.clone());
+                if !state.queue.is_running(&candidate.task) {
+                    state.held.insert(candidate.task.clone());
                     state.queue.adopt(candidate);
                 }
             }
@@ -186,12 +187,12 @@ impl Movers {
         if locked(&self.line.state).held.is_empty() {
             return Ok(());
         }
-        let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.uid).collect();
+        let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.task).collect();
         self.line.change(&self.metrics, |state| {
             let ended: Vec<_> = state.held.difference(&running).cloned().collect();
-            for uid in ended {
-                state.held.remove(&uid);
-                state.queue.leave(&uid);
+            for task in ended {
+                state.held.remove(&task);
+                state.queue.leave(&task);
             }
         });
         Ok(())

@@ -61,7 +61,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     }
     over.storage = Some(&storage);
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
-    let copying = Copying::new(&context.client, &context.settings.namespace, &context.settings.movers);
+    let copying = Copying::new(&context.client, &context.namespace, context.movers.settings());
     let copying = Arc::new(copying.within(timeout));
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone());
     let outcome =
@@ -256,7 +256,7 @@ async fn watched(
         }),
         snapshotters: Arc::new(snapshotters),
         copying,
-        velero_compatible: context.settings.movers.velero_compatible,
+        velero_compatible: settings.velero_compatible,
     });
     tokio::pin!(pass);
     let outcome = tokio::select! {
@@ -284,10 +284,10 @@ async fn passed(
         return Ok(None);
     };
     journal.end_pass().await;
-    match objects::typed::<Backup>(&object) {
-        Ok(backup) if phase::finalized(backup.phase()).is_some() => {
-            finish::end(context, state, &backup, Some(size)).await.map(Some)
-        }
-        _ => Ok(Some(Action::await_change())),
+    let Ok(backup) = objects::typed::<Backup>(&object) else { return Ok(Some(Action::await_change())) };
+    finish::deleted::follow(state, &backup);
+    if phase::finalized(backup.phase()).is_some() {
+        return finish::end(context, state, &backup, Some(size)).await.map(Some);
     }
+    Ok(Some(Action::await_change()))
 }

@@ -64,7 +64,7 @@ pub(super) async fn end(
     let Some(object) = write(context, state, &this, &ended.patch).await? else {
         return Ok(Action::await_change());
     };
-    Journal::new(context.client.clone(), &context.settings.namespace, backup).remove().await;
+    Journal::new(context.client.clone(), &context.namespace, backup).remove().await;
     count(context, &ended.backup, ended.bytes.or(archive_bytes));
     report_end(context, &object.object_ref(&state.resource), &ended.backup).await;
     Ok(Action::await_change())

@@ -48,7 +48,7 @@ pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
 }
 
 pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<Left>, ApiError> {
-    let journals = journal::all(&context.client, &context.settings.namespace).await?;
+    let journals = journal::all(&context.client, &context.namespace).await?;
     if journals.is_empty() {
         return Ok(Vec::new());
     }
@@ -141,7 +141,7 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
 }
 
 async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
-    let journal = Journal::of(context.client.clone(), &context.settings.namespace, &left.uid);
+    let journal = Journal::of(context.client.clone(), &context.namespace, &left.uid);
     let standing = standing(context, left, &journal).await;
     let (ending, stage, files) = standing.map_err(|error| error.chain())?;
     let undoing = Undoing {

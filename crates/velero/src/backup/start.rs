@@ -1,5 +1,5 @@
 //! The start of a Backup, in steps: resume (end what an interrupted attempt left open), gather, validate, claim (phase InProgress
-//! and the attempt's number, on the condition that the object was not changed), then the pass. A step that does not let
+//! and the attempt's number, on the condition that the object was not changed); the pass follows. A step that does not let
 //! the pass start gives a [`Halt`], which says what becomes of the Backup. Called by the controller.
 
 mod gather;
@@ -29,7 +29,7 @@ use super::storage::{Storage, open};
 use super::trouble::{Trouble, wait};
 use super::undo::{Undoing, cancel_noted, lower_consistency, write_failure};
 use super::{State, queue};
-use crate::backup::attempt::{Ready, run as run_pass};
+use crate::backup::attempt::Ready;
 use crate::backup::journal::Journal;
 use crate::backup::locked;
 use crate::backup::pass::{About, Report, run_open_posts};
@@ -42,34 +42,42 @@ const MOST_ATTEMPTS: u64 = 5;
 /// How soon a start is tried again that something other than the API server kept from its pass.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Starts a Backup that is ready, or begins the pass of an interrupted one again.
+/// What came of a start.
+pub(super) enum Started {
+    /// The Backup is claimed: its pass may run.
+    Ready(Box<Ready>),
+    /// The Backup does not come to its pass now.
+    Halted(Action),
+}
+
+/// Starts a Backup that is ready, or claims an interrupted one again.
 pub(super) async fn start(
     context: &Context,
     state: &State,
     object: DynamicObject,
     backup: Backup,
-) -> Result<Action, ApiError> {
+) -> Result<Started, ApiError> {
     let report = match report(context, &backup.name_any()) {
         Ok(report) => report,
         Err(error) => {
             let message = format!("cannot make a file for the log: {error}");
-            return wait(context, state, &backup, Trouble::Disk(message)).await;
+            return wait(context, state, &backup, Trouble::Disk(message)).await.map(Started::Halted);
         }
     };
     let mut run = Run::of(&backup);
     run.attempt += 1;
     let again = *backup.phase() == BackupPhase::InProgress;
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, &backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, &backup);
     let start = Start { context, state, object, backup, run, again, journal, report };
     match start.prepare().await {
-        Ok(ready) => Box::pin(run_pass(context, state, ready)).await,
-        Err(halt) => start.halt(halt).await,
+        Ok(ready) => Ok(Started::Ready(Box::new(ready))),
+        Err(halt) => start.halt(halt).await.map(Started::Halted),
     }
 }
 
 /// The log and the results of a backup.
 pub(super) fn report(context: &Context, name: &str) -> io::Result<Report> {
-    let full = format!("{}/{name}", context.settings.namespace);
+    let full = format!("{}/{name}", context.namespace);
     let directory = &context.settings.storage.spool_directory;
     Ok(Report::new(RunLog::create(directory, &[("backup", &full)], Level::Info)?))
 }

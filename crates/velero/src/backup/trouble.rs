@@ -73,7 +73,7 @@ pub(super) async fn wait(
 
 /// The backup has failed.
 async fn fail(context: &Context, state: &State, backup: &Backup, reason: &str) -> Result<Action, ApiError> {
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, backup);
     let storage = open(context, backup).await.ok();
     let (reached, files) = match (backup.phase(), &storage) {
         // The journal has what an interrupted attempt began.

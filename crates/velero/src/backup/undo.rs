@@ -181,7 +181,7 @@ impl Undoing<'_> {
                 }
             }
             Effect::ShownSnapshots => {
-                let namespace = &context.settings.namespace;
+                let namespace = &context.namespace;
                 volume_plugin::end_open(&context.client, Kind::Backup, namespace, uid, reason).await;
             }
             Effect::Files => {

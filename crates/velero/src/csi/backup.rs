@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Backup, BackupPhase, names};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, GROUP_SNAPSHOTS, OfBackup, SNAPSHOT_NAME, VolumeGroup};
 use lifeboat_plan::velero::data_movement;
 use lifeboat_plugin::actions::{
@@ -49,9 +50,9 @@ impl BackupItemAction for ClaimAction {
         if is_finalizing(backup) {
             return Ok(unchanged(item));
         }
-        let Some(volume) = csi::volume_of(&item) else { return Ok(unchanged(item)) };
+        let Some(volume) = snapshots::volume_of(&item) else { return Ok(unchanged(item)) };
         let Some(volume) = cluster.get(&volume).await? else { return Ok(unchanged(item)) };
-        let Some(driver) = csi::driver_of(&volume) else { return Ok(unchanged(item)) };
+        let Some(driver) = snapshots::driver_of(&volume) else { return Ok(unchanged(item)) };
         let moves = backup.spec.snapshot_move_data == Some(true);
         if moves {
             // An interrupted attempt may have begun it, and its snapshot may be copied and gone already.
@@ -142,7 +143,7 @@ impl ClaimAction {
         let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
         let failed = |message: String| format!("claim {namespace}/{name} has no CSI snapshot: {message}");
         let classes =
-            cluster.list(&csi::classes(), None, "").await.map_err(|error| failed(error.to_string()))?;
+            cluster.list(&snapshots::classes(), None, "").await.map_err(|error| failed(error.to_string()))?;
         let class = csi::of_claim(&classes, driver, claim, backup.annotations());
         let class = class.map_err(|error| failed(error.to_string()))?;
         let class = text(class, "/metadata/name");
@@ -236,12 +237,12 @@ fn begun(mut claim: Value, upload: &Value, operation: String, backup: &Backup) -
 fn with_snapshot(mut claim: Value, taken: &Taken, backup: &Backup) -> BackupOutcome {
     let snapshot = text(&taken.snapshot, "/metadata/name");
     let namespace = text(&taken.snapshot, "/metadata/namespace");
-    csi::grown(&mut claim, csi::restore_size(&taken.content));
+    snapshots::grown(&mut claim, csi::restore_size(&taken.content));
     claim["metadata"]["annotations"][SNAPSHOT_NAME] = json!(snapshot);
     claim["metadata"]["annotations"][names::MUST_INCLUDE_ADDITIONAL_ITEMS] = json!("true");
     claim["metadata"]["labels"][SNAPSHOT_NAME] = json!(snapshot);
     claim["metadata"]["labels"][names::BACKUP_NAME] = json!(lifeboat_plan::label::value(&backup.name_any()));
-    let additional_items = vec![ItemId::namespaced(csi::snapshots(), namespace, snapshot)];
+    let additional_items = vec![ItemId::namespaced(snapshots::snapshots(), namespace, snapshot)];
     BackupOutcome { item: claim, additional_items, ..BackupOutcome::default() }
 }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::velero::{Backup, names};
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, OF_BACKUP};
 use lifeboat_plugin::actions::{
     ActionError, AppliesTo, BackupItemAction, BackupOutcome, Lookup, OperationProgress,
@@ -39,27 +40,27 @@ impl BackupItemAction for SnapshotAction {
         }
         let mut outcome = BackupOutcome::default();
         if let Some(class) = item["spec"]["volumeSnapshotClassName"].as_str() {
-            outcome.additional_items.push(ItemId::cluster(csi::classes(), class));
+            outcome.additional_items.push(ItemId::cluster(snapshots::classes(), class));
         }
         // One of the users' own may be bound to nothing yet.
-        let content = match csi::bound_content(&item) {
+        let content = match snapshots::bound_content(&item) {
             Some(name) => self.0.content(name).await.map_err(failed)?,
             None => None,
         };
         if let Some(content) = &content {
             let name = text(content, "/metadata/name");
-            outcome.additional_items.push(ItemId::cluster(csi::contents(), name));
+            outcome.additional_items.push(ItemId::cluster(snapshots::contents(), name));
             let notes = csi::snapshot_notes(content);
             let ours = item["metadata"]["labels"][OF_BACKUP].as_str() == backup.uid().as_deref();
             if ours {
                 let (namespace, name) = (text(&item, "/metadata/namespace"), text(&item, "/metadata/name"));
                 let patch = json!({"metadata": {"annotations": notes}});
                 self.0.change(namespace, name, &patch).await.map_err(failed)?;
-                if !csi::is_ready(content) {
+                if !snapshots::is_ready(content) {
                     outcome.operation_id = Some(operation(&item));
                     outcome.post_operation_items = vec![
-                        ItemId::namespaced(csi::snapshots(), namespace, name),
-                        ItemId::cluster(csi::contents(), text(content, "/metadata/name")),
+                        ItemId::namespaced(snapshots::snapshots(), namespace, name),
+                        ItemId::cluster(snapshots::contents(), text(content, "/metadata/name")),
                     ];
                 }
             }
@@ -86,12 +87,12 @@ impl BackupItemAction for SnapshotAction {
             Ok(None) => return ended(format!("somebody deleted VolumeSnapshot {namespace}/{name}")),
             Err(error) => return later(error),
         };
-        let Some(content) = csi::bound_content(&snapshot) else { return Ok(progress) };
+        let Some(content) = snapshots::bound_content(&snapshot) else { return Ok(progress) };
         match self.0.content(content).await {
-            Ok(Some(content)) if csi::is_ready(&content) => ended(String::new()),
+            Ok(Some(content)) if snapshots::is_ready(&content) => ended(String::new()),
             // Drivers try again until the time of the operation is over; people see why meanwhile.
             Ok(Some(content)) => {
-                let description = csi::trouble(&content).or_else(|| csi::trouble(&snapshot));
+                let description = snapshots::trouble(&content).or_else(|| snapshots::trouble(&snapshot));
                 Ok(OperationProgress { description: description.unwrap_or_default(), ..progress })
             }
             Ok(None) => ended(format!("somebody deleted VolumeSnapshotContent {content}")),
@@ -137,7 +138,7 @@ impl BackupItemAction for ContentAction {
         backup: &Backup,
         _cluster: &dyn Lookup,
     ) -> Result<BackupOutcome, ActionError> {
-        let secret = csi::deletion_secret(&item).filter(|_| !is_finalizing(backup));
+        let secret = snapshots::deletion_secret(&item).filter(|_| !is_finalizing(backup));
         Ok(with_secret(item, secret))
     }
 }
@@ -161,7 +162,7 @@ impl BackupItemAction for ClassAction {
         _backup: &Backup,
         _cluster: &dyn Lookup,
     ) -> Result<BackupOutcome, ActionError> {
-        let secret = csi::list_secret(&item);
+        let secret = snapshots::list_secret(&item);
         Ok(with_secret(item, secret))
     }
 }

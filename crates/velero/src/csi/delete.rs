@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use kube::ResourceExt;
 use lifeboat_api::velero::{Backup, names};
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi;
 use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction};
 use serde_json::{Value, json};
@@ -84,7 +85,7 @@ impl ContentAction {
         loop {
             match self.0.content(name).await {
                 Ok(None) => return Ok(false),
-                Ok(Some(content)) if content["status"].is_object() || csi::is_going(&content) => {
+                Ok(Some(content)) if content["status"].is_object() || snapshots::is_going(&content) => {
                     return Ok(true);
                 }
                 Err(error) if !error.is_transient() => return Err(error.chain()),
@@ -110,7 +111,7 @@ impl ContentAction {
         loop {
             let last = match self.0.content(name).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(content)) => csi::trouble(&content).unwrap_or_else(|| {
+                Ok(Some(content)) => snapshots::trouble(&content).unwrap_or_else(|| {
                     "its driver has not deleted it; is it installed, and is the node there that has it?"
                         .to_owned()
                 }),

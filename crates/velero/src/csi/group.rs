@@ -8,8 +8,9 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use lifeboat_cluster::discovery::preferred_version;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_plan::transfer::snapshots::{self, SERVER};
 use lifeboat_plan::velero::csi::{
-    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup,
+    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup,
     group_content, group_state, is_of_group,
 };
 use serde_json::{Value, json};
@@ -88,7 +89,7 @@ impl GroupSnapshots {
             if !is_of_group(&snapshot, group) {
                 continue;
             }
-            let content = match csi::bound_content(&snapshot) {
+            let content = match snapshots::bound_content(&snapshot) {
                 Some(content) => self.snapshots.content(content).await?,
                 None => None,
             };
@@ -142,7 +143,7 @@ impl GroupSnapshots {
     /// The same for all of a backup, also where only parts are left. What is going already goes as it was told to.
     pub(super) async fn clear(&self, uid: &str, kept: &BTreeSet<String>) -> Result<(), ApiError> {
         let mut first = Ok(());
-        let stays = |object: &Value| !csi::is_going(object);
+        let stays = |object: &Value| !snapshots::is_going(object);
         let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, Some(uid)).await?;
         for group in groups.iter().filter(|group| stays(group)) {
             first = first.and(self.put_away(group, kept).await);

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use lifeboat_api::velero::Restore;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::items::existing::{is_new, is_ours};
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plan::velero::data_movement;
 use lifeboat_plugin::actions::{
@@ -50,7 +51,7 @@ impl RestoreItemAction for ClaimAction {
                 return Err(ActionError::Failed(format!(
                     "its data is in a CSI snapshot, and the cluster does not serve {}: install the snapshot controller and its \
                      definitions, or restore without data (--restore-volumes=false)",
-                    csi::snapshots()
+                    snapshots::snapshots()
                 )));
             }
             Err(Unusable::Forbidden) => {
@@ -187,9 +188,9 @@ impl RestoreItemAction for PartAction {
 
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
         let resource = match self {
-            Self::Snapshot => csi::snapshots(),
-            Self::Content => csi::contents(),
-            Self::Class => csi::classes(),
+            Self::Snapshot => snapshots::snapshots(),
+            Self::Content => snapshots::contents(),
+            Self::Class => snapshots::classes(),
         };
         Ok(AppliesTo::resources(&[resource.to_string().as_str()]))
     }
@@ -205,7 +206,7 @@ impl RestoreItemAction for PartAction {
         let (item, additional) = match self {
             Self::Snapshot => restored_snapshot(input)?,
             Self::Content => restored_content(input, cluster).await?,
-            Self::Class => (input.item.clone(), csi::list_secret(&input.item)),
+            Self::Class => (input.item.clone(), snapshots::list_secret(&input.item)),
         };
         Ok(RestoreOutcome {
             additional_items: additional.into_iter().collect(),
@@ -226,12 +227,12 @@ fn restored_snapshot(input: RestoreInput<'_>) -> Restored {
 }
 
 async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Restored {
-    let classes = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
+    let classes = cluster.list(&snapshots::classes(), None, "").await.unwrap_or_default();
     let fitting = csi::classes_of(&classes, text(input.from_backup, "/spec/driver"));
     let class = fitting.first().map(|class| text(class, "/metadata/name"));
     let uid = input.restore.uid().unwrap_or_default();
     let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
-    let secret = csi::deletion_secret(&input.item);
+    let secret = snapshots::deletion_secret(&input.item);
     let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
     item.map(|item| (item, secret)).map_err(|error| ActionError::Failed(error.to_string()))
 }

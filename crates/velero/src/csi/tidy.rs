@@ -95,7 +95,7 @@ pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiEr
     let snapshots = Snapshots::new(&context.client);
     let mut found = snapshots.labelled(OF_BACKUP, None).await?;
     found.extend(snapshots.labelled_contents(OF_BACKUP, None).await?);
-    let server = &context.settings.namespace;
+    let server = &context.namespace;
     let mut uids: BTreeSet<String> = backups_of(&found, OF_BACKUP, server).collect();
     if let Some(groups) = GroupSnapshots::open(&snapshots).await? {
         uids.extend(groups.backups(server).await?);

@@ -10,6 +10,7 @@ use lifeboat_api::velero::Backup;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::backup::ATTEMPT;
 use lifeboat_plan::velero::csi::{self, GroupState, Member, MemberSnapshot, VolumeGroup};
 use lifeboat_plugin::actions::{ActionError, Lookup};
@@ -117,10 +118,10 @@ async fn members(group: &VolumeGroup, cluster: &dyn Lookup) -> Result<Vec<Member
     for claim in found? {
         // Also by what the objects say: not every server selects.
         let labelled = claim["metadata"]["labels"][group.key.as_str()] == *group.value;
-        if !labelled || csi::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace {
+        if !labelled || snapshots::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace {
             continue;
         }
-        let volume = match csi::volume_of(&claim) {
+        let volume = match snapshots::volume_of(&claim) {
             Some(id) => cluster.get(&id).await?,
             None => None,
         };
@@ -150,7 +151,7 @@ async fn take(
     let classes = groups.classes().await.map_err(|error| failed(error.chain()))?;
     let class = csi::of_group(&classes, &driver, claim, backup.annotations());
     let class = text(class.map_err(|error| failed(error.to_string()))?, "/metadata/name").to_owned();
-    let of_members = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
+    let of_members = cluster.list(&snapshots::classes(), None, "").await.unwrap_or_default();
     let of_members = csi::of_claim(&of_members, &driver, claim, backup.annotations()).ok();
     let of_members = of_members.map(|class| text(class, "/metadata/name"));
     let taking = Taking { groups, snapshots, group, members, limit };
@@ -198,7 +199,7 @@ impl Taking<'_> {
         let patience = Patience::new(self.limit);
         loop {
             match self.groups.get(self.group).await {
-                Ok(Some(found)) if csi::is_going(&found) => {}
+                Ok(Some(found)) if snapshots::is_going(&found) => {}
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) => break,
                 Err(error) if error.is_transient() => {}

@@ -105,7 +105,7 @@ pub(super) async fn delete_objects(context: &Context, gathered: &Gathered, exten
         }
     }
     // They would go with their owner; of a backup that came from elsewhere a stray one may have none.
-    let snapshots = delete_all(&context.client, Kind::Backup, &context.settings.namespace, &gathered.name);
+    let snapshots = delete_all(&context.client, Kind::Backup, &context.namespace, &gathered.name);
     if let Err(error) = snapshots.await {
         return vec![error.chain()];
     }

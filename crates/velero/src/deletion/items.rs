@@ -90,7 +90,7 @@ async fn run_all(
     let limit = context.settings.backup.defaults.resource_timeout;
     let (mut left_out, mut contents) = (0, BTreeSet::new());
     for item in spool.items() {
-        if *item.resource() == lifeboat_plan::velero::csi::contents() {
+        if *item.resource() == lifeboat_plan::transfer::snapshots::contents() {
             contents.insert(item.name().to_owned());
         }
         let labels: BTreeMap<String, String> = item.labels().iter().cloned().collect();

@@ -23,7 +23,7 @@ pub(super) async fn begin(
     gathered: &Gathered,
     extent: Extent,
 ) -> Result<DynamicObject, ApiError> {
-    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let requests = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
     let labels = json!({names::BACKUP_NAME: label::value(&gathered.name), names::BACKUP_UID: uid});
     let patch = json!({"metadata": {"labels": labels}, "status": {"phase": "InProgress"}});
@@ -75,7 +75,7 @@ pub(super) async fn answer(
     object: &DynamicObject,
     errors: Vec<String>,
 ) -> Result<Action, ApiError> {
-    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let requests = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let patch = json!({"status": {"phase": "Processed", "errors": errors}});
     match objects::merge(&requests, object, patch).await {
         Ok(_) => Ok(Action::requeue(deletion::KEEP)),
@@ -115,7 +115,7 @@ async fn remove_all(
     object: &DynamicObject,
     backup: &str,
 ) -> Result<Action, ApiError> {
-    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let requests = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let listed = requests.list(&ListParams::default()).await.attempt("list DeleteBackupRequests")?;
     let same = |other: &&DynamicObject| {
         other.data.pointer("/spec/backupName").and_then(Value::as_str) == Some(backup)

@@ -47,7 +47,7 @@ async fn reconcile(
     context: Context,
     resource: Arc<ApiResource>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     match plan(&objects::to_json(&object), context.now()) {
         RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
         RequestPlan::Remove => {

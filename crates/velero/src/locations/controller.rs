@@ -58,7 +58,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
     // New credentials, another certificate authority, an exported password: every location is looked at again where
     // its inputs changed.
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let kind = resource.clone();
     let watches = context
         .watches(&resource)

@@ -39,7 +39,7 @@ struct State {
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, maintenances: LongWork::default() });
+    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
     dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }
@@ -73,7 +73,7 @@ async fn reconcile(
     let is_unlocked = remove_locks(&context, &object, key).await?;
     let is_settled = forget_late(&context, &object, key).await?;
     let next_look = if is_unlocked && is_settled { NEXT_LOOK } else { NEXT_TRY };
-    let (begun, number) = match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
+    let (begun, number) = match due(&value, context.movers.settings().maintenance_frequency, context.now()) {
         Due::In(pause) => return Ok(Action::requeue(pause.min(next_look))),
         Due::Now(number) => (maintain::begin(&context, &state.resource, &object, number).await?, number),
         Due::GoOn(number) => ((*object).clone(), number),

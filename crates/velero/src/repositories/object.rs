@@ -12,7 +12,7 @@ use crate::context::Context;
 
 fn api(context: &Context) -> Api<DynamicObject> {
     let resource = objects::resource_of::<BackupRepository>();
-    objects::namespaced(&context.client, &context.settings.namespace, &resource)
+    objects::namespaced(&context.client, &context.namespace, &resource)
 }
 
 pub(super) async fn find(
@@ -61,7 +61,7 @@ pub(super) async fn ensure(
     if let Some(object) = find(context, about).await? {
         return Ok(object);
     }
-    let frequency = context.settings.movers.maintenance_frequency;
+    let frequency = context.movers.settings().maintenance_frequency;
     let object = backup_repository::object(about, identifier, frequency);
     let attempt = "create BackupRepository";
     let object: DynamicObject =

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::velero::RestorePhase;
+use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_archive::RunLog;
-use lifeboat_cluster::objects;
 use lifeboat_plan::time;
 use serde_json::{Value, json};
 
@@ -24,8 +22,8 @@ use crate::metrics::Ending;
 use crate::plugins::{Acting, PluginLines};
 use crate::volume_plugin::{self, Kind};
 
-pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Order) {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+pub(super) async fn execute(context: &Context, order: Order) {
+    let api = context.objects::<Restore>();
     let (name, about) = (order.restore.name_any(), order.restore.object_ref(&()));
     let schedule = order.restore.spec.schedule_name.clone().unwrap_or_default();
     let ended = attempt(context, &api, &order).await;
@@ -53,7 +51,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
+    let (namespace, uid) = (&context.namespace, order.restore.uid().unwrap_or_default());
     let message = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
     volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
     handler::end_open(context, &uid).await;

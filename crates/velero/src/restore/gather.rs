@@ -29,7 +29,7 @@ pub(super) struct Gathered {
 }
 
 pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathered, ApiError> {
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let api = objects::namespaced(&context.client, namespace, &objects::resource_of::<Backup>());
     let mut gathered = Gathered::default();
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
@@ -64,7 +64,7 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
 
 /// The versions of types that the user wishes for; empty where there is no such ConfigMap.
 pub(super) async fn wishes(context: &Context) -> Result<VersionPreferences, ApiError> {
-    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let found = maps.get_opt(versions::CONFIG_MAP).await;
     let found = found.attempt(format!("read ConfigMap {}", versions::CONFIG_MAP))?;
     let text = found.and_then(|map| map.data?.remove(versions::CONFIG_KEY)).unwrap_or_default();
@@ -80,7 +80,7 @@ async fn config_map(
     reference: Option<&TypedLocalObjectReference>,
 ) -> Result<Option<ConfigMap>, ApiError> {
     let Some(TypedLocalObjectReference { name, .. }) = reference else { return Ok(None) };
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     maps.get_opt(name).await.attempt(format!("read ConfigMap {namespace}/{name}"))
 }

@@ -185,13 +185,13 @@ async fn open(context: &Context, backup: &Backup) -> Result<Location, RestoreErr
 /// The log of a run, in a file.
 pub(super) fn log(context: &Context, restore: &Restore) -> Result<RunLog, RestoreError> {
     let directory = &context.settings.storage.spool_directory;
-    let name = format!("{}/{}", context.settings.namespace, restore.name_any());
+    let name = format!("{}/{}", context.namespace, restore.name_any());
     RunLog::create(directory, &[("restore", &name)], Level::Info)
         .map_err(|source| RestoreError::Log { directory: directory.clone(), source })
 }
 
 pub(super) fn journal(context: &Context, restore: &Restore) -> Journal {
-    Journal::new(context.client.clone(), &context.settings.namespace, restore)
+    Journal::new(context.client.clone(), &context.namespace, restore)
 }
 
 fn tools(

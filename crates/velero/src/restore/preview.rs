@@ -6,8 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use lifeboat_api::velero::Restore;
+use lifeboat_control::Core;
 use lifeboat_plan::velero::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
+use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
 
 use super::error::RestoreError;
@@ -18,13 +20,19 @@ use crate::context::{Context, VERSION};
 use crate::settings::VeleroSettings;
 use lifeboat_items::preview::{NotPlanned, Planned, Would};
 
-/// What a Restore would do, worked out with the rights of the caller; or what is wrong with it.
+/// The name of this process where a server has its replica's.
+const IDENTITY: &str = "lifeboat-cli";
+
+/// What a Restore in Lifeboat's `namespace` would do, worked out with the rights of the caller; or what is wrong with it.
 pub async fn preview_restore(
     client: Client,
+    namespace: &str,
     settings: VeleroSettings,
     restore: Restore,
 ) -> Result<Planned, NotPlanned> {
-    let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
+    let core = Core::new(client, Metrics::new(VERSION), namespace, IDENTITY);
+    let transfer = TransferService::new(&core, MoverSettings::default());
+    let context = Context::new(core, transfer, Arc::new(settings));
     Box::pin(preview(&context, restore)).await
 }
 

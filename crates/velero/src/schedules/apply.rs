@@ -16,7 +16,7 @@ pub(super) async fn create(
     schedule: &Schedule,
     name: &str,
 ) -> Result<Option<String>, ApiError> {
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let api: Api<Backup> = Api::namespaced(context.client.clone(), namespace);
     let created = api.create(&PostParams::default(), &backup(schedule, name)).await;
     match created.attempt(format!("create Backup {name}")) {

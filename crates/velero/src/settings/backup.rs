@@ -19,6 +19,8 @@ pub struct BackupSettings {
     pub features: BTreeSet<String>,
     /// The VolumeSnapshotLocation to use of a provider that has several, by provider.
     pub default_snapshot_locations: BTreeMap<String, String>,
+    /// Whether volumes of a backup are also written into the file that Velero reads. See docs/volumes.md.
+    pub velero_compatible: bool,
     /// What stands in for fields that a spec leaves open.
     pub defaults: ServerDefaults,
 }
@@ -37,6 +39,7 @@ impl Default for BackupSettings {
             page_size: 500,
             features: BTreeSet::new(),
             default_snapshot_locations: BTreeMap::new(),
+            velero_compatible: false,
             defaults: ServerDefaults {
                 ttl: Duration::from_hours(720),
                 item_operation_timeout: Duration::from_hours(4),

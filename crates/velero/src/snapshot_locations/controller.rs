@@ -60,7 +60,7 @@ impl Judged {
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let kind = resource.clone();
     // New credentials: the locations that name the Secret are judged again.
     let watches = context
@@ -175,7 +175,7 @@ async fn write(
     problem: Option<&str>,
     is_news: bool,
 ) -> Result<Option<Action>, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let was = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
     let patch = json!({
         "metadata": {"annotations": {UNAVAILABLE_BECAUSE: problem}},

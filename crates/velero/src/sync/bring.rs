@@ -81,7 +81,7 @@ async fn bring_one(
         Err(error) => return Err(error.into()),
     };
     let json: Value = serde_json::from_slice(&bytes).map_err(SyncError::Metadata)?;
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let stored = Stored { name, json: &json, location: &location.name, namespace, schedules };
     let object = match sync::incoming(&stored, context.now()) {
         Incoming::Create(object) => *object,
@@ -120,7 +120,7 @@ async fn create<K: Resource<DynamicType = ()>>(
     context: &Context,
     object: Value,
 ) -> Result<Option<DynamicObject>, SyncError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<K>());
+    let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<K>());
     let object: DynamicObject = serde_json::from_value(object).map_err(SyncError::NoObject)?;
     let attempt = format!("create {} {}", K::kind(&()), object.name_any());
     match api.create(&PostParams::default(), &object).await.attempt(attempt) {
@@ -132,7 +132,7 @@ async fn create<K: Resource<DynamicType = ()>>(
 
 /// Name and UID of each Schedule.
 async fn schedules(context: &Context) -> Result<BTreeSet<(String, String)>, ApiError> {
-    let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.namespace);
     let listed = api.list_metadata(&ListParams::default()).await.attempt("list Schedules")?;
     Ok(listed.iter().map(|schedule| (schedule.name_any(), schedule.uid().unwrap_or_default())).collect())
 }

@@ -27,7 +27,7 @@ pub(super) async fn remove(
 
 async fn remove_one(context: &Context, location: &Location, name: &str) -> Result<(), ApiError> {
     let resource = objects::resource_of::<Backup>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let Some(object) = api.get_opt(name).await.attempt(format!("read Backup {name}"))? else {
         return Ok(());
     };

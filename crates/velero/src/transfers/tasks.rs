@@ -1,13 +1,15 @@
 //! Which tasks Velero's objects have on record: the proof that a Job of a mover belongs to one of them.
 
 use async_trait::async_trait;
-use lifeboat_api::crds;
+use lifeboat_api::common::TaskId;
+use lifeboat_api::velero;
 use lifeboat_cluster::objects::{namespaced, resource, to_json};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::Core;
+use lifeboat_plan::transfer::attempts::task_uid;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::velero::backup_repository::is_under_way;
-use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt, task_uid};
+use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt};
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
 use serde_json::Value;
 
@@ -20,8 +22,9 @@ pub(crate) struct VeleroTasks(pub(crate) Core);
 
 #[async_trait]
 impl TaskRecords for VeleroTasks {
-    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
-        let known = crds::installed();
+    /// All objects are in the server's namespace, wherever the Job is.
+    async fn state(&self, _: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
+        let known = velero::crds();
         let Some(crd) = known.iter().find(|crd| crd.kind() == owner.kind) else {
             return Ok(TaskState::Unknown);
         };
@@ -35,7 +38,7 @@ impl TaskRecords for VeleroTasks {
     }
 }
 
-fn state(object: &Value, owner: &Owner, task: &str) -> TaskState {
+fn state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
     let has_ended = object["status"]["phase"].as_str().is_some_and(|phase| OVER.contains(&phase));
     if has_ended || object["metadata"]["uid"] != *owner.uid {
         return TaskState::Over;
@@ -48,7 +51,7 @@ fn state(object: &Value, owner: &Owner, task: &str) -> TaskState {
     let Some(last) = object["metadata"]["annotations"][ATTEMPT].as_str() else {
         return TaskState::Unrecorded;
     };
-    let is_recorded = (1..=attempt(Some(last))).any(|number| task_uid(&owner.uid, number) == task);
+    let is_recorded = (1..=attempt(Some(last))).any(|number| task_uid(&owner.uid, number) == *task);
     if is_recorded { TaskState::Open } else { TaskState::Unrecorded }
 }
 
@@ -81,14 +84,17 @@ mod tests {
             "metadata": {"name": "o", "uid": uid, "annotations": {ATTEMPT: attempt}},
             "status": {"phase": phase},
         });
-        assert_eq!(state(&object, &owner("PodVolumeBackup"), task), expected);
+        assert_eq!(state(&object, &owner("PodVolumeBackup"), &TaskId::new(task)), expected);
     }
 
     #[tokio::test]
     async fn the_task_of_an_object_that_is_gone_is_over_and_that_of_another_kind_is_unknown() {
         let cluster = crate::testing::Cluster::new().await;
         let tasks = VeleroTasks(Core::clone(&cluster.context));
-        assert_eq!(tasks.state(&owner("PodVolumeBackup"), "u-1").await.unwrap(), TaskState::Over);
-        assert_eq!(tasks.state(&owner("Deployment"), "u-1").await.unwrap(), TaskState::Unknown);
+        let task = TaskId::new("u-1");
+        for (kind, expected) in [("PodVolumeBackup", TaskState::Over), ("Deployment", TaskState::Unknown)] {
+            let state = tasks.state("lifeboat-movers", &owner(kind), &task).await.unwrap();
+            assert_eq!(state, expected, "{kind}");
+        }
     }
 }

@@ -6,17 +6,19 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::TaskId;
 use serde_json::{Value, json};
 
 use super::{DATA, DEVICE, MoverJob, MoverPlace, Owner, SCRATCH, queue::Candidate};
 use super::{NotAllowed, rights, rights::Rights};
+use crate::json::text;
 use crate::label;
 
 /// The service account of movers: it has no permissions, and its token is not mounted.
 pub const SERVICE_ACCOUNT: &str = "lifeboat-mover";
 /// The container of a mover's pod.
 pub const CONTAINER: &str = "mover";
-/// The label with the task's UID.
+/// The label with the task.
 pub const TASK: &str = "lifeboat.io/task";
 
 const NAME: &str = "lifeboat-mover";
@@ -40,9 +42,9 @@ pub fn selector(server: &str) -> String {
 }
 
 /// The name of a task's Job and Secret.
-pub fn name(uid: &str) -> String {
-    let name = format!("mover-{uid}");
-    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(uid)) }
+pub fn name(task: &TaskId) -> String {
+    let name = format!("mover-{task}");
+    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(task)) }
 }
 
 /// The Secret with the task, without its content.
@@ -90,7 +92,7 @@ pub fn job(wanted: &MoverJob) -> Result<Value, NotAllowed> {
 
 fn metadata(wanted: &MoverJob) -> Value {
     json!({
-        "name": name(&wanted.uid),
+        "name": name(&wanted.task),
         "namespace": wanted.namespace,
         "labels": labels(wanted),
         "annotations": annotations(wanted),
@@ -102,7 +104,7 @@ fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
         SERVER: wanted.pod.server,
-        TASK: label::value(&wanted.uid),
+        TASK: label::value(&wanted.task),
         OWNER_KIND: wanted.owner.kind,
         OWNER_UID: label::value(&wanted.owner.uid),
         REPOSITORY: label::digest(&wanted.repository),
@@ -112,7 +114,7 @@ fn labels(wanted: &MoverJob) -> Value {
 
 fn annotations(wanted: &MoverJob) -> Value {
     let mut annotations = json!({
-        TASK: wanted.uid,
+        TASK: wanted.task,
         OWNER_NAME: wanted.owner.name,
         REPOSITORY: wanted.repository,
         GROUP: wanted.group,
@@ -190,7 +192,7 @@ fn container(wanted: &MoverJob, rights: Rights) -> Value {
 
 fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
     let mut volumes = vec![
-        json!({"name": "task", "secret": {"secretName": name(&wanted.uid), "defaultMode": rights.secret_mode()}}),
+        json!({"name": "task", "secret": {"secretName": name(&wanted.task), "defaultMode": rights.secret_mode()}}),
         json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
     ];
     match &wanted.place {
@@ -212,6 +214,8 @@ fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
 pub struct MoverRecord {
     pub candidate: Candidate,
     pub owner: Owner,
+    /// The namespace of the Job.
+    pub namespace: String,
     /// The Job has completed or failed.
     pub finished: bool,
 }
@@ -236,8 +240,9 @@ pub fn read(job: &Value) -> Option<MoverRecord> {
             name: annotations.remove(OWNER_NAME).unwrap_or_default(),
             uid: label(OWNER_UID),
         },
+        namespace: text(job, "/metadata/namespace").to_owned(),
         candidate: Candidate {
-            uid: annotations.remove(TASK)?,
+            task: TaskId::new(annotations.remove(TASK)?),
             group: annotations.remove(GROUP).unwrap_or_default(),
             node: annotations.remove(NODE),
             repository: annotations.remove(REPOSITORY).unwrap_or_default(),
@@ -270,7 +275,7 @@ mod tests {
 
     fn wanted(place: MoverPlace) -> MoverJob {
         MoverJob {
-            uid: "6f1c-1".into(),
+            task: TaskId::new("6f1c-1"),
             owner: Owner { kind: "PodVolumeBackup".into(), name: "nightly-x".into(), uid: "6f1c".into() },
             place,
             repository: "default/shop".into(),
@@ -312,7 +317,7 @@ mod tests {
         let wanted = MoverJob { group: "über lang".repeat(20), ..wanted(on_node(false)) };
         let mut job = job(&wanted).unwrap();
         let made = read(&job).unwrap();
-        assert_eq!(made.owner, wanted.owner);
+        assert_eq!((made.owner, made.namespace), (wanted.owner.clone(), wanted.namespace.clone()));
         assert_eq!(made.candidate, Candidate::of(&wanted));
         assert!(!made.finished);
         job["status"] = json!({"conditions": [{"type": "Failed", "status": "True"}]});
@@ -322,6 +327,7 @@ mod tests {
 
     #[test]
     fn a_name_is_never_too_long() {
+        let name = |task: &str| super::name(&TaskId::new(task));
         assert_eq!(name("6f1c-1"), "mover-6f1c-1");
         assert!(name(&"a".repeat(80)).len() <= 63);
         assert_ne!(name(&"a".repeat(80)), name(&"a".repeat(81)));

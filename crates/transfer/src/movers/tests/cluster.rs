@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::testing::{Asked, client, failure, merge};
 use lifeboat_control::Core;
@@ -68,9 +69,9 @@ impl Fake {
         );
         let kept = held.clone();
         let client = client(move |asked| answer(&mut kept.lock().unwrap(), &asked)).await;
-        let records = Arc::new(HeldRecords(held.clone()));
         let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
-        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings, records) };
+        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings) };
+        movers.add_records(Arc::new(HeldRecords(held.clone())));
         Self { movers, held }
     }
 
@@ -126,7 +127,7 @@ pub(super) fn reported(uid: &str, outcome: Outcome) -> Value {
 pub(super) fn job(uid: &str) -> MoverJob {
     let settings = MoverSettings { image: "localhost/lifeboat:dev".into(), ..MoverSettings::default() };
     MoverJob {
-        uid: uid.into(),
+        task: TaskId::new(uid),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
             name: format!("pvb-{uid}"),
@@ -175,14 +176,14 @@ struct HeldRecords(Arc<Mutex<Held>>);
 
 #[async_trait]
 impl TaskRecords for HeldRecords {
-    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
+    async fn state(&self, _: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
         let held = self.0.lock().unwrap();
         let path = format!("{}s/{}", owner.kind.to_lowercase(), owner.name);
         let found = held.objects.get(&path).filter(|object| object["metadata"]["uid"] == *owner.uid);
         Ok(match found {
             None => TaskState::Over,
             Some(object) if object["status"]["phase"] == "Completed" => TaskState::Over,
-            Some(object) if object["task"] == *task => TaskState::Open,
+            Some(object) if object["task"] == task.as_str() => TaskState::Open,
             Some(_) => TaskState::Unrecorded,
         })
     }

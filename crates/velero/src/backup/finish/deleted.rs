@@ -85,7 +85,7 @@ async fn clear(context: &Context, backup: &Backup) -> bool {
             return false;
         }
     };
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, backup);
     let noted = backup.metadata.annotations.as_ref().and_then(|all| all.get(ARCHIVE_BYTES));
     // Operations change the size of the archive.
     let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, OperationPhase};
 use lifeboat_cluster::ApiError;
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::backup::State;
 use crate::backup::locked;
+use crate::backup::pass::longest;
 use crate::backup::status::Run;
 use crate::backup::status::write;
 use crate::backup::storage::{open, put, read};
@@ -27,9 +27,6 @@ use crate::operations::{Silent, answered, fail, is_over};
 
 /// How often operations are asked, as upstream.
 const LOOK: Duration = Duration::from_secs(10);
-
-/// How long an operation may take, where the spec says nothing.
-const TIMEOUT: Duration = Duration::from_hours(4);
 
 /// One look at all operations and at the snapshots that plugins go on with.
 pub(in crate::backup) async fn follow(
@@ -147,8 +144,7 @@ async fn ask(
     if let Some(answer) = silent.ask(&action, known.progress(&id, backup)).await {
         answered(&mut operation.status, answer);
     }
-    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
-    if is_over(&operation.status, limit.unwrap_or(TIMEOUT), context.now()) {
+    if is_over(&operation.status, longest(backup), context.now()) {
         // Whether it could be cancelled does not change that its time is over.
         let _ = silent.ask(&action, known.cancel(&id, backup)).await;
         fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");

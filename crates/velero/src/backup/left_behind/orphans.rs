@@ -49,7 +49,7 @@ pub(in crate::backup) async fn at(
 
 async fn all(context: &Context) -> Result<Vec<String>, ApiError> {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let listed = api.list(&ListParams::default()).await.attempt("list BackupStorageLocations")?;
     Ok(listed.items.iter().map(ResourceExt::name_any).collect())
 }

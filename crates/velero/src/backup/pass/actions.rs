@@ -21,7 +21,7 @@ const CANCEL: Duration = Duration::from_secs(10);
 /// Actions whose operations the next attempt takes over: they have the same name in each.
 pub(crate) const ADOPTED: [&str; 2] = [SNAPSHOT_BACKUPPER, CLAIM_BACKUPPER];
 
-/// How long one call of an action may take: as long as an operation that it would begin.
+/// How long an operation may take, and one call of an action, which may begin an operation.
 pub(crate) fn longest(backup: &Backup) -> Duration {
     let given = GoDuration::set(backup.spec.item_operation_timeout);
     let nanos = given.and_then(|limit| u64::try_from(limit.as_nanos()).ok());

@@ -80,7 +80,7 @@ impl Reader<'_> {
         let item = match found.map_err(|error| error.chain())? {
             Some(item) => item,
             // The archive has all that a restore needs of it; an interrupted end may have cleared it up.
-            None if id.resource.group == lifeboat_plan::velero::csi::GROUP => return Ok(Vec::new()),
+            None if id.resource.group == lifeboat_plan::transfer::snapshots::GROUP => return Ok(Vec::new()),
             None => return Err("it is gone".to_owned()),
         };
         self.act(kind, id, &item, updates).await

@@ -269,7 +269,7 @@ impl Pass {
     }
 
     fn watch_volumes(&self, id: &ItemId, value: &Value) {
-        if id.resource == lifeboat_plan::velero::csi::contents() {
+        if id.resource == lifeboat_plan::transfer::snapshots::contents() {
             self.made().csi.add_content(value);
         }
         if !id.resource.group.is_empty() {

@@ -77,7 +77,7 @@ async fn list<K: kube::Resource<DynamicType = ()>>(
     context: &Context,
 ) -> Result<Vec<DynamicObject>, ApiError> {
     let resource = objects::resource_of::<K>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     Ok(api.list(&ListParams::default()).await.attempt(format!("list {}", resource.plural))?.items)
 }
 
@@ -92,7 +92,7 @@ async fn policies(
             reference.kind
         ))));
     }
-    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let name = &reference.name;
     let found = api.get_opt(name).await.attempt(format!("read ConfigMap {name}"))?;
     Ok(Some(match found {

@@ -1,7 +1,8 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SERVER, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::transfer::snapshots::SERVER;
+use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
 use crate::backup::journal::{Journal, OperationEntry};
@@ -491,7 +492,7 @@ async fn a_server_that_died_before_it_removed_the_journal_does_not_cancel_what_i
         (server.world.paths(UPLOADS).remove(0), server.world.get(&format!("{BACKUPS}/b")).unwrap());
     let journal = Journal::new(
         server.context.client.clone(),
-        &server.context.settings.namespace,
+        &server.context.namespace,
         &serde_json::from_value(backup).unwrap(),
     );
     let entry = OperationEntry {

@@ -1,7 +1,8 @@
 //! Backups of claims in a volume group, with a driver of a few lines that takes them together.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::velero::csi::{OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup, snapshot_name};
+use lifeboat_plan::transfer::snapshots::SERVER;
+use lifeboat_plan::velero::csi::{OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, snapshot_name};
 
 use super::*;
 use crate::backup::world::GROUP_SNAPSHOTS;

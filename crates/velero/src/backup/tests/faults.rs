@@ -96,8 +96,7 @@ async fn a_backup_that_nothing_can_be_written_into_holds_no_other_up() {
     server.add("a", json!({}), &json!({"status": {"phase": "ReadyToStart"}}));
     server.world.refuse_change(&format!("{BACKUPS}/a"), "status", 422);
     server.add("b", json!({}), &json!({}));
-    let object: DynamicObject = serde_json::from_value(server.get("a")).unwrap();
-    let _ = Box::pin(reconcile(Arc::new(object), server.context.clone(), server.state.clone())).await;
+    let _ = server.reconcile(server.get("a")).await;
     assert_eq!(server.settle("b").await, "Completed");
 }
 

@@ -412,7 +412,7 @@ async fn a_backup_that_storage_fails_at_last_shows_no_snapshot_as_running() {
 async fn an_interrupted_backup_that_waits_in_vain_for_the_servers_disk_deletes_its_snapshots() {
     let (mut server, snapshotter) = server(FakeSnapshotter::default()).await;
     put_journal(&server, &json!({"providerSnapshotID": "snap-old", "phase": "Completed"}));
-    let mut settings = settings();
+    let mut settings = crate::testing::settings();
     settings.storage.spool_directory = server.directory.path().join("gone");
     server.context.settings = Arc::new(settings);
     locked(&server.state.trouble).insert("uid-b".to_owned(), Timestamp::UNIX_EPOCH);

@@ -43,7 +43,7 @@ async fn cancel_some(
         let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
             None => "the action is not installed".to_owned(),
             Some(known) => {
-                let backup = backup(&entry, journal, &context.settings.namespace);
+                let backup = backup(&entry, journal, &context.namespace);
                 match silent.ask(action, known.cancel(operation, &backup)).await {
                     Some(Ok(())) => {
                         journal.forget_operation(&entry).await;

@@ -14,16 +14,16 @@ use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::transfer::attempts::{CONSISTENCY, LIVE};
+use lifeboat_plan::transfer::directory::{ClaimOf, claim_of};
 use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
-use lifeboat_plan::velero::pod_volumes::{
-    CONSISTENCY, ClaimOf, CopySettings, LIVE, PodVolume, Verdict, backup_object, choose, claim_of,
-};
+use lifeboat_plan::velero::pod_volumes::{CopySettings, PodVolume, Verdict, backup_object, choose};
+use lifeboat_transfer::MoverSettings;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::backup::journal::{NotBegun, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
-use crate::settings::MoverSettings;
 use crate::transfers::{FollowedTransfers, limit};
 
 /// How much longer than an object's own time one waits for its end: who brings it there may have been restarted.

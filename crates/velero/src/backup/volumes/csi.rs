@@ -12,6 +12,7 @@ use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, CsiSnapshotInfo, DataMovementInfo};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plugin::actions::{ActionError, BackupOutcome, Lookup};
 use serde_json::Value;
@@ -88,7 +89,7 @@ impl Made {
             size: csi::restore_size(content).unwrap_or_default(),
             driver: text("/spec/driver").to_owned(),
             vsc_name: text("/metadata/name").to_owned(),
-            ready_to_use: Some(csi::is_ready(content)),
+            ready_to_use: Some(snapshots::is_ready(content)),
             volume_group_snapshot_handle: csi::group_handle(content),
             ..CsiSnapshotInfo::default()
         };
@@ -121,7 +122,7 @@ impl Made {
         if let Some((one, operation)) = self.claims.get(claim).and_then(|one| Some((one, one.moved.clone()?)))
         {
             info.snapshot_data_moved = true;
-            csi::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
+            snapshots::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
             info.start_timestamp.clone_from(&one.began);
             info.snapshot_data_movement_info = Some(DataMovementInfo {
                 data_mover: mover.to_owned(),
@@ -136,7 +137,7 @@ impl Made {
             "failed".clone_into(&mut info.result);
             return;
         };
-        csi::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
+        snapshots::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
         let mut made = one.info.clone();
         let of_snapshot = operations.iter().find(|operation| {
             let item = &operation.spec.resource_identifier;
@@ -162,13 +163,13 @@ impl Pass {
     }
 
     async fn ask_classes(&self) -> Result<Result<Vec<Value>, NoSnapshots>, ClassesError> {
-        if self.catalogue.get(&csi::snapshots()).is_none() {
+        if self.catalogue.get(&snapshots::snapshots()).is_none() {
             return Ok(Err(NoSnapshots::NotServed));
         }
         let mut tries = 0;
         loop {
             let trouble = match Snapshots::new(&self.client).usable().await {
-                Ok(()) => match self.lookup.list(&csi::classes(), None, "").await {
+                Ok(()) => match self.lookup.list(&snapshots::classes(), None, "").await {
                     Ok(classes) => return Ok(Ok(classes)),
                     Err(ActionError::Forbidden(message)) => return Ok(Err(NoSnapshots::Forbidden(message))),
                     Err(error) => ClassesError::List(error),
@@ -187,7 +188,7 @@ impl Pass {
 
     /// Whether the CSI driver of a volume takes its snapshot, with its claim. An error: the API server did not answer.
     pub(in crate::backup) async fn is_for_csi(&self, volume: &Value) -> Result<bool, ClassesError> {
-        let Some(driver) = csi::driver_of(volume) else { return Ok(false) };
+        let Some(driver) = snapshots::driver_of(volume) else { return Ok(false) };
         if volume.pointer("/spec/claimRef/name").is_none() {
             return Ok(false);
         }
@@ -197,10 +198,10 @@ impl Pass {
 
     /// Whether the action for CSI snapshots is called for a claim.
     pub(in crate::backup) async fn csi_wanted(&self, id: &ItemId, claim: &Value) -> bool {
-        if self.catalogue.get(&csi::snapshots()).is_none() {
+        if self.catalogue.get(&snapshots::snapshots()).is_none() {
             return false;
         }
-        let Some(volume_id) = csi::volume_of(claim) else { return false };
+        let Some(volume_id) = snapshots::volume_of(claim) else { return false };
         let undecided = |message: &str| {
             self.report.error(&About::Item(id), "Cannot decide about a CSI snapshot", Some(message));
             false
@@ -210,7 +211,7 @@ impl Pass {
             Ok(None) => return false,
             Err(error) => return undecided(&error.to_string()),
         };
-        let Some(driver) = csi::driver_of(&volume) else { return false };
+        let Some(driver) = snapshots::driver_of(&volume) else { return false };
         match self.wanted(&volume).await {
             Ok(()) => {}
             Err(Unwanted::Because(reason)) => {
@@ -286,7 +287,7 @@ impl Pass {
 
     /// Snapshots that an interrupted attempt took of claims that are gone meanwhile.
     pub(in crate::backup) async fn clear_unused_csi(&self) {
-        if self.catalogue.get(&csi::snapshots()).is_none() || matches!(self.csi_classes().await, Ok(Err(_))) {
+        if self.catalogue.get(&snapshots::snapshots()).is_none() || matches!(self.csi_classes().await, Ok(Err(_))) {
             return;
         }
         let (used, uid) = (self.made().csi.used(), self.backup.uid().unwrap_or_default());

@@ -2,9 +2,10 @@
 //! an error of the backup. Made at the end of the pass.
 
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo, VolumeAttributes};
+use lifeboat_plan::transfer::attempts::CONSISTENCY;
+use lifeboat_plan::transfer::snapshots::SNAPSHOT;
 use lifeboat_plan::velero::backup::volumes::{Fate, Method, VolumeRecord, VolumeSettings};
-use lifeboat_plan::velero::csi::SNAPSHOT;
-use lifeboat_plan::velero::pod_volumes::{CHANGED_FILES, CONSISTENCY};
+use lifeboat_plan::velero::pod_volumes::CHANGED_FILES;
 use serde_json::Value;
 
 use super::native;

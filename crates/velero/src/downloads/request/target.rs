@@ -37,7 +37,7 @@ pub(super) async fn find(context: &Context, wanted: &DownloadTarget) -> Result<T
 
 async fn read<K: Resource<DynamicType = ()>>(context: &Context, name: &str) -> Result<DynamicObject, NoLink> {
     let kind = K::kind(&());
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<K>());
+    let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<K>());
     let missing = || NoLink::Ever(format!("there is no {kind} '{name}'"));
     if name.is_empty() {
         return Err(missing());

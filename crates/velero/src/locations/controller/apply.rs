@@ -116,7 +116,7 @@ async fn unset(
     stays: &str,
     surplus: &[String],
 ) -> Result<bool, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let mut this_one = false;
     for other in gathered.defaults.iter().filter(|other| surplus.contains(&other.name_any())) {
         match objects::merge(&api, other, json!({"spec": {"default": false}})).await {

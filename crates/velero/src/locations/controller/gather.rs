@@ -33,7 +33,7 @@ pub(super) async fn gather(
     state: &State,
     object: Arc<DynamicObject>,
 ) -> Result<Gathered, ApiError> {
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let location = objects::typed::<BackupStorageLocation>(&object).map_err(|error| error.to_string());
     let secrets = match &location {
         Ok(location) => locations::secrets(context, location).await?,

@@ -29,7 +29,7 @@ pub(super) async fn write(
     };
     context.metrics.set_location(&gathered.object.name_any(), verdict.problem.is_none());
     let facts = facts(gathered, &verdict);
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let written = objects::merge(&api, &gathered.object, patch(gathered, &verdict, &facts)).await;
     match written {
         Ok(_) => {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
@@ -31,7 +32,7 @@ pub(super) async fn begin(
     object: &DynamicObject,
     number: u64,
 ) -> Result<DynamicObject, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let api = objects::namespaced(&context.client, &context.namespace, resource);
     let patch = json!({"metadata": {"annotations": {MAINTENANCE: number.to_string()}}});
     objects::merge(&api, object, patch).await
 }
@@ -40,7 +41,7 @@ pub(super) async fn begin(
 async fn under_way(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
-    run: &str,
+    run: &TaskId,
 ) -> Result<Option<DynamicObject>, ApiError> {
     let name = object.name_any();
     let found = api.get_opt(&name).await.attempt(format!("read BackupRepository {name}"))?;
@@ -54,11 +55,11 @@ pub(super) async fn carry_out(
     object: &DynamicObject,
     number: u64,
 ) -> Result<(), ApiError> {
-    let uid = backup_repository::task(&object.uid().unwrap_or_default(), number);
+    let task = backup_repository::task(&object.uid().unwrap_or_default(), number);
     let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
-    let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
-    let outcome = match request(context, object, &uid).await {
+    let api = objects::namespaced(&context.client, &context.namespace, resource);
+    let Some(object) = &under_way(&api, object, &task).await? else { return Ok(()) };
+    let outcome = match request(context, object, &task).await {
         Ok(request) => {
             let ended = context.movers.carry_out(request, &Quiet, &CancellationToken::new()).await?;
             match ended {
@@ -80,7 +81,7 @@ pub(super) async fn carry_out(
         Err(words) => Err(words),
     };
     // It went on meanwhile: others wrote how it stands.
-    if let Some(object) = under_way(&api, object, &uid).await? {
+    if let Some(object) = under_way(&api, object, &task).await? {
         let failure = outcome.as_ref().err().map(String::as_str);
         let patch = backup_repository::ended(&objects::to_json(&object), begun, failure, context.now());
         objects::merge(&api, &object, patch).await?;
@@ -90,7 +91,7 @@ pub(super) async fn carry_out(
         Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
         Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
     }
-    context.movers.clear(&context.settings.movers.namespace, &uid).await
+    context.movers.clear(&context.movers.settings().namespace, &task).await
 }
 
 /// Removes the locks of a mover whose end was reported.
@@ -117,11 +118,11 @@ fn reported(result: TaskResult) -> Result<String, String> {
     }
 }
 
-async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result<MoverRequest, String> {
+async fn request(context: &Context, object: &DynamicObject, task: &TaskId) -> Result<MoverRequest, String> {
     let key = repositories::key_of(&object.data);
     let access = repositories::access(context, &key).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
-    let deadline = context.settings.movers.copy_timeout;
+    let settings = context.movers.settings();
     let work = TaskWork::Maintain(MaintainWork {
         prune: true,
         check: true,
@@ -129,9 +130,8 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
     });
     let lock = LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() };
     let limits = Limits { scratch: Some(SCRATCH.into()), ..Limits::default() };
-    let task = Task { limits, ..Task::single(uid, work, access.task.clone(), lock) };
     let job = MoverJob {
-        uid: uid.to_owned(),
+        task: task.clone(),
         owner: Owner {
             kind: "BackupRepository".to_owned(),
             name: object.name_any(),
@@ -140,10 +140,11 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
         place: MoverPlace::Anywhere,
         repository: access.key.to_string(),
         group: "maintenance".to_owned(),
-        deadline_seconds: deadline.as_secs(),
-        namespace: context.settings.movers.namespace.clone(),
-        pod: context.settings.movers.pod(&context.settings.namespace),
+        deadline_seconds: settings.copy_timeout.as_secs(),
+        namespace: settings.namespace.clone(),
+        pod: settings.pod(&context.namespace),
     };
+    let task = Task { limits, ..Task::single(task.as_str(), work, access.task.clone(), lock) };
     Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
 }
 

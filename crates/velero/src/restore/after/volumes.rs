@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::Restore;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::volume_plugin::{
-    PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, operation_state,
+    PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, is_over, operation_state,
 };
 use lifeboat_plugin::host::ServerLog;
 use serde_json::Value;
@@ -27,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// All VolumePluginRestores of a restore.
 pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, ApiError> {
-    let api = volume_plugin::api(&context.client, Kind::Restore, &context.settings.namespace);
+    let api = volume_plugin::api(&context.client, Kind::Restore, &context.namespace);
     let selector = Kind::Restore.uid_selector(&restore.uid().unwrap_or_default());
     let listed = match api.list(&ListParams::default().labels(&selector)).await {
         // Before the kinds were there nothing was begun.
@@ -125,41 +124,24 @@ async fn end(one: OpenVolume) {
 /// One look. An operation whose time is over, or whose plugin is gone, has failed; its object says so.
 async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> OperationState {
     let (context, limit) = (rest.context, operation_timeout(rest.context, rest.restore));
-    let namespace = &context.settings.namespace;
-    let mut message = None;
-    if one.snapshotter.is_none() {
-        message = reopen(context, one).await;
+    let mut over = if one.snapshotter.is_none() { reopen(context, one).await } else { None };
+    if is_over(&one.object, None, limit, context.now()) {
+        over = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
     }
-    if let Some(opened) = &one.snapshotter {
-        let seen = volume_plugin::look(
-            &context.client,
-            Kind::Restore,
-            namespace,
-            &one.object,
-            opened.snapshotter.as_ref(),
-        );
-        match seen.await {
-            Ok((object, standing)) => {
-                one.object = object;
-                if standing != OperationState::Open {
-                    return standing;
-                }
-            }
-            Err(error) => tracing::warn!(error = error.chain(), "cannot look at a VolumePluginRestore"),
+    let snapshotter = one.snapshotter.as_ref().map(|opened| opened.snapshotter.as_ref());
+    let (client, namespace) = (&context.client, &context.namespace);
+    let looked =
+        volume_plugin::follow(client, Kind::Restore, namespace, &one.object, snapshotter, over.as_deref());
+    match looked.await {
+        Ok((object, standing)) => {
+            one.object = object;
+            standing
+        }
+        Err(error) => {
+            tracing::warn!(error = error.chain(), "cannot look at a VolumePluginRestore");
+            over.map_or(OperationState::Open, OperationState::Failed)
         }
     }
-    if is_over(&one.object, limit, context.now()) {
-        message = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
-    }
-    let Some(message) = message else { return OperationState::Open };
-    let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &message).await {
-        // It may have ended meanwhile.
-        Ok(Some(object)) => return operation_state(&object),
-        Ok(None) => {}
-        Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
-    }
-    OperationState::Failed(message)
 }
 
 /// Opens the location of an operation that another server began; gives why it never will be.
@@ -178,11 +160,4 @@ async fn reopen(context: &Context, one: &mut OpenVolume) -> Option<String> {
         }
         Err(error) => Some(error.chain()),
     }
-}
-
-/// Whether an operation had all the time that it may take.
-fn is_over(object: &Value, limit: Duration, now: Timestamp) -> bool {
-    let time = |pointer: &str| object.pointer(pointer).and_then(Value::as_str)?.parse::<Timestamp>().ok();
-    let begun = time("/status/startTimestamp").or_else(|| time("/metadata/creationTimestamp"));
-    begun.is_none_or(|begun| begun.checked_add(limit).is_ok_and(|end| now >= end))
 }

@@ -120,7 +120,7 @@ impl VolumeMaker {
         let opened = opened.map_err(|error| error.chain())?;
         let subject = Subject {
             kind: Kind::Restore,
-            namespace: self.context.settings.namespace.clone(),
+            namespace: self.context.namespace.clone(),
             owner: self.owner.restore.clone(),
             backup: self.owner.backup.clone(),
             plugin: opened.snapshotter.name().to_owned(),
@@ -178,7 +178,7 @@ impl VolumeMaker {
     }
 
     fn api(&self) -> Api<DynamicObject> {
-        volume_plugin::api(&self.context.client, Kind::Restore, &self.context.settings.namespace)
+        volume_plugin::api(&self.context.client, Kind::Restore, &self.context.namespace)
     }
 
     /// What an earlier attempt left; then the object of this one is there. Without it no call is made, because

@@ -12,8 +12,9 @@ use lifeboat_api::velero::names;
 use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::transfer::directory::claim_of;
 use lifeboat_plan::velero::pod_volumes::{
-    CONTAINER, Copied, CopyFor, PodOf, Wait, claim_of, copies_for, mark, restore_object, unusable,
+    CONTAINER, Copied, CopyFor, PodOf, Wait, copies_for, mark, restore_object, unusable,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -92,11 +93,11 @@ impl Filler {
         let timeout = restore.annotations().get(names::POD_VOLUME_TIMEOUT).cloned();
         Self {
             objects: Arc::new(PodVolumeApi::new(context)),
-            namespace: context.settings.namespace.clone(),
-            image: context.settings.movers.image.clone(),
+            namespace: context.namespace.clone(),
+            image: context.movers.settings().image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
             location: location.to_owned(),
-            limit: limit(timeout.as_deref(), context.settings.movers.copy_timeout),
+            limit: limit(timeout.as_deref(), context.movers.settings().copy_timeout),
             timeout,
             copies,
             state: Mutex::default(),

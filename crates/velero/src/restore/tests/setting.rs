@@ -10,6 +10,7 @@ use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{Registry, RestoreItemAction};
 use lifeboat_store::Store;
+use lifeboat_transfer::MoverSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use super::super::{Order, execute};
 use crate::context::Context;
 use crate::settings::VeleroSettings;
 use crate::testing::volumes::FakeSnapshotter;
-use crate::testing::{merge, settings};
+use crate::testing::{context_with, merge, settings};
 
 pub(super) const GROUP: &str = "/apis/velero.io/v1/namespaces/lifeboat";
 pub(super) const RESTORE: &str = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
@@ -212,6 +213,7 @@ pub(super) struct Setting {
     /// Whether the actions for CSI snapshots run.
     pub(super) csi: bool,
     pub(super) settings: VeleroSettings,
+    pub(super) movers: MoverSettings,
     pub(super) cancel: CancellationToken,
 }
 
@@ -252,6 +254,7 @@ impl Setting {
             snapshotter: None,
             csi: false,
             settings: settings(),
+            movers: MoverSettings::default(),
             cancel: CancellationToken::new(),
         }
     }
@@ -313,8 +316,7 @@ impl Setting {
     pub(super) async fn context(&self) -> Context {
         let server = self.api.clone();
         let client = client(move |asked| server.answer(&asked)).await;
-        let mut context = crate::testing::context(client);
-        context.settings = Arc::new(self.settings.clone());
+        let mut context = context_with(client, self.settings.clone(), self.movers.clone());
         if let Some(fake) = &self.snapshotter {
             context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
         }
@@ -331,8 +333,7 @@ impl Setting {
         let context = self.context().await;
         let restore = serde_json::from_value(self.object(RESTORE).unwrap()).unwrap();
         let order = Order { restore, cancel: self.cancel.clone() };
-        let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
-        Box::pin(execute::execute(&context, &resource, order)).await;
+        Box::pin(execute::execute(&context, order)).await;
         self.status()
     }
 

@@ -122,7 +122,7 @@ async fn with_copies(spec: Value, uploader: &str, status: Value) -> Setting {
 async fn with_copies_and(spec: Value, uploader: &str, status: Value, more: Vec<Held>) -> Setting {
     let held: Vec<Held> = items().into_iter().chain(more).collect();
     let mut setting = Setting::holding(spec, &held).await;
-    setting.settings.movers.image = "example.com/lifeboat:1".to_owned();
+    setting.movers.image = "example.com/lifeboat:1".to_owned();
     let info = info(
         "PodVolumeBackup",
         &json!({"pvbInfo": {"podNamespace": "shop", "podName": "web",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::settings::MoverSettings;
+use lifeboat_transfer::MoverSettings;
 
 const COPIES: &str = "/apis/velero.io/v1/namespaces/lifeboat/podvolumebackups";
 

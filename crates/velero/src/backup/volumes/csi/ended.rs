@@ -63,7 +63,7 @@ async fn describe_volumes(
     let well = operation.status.phase == OperationPhase::Completed;
     let moved = operation.spec.backup_item_action == CLAIM_BACKUPPER;
     let upload = if moved {
-        csi::upload_of(&context.client, &context.settings.namespace, id).await.map_err(Trouble::Api)?
+        csi::upload_of(&context.client, &context.namespace, id).await.map_err(Trouble::Api)?
     } else {
         None
     };

@@ -2,10 +2,7 @@
 //! list is in storage beside the backup, so that the next leader can go on and a deleted object is made again. Called with the
 //! look at operations.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
 use lifeboat_archive::{BackupFiles, ObjectStore};
@@ -16,14 +13,12 @@ use lifeboat_plan::velero::volume_plugin::{
 use lifeboat_plugin::host::Session;
 use serde_json::Value;
 
+use crate::backup::pass::longest;
 use crate::backup::storage::{list, put, read};
 use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
 use crate::volume_plugin::{self, Kind};
-
-/// How long a snapshot may take, where the spec says nothing.
-const TIMEOUT: Duration = Duration::from_hours(4);
 
 /// How the snapshots of a backup stand.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -100,7 +95,7 @@ async fn look(
         }
     };
     let snapshotter = open.as_ref().map(|open| open.snapshotter.as_ref());
-    let (client, namespace) = (&context.client, &context.settings.namespace);
+    let (client, namespace) = (&context.client, &context.namespace);
     let looked =
         volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
     looked.map(|(now, _)| now).map_err(Trouble::Api)
@@ -108,9 +103,8 @@ async fn look(
 
 /// Why a snapshot is given up, where its time is over.
 fn late(backup: &Backup, object: &Value, now: Timestamp) -> Option<String> {
-    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
     let since = backup.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
-    is_over(object, since, limit.unwrap_or(TIMEOUT), now)
+    is_over(object, since, longest(backup), now)
         .then(|| "the snapshot did not end in time (spec.itemOperationTimeout)".to_owned())
 }
 

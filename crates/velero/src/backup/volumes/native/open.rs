@@ -10,7 +10,7 @@ use crate::snapshot_locations;
 /// The snapshotters of a backup's locations, and what an interrupted attempt made with them.
 pub(in crate::backup) async fn open(context: &Context, session: &Session, ready: &Ready) -> Snapshotters {
     let leave_csi = context.settings.backup.has_feature("EnableCSI");
-    let mut all = Snapshotters::new(&context.settings.namespace, leave_csi, ready.earlier.clone());
+    let mut all = Snapshotters::new(&context.namespace, leave_csi, ready.earlier.clone());
     for location in &ready.valid.snapshot_locations {
         let opened = snapshot_locations::open(context, session, location).await;
         all.add(location, opened);

@@ -1,0 +1,1 @@
+//! Tests of host names and collisions.

@@ -1,0 +1,1 @@
+//! The newest snapshots of a host.

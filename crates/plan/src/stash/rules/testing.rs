@@ -1,0 +1,1 @@
+//! Snapshots and hosts for the tests of `rules`.
