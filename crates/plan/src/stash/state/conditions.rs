@@ -143,6 +143,12 @@ condition_types! {
     Member PostRestoreHookExecutionSucceeded: "SuccessfullyExecutedPostRestoreHook", "FailedToExecutePostRestoreHook";
     /// Ours: the replicas of the target share no volume, and one was backed up.
     Member OtherReplicasNotBackedUp: "ReplicasShareNoVolume", "ReplicasShareVolumes";
+    /// Ours: a DaemonSet has fewer pods than nodes to run on.
+    Member PodsMissing: "FewerPodsThanNodes", "PodsOnAllNodes";
+    /// Ours: a mount is below a path of another volume, and its files are not in that path's snapshot.
+    Member MountBelowPath: "MountNotInPath", "MountsInPaths";
+    /// Ours: volumes without CSI snapshots were read as they are.
+    Member VolumeReadLive: "NoSnapshotOfVolume", "SnapshotsOfVolumes";
     /// Ours: rules in their deprecated place were read as `target.rules`.
     Member RulesMoved: "DeprecatedRulesRead", "RulesInTarget";
     /// Ours: hosts of a restore that no rule is for were left alone.
