@@ -7,6 +7,7 @@ pub mod hooks;
 pub mod hosts;
 pub mod in_place;
 pub mod invoker;
+pub mod mover_pod;
 pub mod repository;
 pub mod reservation;
 pub mod retention;

@@ -4,6 +4,7 @@
 //! - [`EffectiveRules::of`]: `target.rules`, or the deprecated `rules` beside it (then `moved`: condition `RulesMoved`).
 //! - [`select`]: [`RestoreRequest`] -> [`Selection`]: for each host a list of [`RestorePart`]s; hosts without a rule are listed in
 //!   `left_alone`. If [`Selection::problem`] has a message, nothing is stopped or written and the restore is Failed with it.
+//! - [`rollback`]: the safety copies of a restore, as a [`Selection`].
 //! - [`Existing::of`]: hosts, paths and newest snapshots of a repository, as messages list them.
 //!
 //! `latest`, and every path without a named snapshot, means the newest complete snapshot of that source host and path. Snapshots with
@@ -14,11 +15,11 @@ mod matching;
 mod newest;
 mod select;
 #[cfg(test)]
-mod testing;
+mod tests;
 
-pub use existing::Existing;
+pub use existing::{Existing, ExistingHost, ExistingPath};
 pub use matching::{EffectiveRules, rule_of};
-pub use select::select;
+pub use select::{rollback, select};
 
 use std::fmt;
 
@@ -26,7 +27,7 @@ use jiff::Timestamp;
 use lifeboat_api::stash::RestoreRule;
 
 use super::hosts::HostName;
-use super::targets::{CleanPath, Mount};
+use super::targets::{CleanPath, Mount, PathError};
 
 /// Tag of a snapshot that lacks files which could not be read.
 pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
@@ -60,6 +61,11 @@ impl SnapshotFact {
         self.tags.iter().any(|own| own == tag)
     }
 
+    /// The UID of the session that made it; None if that was not Lifeboat.
+    pub fn session(&self) -> Option<&str> {
+        self.tags.iter().find_map(|tag| tag.strip_prefix(SESSION_TAG))
+    }
+
     /// The id as messages show it.
     pub fn short(&self) -> &str {
         self.id.get(..SHORT).unwrap_or(&self.id)
@@ -67,26 +73,22 @@ impl SnapshotFact {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RestoreRequest {
     /// The rules that hold; empty: each host its own newest.
     pub rules: Vec<RestoreRule>,
-    pub hosts: Vec<HostMounts>,
+    /// The hosts of the target.
+    pub hosts: Vec<HostName>,
+    pub into: RestoreInto,
     pub snapshots: Vec<SnapshotFact>,
 }
 
-/// A host of the restore and where its data goes.
+/// Where the data of the hosts goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostMounts {
-    pub name: HostName,
-    pub into: Into,
-}
-
-/// Where the data of a host goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Into {
+pub enum RestoreInto {
+    /// Into volumes, by the mounts of the target.
     Mounts(Vec<Mount>),
-    /// A task gets it, as for databases: the newest snapshot as a whole.
+    /// To a task, as for databases. It gets one snapshot: the newest of all paths, where no rule asks for others.
     Task,
 }
 
@@ -99,6 +101,8 @@ pub struct Selection {
     pub left_alone: Vec<HostName>,
     /// Why the restore as a whole cannot be carried out.
     pub problems: Vec<RuleError>,
+    /// What the repository has, for the message about problems.
+    pub existing: Existing,
 }
 
 /// What one host gets.
@@ -164,50 +168,53 @@ impl fmt::Display for RestoreNote {
     }
 }
 
-/// Why a restore, or one host of it, cannot be carried out. Messages that speak of snapshots end with what the repository has.
+/// Why a restore, or one host of it, cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     #[error("rules are set both in target.rules and in the deprecated place beside the target; remove one of the two")]
     TwoPlaces,
-    #[error("two rules have empty targetHosts; only one rule may hold for all hosts that no other rule lists")]
+    #[error("two rules have empty targetHosts; expected at most one, which holds for all hosts that no other rule lists")]
     TwoForAllOthers,
     #[error("two rules list host {host:?} in targetHosts; a host may be in one rule only")]
     HostTwice { host: String },
     #[error("a rule has both snapshots and paths; a snapshot has its own paths: remove one of the two")]
     SnapshotsAndPaths,
-    #[error("rule paths entry: {0}")]
-    Path(#[from] super::targets::PathError),
+    #[error(transparent)]
+    Path(#[from] PathError),
     #[error("targetHosts names {unknown}, which the target does not have; its hosts are {hosts}")]
-    UnknownTargetHosts { unknown: String, hosts: String },
+    UnknownHosts { unknown: String, hosts: String },
     #[error(
-        "no rule applies to a host of the target: its hosts are {hosts}, the rules list {listed}; correct targetHosts, or leave it \
-         empty for all hosts. {existing}"
+        "no rule applies to a host of the target: its hosts are {hosts}, the rules list {listed}; correct targetHosts, or leave it empty for \
+         all hosts"
     )]
-    NoHostHasRule { hosts: String, listed: String, existing: Existing },
-    #[error("host {host}: the repository has no snapshot of source host {source_host:?}. {existing}")]
-    NoSnapshotOfHost { host: HostName, source_host: HostName, existing: Existing },
-    #[error("host {host}: path {path} is in no snapshot of source host {source_host:?}. {existing}")]
-    PathInNoSnapshot { host: HostName, source_host: HostName, path: CleanPath, existing: Existing },
-    #[error("host {host}: path {path} is below no mount of the target, which has {mounts}. {existing}")]
-    PathBelowNoMount { host: HostName, path: CleanPath, mounts: String, existing: Existing },
-    #[error("host {host}: the repository has no snapshot {id:?}. {existing}")]
-    NoSuchSnapshot { host: HostName, id: String, existing: Existing },
-    #[error("host {host}: snapshots {found} all begin with {id:?}; write more digits")]
-    AmbiguousSnapshot { host: HostName, id: String, found: String },
+    NoHostHasRule { hosts: String, listed: String },
+    #[error("host {host}: the repository has no complete snapshot of source host {source_host}; correct sourceHost or target.alias")]
+    NoSnapshotOfHost { host: HostName, source_host: HostName },
+    #[error("host {host}: path {path} is in no complete snapshot of source host {source_host}; correct the rule's paths")]
+    PathInNoSnapshot { host: HostName, source_host: HostName, path: CleanPath },
+    #[error("host {host}: path {path} is below no mount of the target, which has {mounts}; mount the volume that it belongs to")]
+    PathBelowNoMount { host: HostName, path: CleanPath, mounts: String },
     #[error("host {host}: {id:?} is not the id of a snapshot; expected hexadecimal digits or \"latest\"")]
     NotAnId { host: HostName, id: String },
+    #[error("host {host}: the repository has no snapshot {id:?}; correct the rule's snapshots")]
+    NoSuchSnapshot { host: HostName, id: String },
+    #[error("host {host}: the ids of snapshots {found} begin with {id:?}; write more digits")]
+    AmbiguousSnapshot { host: HostName, id: String, found: String },
     #[error(
-        "host {host}: snapshot {id} is of host {found:?}, and the rule takes data of host {source_host:?}; set sourceHost: {found}, or name \
-         a snapshot of {source_host}. {existing}"
+        "host {host}: snapshot {id} is of host {found}, and the rule takes data of source host {source_host}; set sourceHost to {found}, or \
+         name a snapshot of {source_host}"
     )]
-    OtherHost { host: HostName, id: String, found: HostName, source_host: HostName, existing: Existing },
+    OtherHost { host: HostName, id: String, found: HostName, source_host: HostName },
+    #[error("the repository has no safety copy of the restore with UID {session}; they are kept for 7 days")]
+    NoSafetyCopy { session: String },
 }
 
 impl Selection {
-    /// Why nothing is restored, in one message: all problems of the restore and of its hosts.
+    /// Why nothing is restored, in one message: all problems of the restore and of its hosts, and what the repository has. None if
+    /// every host with a rule can be restored.
     pub fn problem(&self) -> Option<String> {
         let of_hosts = self.hosts.iter().filter_map(|host| host.parts.as_ref().err());
         let messages: Vec<String> = self.problems.iter().chain(of_hosts).map(RuleError::to_string).collect();
-        (!messages.is_empty()).then(|| messages.join("; "))
+        (!messages.is_empty()).then(|| format!("{}. {}", messages.join("; "), self.existing))
     }
 }

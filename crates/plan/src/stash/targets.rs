@@ -7,7 +7,7 @@
 //!   host, with its pod and parts (one snapshot for each [`HostPart`]), or why it cannot be backed up.
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]: hosts with
 //!   the volumes to write, claims to make, and what is still missing and waited for.
-//! - [`HostSource::movers`]: the parts of a host, by the mover that can carry them out.
+//! - [`HostSource::movers`], [`by_mover`]: the parts of a host, by the mover that can carry them out.
 //! - [`pods_of`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
 
 mod backup;
@@ -18,13 +18,13 @@ mod paths;
 mod pods;
 mod restore;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod volumes;
 
 pub use backup::backup_plan;
-pub use claims::{NewClaim, TemplateError, claims_of};
-pub use mounts::{Mount, MountPlan, MountedPath};
-pub use movers::{MoverParts, MoverSource};
+pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
+pub use mounts::{Mount, MountPlan, MountedPath, find_mount};
+pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
 pub use pods::{PodsError, pod_template, pods_of, why_not_ready};
 pub use restore::{Destination, Missing, RestoreFacts, RestoreHost, RestorePlan, restore_plan};
@@ -60,6 +60,13 @@ pub struct TargetFacts {
     /// The nodes of the pods, for the kubelet's directory; may be empty where nodes may not be read.
     pub nodes: Vec<Value>,
     pub site: Site,
+}
+
+impl TargetFacts {
+    /// The target as messages name it.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.kind, self.name)
+    }
 }
 
 /// What the cluster and its administrator allow.
@@ -176,7 +183,7 @@ pub enum Note {
     OtherReplicas { target: String, pod: String, others: Vec<String>, volumes: Vec<String> },
     /// A DaemonSet has fewer pods than nodes to run on.
     PodsMissing { target: String, wanted: u64, found: u64 },
-    /// A mount is below a path that belongs to another volume.
+    /// A mount is below a path and is not listed itself.
     MountBelowPath { path: CleanPath, mount_path: CleanPath, volume: String },
     /// `snapshotClassName` is set, and this volume has no CSI snapshots.
     ReadLive { volume: String, kind: String },
@@ -210,8 +217,8 @@ impl fmt::Display for Note {
             ),
             Self::MountBelowPath { path, mount_path, volume } => write!(
                 formatter,
-                "volume {volume} is mounted at {mount_path}, below path {path}, which is on another volume; its files belong to \
-                 {path} only if paths lists {mount_path} as well"
+                "volume {volume} is mounted at {mount_path}, below path {path}; the snapshot of {path} has the files of its own volume \
+                 only: list {mount_path} in target.paths to back it up as well"
             ),
             Self::ReadLive { volume, kind } => write!(
                 formatter,

@@ -29,7 +29,8 @@ pub trait Steps: Send + Sync {
     /// What the mover of this attempt is sent for, or why none can be sent.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared>;
 
-    /// The mover reported that it did its steps.
+    /// The mover reported that it did its steps. Of a task with several parts some may have failed; the outcome has all
+    /// of them.
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError>;
 
     /// The mover did not report that it did its work; it may have done it all the same. `message` is the reason.
@@ -129,7 +130,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
             Ended::Reported { result, dead_owner } => {
                 transfer.set_at_large(false);
                 // A mover that failed may not have reached its lock to remove it.
-                if matches!(result.outcome, Outcome::Failed(_)) {
+                if has_failed(&result.outcome) {
                     transfer.unlock(dead_owner.as_deref()).await;
                 }
                 return reported(steps, result.outcome, cancel).await;
@@ -155,6 +156,9 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
             failed(steps, &format!("{count} files could not be restored ({first}){}", steps.stays())).await
         }
         Outcome::Restored(_) => steps.done(outcome).await,
+        Outcome::Parts(ref results) if results.parts.iter().any(|part| is_restore(&part.outcome)) => {
+            steps.done(outcome).await
+        }
         // A volume that was filled is; a copy that nobody wants goes.
         _ if cancel.is_cancelled() => cancelled(steps, CANCELLED).await,
         Outcome::Failed(failure) if failure.cause == Cause::Deadline => {
@@ -167,6 +171,19 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
         Outcome::Failed(failure) => steps.unreported(&failure.message).await,
         outcome => steps.done(outcome).await,
     }
+}
+
+/// Whether the task, or a part of it, failed.
+fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(_) => true,
+        Outcome::Parts(_) => !outcome.is_done(),
+        _ => false,
+    }
+}
+
+fn is_restore(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Restored(_))
 }
 
 /// A mover died. True where another attempt follows; else the object is at its end.
@@ -210,7 +227,7 @@ async fn follow(
         return steps.clean().await.map(|_| false);
     }
     transfer.record.warn("Retried", &death.message).await;
-    transfer.work.effects.clear(&transfer.work.settings.namespace, &transfer.task()).await?;
+    transfer.work.effects.clear(&transfer.namespace, &transfer.task()).await?;
     steps.discard().await?;
     transfer.set_attempt(transfer.attempt() + 1);
     Ok(true)

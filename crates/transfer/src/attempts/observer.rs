@@ -94,6 +94,8 @@ impl MoverObserver for RecordingObserver {
                 }
             }
             LogLine::Message { text, .. } => tracing::debug!(object = self.name, text, "a mover says"),
+            // For those that asked for a look at the repository.
+            LogLine::Snapshots { .. } => {}
         }
     }
 }

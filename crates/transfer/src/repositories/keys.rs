@@ -18,8 +18,8 @@ pub trait Keys: Send + Sync {
 
 /// What opens a repository.
 pub struct Key {
-    /// As the task file names it.
-    pub repository: RepositoryAccess,
+    /// As the task file names it; None for a task without a repository.
+    pub repository: Option<RepositoryAccess>,
     /// The files beside the task file, by name: never in arguments, logs or status.
     pub files: BTreeMap<String, SecretSlice<u8>>,
 }
@@ -34,6 +34,16 @@ pub struct SourceKeys {
 impl Keys for SourceKeys {
     async fn read(&self) -> Result<Key, RepositoryProblem> {
         let access = self.source.access(&self.key).await?;
-        Ok(Key { repository: access.task, files: access.files })
+        Ok(Key { repository: Some(access.task), files: access.files })
+    }
+}
+
+/// Of a task without a repository: a call.
+pub struct NoKeys;
+
+#[async_trait]
+impl Keys for NoKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        Ok(Key { repository: None, files: BTreeMap::new() })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::owners::{ScaleOwner, scale_owners};
-use super::standstill::Standstill;
+use super::standstill::{RestoreName, Standstill, Step};
 use super::uses::VolumeUser;
 use super::{FORCE_SCALE, InPlaceSettings, RESTORE_RUNNING};
 use crate::stash::hosts::{TargetKind, replicas};
@@ -48,6 +48,9 @@ pub struct StopPlan {
     pub replicas: u32,
     /// Whether what is overwritten is copied into the repository before.
     pub safety_copy: bool,
+    /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
+    /// half restored would be of no use.
+    pub safety_of: Option<RestoreName>,
     /// What else sets the scale; stopped all the same because of an annotation.
     pub forced: Vec<ScaleOwner>,
 }
@@ -128,8 +131,14 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
     if !owners.is_empty() && !is_stopped && !facts.settings.force_scale {
         return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
     }
-    let replicas = if now == 0 { before } else { now };
-    Ok(InPlace::Stop(StopPlan { replicas, safety_copy: facts.settings.safety_copy, forced: owners }))
+    let earlier = facts.earlier.as_ref().filter(|earlier| is_stopped && earlier.step == Step::HeldDown);
+    let safety_of = earlier.and_then(|earlier| earlier.safety_of.clone());
+    Ok(InPlace::Stop(StopPlan {
+        replicas: if now == 0 { before } else { now },
+        safety_copy: facts.settings.safety_copy && safety_of.is_none(),
+        safety_of,
+        forced: owners,
+    }))
 }
 
 fn listed<T: ToString>(things: &[T]) -> String {

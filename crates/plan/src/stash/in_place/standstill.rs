@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::decide::StopPlan;
 use super::uses::VolumeUser;
 use crate::stash::hosts::TargetKind;
 
@@ -42,8 +43,11 @@ pub struct Standstill {
     /// Its scale before.
     pub replicas: u32,
     pub step: Step,
-    /// Whether a safety copy is made, or was.
+    /// Whether this restore makes a safety copy.
     pub safety_copy: bool,
+    /// The restore whose safety copy has the data from before, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_of: Option<RestoreName>,
     /// The restore that stopped it.
     pub restore: RestoreName,
     /// Why the restore failed, if it did.
@@ -60,6 +64,13 @@ pub struct RestoreName {
     pub namespace: String,
     pub name: String,
     pub uid: String,
+}
+
+impl RestoreName {
+    /// As commands name it.
+    fn argument(&self) -> String {
+        format!("{}/{}", self.kind.to_lowercase(), self.name)
+    }
 }
 
 impl fmt::Display for RestoreName {
@@ -109,17 +120,19 @@ pub enum Action {
 }
 
 impl Standstill {
-    /// The record of a workload that is about to be stopped.
-    pub fn new(
-        kind: TargetKind,
-        workload: (&str, &str),
-        replicas: u32,
-        safety_copy: bool,
-        restore: RestoreName,
-    ) -> Self {
-        let (name, uid) = (workload.0.to_owned(), workload.1.to_owned());
-        let kind = kind.as_str().to_owned();
-        Self { kind, name, uid, replicas, step: Step::Recorded, safety_copy, restore, failure: None }
+    /// The record of a workload that is about to be stopped. `workload`: its name and UID.
+    pub fn new(kind: TargetKind, workload: (&str, &str), plan: &StopPlan, restore: RestoreName) -> Self {
+        Self {
+            kind: kind.as_str().to_owned(),
+            name: workload.0.to_owned(),
+            uid: workload.1.to_owned(),
+            replicas: plan.replicas,
+            step: Step::Recorded,
+            safety_copy: plan.safety_copy,
+            safety_of: plan.safety_of.clone(),
+            restore,
+            failure: None,
+        }
     }
 
     /// The next action.
@@ -144,16 +157,22 @@ impl Standstill {
         Action::Write(Self { step, ..self.clone() })
     }
 
+    /// The safety copy is in the repository.
+    fn copied(&self) -> Action {
+        let safety_of = Some(self.restore.clone());
+        Action::Write(Self { step: Step::Restoring, safety_of, ..self.clone() })
+    }
+
     /// Nothing was written: the workload gets its scale back, and the restore is Failed.
     fn as_before(&self, failure: String) -> Action {
         Action::Write(Self { step: Step::Starting, failure: Some(failure), ..self.clone() })
     }
 
     /// Something may have been written: the workload stays down.
-    fn held(&self, failure: &HeldBecause) -> Action {
+    fn held(&self, reason: &str, running: u32) -> Action {
         Action::Write(Self {
             step: Step::HeldDown,
-            failure: Some(self.held_message(failure)),
+            failure: Some(self.held_message(reason, running)),
             ..self.clone()
         })
     }
@@ -179,7 +198,7 @@ impl Standstill {
         match (reason, &seen.work) {
             (Some(reason), Work::Running) => Action::Cancel { reason },
             (Some(reason), _) => self.as_before(reason),
-            (None, Work::Done) => self.to(Step::Restoring),
+            (None, Work::Done) => self.copied(),
             (None, _) => Action::Work,
         }
     }
@@ -195,9 +214,7 @@ impl Standstill {
         match (failed.or_else(|| self.disturbed(seen)), &seen.work) {
             (Some(reason), Work::Running) => Action::Cancel { reason },
             (Some(reason), Work::NotBegun) => self.as_before(reason),
-            (Some(reason), _) => {
-                self.held(&HeldBecause { reason, running: seen.workload.as_ref().map_or(0, |(_, now)| *now) })
-            }
+            (Some(reason), _) => self.held(&reason, seen.workload.as_ref().map_or(0, |(_, now)| *now)),
             (None, _) => Action::Work,
         }
     }
@@ -232,34 +249,26 @@ impl Standstill {
         Some(format!("{} {} {what} during the restore", self.kind, self.name))
     }
 
-    /// Why the workload is down and what a person can do now.
-    fn held_message(&self, because: &HeldBecause) -> String {
+    /// Why the workload is down and what a person can do now. `running`: its scale, if it was started meanwhile.
+    fn held_message(&self, reason: &str, running: u32) -> String {
         let Self { kind, name, replicas, restore, .. } = self;
         let (object, namespace) = (restore.kind.to_lowercase(), &restore.namespace);
-        let state = match because.running {
+        let state = match running {
             0 => format!("{kind} {name} stays stopped (it had {replicas} replicas)"),
             now => format!("{kind} {name} runs with {now} replicas, although its data may be half restored: stop it"),
         };
-        let rollback = if self.safety_copy {
-            format!("put the earlier data back: lifeboat stash rollback {object}/{} -n {namespace}", restore.name)
-        } else {
-            "there is no safety copy to go back to (lifeboat.io/safety-copy)".to_owned()
+        let rollback = match &self.safety_of {
+            Some(copy) => format!("put the earlier data back: lifeboat stash rollback {} -n {namespace}", copy.argument()),
+            None => "there is no safety copy to go back to (lifeboat.io/safety-copy)".to_owned(),
         };
+        let argument = restore.argument();
         format!(
             "{reason}. {state}. Try again: kubectl -n {namespace} get {object} {restore_name} -o yaml | kubectl replace --force -f -; \
-             {rollback}; start it with the data as it is: lifeboat stash resume-workload {object}/{restore_name} -n {namespace}",
-            reason = because.reason.trim_end_matches('.'),
+             {rollback}; start it with the data as it is: lifeboat stash resume-workload {argument} -n {namespace}",
+            reason = reason.trim_end_matches('.'),
             restore_name = restore.name,
         )
     }
-}
-
-/// Why a workload stays down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldBecause {
-    pub reason: String,
-    /// Its scale now: not zero if someone started it meanwhile.
-    pub running: u32,
 }
 
 fn pods(users: &[VolumeUser]) -> String {

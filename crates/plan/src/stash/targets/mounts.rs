@@ -67,7 +67,10 @@ impl MountPlan {
 
     /// Where a path is.
     pub fn find(&self, path: &CleanPath) -> Result<MountedPath, PathError> {
-        find(&self.mounts, path)
+        find_mount(&self.mounts, path).ok_or_else(|| {
+            let mounts: Vec<&str> = self.mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+            PathError::BelowNoMount { path: path.clone(), mounts: mounts.join(", ") }
+        })
     }
 
     /// Mounts below a path that is on another volume: their files are not in that path's snapshot.
@@ -88,15 +91,12 @@ impl MountPlan {
     }
 }
 
-/// Where a path is.
-pub(in crate::stash) fn find(mounts: &[Mount], path: &CleanPath) -> Result<MountedPath, PathError> {
+/// Where a path is: on the mount with the longest path at or above it. None if it is below no mount.
+pub fn find_mount(mounts: &[Mount], path: &CleanPath) -> Option<MountedPath> {
     let above = mounts.iter().filter_map(|mount| Some((mount, path.below(&mount.mount_path)?)));
-    let Some((mount, rest)) = above.max_by_key(|(mount, _)| mount.mount_path.as_str().len()) else {
-        let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
-        return Err(PathError::BelowNoMount { path: path.clone(), mounts: mounts.join(", ") });
-    };
+    let (mount, rest) = above.max_by_key(|(mount, _)| mount.mount_path.as_str().len())?;
     let sub_path = joined(mount.sub_path.as_deref(), rest);
-    Ok(MountedPath { path: path.clone(), volume: mount.volume.clone(), sub_path })
+    Some(MountedPath { path: path.clone(), volume: mount.volume.clone(), sub_path })
 }
 
 /// The mounts of a target. A claim as target is one volume, whatever the entries call it, and has upstream's mount by default.

@@ -33,8 +33,8 @@ pub enum PathError {
         "path {path} is below no mount of the target; target.volumeMounts has {mounts}: correct the path, or mount the volume that holds it"
     )]
     BelowNoMount { path: CleanPath, mounts: String },
-    #[error("path {path} is below {mount_path}, where block volume {volume:?} is; a device has no paths: write {mount_path}")]
-    InDevice { path: CleanPath, mount_path: CleanPath, volume: String },
+    #[error("path {path} is inside of volume {volume:?}, which is a block volume and has no directories; write the path of its mount")]
+    InDevice { path: CleanPath, volume: String },
 }
 
 impl CleanPath {
