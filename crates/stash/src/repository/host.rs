@@ -21,7 +21,7 @@ use lifeboat_transfer::repositories::{
     Access, AccessSource, Passwords, RepositoryKey, RepositoryProblem, RepositoryRecords, ServerOpening,
     TenantRepository, TenantStorage, storage_message,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::key::{key_of, parts_of};
 use super::object;
@@ -34,6 +34,16 @@ pub(crate) struct TenantRepositories(pub(crate) Context);
 pub(super) struct Found {
     pub(super) backend: BackendAccess,
     pub(super) access: Access,
+}
+
+impl Found {
+    /// The volume that movers mount to reach the repository, if it is on one.
+    pub(super) fn volume(&self) -> Option<Value> {
+        match &self.backend.storage {
+            BackendStorage::Volume(volume) => serde_json::to_value(&volume.source).ok(),
+            BackendStorage::Bucket(_) | BackendStorage::Rest(_) => None,
+        }
+    }
 }
 
 /// Why nothing opens a Repository.
@@ -94,7 +104,7 @@ async fn options(context: &Context) -> Result<Options, ApiError> {
         reads: 2,
         threads: 1,
         temporary: context.settings.temporary.clone(),
-        identity: Identity { host: format!("{cluster}/{}", context.namespace), ..Identity::of_system() },
+        identity: Identity { host: format!("{cluster}/{}", context.identity), ..Identity::of_system() },
         ..Options::default()
     })
 }
@@ -121,8 +131,10 @@ fn storage(backend: &BackendAccess) -> lifeboat_store::Result<TenantStorage> {
             ca_pem: backend.authority.clone(),
             tls: Tls::default(),
         }),
-        // The directory inside the volume is mounted there.
-        BackendStorage::Volume(_) => TenantStorage::Directory(PathBuf::from(REPOSITORY_MOUNT)),
+        BackendStorage::Volume(volume) => {
+            let sub_path = volume.sub_path.as_deref().unwrap_or_default();
+            TenantStorage::Directory(PathBuf::from(REPOSITORY_MOUNT).join(sub_path))
+        }
     })
 }
 

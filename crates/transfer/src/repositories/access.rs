@@ -130,7 +130,8 @@ impl Access {
         !matches!(self.opening, ServerOpening::MoversOnly(_))
     }
 
-    fn store(&self) -> Result<&Store, RepositoryProblem> {
+    /// The storage of the repository, if the server can open it.
+    pub fn store(&self) -> Result<&Store, RepositoryProblem> {
         match &self.opening {
             ServerOpening::Store(store) | ServerOpening::Rest { store, .. } => Ok(store),
             ServerOpening::MoversOnly(reason) => Err(RepositoryProblem::MoversOnly(reason.clone())),

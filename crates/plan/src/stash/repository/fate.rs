@@ -5,7 +5,7 @@ use lifeboat_api::stash::{BackupSession, HostBackupPhase, HostBackupStats};
 use crate::label;
 use crate::transfer::repository_notes::TaskFate;
 
-/// The parts of the UID of a task: `<session>.<member>.<digest of the host>-<attempt>`.
+/// The parts of the UID of a task: `<session>.<member>.<digest of the host>-<attempt>`. More may stand between digest and attempt.
 #[derive(Debug, PartialEq, Eq)]
 struct TaskParts<'a> {
     session: &'a str,
@@ -16,9 +16,10 @@ struct TaskParts<'a> {
 
 impl<'a> TaskParts<'a> {
     fn parse(task: &'a str) -> Option<Self> {
-        let mut parts = task.split('.');
-        let (session, member, rest) = (parts.next()?, parts.next()?, parts.next()?);
+        let (session, rest) = task.split_once('.')?;
+        let (member, rest) = rest.split_once('.')?;
         let (host, attempt) = rest.rsplit_once('-')?;
+        let host = host.split('.').next()?;
         Some(Self { session, member: member.parse().ok()?, host, attempt: attempt.parse().ok()? })
     }
 }
@@ -26,6 +27,13 @@ impl<'a> TaskParts<'a> {
 /// The digest of a host in the UID of a task.
 pub fn host_digest(host: &str) -> String {
     label::digest(host).chars().take(8).collect()
+}
+
+/// Whether a session lists the snapshot among its results: such a snapshot is never forgotten here.
+pub fn is_listed(snapshot: &str, sessions: &[BackupSession]) -> bool {
+    let targets = sessions.iter().filter_map(|session| session.status.as_ref()).flat_map(|status| &status.targets);
+    let listed = targets.flat_map(|target| &target.stats).flat_map(|host| &host.snapshots);
+    listed.filter_map(|stats| stats.name.as_deref()).any(|name| name.len() >= 8 && snapshot.starts_with(name))
 }
 
 /// What happens to the snapshots of a task that was given up. `sessions`: all BackupSessions that may have asked for it. If the
@@ -89,9 +97,19 @@ mod tests {
     #[case::of_another_member("5f0c.1.HOST-1")]
     #[case::of_another_host("5f0c.0.00000000-1")]
     #[case::no_task_of_ours("u-1")]
+    #[case::no_attempt("5f0c.0.HOST")]
     fn of_what_is_not_known_nothing_is_deleted(#[case] task: &str) {
         let host = json!({"hostname": "app-1", "phase": "Failed", "attempt": 1});
         let task = task.replace("HOST", &host_digest("app-1"));
         assert_eq!(fate(&task, &[session(host)]), TaskFate::Unknown);
+    }
+
+    #[test]
+    fn a_snapshot_that_a_session_lists_is_known_by_its_short_id_too() {
+        let id = "0123456789abcdef";
+        let host = json!({"hostname": "app-1", "phase": "Succeeded", "snapshots": [{"name": "01234567"}, {"name": "0"}]});
+        let sessions = [session(host)];
+        assert!(is_listed(id, &sessions));
+        assert!(!is_listed("0fffffffffffffff", &sessions), "one digit names nothing");
     }
 }
