@@ -28,7 +28,7 @@ use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::Found;
 use tokio::sync::OnceCell;
 
-pub use access::{Access, Passwords, Storage};
+pub use access::{Access, Passwords, ServerOpening, Storage, TenantRepository, TenantStorage};
 pub use key::RepositoryKey;
 pub use keys::{Key, Keys, NoKeys, SourceKeys};
 use open::{OpenRepositories, Opened, Slot};

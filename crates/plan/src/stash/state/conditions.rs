@@ -81,6 +81,12 @@ condition_types! {
     Session RepositoryFound: "RepositoryAvailable", "RepositoryNotAvailable", "UnableToCheckRepositoryAvailability";
     /// The Secret of the Repository's backend exists.
     Session BackendSecretFound: "BackendSecretAvailable", "BackendSecretNotAvailable", "UnableToCheckBackendSecretAvailability";
+    /// Ours, of a Repository: the server can open the restic repository.
+    Session RepositoryReachable: "RepositoryOpened", "RepositoryNotOpened", "OpenedByMovers";
+    /// Ours, of a Repository: the last prune and check.
+    Session RepositoryMaintained: "MaintenanceSucceeded", "MaintenanceFailed";
+    /// Ours, of a Repository that is being deleted: its data was deleted.
+    Session DataWipedOut: "DataDeleted", "DataNotDeleted";
     /// The spec is valid.
     Session ValidationPassed: "ResourceValidationPassed", "ResourceValidationFailed";
     /// The target of a backup exists.
