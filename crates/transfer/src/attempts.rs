@@ -11,6 +11,8 @@ mod record;
 mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@
 
 mod follow;
 mod found;
+mod looked;
 mod make;
 mod metrics;
 mod records;
@@ -36,6 +37,7 @@ use crate::settings::MoverSettings;
 use follow::Follower;
 use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
+pub use looked::{LinesLost, ListedSnapshots};
 use metrics::MoverMetrics;
 pub use records::{TaskRecords, TaskState};
 use records::AllRecords;
@@ -263,8 +265,11 @@ async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
 /// How a mover ended, for metrics.
 fn label(ended: &Ended) -> &'static str {
     match ended {
-        Ended::Reported { result, .. } if matches!(result.outcome, Outcome::Failed(_)) => "failed",
-        Ended::Reported { .. } => "done",
+        Ended::Reported { result, .. } => match &result.outcome {
+            Outcome::Failed(_) => "failed",
+            outcome @ Outcome::Parts(_) if !outcome.is_done() => "failed",
+            _ => "done",
+        },
         Ended::Cancelled { .. } => "cancelled",
         Ended::Left => "left",
         Ended::Died(death) => match death.cause {

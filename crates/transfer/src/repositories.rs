@@ -9,6 +9,7 @@ mod open;
 mod problem;
 mod records;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,9 +28,9 @@ use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::Found;
 use tokio::sync::OnceCell;
 
-pub use access::{Access, Passwords, Storage};
+pub use access::{Access, Passwords, ServerOpening, Storage, TenantRepository, TenantStorage};
 pub use key::RepositoryKey;
-pub use keys::{Key, Keys, SourceKeys};
+pub use keys::{Key, Keys, NoKeys, SourceKeys};
 use open::{OpenRepositories, Opened, Slot};
 pub use problem::{RepositoryProblem, storage_message};
 pub use records::{AccessSource, RepositoryHost, RepositoryRecords};
@@ -150,9 +151,8 @@ impl Repositories {
         let access = host.access(key).await?;
         let repository = self.open(&access).await?;
         let found = repository.load_readable_snapshots().await?.found;
-        let of_them =
-            |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| *one == task));
-        let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
+        let of_them = |part: &str| tasks.iter().any(|task| is_part(part, task));
+        let late = found.into_iter().filter(|(_, snapshot)| parts_of(&snapshot.tags).any(of_them));
         let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
         self.forget(host, key, &late).await
     }
@@ -206,17 +206,50 @@ impl Repositories {
     }
 }
 
-/// The snapshot that a task stored, which proves that the task was done.
+/// The snapshots that a task made, with the UIDs of the parts that made them: the proof that these were done. Of two of
+/// one part the first counts.
 pub async fn of_task(
     repository: &Repository,
     task: &TaskId,
-) -> Result<Option<Found>, lifeboat_repository::Error> {
-    let tag = format!("{UID_TAG}{task}");
-    let found = repository.load_readable_snapshots().await?.found;
-    Ok(found.into_iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)))
+) -> Result<BTreeMap<String, Found>, lifeboat_repository::Error> {
+    let mut parts = BTreeMap::new();
+    for found in repository.load_readable_snapshots().await?.found {
+        let part = parts_of(&found.1.tags).find(|part| is_part(part, task)).map(str::to_owned);
+        if let Some(part) = part {
+            parts.entry(part).or_insert(found);
+        }
+    }
+    Ok(parts)
+}
+
+/// The parts that these tags name.
+fn parts_of(tags: &[String]) -> impl Iterator<Item = &str> {
+    tags.iter().filter_map(|tag| tag.strip_prefix(UID_TAG))
+}
+
+/// Whether a UID is that of a task or of one of its parts, `<task>.<number>`.
+fn is_part(uid: &str, task: &TaskId) -> bool {
+    uid.strip_prefix(task.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Whether a text identifies the snapshot: its full ID, or at least the first eight digits.
 fn is_named(id: SnapshotId, wanted: &str) -> bool {
     wanted.len() >= 8 && id.to_string().starts_with(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_task("u.0.ab-1", true)]
+    #[case::a_part("u.0.ab-1.7", true)]
+    #[case::another_attempt("u.0.ab-12", false)]
+    #[case::another_attempts_part("u.0.ab-12.7", false)]
+    #[case::another_member("u.0", false)]
+    fn a_part_is_known_by_the_uid_of_its_task(#[case] uid: &str, #[case] expected: bool) {
+        assert_eq!(is_part(uid, &TaskId::new("u.0.ab-1")), expected);
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lifeboat_mover::task;
-use lifeboat_plan::transfer::movers::{PodSecurity, PodSettings};
+use lifeboat_plan::transfer::movers::{PodOverrides, PodSecurity, PodSettings};
 
 /// How movers run.
 #[derive(Clone, Debug)]
@@ -43,13 +43,19 @@ impl MoverSettings {
             server: server.to_owned(),
             image: self.image.clone(),
             cpu_request: self.cpu_request.clone(),
+            cpu_limit: None,
             memory_request: self.memory_request.clone(),
             memory_limit: self.memory_limit.clone(),
             priority_class: self.priority_class.clone(),
+            nice: None,
+            service_account: None,
             task_directory: task::DIRECTORY.to_owned(),
             pod_uid_variable: task::POD_UID.to_owned(),
             security: PodSecurity::Privileged,
             target: None,
+            repository_volume: None,
+            tool_image: None,
+            overrides: PodOverrides::default(),
         }
     }
 }

@@ -92,6 +92,8 @@ pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
     let record = ObjectRecord::new(&work.core, object, request.started, request.shows);
     let record = Arc::new(record);
     let spec = TransferSpec {
+        task_base: record.uid.clone(),
+        namespace: work.settings.namespace.clone(),
         repository: format!("the repository of namespace {}", request.key.name()),
         key: request.key,
         make: request.make,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
@@ -48,6 +48,21 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-plugin",
+            "lifeboat-cluster",
+            "lifeboat-control",
+            "lifeboat-transfer",
+            "lifeboat-items",
+            "lifeboat-web",
+        ],
+    ),
+    (
+        "lifeboat-stash",
+        &[
+            "lifeboat-api",
+            "lifeboat-plan",
+            "lifeboat-store",
+            "lifeboat-repository",
+            "lifeboat-mover",
             "lifeboat-cluster",
             "lifeboat-control",
             "lifeboat-transfer",

@@ -30,7 +30,8 @@ pub trait Steps: Send + Sync {
     /// started.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared>;
 
-    /// Called when the mover reported success.
+    /// Called when the mover reported success. Of a task with several parts some may have failed; the outcome has all of
+    /// them.
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError>;
 
     /// Called when the mover did not report success, although it may have finished its work. `message` is the reason.
@@ -131,7 +132,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
             Ended::Reported { result, dead_owner } => {
                 transfer.set_may_still_run(false);
                 // A mover that failed may have been unable to remove its lock.
-                if matches!(result.outcome, Outcome::Failed(_)) {
+                if has_failed(&result.outcome) {
                     transfer.unlock(dead_owner.as_deref()).await;
                 }
                 return reported(steps, result.outcome, cancel).await;
@@ -161,6 +162,9 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
             .await
         }
         Outcome::Restored(_) => steps.done(outcome).await,
+        Outcome::Parts(ref results) if results.parts.iter().any(|part| is_restore(&part.outcome)) => {
+            steps.done(outcome).await
+        }
         // A cancelled restore that filled its volume still counts; the snapshot of a cancelled backup is forgotten.
         _ if cancel.is_cancelled() => cancelled(steps, CANCELLED).await,
         Outcome::Failed(failure) if failure.cause == Cause::Deadline => {
@@ -173,6 +177,19 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
         Outcome::Failed(failure) => steps.unreported(&failure.message).await,
         outcome => steps.done(outcome).await,
     }
+}
+
+/// Whether the task, or a part of it, failed.
+fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(_) => true,
+        Outcome::Parts(_) => !outcome.is_done(),
+        _ => false,
+    }
+}
+
+fn is_restore(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Restored(_))
 }
 
 /// Reacts to the death of a mover. True if another attempt follows; otherwise the object has reached its end.
@@ -216,7 +233,7 @@ async fn follow(
         return steps.clean().await.map(|_| false);
     }
     transfer.record.warn("Retried", &death.message).await;
-    transfer.work.effects.clear(&transfer.work.settings.namespace, &transfer.task()).await?;
+    transfer.work.effects.clear(&transfer.namespace, &transfer.task()).await?;
     steps.discard().await?;
     transfer.set_attempt(transfer.attempt() + 1);
     Ok(true)

@@ -45,8 +45,10 @@ impl From<RepositoryProblem> for Unusable {
 }
 
 /// A snapshot that is in the repository.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Stored {
+    /// The UID of the part that stored it; the task's where the task has one part.
+    pub part: String,
     pub snapshot: Snapshot,
     /// When the mover finished reading the volume.
     pub end: Option<Timestamp>,
@@ -56,8 +58,8 @@ pub struct Stored {
 pub trait Effects: Send + Sync {
     /// The access data of a repository. With `make`, a repository that does not exist is created.
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable>;
-    /// The snapshot that a task stored.
-    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable>;
+    /// The snapshots that a task stored: at most one for each of its parts.
+    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable>;
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem>;
     /// Removes the report files of movers. A failure is only logged.
     async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[TaskId]);
@@ -111,20 +113,21 @@ impl Effects for ServerEffects {
         Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
     }
 
-    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable> {
+    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable> {
         let access = self.host.access(key).await?;
         let repository = match self.repositories.open(&access).await {
             Ok(repository) => repository,
-            Err(problem) if problem.is_missing() => return Ok(None),
+            Err(problem) if problem.is_missing() => return Ok(Vec::new()),
             Err(problem) => return Err(problem.into()),
         };
         let found = of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
-        if found.is_some() {
+        if !found.is_empty() {
             self.host.set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
         }
-        Ok(found.map(|(id, snapshot)| {
+        let stored = found.into_iter().map(|(part, (id, snapshot))| {
             let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
             Stored {
+                part,
                 snapshot: Snapshot {
                     id: id.to_string(),
                     bytes: counts.total_bytes_processed,
@@ -134,7 +137,8 @@ impl Effects for ServerEffects {
                 },
                 end: snapshot.summary.map(|summary| summary.backup_end.timestamp()),
             }
-        }))
+        });
+        Ok(stored.collect())
     }
 
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {

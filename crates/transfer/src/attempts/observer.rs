@@ -94,8 +94,10 @@ impl MoverObserver for RecordingObserver {
                 }
             }
             LogLine::Message { text, .. } => {
-                tracing::debug!(object = self.name, text, "a mover printed a message")
+                tracing::debug!(object = self.name, text, "a mover printed a message");
             }
+            // For callers that asked for a look at the repository.
+            LogLine::Snapshots { .. } => {}
         }
     }
 }

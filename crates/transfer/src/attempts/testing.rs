@@ -9,8 +9,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
-use lifeboat_mover::task::{RepositoryAccess, TaskWork, Transport};
+use lifeboat_mover::report::{
+    BackedUp, Cause, Failure, Outcome, PartResult, PartResults, Restored, TaskResult,
+};
+use lifeboat_mover::task::{Part, RepositoryAccess, TaskWork, Transport};
 use lifeboat_plan::transfer::attempts::Snapshot;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +37,8 @@ pub struct FakeEffects {
     /// Whether the mover is cancelled at the moment when it ends.
     pub late: AtomicBool,
     calls: Mutex<Vec<String>>,
+    /// The namespaces in which movers were cleared.
+    pub cleared_in: Mutex<Vec<String>>,
     pub requests: Mutex<Vec<MoverRequest>>,
 }
 
@@ -66,20 +70,31 @@ impl FakeEffects {
 
     /// A mover that succeeds.
     fn succeed(&self, request: &MoverRequest) -> Ended {
-        let uid = &request.task.uid;
-        reported(match request.task.parts[0].work {
+        let task = &request.task;
+        reported(match &*task.parts {
+            [part] if part.uid == task.uid => self.part_done(part),
+            parts => {
+                let done = |part: &Part| PartResult { uid: part.uid.clone(), outcome: self.part_done(part) };
+                let parts = parts.iter().map(done).collect();
+                Outcome::Parts(PartResults { parts, ..PartResults::default() })
+            }
+        })
+    }
+
+    fn part_done(&self, part: &Part) -> Outcome {
+        match part.work {
             TaskWork::Backup(_) => {
-                let snapshot = format!("snapshot-{uid}");
-                self.holds(uid, &snapshot);
+                let snapshot = format!("snapshot-{}", part.uid);
+                self.holds(&part.uid, &snapshot);
                 Outcome::BackedUp(BackedUp { snapshot, bytes: 10, bytes_added: 4, ..BackedUp::default() })
             }
             _ => Outcome::Restored(Restored { bytes: 10, verified: true, ..Restored::default() }),
-        })
+        }
     }
 }
 
 pub fn reported(outcome: Outcome) -> Ended {
-    let result = TaskResult { version: 1, uid: "of-the-task".into(), outcome };
+    let result = TaskResult::new("of-the-task", outcome);
     Ended::Reported { result, dead_owner: Some("cluster/mover-pod".into()) }
 }
 
@@ -138,12 +153,20 @@ impl Effects for FakeEffects {
         })
     }
 
-    async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable> {
+    async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable> {
         if self.mute.load(Ordering::Relaxed) {
             return Err(Unusable { message: "storage is away".into(), may_pass: false });
         }
-        let found = self.made.lock().unwrap().get(task.as_str()).cloned();
-        Ok(found.map(|id| Stored { snapshot: Snapshot { id, bytes: 5, ..Snapshot::default() }, end: None }))
+        let made = self.made.lock().unwrap();
+        let is_part = |uid: &str| {
+            uid.strip_prefix(task.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let found = made.iter().filter(|(uid, _)| is_part(uid));
+        let stored = found.map(|(part, id)| {
+            let snapshot = Snapshot { id: id.clone(), bytes: 5, ..Snapshot::default() };
+            Stored { part: part.clone(), snapshot, end: None }
+        });
+        Ok(stored.collect())
     }
 
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {
@@ -176,7 +199,8 @@ impl Effects for FakeEffects {
         Ok(end)
     }
 
-    async fn clear(&self, _: &str, task: &TaskId) -> Result<(), ApiError> {
+    async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
+        self.cleared_in.lock().unwrap().push(namespace.to_owned());
         self.note(format!("clear {task}"));
         Ok(())
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lifeboat_api::common::{GoDuration, TaskId};
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::task::{self, Limits, LockTerms, Task};
+use lifeboat_mover::task::{Limits, LockTerms, Part, Task, TaskWork};
 use lifeboat_plan::transfer::attempts::task_uid;
-use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings, SCRATCH};
 use serde_json::Value;
 
 use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};
@@ -21,6 +21,11 @@ const GRACE: Duration = Duration::from_mins(10);
 
 /// What an object asks for, and what earlier servers recorded in it.
 pub struct TransferSpec {
+    /// What the tasks of all attempts have in common, as in [`task_uid`]: the UID of the object or, where one object has
+    /// several transfers, more than that.
+    pub task_base: String,
+    /// The namespace of the movers.
+    pub namespace: String,
     pub key: RepositoryKey,
     /// The repository, for people, as in "the repository of namespace shop".
     pub repository: String,
@@ -45,6 +50,9 @@ pub struct Transfer {
     pub record: Arc<dyn AttemptRecord>,
     pub key: RepositoryKey,
     pub group: String,
+    /// The namespace of the movers.
+    pub namespace: String,
+    task_base: String,
     pub(super) repository: String,
     pub(super) make: bool,
     pub(super) dead_owners: Vec<String>,
@@ -59,10 +67,21 @@ pub struct Transfer {
 
 /// What the mover of an attempt gets: its task and its volume.
 pub struct Prepared {
-    pub work: task::TaskWork,
+    /// The parts of the task, each with a UID of its own; see [`Transfer::part`].
+    pub parts: Vec<Part>,
     pub place: MoverPlace,
+    pub pod: PodSettings,
     /// Fields of the object's status that identify the data that is copied.
     pub shown: Value,
+}
+
+impl Prepared {
+    /// One work, whose UID is the task's, for a mover in the movers' own namespace.
+    pub fn single(transfer: &Transfer, work: TaskWork, place: MoverPlace, shown: Value) -> Self {
+        let parts = vec![Part { uid: transfer.task().to_string(), work }];
+        let context = &transfer.work;
+        Self { parts, place, pod: context.settings.pod(&context.core.namespace), shown }
+    }
 }
 
 impl Transfer {
@@ -73,6 +92,8 @@ impl Transfer {
             record,
             key: spec.key,
             group: spec.group,
+            namespace: spec.namespace,
+            task_base: spec.task_base,
             repository: spec.repository,
             make: spec.make,
             dead_owners: spec.dead_owners,
@@ -105,13 +126,17 @@ impl Transfer {
 
     /// The task ID of this attempt.
     pub fn task(&self) -> TaskId {
-        task_uid(&self.owner().uid, self.attempt())
+        task_uid(&self.task_base, self.attempt())
+    }
+
+    /// The UID of a part of this attempt's task, by its number from 0.
+    pub fn part(&self, number: usize) -> String {
+        format!("{}.{number}", self.task())
     }
 
     /// The task IDs of all attempts, the newest last.
-    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
-        let uid = self.owner().uid;
-        (1..=self.attempt()).map(move |number| task_uid(&uid, number))
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> + '_ {
+        (1..=self.attempt()).map(|number| task_uid(&self.task_base, number))
     }
 
     pub fn now(&self) -> Timestamp {
@@ -156,9 +181,12 @@ impl Transfer {
         let wait_seconds = seconds - (seconds / 10).min(30);
         let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
         let task = Task {
-            limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
+            uid: id.to_string(),
+            parts: prepared.parts,
+            repository: Some(reach.task),
+            lock,
+            limits: Limits { scratch: Some(SCRATCH.into()), nice: prepared.pod.nice, ..Limits::default() },
             deadline: Some(self.deadline),
-            ..Task::single(id.as_str(), prepared.work, reach.task, lock)
         };
         let job = MoverJob {
             task: id,
@@ -167,8 +195,8 @@ impl Transfer {
             repository: self.key.to_string(),
             group: self.group.clone(),
             deadline_seconds: seconds,
-            namespace: self.work.settings.namespace.clone(),
-            pod: self.work.settings.pod(&self.work.core.namespace),
+            namespace: self.namespace.clone(),
+            pod: prepared.pod,
         };
         MoverRequest { job, task, keys: reach.keys }
     }
@@ -176,7 +204,7 @@ impl Transfer {
     /// Removes the movers of all attempts.
     pub async fn clear(&self) -> Result<(), ApiError> {
         for task in self.tasks() {
-            self.work.effects.clear(&self.work.settings.namespace, &task).await?;
+            self.work.effects.clear(&self.namespace, &task).await?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::Clock;
 use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, TaskResult};
+use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::job::{self, CONTAINER, GRACE_SECONDS};
 use lifeboat_plan::transfer::movers::verdict::{
     Dead, DeathCause, NodeSeen, Patience, Seen, Stuck, Verdict, Warning, stuck, verdict,
@@ -300,6 +301,11 @@ impl<'a> Follower<'a> {
         }
     }
 
+    /// Whether the mover prints what it was asked for.
+    fn prints_result(&self) -> bool {
+        self.request.task.parts.iter().any(|part| matches!(part.work, TaskWork::Look(_)))
+    }
+
     fn read_log(&mut self, sender: mpsc::Sender<String>) {
         let pod = self.pod.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
         let (jobs, pod) = (self.jobs.clone(), pod.unwrap_or_default().to_owned());
@@ -308,9 +314,13 @@ impl<'a> Follower<'a> {
     }
 
     async fn last_lines(&mut self, observer: &dyn MoverObserver) {
+        // The mover may have ended before it was seen running. Lines of progress are not needed then.
+        let is_result = self.prints_result();
+        if let Some(sender) = self.log.sender.take_if(|_| is_result) {
+            self.read_log(sender);
+        }
         self.log.ended.cancel();
         if self.log.sender.is_some() {
-            // The log was not read yet: the mover ended before it was seen running.
             return;
         }
         let until = Instant::now() + LAST_LINES;

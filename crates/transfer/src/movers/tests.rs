@@ -1,4 +1,5 @@
 mod cluster;
+mod looks;
 mod namespaces;
 
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome};

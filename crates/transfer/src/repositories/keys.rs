@@ -18,8 +18,8 @@ pub trait Keys: Send + Sync {
 
 /// The credentials of a repository, as a mover gets them.
 pub struct Key {
-    /// The repository as the task file describes it.
-    pub repository: RepositoryAccess,
+    /// The repository as the task file describes it; None for a task without a repository.
+    pub repository: Option<RepositoryAccess>,
     /// The files beside the task file, by name: never in arguments, logs or status.
     pub files: BTreeMap<String, SecretSlice<u8>>,
 }
@@ -34,6 +34,16 @@ pub struct SourceKeys {
 impl Keys for SourceKeys {
     async fn read(&self) -> Result<Key, RepositoryProblem> {
         let access = self.source.access(&self.key).await?;
-        Ok(Key { repository: access.task, files: access.files })
+        Ok(Key { repository: Some(access.task), files: access.files })
+    }
+}
+
+/// Of a task without a repository: a call.
+pub struct NoKeys;
+
+#[async_trait]
+impl Keys for NoKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        Ok(Key { repository: None, files: BTreeMap::new() })
     }
 }

@@ -10,6 +10,9 @@ pub enum RepositoryProblem {
     Storage(String),
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// Only movers can open it, for this reason.
+    #[error("the server cannot open it: {0}")]
+    MoversOnly(String),
     /// Its settings are wrong and have to be changed.
     #[error("{0}")]
     Unusable(String),
@@ -41,7 +44,7 @@ impl RepositoryProblem {
         match self {
             Self::Api(_) | Self::Storage(_) => true,
             Self::Repository(_) => !self.is_missing() && !self.is_password(),
-            Self::Unusable(_) => false,
+            Self::Unusable(_) | Self::MoversOnly(_) => false,
         }
     }
 }

@@ -84,11 +84,9 @@ impl Steps for Downloading<'_> {
             )));
         }
         let EmptyClaim { name, block } = handover.make_empty(&claim).await?;
-        Ok(Prepared {
-            work: task::TaskWork::Restore(self.work(block)),
-            place: MoverPlace::Claim { claim: name, block, writable: true, node },
-            shown: json!({}),
-        })
+        let work = task::TaskWork::Restore(self.work(block));
+        let place = MoverPlace::Claim { claim: name, block, writable: true, node };
+        Ok(Prepared::single(&self.transfer, work, place, json!({})))
     }
 
     /// The data is in the mover's volume and verified: from here on it is only handed over.

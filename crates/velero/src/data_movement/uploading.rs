@@ -84,12 +84,11 @@ impl Steps for Uploading<'_> {
         let waiting = Waiting { record: self.record.as_ref(), limit, cancel };
         let exposed = self.exposures().expose(&self.record.uid, self.source()?, waiting).await?;
         let Exposed { claim, block, node } = exposed;
-        Ok(Prepared {
-            work: task::TaskWork::Backup(self.work(block)),
-            // A file system that was snapshotted while in use is repaired when it is mounted.
-            place: MoverPlace::Claim { claim, block, writable: false, node },
-            shown: json!({"path": if block { DEVICE } else { DATA }}),
-        })
+        let work = task::TaskWork::Backup(self.work(block));
+        // A file system that was snapshotted while in use is repaired when it is mounted.
+        let place = MoverPlace::Claim { claim, block, writable: false, node };
+        let shown = json!({"path": if block { DEVICE } else { DATA }});
+        Ok(Prepared::single(&self.transfer, work, place, shown))
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {

@@ -90,11 +90,10 @@ impl Steps for Copying<'_> {
         let (path, proof) = gather::in_mover(&directory);
         let claim = claim.and_then(|claim| claim.claim["metadata"]["name"].as_str().map(str::to_owned));
         let source = Source::Path { path, proof: Some(proof) };
-        Ok(Prepared {
-            work: task::TaskWork::Backup(self.work(source, claim.as_deref())),
-            shown: json!({"path": directory.on_node()}),
-            place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: false },
-        })
+        let work = task::TaskWork::Backup(self.work(source, claim.as_deref()));
+        let shown = json!({"path": directory.on_node()});
+        let place = MoverPlace::NodeDirectory { node, directory: directory.mount, writable: false };
+        Ok(Prepared::single(&self.transfer, work, place, shown))
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
@@ -168,7 +167,7 @@ impl Copying<'_> {
 
     /// Records the copy of a mover that has ended.
     async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
-        let Stored { snapshot, end } = match self.transfer.copy(reported).await {
+        let Stored { snapshot, end, .. } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
             Err(error) => return failed(self, &error.to_string()).await,
         };

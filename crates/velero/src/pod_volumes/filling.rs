@@ -178,11 +178,9 @@ impl Filling<'_> {
                 Target::Path { path, proof: Some(proof) },
             )
         };
-        Ok(Prepared {
-            work: task::TaskWork::Restore(work),
-            shown: json!({"node": node}),
-            place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true },
-        })
+        let shown = json!({"node": node});
+        let place = MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true };
+        Ok(Prepared::single(&self.transfer, task::TaskWork::Restore(work), place, shown))
     }
 
     fn note(&self, name: &str) -> Option<String> {

@@ -109,7 +109,8 @@ impl ObjectRecord {
 #[async_trait]
 impl AttemptRecord for ObjectRecord {
     fn owner(&self) -> Owner {
-        Owner { kind: self.kind.clone(), name: self.name.clone(), uid: self.uid.clone() }
+        let namespace = self.core.namespace.clone();
+        Owner { kind: self.kind.clone(), namespace, name: self.name.clone(), uid: self.uid.clone() }
     }
 
     /// Only pod volumes have the annotation of their Backup or Restore.

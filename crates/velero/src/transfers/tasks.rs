@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn owner(kind: &str) -> Owner {
-        Owner { kind: kind.into(), name: "o".into(), uid: "u".into() }
+        Owner { kind: kind.into(), namespace: "lifeboat".into(), name: "o".into(), uid: "u".into() }
     }
 
     #[rstest]

@@ -130,6 +130,7 @@ pub(super) fn job(uid: &str) -> MoverJob {
         task: TaskId::new(uid),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
+            namespace: "lifeboat".into(),
             name: format!("pvb-{uid}"),
             uid: format!("owner-{uid}"),
         },
@@ -167,7 +168,7 @@ impl Keys for Password {
         let content = SecretSlice::from(password.as_bytes().to_vec());
         let repository =
             RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
-        Ok(Key { repository, files: BTreeMap::from([("password-0".to_owned(), content)]) })
+        Ok(Key { repository: Some(repository), files: BTreeMap::from([("password-0".to_owned(), content)]) })
     }
 }
 

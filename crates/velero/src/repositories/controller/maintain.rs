@@ -112,9 +112,7 @@ fn reported(result: TaskResult) -> Result<String, String> {
             done.problems.first.join("; ")
         )),
         Outcome::Failed(failure) => Err(failure.message),
-        Outcome::BackedUp(_) | Outcome::Restored(_) | Outcome::Parts(_) => {
-            Err("the mover reported the result of another kind of task".to_owned())
-        }
+        _ => Err("the mover reported the result of another kind of task".to_owned()),
     }
 }
 
@@ -134,6 +132,7 @@ async fn request(context: &Context, object: &DynamicObject, task: &TaskId) -> Re
         task: task.clone(),
         owner: Owner {
             kind: "BackupRepository".to_owned(),
+            namespace: context.core.namespace.clone(),
             name: object.name_any(),
             uid: object.uid().unwrap_or_default(),
         },

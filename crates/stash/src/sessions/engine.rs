@@ -1,0 +1,195 @@
+//! The engine of sessions: runs members in their order or at once, and the hosts of each member, for backups and restores
+//! alike. What differs is in [`SessionWork`]. Every step is on record before it has effects, so that a server that follows a
+//! crash goes on: a member whose hosts are listed is not looked up again, a host that has ended is left alone, and a hook that
+//! began is not run a second time before its host. An error is the API's, and worth another run from the beginning.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+use lifeboat_api::stash::HookPhase;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
+use tokio_util::sync::CancellationToken;
+
+use super::host_record::HostRecord;
+use super::record::SessionRecord;
+
+/// Why the session is not worked on any more.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// Its object is gone.
+    Gone,
+    Api(ApiError),
+}
+
+impl From<ApiError> for Stopped {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+/// Why a member has no hosts.
+#[derive(Debug)]
+pub(crate) enum NoHosts {
+    /// It fails, for this reason.
+    Failed(String),
+    Api(ApiError),
+}
+
+impl From<ApiError> for NoHosts {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+/// What differs between backups and restores.
+#[async_trait]
+pub(crate) trait SessionWork: Send + Sync {
+    fn record(&self) -> &Arc<SessionRecord>;
+
+    /// Whether a member starts only when the one before has ended.
+    fn is_sequential(&self) -> bool;
+
+    /// Finds the target of a member, and puts its hosts on record. Called again after a crash: hosts that are on record keep
+    /// their state.
+    async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts>;
+
+    /// Whether the hosts of a member are worked on one after the other: those with hooks, so that not all pods of a target are
+    /// quiesced at once.
+    fn hosts_in_turn(&self, member: usize) -> bool;
+
+    fn has_pre_hook(&self, member: usize) -> bool;
+
+    /// Runs the hook before a host. The error is for people.
+    async fn pre_hook(&self, member: usize, host: &HostState) -> Result<(), String>;
+
+    /// Whether a hook follows a host that ended in this way.
+    fn wants_post_hook(&self, member: usize, host: &HostState) -> bool;
+
+    async fn post_hook(&self, member: usize, host: &HostState) -> Result<(), String>;
+
+    /// Moves the data of one host; its end is on record afterwards.
+    async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
+
+    /// Puts on record that a member has no hosts, and why.
+    async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError>;
+
+    /// All hosts of a member have ended.
+    async fn member_ended(&self, _member: usize) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+/// Runs all members that have not ended.
+pub(crate) async fn run_members(work: &dyn SessionWork, cancel: &CancellationToken) -> Result<(), Stopped> {
+    let count = work.record().read(|state| state.members.len()).await;
+    if work.is_sequential() {
+        for member in 0..count {
+            run_member(work, member, cancel).await?;
+        }
+        return Ok(());
+    }
+    try_join_all((0..count).map(|member| run_member(work, member, cancel))).await.map(drop)
+}
+
+async fn run_member(work: &dyn SessionWork, member: usize, cancel: &CancellationToken) -> Result<(), Stopped> {
+    let record = work.record();
+    if record.read(|state| state.members.get(member).is_none_or(MemberState::has_ended)).await {
+        return Ok(());
+    }
+    let hosts = match work.find_hosts(member, cancel).await {
+        Ok(hosts) => hosts,
+        Err(NoHosts::Failed(message)) => {
+            let failed = work.fail_member(member, &message).await?;
+            return if failed { Ok(()) } else { Err(Stopped::Gone) };
+        }
+        Err(NoHosts::Api(error)) => return Err(error.into()),
+    };
+    if work.hosts_in_turn(member) {
+        for host in hosts {
+            run_host(work, member, host, cancel).await?;
+        }
+    } else {
+        try_join_all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
+    }
+    work.member_ended(member).await?;
+    Ok(())
+}
+
+async fn run_host(
+    work: &dyn SessionWork,
+    member: usize,
+    host: HostName,
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let record = HostRecord { session: work.record().clone(), member, host };
+    if !record.state().await.phase.has_ended() {
+        match before(work, &record).await? {
+            Ok(()) => work.run_host(record.clone(), cancel).await?,
+            Err(message) => {
+                on_record(record.ended(Err(message)).await?)?;
+            }
+        }
+    }
+    after(work, &record).await
+}
+
+/// The hook before the host. The inner error is the reason why the host is not worked on.
+async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Result<(), String>, Stopped> {
+    if !work.has_pre_hook(record.member) {
+        return Ok(Ok(()));
+    }
+    match record.state().await.run.pre_hook {
+        Some(HookPhase::Succeeded) => return Ok(Ok(())),
+        Some(HookPhase::Started) => {
+            on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Failed)).await?)?;
+            let message = "the server was restarted while the hook before the host ran: whether the hook succeeded is not known, \
+                           so the host was left out";
+            return Ok(Err(message.to_owned()));
+        }
+        Some(_) => return Ok(Err("the hook before the host failed".to_owned())),
+        None => {}
+    }
+    on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Started)).await?)?;
+    let ran = work.pre_hook(record.member, &record.state().await).await;
+    let phase = if ran.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
+    on_record(record.change(|host| host.run.pre_hook = Some(phase)).await?)?;
+    Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
+}
+
+/// The hook after the host, whatever became of it. One that began before a crash is run again: it ends what the hook before
+/// the host began.
+async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stopped> {
+    let host = record.state().await;
+    let is_over = matches!(
+        host.run.post_hook,
+        Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped)
+    );
+    if is_over {
+        return Ok(());
+    }
+    if !work.wants_post_hook(record.member, &host) {
+        return Ok(());
+    }
+    on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
+    let ran = work.post_hook(record.member, &host).await;
+    let changed = record.change(|host| match ran {
+        Ok(()) => host.run.post_hook = Some(HookPhase::Succeeded),
+        Err(message) => {
+            host.run.post_hook = Some(HookPhase::Failed);
+            host.phase = WorkPhase::Failed;
+            let message = format!("the hook after the host failed: {message}");
+            host.error = Some(match host.error.take() {
+                Some(error) => format!("{error}; {message}"),
+                None => message,
+            });
+        }
+    });
+    on_record(changed.await?)
+}
+
+fn on_record(written: bool) -> Result<(), Stopped> {
+    if written { Ok(()) } else { Err(Stopped::Gone) }
+}
