@@ -239,8 +239,8 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_000).unwrap()
 }
 
-fn no(text: &str) -> Option<Found> {
-    Some(Found::No(text.into()))
+fn no(text: &str) -> Found {
+    Found::No(text.into())
 }
 
 fn gathered() -> Gathered {
@@ -270,21 +270,21 @@ fn waits() -> Standing {
 #[case::ready(gathered(), false, InvokerPhase::Ready, "the schedule is in force")]
 #[case::snapshotter(Gathered { repository: None, secret: None, standing: None, ..gathered() }, false, InvokerPhase::Ready, "in force")]
 #[case::no_repository(
-    Gathered { repository: no("no Repository"), secret: None, standing: None, ..gathered() },
+    Gathered { repository: Some(no("no Repository")), secret: None, standing: None, ..gathered() },
     false, InvokerPhase::NotReady, "no Repository"
 )]
-#[case::no_secret(Gathered { secret: no("no Secret"), standing: None, ..gathered() }, false, InvokerPhase::NotReady, "no Secret")]
+#[case::no_secret(Gathered { secret: Some(no("no Secret")), standing: None, ..gathered() }, false, InvokerPhase::NotReady, "no Secret")]
 #[case::secret_not_read(
     Gathered { secret: Some(Found::Unknown("forbidden".into())), standing: None, ..gathered() },
     false, InvokerPhase::NotReady, "forbidden"
 )]
 #[case::secret_not_asked(Gathered { secret: None, standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not available")]
 #[case::invalid(gathered(), true, InvokerPhase::Invalid, "spec.schedule")]
-#[case::invalid_and_missing(Gathered { repository: no("x"), ..gathered() }, true, InvokerPhase::NotReady, "spec.schedule")]
+#[case::invalid_and_missing(Gathered { repository: Some(no("x")), ..gathered() }, true, InvokerPhase::NotReady, "spec.schedule")]
 #[case::in_use(Gathered { standing: Some(waits()), ..gathered() }, false, InvokerPhase::Invalid, "BackupBatch demo/first")]
 #[case::refused(Gathered { refusal: Some("no policy".into()), ..gathered() }, false, InvokerPhase::Invalid, "no policy")]
 #[case::not_reserved(Gathered { standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not reserved yet")]
-#[case::no_target(Gathered { targets: vec![no("no Deployment")], ..gathered() }, false, InvokerPhase::NotReady, "no Deployment")]
+#[case::no_target(Gathered { targets: vec![Some(no("no Deployment"))], ..gathered() }, false, InvokerPhase::NotReady, "no Deployment")]
 #[case::without_target(Gathered { targets: vec![None], ..gathered() }, false, InvokerPhase::Ready, "in force")]
 fn an_invoker_has_upstreams_phase(
     #[case] gathered: Gathered,
@@ -312,7 +312,8 @@ fn a_batch_runs_with_the_targets_that_it_has() {
     let reference =
         |name: &str| Some(TargetRef { kind: "Deployment".into(), name: name.into(), ..TargetRef::default() });
     let targets = [reference("web"), reference("db"), None];
-    let gathered = Gathered { targets: vec![Some(Found::Yes), no("no such Deployment"), None], ..gathered() };
+    let gathered =
+        Gathered { targets: vec![Some(Found::Yes), Some(no("no such Deployment")), None], ..gathered() };
     let first = InvokerStatus::of(&InvokerStatus::default(), None, &gathered, &targets, true, now());
     assert_eq!(first.phase, Some(InvokerPhase::Ready));
     assert_eq!(first.members.len(), 3);
@@ -341,7 +342,8 @@ fn conditions_of_a_driver_that_is_no_longer_used_go_and_those_of_others_stay() {
 #[test]
 fn a_restore_waits_for_what_is_missing_and_is_invalid_for_ever() {
     let mut state = SessionState::new_restore([None]);
-    let missing = Gathered { repository: no("no Repository"), secret: None, standing: None, ..gathered() };
+    let missing =
+        Gathered { repository: Some(no("no Repository")), secret: None, standing: None, ..gathered() };
     observe_restore(&mut state, None, &missing, now());
     assert_eq!(state.phase.as_str(), "Pending");
     assert!(ConditionType::RepositoryFound.is_false(&state.conditions));

@@ -23,7 +23,9 @@ fn with_hook(phase: WorkPhase, pre: HookPhase, post: Option<HookPhase>) -> HostS
 
 fn member(total: Option<i32>, hosts: Vec<HostState>, observed: &[Observation]) -> MemberState {
     let mut member = MemberState { total_hosts: total, hosts, ..MemberState::default() };
-    observed.iter().for_each(|observation| member.observe(observation, now()));
+    for observation in observed {
+        member.observe(observation, now());
+    }
     member
 }
 
@@ -89,7 +91,9 @@ fn state(members: &[&[WorkPhase]], observed: &[Observation]) -> SessionState {
         member(total, hosts.iter().map(|phase| host(*phase)).collect(), &[])
     };
     let mut state = SessionState { members: members.iter().map(one).collect(), ..SessionState::default() };
-    observed.iter().for_each(|observation| state.observe(observation, now()));
+    for observation in observed {
+        state.observe(observation, now());
+    }
     state
 }
 
