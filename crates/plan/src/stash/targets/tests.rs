@@ -86,11 +86,17 @@ pub(super) fn stateful_set(replicas: u32) -> Value {
 
 /// The pod of an ordinal of that StatefulSet.
 pub(super) fn stateful_pod(ordinal: u32, node: &str) -> Value {
-    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{ordinal}")}}]);
+    let volumes =
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{ordinal}")}}]);
     pod(&format!("web-{ordinal}"), node, 0, volumes)
 }
 
-pub(super) fn facts(kind: TargetKind, object: Value, pods: Vec<Value>, claims: &[(String, ClaimOf)]) -> TargetFacts {
+pub(super) fn facts(
+    kind: TargetKind,
+    object: Value,
+    pods: Vec<Value>,
+    claims: &[(String, ClaimOf)],
+) -> TargetFacts {
     TargetFacts {
         kind,
         name: "web".into(),

@@ -6,7 +6,10 @@ use super::*;
 
 fn record(step: Step) -> Standstill {
     let plan = stop_plan(3);
-    Standstill { step, ..Standstill::new(TargetKind::Deployment, ("web", "uid"), &plan, restore_name("back")) }
+    Standstill {
+        step,
+        ..Standstill::new(TargetKind::Deployment, ("web", "uid"), &plan, restore_name("back"))
+    }
 }
 
 fn seen(replicas: u32) -> Seen {
@@ -107,7 +110,10 @@ fn a_workload_that_someone_started_is_not_said_to_be_down() {
     let started = Seen { work: Work::Failed("cancelled".into()), ..seen(2) };
     let Action::Write(held) = record(Step::Restoring).next(&started) else { panic!() };
     let message = held.failure.unwrap();
-    assert!(message.contains("Deployment web runs with 2 replicas, although its data may be half restored"), "{message}");
+    assert!(
+        message.contains("Deployment web runs with 2 replicas, although its data may be half restored"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -151,7 +157,10 @@ impl World {
                 assert_eq!(self.replicas, 0, "movers work on volumes at rest");
                 let begun = *self.work() == Work::Running;
                 *self.work() = if begun { Work::Done } else { Work::Running };
-                assert!(self.data == Work::NotBegun || self.copy == Work::Done, "data is written after the copy");
+                assert!(
+                    self.data == Work::NotBegun || self.copy == Work::Done,
+                    "data is written after the copy"
+                );
             }
             Action::Cancel { reason } => *self.work() = Work::Failed(reason),
             Action::End { failure } => return Some(failure),
