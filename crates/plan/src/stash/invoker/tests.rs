@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use lifeboat_api::stash::{
-    BackupBatchSpec, BackupConfigurationSpec, InvokerKind, InvokerPhase, RestoreBatchSpec, RestoreSessionSpec,
-    TargetRef,
+    BackupBatchSpec, BackupConfigurationSpec, InvokerKind, InvokerPhase, RestoreBatchSpec,
+    RestoreSessionSpec, TargetRef,
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -157,7 +157,11 @@ fn an_invalid_backup_batch_names_the_field(#[case] changes: &[(&str, Value)], #[
 
 #[test]
 fn all_problems_are_named_at_once() {
-    let spec = configuration(&[("/schedule", json!("x")), ("/target/args", json!(["-x"])), ("/timeOut", json!("-1s"))]);
+    let spec = configuration(&[
+        ("/schedule", json!("x")),
+        ("/target/args", json!(["-x"])),
+        ("/timeOut", json!("-1s")),
+    ]);
     let problems = backup_configuration("demo", &spec).unwrap_err();
     assert_eq!(problems.list().len(), 3, "{problems}");
 }
@@ -198,7 +202,8 @@ fn a_restore_of_the_batch_document_is_valid() {
     assert_eq!(valid.members[0].target.as_ref().unwrap().reference, None);
 
     let member = json!({"task": {"name": "mysql-backup-8.0.14"}, "rules": [{"snapshots": ["latest"]}], "target": database()["target"]});
-    let spec = json!({"repository": {"name": "gcs-repo"}, "members": [member], "executionOrder": "Sequential"});
+    let spec =
+        json!({"repository": {"name": "gcs-repo"}, "members": [member], "executionOrder": "Sequential"});
     let spec: RestoreBatchSpec = serde_json::from_value(spec).unwrap();
     let valid = restore_batch("demo", &spec, &[]).unwrap();
     assert!(valid.members[0].rules.moved, "rules beside the target are the deprecated place");
@@ -221,7 +226,11 @@ fn an_invalid_restore_names_the_field(#[case] changes: &[(&str, Value)], #[case]
 #[test]
 fn claims_of_templates_have_one_host_for_each_replica() {
     let templates = json!([{"metadata": {"name": "data-${POD_ORDINAL}"}, "spec": {}}]);
-    let changes = [("/target/ref", Value::Null), ("/target/volumeClaimTemplates", templates), ("/target/replicas", json!(3))];
+    let changes = [
+        ("/target/ref", Value::Null),
+        ("/target/volumeClaimTemplates", templates),
+        ("/target/replicas", json!(3)),
+    ];
     let hosts = restore_hosts(&[restore(&changes).member], |_| Vec::new());
     assert!(hosts[0].hosts.contains(&"app-2".into()), "{hosts:?}");
 }
@@ -230,8 +239,8 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_000).unwrap()
 }
 
-fn no(text: &str) -> Option<Found> {
-    Some(Found::No(text.into()))
+fn no(text: &str) -> Found {
+    Found::No(text.into())
 }
 
 fn gathered() -> Gathered {
@@ -261,21 +270,21 @@ fn waits() -> Standing {
 #[case::ready(gathered(), false, InvokerPhase::Ready, "the schedule is in force")]
 #[case::snapshotter(Gathered { repository: None, secret: None, standing: None, ..gathered() }, false, InvokerPhase::Ready, "in force")]
 #[case::no_repository(
-    Gathered { repository: no("no Repository"), secret: None, standing: None, ..gathered() },
+    Gathered { repository: Some(no("no Repository")), secret: None, standing: None, ..gathered() },
     false, InvokerPhase::NotReady, "no Repository"
 )]
-#[case::no_secret(Gathered { secret: no("no Secret"), standing: None, ..gathered() }, false, InvokerPhase::NotReady, "no Secret")]
+#[case::no_secret(Gathered { secret: Some(no("no Secret")), standing: None, ..gathered() }, false, InvokerPhase::NotReady, "no Secret")]
 #[case::secret_not_read(
     Gathered { secret: Some(Found::Unknown("forbidden".into())), standing: None, ..gathered() },
     false, InvokerPhase::NotReady, "forbidden"
 )]
 #[case::secret_not_asked(Gathered { secret: None, standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not available")]
 #[case::invalid(gathered(), true, InvokerPhase::Invalid, "spec.schedule")]
-#[case::invalid_and_missing(Gathered { repository: no("x"), ..gathered() }, true, InvokerPhase::NotReady, "spec.schedule")]
+#[case::invalid_and_missing(Gathered { repository: Some(no("x")), ..gathered() }, true, InvokerPhase::NotReady, "spec.schedule")]
 #[case::in_use(Gathered { standing: Some(waits()), ..gathered() }, false, InvokerPhase::Invalid, "BackupBatch demo/first")]
 #[case::refused(Gathered { refusal: Some("no policy".into()), ..gathered() }, false, InvokerPhase::Invalid, "no policy")]
 #[case::not_reserved(Gathered { standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not reserved yet")]
-#[case::no_target(Gathered { targets: vec![no("no Deployment")], ..gathered() }, false, InvokerPhase::NotReady, "no Deployment")]
+#[case::no_target(Gathered { targets: vec![Some(no("no Deployment"))], ..gathered() }, false, InvokerPhase::NotReady, "no Deployment")]
 #[case::without_target(Gathered { targets: vec![None], ..gathered() }, false, InvokerPhase::Ready, "in force")]
 fn an_invoker_has_upstreams_phase(
     #[case] gathered: Gathered,
@@ -283,26 +292,37 @@ fn an_invoker_has_upstreams_phase(
     #[case] phase: InvokerPhase,
     #[case] says: &str,
 ) {
-    let problems = invalid.then(|| backup_configuration("demo", &configuration(&[("/schedule", json!("x"))])).unwrap_err());
-    let status = InvokerStatus::of(&InvokerStatus::default(), problems.as_ref(), &gathered, &[None], false, now());
+    let problems = invalid
+        .then(|| backup_configuration("demo", &configuration(&[("/schedule", json!("x"))])).unwrap_err());
+    let status =
+        InvokerStatus::of(&InvokerStatus::default(), problems.as_ref(), &gathered, &[None], false, now());
     assert_eq!(status.phase, Some(phase.clone()), "{status:?}");
     let messages: Vec<_> = status.conditions.iter().map(|condition| condition.message.as_str()).collect();
     assert!(messages.iter().any(|message| message.contains(says)), "{messages:?}");
     let in_force = ConditionType::CronJobCreated.is_true(&status.conditions);
-    assert_eq!(in_force && !invalid, phase == InvokerPhase::Ready, "only a Ready invoker has its schedule in force");
+    assert_eq!(
+        in_force && !invalid,
+        phase == InvokerPhase::Ready,
+        "only a Ready invoker has its schedule in force"
+    );
 }
 
 #[test]
 fn a_batch_runs_with_the_targets_that_it_has() {
-    let reference = |name: &str| Some(TargetRef { kind: "Deployment".into(), name: name.into(), ..TargetRef::default() });
+    let reference =
+        |name: &str| Some(TargetRef { kind: "Deployment".into(), name: name.into(), ..TargetRef::default() });
     let targets = [reference("web"), reference("db"), None];
-    let gathered = Gathered { targets: vec![Some(Found::Yes), no("no such Deployment"), None], ..gathered() };
+    let gathered =
+        Gathered { targets: vec![Some(Found::Yes), Some(no("no such Deployment")), None], ..gathered() };
     let first = InvokerStatus::of(&InvokerStatus::default(), None, &gathered, &targets, true, now());
     assert_eq!(first.phase, Some(InvokerPhase::Ready));
     assert_eq!(first.members.len(), 3);
     assert!(ConditionType::BackupTargetFound.is_false(&first.members[1].conditions));
     assert_eq!(first.members[2].target.kind, "EmptyTarget");
-    assert!(first.conditions.iter().all(|condition| condition.type_ != "BackupTargetFound"), "it is the members'");
+    assert!(
+        first.conditions.iter().all(|condition| condition.type_ != "BackupTargetFound"),
+        "it is the members'"
+    );
     let later = now().checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
     let second = InvokerStatus::of(&first, None, &gathered, &targets, true, later);
     assert_eq!(second, first, "transition times stay");
@@ -322,7 +342,8 @@ fn conditions_of_a_driver_that_is_no_longer_used_go_and_those_of_others_stay() {
 #[test]
 fn a_restore_waits_for_what_is_missing_and_is_invalid_for_ever() {
     let mut state = SessionState::new_restore([None]);
-    let missing = Gathered { repository: no("no Repository"), secret: None, standing: None, ..gathered() };
+    let missing =
+        Gathered { repository: Some(no("no Repository")), secret: None, standing: None, ..gathered() };
     observe_restore(&mut state, None, &missing, now());
     assert_eq!(state.phase.as_str(), "Pending");
     assert!(ConditionType::RepositoryFound.is_false(&state.conditions));

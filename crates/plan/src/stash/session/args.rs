@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn arguments_of_a_backup_are_read_in_both_forms() {
-        let args = ["--exclude", "*.tmp", "--exclude=/source/data/cache", "-e", "x", "--tag=a, b", "--tag", "c"];
+        let args =
+            ["--exclude", "*.tmp", "--exclude=/source/data/cache", "-e", "x", "--tag=a, b", "--tag", "c"];
         let read = backup_args(&owned(&args)).unwrap();
         assert_eq!(read.excludes, ["*.tmp", "/source/data/cache", "x"]);
         assert_eq!(read.tags, ["a", "b", "c"]);

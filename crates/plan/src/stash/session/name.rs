@@ -74,7 +74,7 @@ fn short(name: &str) -> String {
     if name.len() <= most {
         return name.to_owned();
     }
-    let end = (0..=most - HASH - 1).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..most - HASH).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
     let start = name[..end].trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     format!("{start}-{}", &label::digest(name)[..HASH])
 }

@@ -1,5 +1,7 @@
 use lifeboat_api::common::{Condition, Time};
-use lifeboat_api::stash::{BackupSessionPhase, BackupSessionStatus, HookPhase, RestorePhase, RestoreSessionStatus};
+use lifeboat_api::stash::{
+    BackupSessionPhase, BackupSessionStatus, HookPhase, RestorePhase, RestoreSessionStatus,
+};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -21,15 +23,18 @@ fn with_hook(phase: WorkPhase, pre: HookPhase, post: Option<HookPhase>) -> HostS
 
 fn member(total: Option<i32>, hosts: Vec<HostState>, observed: &[Observation]) -> MemberState {
     let mut member = MemberState { total_hosts: total, hosts, ..MemberState::default() };
-    observed.iter().for_each(|observation| member.observe(observation, now()));
+    for observation in observed {
+        member.observe(observation, now());
+    }
     member
 }
 
 use ConditionType::{
-    BackendRepositoryInitialized, BackupDisrupted, BackupExecutorEnsured, BackupHistoryCleaned, BackupSkipped,
-    DeadlineExceeded, GlobalPostBackupHookSucceeded, GlobalPreBackupHookSucceeded, MetricsPushed,
-    PostBackupHookExecutionSucceeded, PreBackupHookExecutionSucceeded, RepositoryIntegrityVerified,
-    RepositoryMetricsPushed, RestoreCompleted, RestoreExecutorEnsured, RetentionPolicyApplied, ValidationPassed,
+    BackendRepositoryInitialized, BackupDisrupted, BackupExecutorEnsured, BackupHistoryCleaned,
+    BackupSkipped, DeadlineExceeded, GlobalPostBackupHookSucceeded, GlobalPreBackupHookSucceeded,
+    MetricsPushed, PostBackupHookExecutionSucceeded, PreBackupHookExecutionSucceeded,
+    RepositoryIntegrityVerified, RepositoryMetricsPushed, RestoreCompleted, RestoreExecutorEnsured,
+    RetentionPolicyApplied, ValidationPassed,
 };
 use WorkPhase::{Failed, Pending, Running, Succeeded, Unknown};
 
@@ -86,7 +91,9 @@ fn state(members: &[&[WorkPhase]], observed: &[Observation]) -> SessionState {
         member(total, hosts.iter().map(|phase| host(*phase)).collect(), &[])
     };
     let mut state = SessionState { members: members.iter().map(one).collect(), ..SessionState::default() };
-    observed.iter().for_each(|observation| state.observe(observation, now()));
+    for observation in observed {
+        state.observe(observation, now());
+    }
     state
 }
 
@@ -195,9 +202,11 @@ fn a_time() -> impl Strategy<Value = Timestamp> {
 
 fn a_reference() -> impl Strategy<Value = Option<TargetRef>> {
     let text = || prop::option::of("[a-z]{1,5}");
-    prop::option::of((text(), "[A-Z][a-z]{1,5}", "[a-z]{1,5}", text()).prop_map(
-        |(api_version, kind, name, namespace)| TargetRef { api_version, kind, name, namespace },
-    ))
+    prop::option::of(
+        (text(), "[A-Z][a-z]{1,5}", "[a-z]{1,5}", text()).prop_map(|(api_version, kind, name, namespace)| {
+            TargetRef { api_version, kind, name, namespace }
+        }),
+    )
 }
 
 /// Conditions of one level, each type once.
@@ -214,13 +223,23 @@ fn some_conditions(level: Level) -> impl Strategy<Value = Vec<Condition>> {
 }
 
 fn a_host(is_backup: bool) -> impl Strategy<Value = HostState> {
-    let phases = if is_backup { vec![Pending, Running, Succeeded, Failed] } else { vec![Pending, Running, Succeeded, Failed, Unknown] };
+    let phases = if is_backup {
+        vec![Pending, Running, Succeeded, Failed]
+    } else {
+        vec![Pending, Running, Succeeded, Failed, Unknown]
+    };
     let snapshots = proptest::collection::vec("[0-9a-f]{8}", 0..3).prop_map(move |ids| {
         let ids = if is_backup { ids } else { Vec::new() };
         ids.into_iter().map(|id| SnapshotStats { name: Some(id), ..SnapshotStats::default() }).collect()
     });
     let hook = || prop::option::of(prop::sample::select(HookPhase::KNOWN));
-    let run = (prop::option::of("[a-z]{1,5}"), prop::option::of(0..5i64), prop::option::of(a_time()), hook(), hook());
+    let run = (
+        prop::option::of("[a-z]{1,5}"),
+        prop::option::of(0..5i64),
+        prop::option::of(a_time()),
+        hook(),
+        hook(),
+    );
     let run = run.prop_map(|(pod, attempt, time, pre_hook, post_hook)| HostRun {
         pod,
         attempt,

@@ -56,10 +56,9 @@ fn closing(action: &str) -> Option<usize> {
         match (quote, bytes[at]) {
             (Some(b'"'), b'\\') => at += 1,
             (Some(open), byte) if open == byte => quote = None,
-            (Some(_), _) => {}
             (None, byte @ (b'"' | b'`')) => quote = Some(byte),
             (None, b'}') if bytes.get(at + 1) == Some(&b'}') => return Some(at),
-            (None, _) => {}
+            _ => {}
         }
         at += 1;
     }
