@@ -17,6 +17,8 @@
 mod decide;
 mod owners;
 mod standstill;
+#[cfg(test)]
+mod tests;
 mod uses;
 
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide};

@@ -8,7 +8,7 @@
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]: hosts with
 //!   the volumes to write, claims to make, and what is still missing and waited for.
 //! - [`HostSource::movers`], [`by_mover`]: the parts of a host, by the mover that can carry them out.
-//! - [`pods_of`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
+//! - [`pods_of`], [`active_pods`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
 
 mod backup;
 mod claims;
@@ -26,7 +26,7 @@ pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
 pub use mounts::{Mount, MountPlan, MountedPath, find_mount};
 pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
-pub use pods::{PodsError, pod_template, pods_of, why_not_ready};
+pub use pods::{PodsError, active_pods, pod_template, pods_of, why_not_ready};
 pub use restore::{Destination, Missing, RestoreFacts, RestoreHost, RestorePlan, restore_plan};
 pub use volumes::{VolumeError, host_path_refusal};
 
@@ -122,10 +122,12 @@ impl HostSource {
     /// The consistency that is recorded. `quiesced`: a hook before the host ran and succeeded.
     pub fn consistency(&self, quiesced: bool) -> &'static str {
         let is_snapshot = |volume: &HostVolume| matches!(volume.access, VolumeAccess::Snapshot { .. });
-        match quiesced {
-            _ if self.volumes.iter().all(is_snapshot) => snapshots::consistency(quiesced),
-            true => QUIESCED,
-            false => LIVE,
+        if self.volumes.iter().all(is_snapshot) {
+            snapshots::consistency(quiesced)
+        } else if quiesced {
+            QUIESCED
+        } else {
+            LIVE
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct InPlaceFacts {
     pub workload: Option<Value>,
     /// The HorizontalPodAutoscalers of the namespace.
     pub autoscalers: Vec<Value>,
-    /// The UIDs of the workload's own pods that have not ended.
+    /// The UIDs of the workload's own pods that have not ended, by `targets::active_pods`.
     pub own_pods: BTreeSet<String>,
     /// The pods that use the claims which are written.
     pub users: Vec<VolumeUser>,
@@ -33,9 +33,10 @@ pub struct InPlaceFacts {
 /// How a restore writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InPlace {
-    /// Nothing uses the volumes.
+    /// The target is claims that nothing uses.
     AtOnce,
-    /// The workload is stopped first and started at the end.
+    /// The workload is stopped first and gets its scale back at the end. One that is stopped already has the same steps, because it may be
+    /// started by others in the middle of the restore.
     Stop(StopPlan),
     /// Into the volumes of running pods, as an annotation asks for.
     IntoRunning,
@@ -51,7 +52,7 @@ pub struct StopPlan {
     /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
     /// half restored would be of no use.
     pub safety_of: Option<RestoreName>,
-    /// What else sets the scale; stopped all the same because of an annotation.
+    /// What else sets the scale; the workload is stopped all the same because of an annotation.
     pub forced: Vec<ScaleOwner>,
 }
 
@@ -61,19 +62,19 @@ pub enum InPlaceError {
     #[error(
         "{kind} {name} has to be stopped for the restore, and {owners} would start it again; take it out of their control for the \
          restore, or annotate the restore with {annotation}: \"true\" if they leave the scale alone",
-        owners = listed(owners), annotation = FORCE_SCALE
+        owners = listed(.owners), annotation = FORCE_SCALE
     )]
     ScaleOwned { kind: TargetKind, name: String, owners: Vec<ScaleOwner> },
     #[error(
         "the volumes of {kind} {name} are also used by {users}, which the restore does not stop; stop what runs them, and create \
          the restore again",
-        users = listed(users)
+        users = listed(.users)
     )]
     OtherUsers { kind: TargetKind, name: String, users: Vec<VolumeUser> },
     #[error(
         "PersistentVolumeClaim {name} is in use by {users}; stop what runs them and create the restore again, or make that workload \
          the target: a restore stops and starts its own target",
-        users = listed(users)
+        users = listed(.users)
     )]
     ClaimInUse { name: String, users: Vec<VolumeUser> },
     #[error(
@@ -85,7 +86,7 @@ pub enum InPlaceError {
     #[error(
         "{volumes} of {kind} {name} exists only while its pod runs, so data can only be written into the running pod; annotate the \
          restore with {annotation}: \"true\" if the application bears that",
-        volumes = volumes.join(" and "), annotation = RESTORE_RUNNING
+        volumes = .volumes.join(" and "), annotation = RESTORE_RUNNING
     )]
     WithPodsOnly { kind: TargetKind, name: String, volumes: Vec<String> },
 }
@@ -123,12 +124,9 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
     let now = replicas(workload);
     let before = facts.earlier.as_ref().map_or(0, |earlier| earlier.replicas);
     let is_stopped = now == 0 && facts.own_pods.is_empty();
-    if is_stopped && before == 0 {
-        return Ok(InPlace::AtOnce);
-    }
-    let owners = scale_owners(facts.kind, workload, &facts.autoscalers);
-    // What sets the scale has left a workload stopped that an earlier restore stopped, or it was forced then as well.
-    if !owners.is_empty() && !is_stopped && !facts.settings.force_scale {
+    // A scale of zero is left alone by whatever sets the scale, or it was forced by an earlier restore.
+    let owners = if is_stopped { Vec::new() } else { scale_owners(facts.kind, workload, &facts.autoscalers) };
+    if !owners.is_empty() && !facts.settings.force_scale {
         return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
     }
     let earlier = facts.earlier.as_ref().filter(|earlier| is_stopped && earlier.step == Step::HeldDown);

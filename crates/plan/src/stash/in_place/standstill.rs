@@ -221,7 +221,9 @@ impl Standstill {
 
     fn starting(&self, seen: &Seen) -> Action {
         match &seen.workload {
-            Some((uid, 0)) if *uid == self.uid && self.replicas != 0 => Action::Scale { replicas: self.replicas },
+            Some((uid, 0)) if *uid == self.uid && self.replicas != 0 => {
+                Action::Scale { replicas: self.replicas }
+            }
             _ => self.to(Step::Started),
         }
     }
@@ -255,10 +257,15 @@ impl Standstill {
         let (object, namespace) = (restore.kind.to_lowercase(), &restore.namespace);
         let state = match running {
             0 => format!("{kind} {name} stays stopped (it had {replicas} replicas)"),
-            now => format!("{kind} {name} runs with {now} replicas, although its data may be half restored: stop it"),
+            now => format!(
+                "{kind} {name} runs with {now} replicas, although its data may be half restored: stop it"
+            ),
         };
         let rollback = match &self.safety_of {
-            Some(copy) => format!("put the earlier data back: lifeboat stash rollback {} -n {namespace}", copy.argument()),
+            Some(copy) => format!(
+                "put the earlier data back: lifeboat stash rollback {} -n {namespace}",
+                copy.argument()
+            ),
             None => "there is no safety copy to go back to (lifeboat.io/safety-copy)".to_owned(),
         };
         let argument = restore.argument();

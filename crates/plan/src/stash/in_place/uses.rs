@@ -50,7 +50,7 @@ fn has_ended(pod: &Value) -> bool {
 
 fn claims_of_pod(pod: &Value) -> impl Iterator<Item = String> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-    volumes.filter_map(|volume| claim_of(text(pod, "/metadata/name"), volume))
+    volumes.filter_map(move |volume| claim_of(text(pod, "/metadata/name"), volume))
 }
 
 fn user(pod: &Value, claim: String) -> VolumeUser {

@@ -48,7 +48,8 @@ impl Existing {
             for path in paths_of(snapshot) {
                 let best = paths.entry(path).or_insert(snapshot);
                 let rank = |one: &SnapshotFact| one.counts_as_latest();
-                if rank(snapshot) > rank(best) || (rank(snapshot) == rank(best) && supersedes(snapshot, best)) {
+                if rank(snapshot) > rank(best) || (rank(snapshot) == rank(best) && supersedes(snapshot, best))
+                {
                     *best = snapshot;
                 }
             }

@@ -9,8 +9,8 @@ use lifeboat_api::stash::RestoreRule;
 use super::matching::{entries, hosts, rule_of};
 use super::newest::{by_path, covering, newest, oldest_copies, paths_of};
 use super::{
-    Existing, HostSelection, LATEST, PartTarget, RestoreInto, RestoreNote, RestorePart, RestoreRequest, RuleError,
-    INCOMPLETE_TAG, Selection, SnapshotFact,
+    Existing, HostSelection, INCOMPLETE_TAG, LATEST, PartTarget, RestoreInto, RestoreNote, RestorePart,
+    RestoreRequest, RuleError, Selection, SnapshotFact,
 };
 use crate::stash::hosts::HostName;
 use crate::stash::targets::{CleanPath, find_mount};
@@ -50,7 +50,12 @@ pub fn rollback(request: &RestoreRequest, session: &str) -> Selection {
             Ok(choice.part(copy, path, target))
         });
         let parts = parts.collect();
-        selection.hosts.push(HostSelection { name: host.clone(), source: host.clone(), parts, notes: Vec::new() });
+        selection.hosts.push(HostSelection {
+            name: host.clone(),
+            source: host.clone(),
+            parts,
+            notes: Vec::new(),
+        });
     }
     if selection.hosts.is_empty() {
         selection.problems.push(RuleError::NoSafetyCopy { session: session.to_owned() });
@@ -123,8 +128,11 @@ impl<'a> Choice<'a> {
         if newest(&self.request.snapshots, &self.source).is_none() {
             return Err(RuleError::NoSnapshotOfHost { host, source_host });
         }
-        covering(&self.request.snapshots, &self.source, path)
-            .ok_or_else(|| RuleError::PathInNoSnapshot { host, source_host, path: path.clone() })
+        covering(&self.request.snapshots, &self.source, path).ok_or_else(|| RuleError::PathInNoSnapshot {
+            host,
+            source_host,
+            path: path.clone(),
+        })
     }
 
     /// Each path that was stored, from its newest snapshot. A task gets one snapshot: dumps by different names are different states of
@@ -147,10 +155,8 @@ impl<'a> Choice<'a> {
                 Err(error) => homeless.push((path, error)),
             }
         }
-        if parts.is_empty()
-            && let Some((_, error)) = homeless.pop()
-        {
-            return Err(error);
+        if parts.is_empty() && !homeless.is_empty() {
+            return Err(homeless.remove(0).1);
         }
         self.notes.extend(homeless.into_iter().map(|(path, _)| RestoreNote::NotMounted { path }));
         Ok(parts)

@@ -54,7 +54,7 @@ pub fn claims_of(kind: TargetKind, object: &Value, pods: &[&Value], existing: &[
         return BTreeSet::from([text(object, "/metadata/name").to_owned()]);
     }
     let of_pods = pods.iter().flat_map(|pod| {
-        volumes(pod).iter().filter_map(|volume| claim_of(text(pod, "/metadata/name"), volume))
+        volumes(pod).iter().filter_map(move |volume| claim_of(text(pod, "/metadata/name"), volume))
     });
     let template = pod_template(object).map(volumes).unwrap_or_default();
     let named = template.iter().map(|volume| text(volume, "/persistentVolumeClaim/claimName").to_owned());
