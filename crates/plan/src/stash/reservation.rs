@@ -139,8 +139,8 @@ impl Record {
         let Some(place) = self.waiting.iter().position(|claim| claim.uid == uid) else {
             return Standing::Absent;
         };
-        let ahead = self.holders.iter().chain(&self.waiting[..place]);
-        let conflict = ahead.filter_map(|other| self.waiting[place].conflict(other)).next();
+        let mut ahead = self.holders.iter().chain(&self.waiting[..place]);
+        let conflict = ahead.find_map(|other| self.waiting[place].conflict(other));
         conflict.map_or(Standing::Absent, Standing::Waits)
     }
 

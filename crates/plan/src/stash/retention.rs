@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_policy_without_numbers_and_tags_keeps_everything() {
-        let policy = RetentionPolicy { keep_last: Some(0), keep_tags: vec![" ".into()], ..RetentionPolicy::default() };
+        let policy =
+            RetentionPolicy { keep_last: Some(0), keep_tags: vec![" ".into()], ..RetentionPolicy::default() };
         assert_eq!(Retention::of(&policy), Retention::KeepAll);
         assert_eq!(
             Retention::of(&RetentionPolicy { keep_daily: Some(7), keep_tags: vec!["a,b".into()], ..policy }),
@@ -171,10 +172,14 @@ mod tests {
             snapshot("8", 80, "app", &["/a", "/b"], &[]),
         ];
         let groups = groups(&snapshots, &hosts(&["app", "gone"]));
-        let shown: Vec<_> =
-            groups.iter().map(|group| (group.paths.join("+"), group.incomplete, group.snapshots.join(","))).collect();
-        let expected = [("/a+/b", false, "8,7"), ("/data", false, "2,1"), ("/data", true, "6"), ("/logs", false, "3")];
-        let expected = expected.map(|(paths, incomplete, ids)| (paths.to_owned(), incomplete, ids.to_owned()));
+        let shown: Vec<_> = groups
+            .iter()
+            .map(|group| (group.paths.join("+"), group.incomplete, group.snapshots.join(",")))
+            .collect();
+        let expected =
+            [("/a+/b", false, "8,7"), ("/data", false, "2,1"), ("/data", true, "6"), ("/logs", false, "3")];
+        let expected =
+            expected.map(|(paths, incomplete, ids)| (paths.to_owned(), incomplete, ids.to_owned()));
         assert_eq!(shown, expected);
     }
 

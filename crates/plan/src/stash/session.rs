@@ -12,11 +12,13 @@ mod target;
 
 pub use args::{ArgError, BackupArgs, Limits, RestoreArgs, backup_args, restore_args};
 pub use history::{OldSession, to_delete};
-pub use name::{Creation, DUE, ExistingSession, InvokerId, creation, due_annotation, labels, session_name, spec};
+pub use name::{
+    Creation, DUE, ExistingSession, InvokerId, creation, due_annotation, labels, session_name, spec,
+};
 pub use order::{Order, deadline, is_over, members_to_start, wait_until};
 pub use retry::{FailedSession, Retry, retry};
 pub use start::{
-    BackupFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget, RestoreProgress, SessionKey, SessionStart,
-    SkipReason, WaitReason, backup_member, restore_member, start_backup,
+    BackupFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget, RestoreProgress,
+    SessionKey, SessionStart, SkipReason, WaitReason, backup_member, restore_member, start_backup,
 };
 pub use target::TargetKey;

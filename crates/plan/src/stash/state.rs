@@ -153,7 +153,8 @@ impl SessionState {
 
     /// The state of a restore that has not begun.
     pub fn new_restore(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
-        let members = targets.into_iter().map(|reference| MemberState { reference, ..MemberState::default() });
+        let members =
+            targets.into_iter().map(|reference| MemberState { reference, ..MemberState::default() });
         Self { members: members.collect(), ..Self::default() }
     }
 
@@ -179,6 +180,9 @@ impl HostState {
     /// Whether the hook before the host began, so that the one after it is owed.
     pub fn owes_post_hook(&self) -> bool {
         self.run.pre_hook.is_some()
-            && !matches!(self.run.post_hook, Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped))
+            && !matches!(
+                self.run.post_hook,
+                Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped)
+            )
     }
 }

@@ -36,11 +36,15 @@ pub struct VariableError {
 /// What is wrong with one string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableProblem {
-    #[error("variable {name:?} has no value; add it to task.params of the invoker, or write ${{{name}:=default}}")]
+    #[error(
+        "variable {name:?} has no value; add it to task.params of the invoker, or write ${{{name}:=default}}"
+    )]
     NoValue { name: String },
     #[error("{text:?} is not closed with \"}}\"")]
     Unclosed { text: String },
-    #[error("{text:?} is not supported; there are ${{NAME}} and ${{NAME:=default}}, and $${{ for a plain ${{")]
+    #[error(
+        "{text:?} is not supported; there are ${{NAME}} and ${{NAME:=default}}, and $${{ for a plain ${{"
+    )]
     Unsupported { text: String },
     #[error("the text would have more than {LONGEST} bytes")]
     TooLong,

@@ -50,13 +50,17 @@ struct Request {
 pub enum HookError {
     #[error("exactly one of exec, httpGet, httpPost, tcpSocket must be set, not {found}")]
     Actions { found: usize },
-    #[error("exec: a hook of a whole batch, or of a member without target, has no pod to run a command in; use httpPost")]
+    #[error(
+        "exec: a hook of a whole batch, or of a member without target, has no pod to run a command in; use httpPost"
+    )]
     ExecWithoutPod,
     #[error("exec.command is empty")]
     NoCommand,
     #[error("{field}: without a pod a host is needed")]
     NoHost { field: &'static str },
-    #[error("{field} {value:?} is not a port: a number from 1 to 65535, or the name of a port of the container")]
+    #[error(
+        "{field} {value:?} is not a port: a number from 1 to 65535, or the name of a port of the container"
+    )]
     Port { field: &'static str, value: String },
     #[error("{field} {value:?} is the name of a port, and there is no pod; write its number")]
     PortName { field: &'static str, value: String },
@@ -78,7 +82,10 @@ pub enum HookError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookAction {
     /// Run the command in the container; None: the first of the pod.
-    Exec { container: Option<String>, command: Vec<String> },
+    Exec {
+        container: Option<String>,
+        command: Vec<String>,
+    },
     Call(Call),
 }
 

@@ -32,7 +32,9 @@ pub enum TemplateError {
     TooDeep,
     #[error("\"{{{{\" after byte {at} has no \"}}}}\"")]
     Unclosed { at: usize },
-    #[error("{what:?} is not supported; there are fields such as .Status.Phase, if, else, end, eq and toJson")]
+    #[error(
+        "{what:?} is not supported; there are fields such as .Status.Phase, if, else, end, eq and toJson"
+    )]
     Unsupported { what: String },
     #[error("there is no field {field:?}; there are {known}", known = Field::names())]
     UnknownField { field: String },

@@ -41,7 +41,12 @@ fn a_policy_decides_by_the_end_and_the_retries(
 #[case::first(true, None, HookStep::Run, "it has not run")]
 #[case::died(true, Some(HookPhase::Started), HookStep::Continue, "a server died while it ran")]
 #[case::done(true, Some(HookPhase::Succeeded), HookStep::Ended(HookPhase::Succeeded), "once only")]
-#[case::failed(true, Some(HookPhase::Failed), HookStep::Ended(HookPhase::Failed), "failed hooks are not repeated")]
+#[case::failed(
+    true,
+    Some(HookPhase::Failed),
+    HookStep::Ended(HookPhase::Failed),
+    "failed hooks are not repeated"
+)]
 fn the_hook_before_a_host_runs_once(
     #[case] configured: bool,
     #[case] pre: Option<HookPhase>,
@@ -52,18 +57,95 @@ fn the_hook_before_a_host_runs_once(
 }
 
 #[rstest]
-#[case::still_works(Some(Always), true, host(Some(HookPhase::Succeeded), None, true), None, HookStep::Nothing, "the mover runs")]
-#[case::after_success(Some(Always), true, host(Some(HookPhase::Succeeded), None, true), Some(Succeeded), HookStep::Run, "policy")]
-#[case::pre_failed(Some(Always), true, host(Some(HookPhase::Failed), None, false), Some(Failed), HookStep::Run, "its pre hook began")]
-#[case::pre_unknown(Some(OnFailure), true, host(Some(HookPhase::Started), None, false), Some(Failed), HookStep::Run, "its pre hook may have run")]
-#[case::pre_never_began(Some(Always), true, host(None, None, false), Some(Failed), HookStep::Skip, "no pod was found")]
-#[case::alone(Some(Always), false, host(None, None, true), Some(Failed), HookStep::Run, "there is no pre hook, the work began")]
-#[case::alone_and_never_began(Some(Always), false, host(None, None, false), Some(Failed), HookStep::Skip, "nothing began")]
-#[case::policy_says_no(Some(OnFailure), true, host(Some(HookPhase::Succeeded), None, true), Some(Succeeded), HookStep::Skip, "policy")]
-#[case::only_a_pre_hook(None, true, host(Some(HookPhase::Succeeded), None, true), Some(Succeeded), HookStep::Skip, "the host owes nothing")]
+#[case::still_works(
+    Some(Always),
+    true,
+    host(Some(HookPhase::Succeeded), None, true),
+    None,
+    HookStep::Nothing,
+    "the mover runs"
+)]
+#[case::after_success(
+    Some(Always),
+    true,
+    host(Some(HookPhase::Succeeded), None, true),
+    Some(Succeeded),
+    HookStep::Run,
+    "policy"
+)]
+#[case::pre_failed(
+    Some(Always),
+    true,
+    host(Some(HookPhase::Failed), None, false),
+    Some(Failed),
+    HookStep::Run,
+    "its pre hook began"
+)]
+#[case::pre_unknown(
+    Some(OnFailure),
+    true,
+    host(Some(HookPhase::Started), None, false),
+    Some(Failed),
+    HookStep::Run,
+    "its pre hook may have run"
+)]
+#[case::pre_never_began(
+    Some(Always),
+    true,
+    host(None, None, false),
+    Some(Failed),
+    HookStep::Skip,
+    "no pod was found"
+)]
+#[case::alone(
+    Some(Always),
+    false,
+    host(None, None, true),
+    Some(Failed),
+    HookStep::Run,
+    "there is no pre hook, the work began"
+)]
+#[case::alone_and_never_began(
+    Some(Always),
+    false,
+    host(None, None, false),
+    Some(Failed),
+    HookStep::Skip,
+    "nothing began"
+)]
+#[case::policy_says_no(
+    Some(OnFailure),
+    true,
+    host(Some(HookPhase::Succeeded), None, true),
+    Some(Succeeded),
+    HookStep::Skip,
+    "policy"
+)]
+#[case::only_a_pre_hook(
+    None,
+    true,
+    host(Some(HookPhase::Succeeded), None, true),
+    Some(Succeeded),
+    HookStep::Skip,
+    "the host owes nothing"
+)]
 #[case::no_hooks(None, false, host(None, None, true), Some(Succeeded), HookStep::Nothing, "no hooks")]
-#[case::died(Some(Always), true, host(Some(HookPhase::Succeeded), Some(HookPhase::Started), true), Some(Failed), HookStep::Continue, "a server died")]
-#[case::done(Some(Always), true, host(Some(HookPhase::Succeeded), Some(HookPhase::Failed), true), Some(Failed), HookStep::Ended(HookPhase::Failed), "once")]
+#[case::died(
+    Some(Always),
+    true,
+    host(Some(HookPhase::Succeeded), Some(HookPhase::Started), true),
+    Some(Failed),
+    HookStep::Continue,
+    "a server died"
+)]
+#[case::done(
+    Some(Always),
+    true,
+    host(Some(HookPhase::Succeeded), Some(HookPhase::Failed), true),
+    Some(Failed),
+    HookStep::Ended(HookPhase::Failed),
+    "once"
+)]
 fn the_hook_after_a_host_runs_whenever_the_one_before_it_began(
     #[case] policy: Option<PostPolicy>,
     #[case] has_pre: bool,

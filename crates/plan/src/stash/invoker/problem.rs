@@ -37,7 +37,9 @@ pub enum Problem {
         "{member}.target.ref.namespace {namespace:?} is another namespace than {own:?}; only an AppBinding may be elsewhere, and this is a {kind}"
     )]
     Namespace { member: String, namespace: String, own: String, kind: String },
-    #[error("{found} members have an AppBinding of another namespace; at most {MOST_ELSEWHERE} may, so that all are checked")]
+    #[error(
+        "{found} members have an AppBinding of another namespace; at most {MOST_ELSEWHERE} may, so that all are checked"
+    )]
     Elsewhere { found: usize },
     #[error("{member}: {source}")]
     Mounts { member: String, source: PathError },

@@ -1,7 +1,9 @@
 //! RestoreSession and RestoreBatch, checked.
 
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::stash::{Driver, RestoreBatchSpec, RestoreMember, RestoreSessionSpec, RestoreTarget, TaskRef};
+use lifeboat_api::stash::{
+    Driver, RestoreBatchSpec, RestoreMember, RestoreSessionSpec, RestoreTarget, TaskRef,
+};
 
 use super::backup::{duration, order};
 use super::member::{self, MemberHooks, ValidDriver};

@@ -18,7 +18,9 @@ pub const LONGEST: usize = 512 * 1024;
 pub enum RecordError {
     #[error("the record of reservations is not valid: {0}; restore or delete its ConfigMap")]
     Json(#[from] serde_json::Error),
-    #[error("the record of reservations has version {found}, and this server knows {VERSION}; update the server")]
+    #[error(
+        "the record of reservations has version {found}, and this server knows {VERSION}; update the server"
+    )]
     Version { found: u32 },
     #[error("the record of reservations has no valid time {value:?}")]
     Time { value: String },

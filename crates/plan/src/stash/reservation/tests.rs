@@ -64,13 +64,18 @@ fn claims_hold_or_wait(
     #[case] reason: &str,
 ) {
     let record = record(claims);
-    assert_eq!((uids(record.holders()), uids(record.waiting())), (holders.to_vec(), waiting.to_vec()), "{reason}");
+    assert_eq!(
+        (uids(record.holders()), uids(record.waiting())),
+        (holders.to_vec(), waiting.to_vec()),
+        "{reason}"
+    );
 }
 
 #[test]
 fn the_loser_learns_the_name_and_follows_by_itself() {
     let first = claim(BackupBatch, 1, &["a"]);
-    let record = record(&[first.clone(), claim(BackupBatch, 2, &["b"]), claim(BackupConfiguration, 3, &["a"])]);
+    let record =
+        record(&[first.clone(), claim(BackupBatch, 2, &["b"]), claim(BackupConfiguration, 3, &["a"])]);
     let message = |uid: &str| match record.standing(uid) {
         Standing::Waits(conflict) => conflict.to_string(),
         other => panic!("{other:?}"),
@@ -143,7 +148,8 @@ fn a_record_fits_into_a_config_map() {
 }
 
 fn a_claim() -> impl Strategy<Value = Claim> {
-    let hosts = proptest::collection::vec(prop::sample::select(vec!["a", "b", "app-0", "app-1", "app-#"]), 0..3);
+    let hosts =
+        proptest::collection::vec(prop::sample::select(vec!["a", "b", "app-0", "app-1", "app-#"]), 0..3);
     let kind = prop_oneof![Just(BackupBatch), Just(BackupConfiguration)];
     (kind, 1..8i64, hosts).prop_map(|(kind, second, hosts)| claim(kind, second, &hosts))
 }

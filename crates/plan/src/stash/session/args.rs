@@ -55,10 +55,8 @@ pub fn backup_args(args: &[String]) -> Result<BackupArgs, ArgError> {
         match word.name {
             "--exclude" | "-e" => read.excludes.push(words.value(&word)?),
             "--tag" => read.tags.extend(tags(&words.value(&word)?)?),
-            name if !limit(name, &mut read.limits, &word, &mut words)? => {
-                return Err(ArgError::Unknown { arg: word.text.to_owned(), supported: SUPPORTED });
-            }
-            _ => {}
+            _ if limit(&mut read.limits, &word, &mut words)? => {}
+            _ => return Err(ArgError::Unknown { arg: word.text.to_owned(), supported: SUPPORTED }),
         }
     }
     Ok(read)
@@ -75,25 +73,23 @@ pub fn restore_args(args: &[String]) -> Result<RestoreArgs, ArgError> {
             "--include" | "-i" => read.include.push(words.value(&word)?),
             "--sparse" if word.value.is_some() => return Err(ArgError::Value { arg: word.text.to_owned() }),
             "--sparse" => read.sparse = true,
-            name if !limit(name, &mut read.limits, &word, &mut words)? => {
-                return Err(ArgError::Unknown { arg: word.text.to_owned(), supported: SUPPORTED });
-            }
-            _ => {}
+            _ if limit(&mut read.limits, &word, &mut words)? => {}
+            _ => return Err(ArgError::Unknown { arg: word.text.to_owned(), supported: SUPPORTED }),
         }
     }
     Ok(read)
 }
 
 /// Reads a limit; false if the argument is not one.
-fn limit(name: &str, limits: &mut Limits, word: &Word<'_>, words: &mut Words<'_>) -> Result<bool, ArgError> {
-    let place = match name {
+fn limit<'a>(limits: &mut Limits, word: &Word<'a>, words: &mut Words<'a>) -> Result<bool, ArgError> {
+    let place = match word.name {
         "--limit-upload" => &mut limits.upload,
         "--limit-download" => &mut limits.download,
         _ => return Ok(false),
     };
     let value = words.value(word)?;
     let kibibytes = value.parse::<u32>().ok().filter(|number| *number > 0);
-    let kibibytes = kibibytes.ok_or(ArgError::Number { arg: name.to_owned(), value })?;
+    let kibibytes = kibibytes.ok_or(ArgError::Number { arg: word.name.to_owned(), value })?;
     *place = Some(u64::from(kibibytes) * KIB);
     Ok(true)
 }
@@ -157,7 +153,8 @@ mod tests {
 
     #[test]
     fn arguments_of_a_backup_are_read_in_both_forms() {
-        let args = ["--exclude", "*.tmp", "--exclude=/source/data/cache", "-e", "x", "--tag=a, b", "--tag", "c"];
+        let args =
+            ["--exclude", "*.tmp", "--exclude=/source/data/cache", "-e", "x", "--tag=a, b", "--tag", "c"];
         let read = backup_args(&owned(&args)).unwrap();
         assert_eq!(read.excludes, ["*.tmp", "/source/data/cache", "x"]);
         assert_eq!(read.tags, ["a", "b", "c"]);

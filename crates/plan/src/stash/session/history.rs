@@ -1,7 +1,5 @@
 //! Which old BackupSessions of an invoker are deleted.
 
-use std::cmp::Reverse;
-
 use jiff::Timestamp;
 
 use crate::stash::state::SessionPhase;
@@ -22,8 +20,9 @@ pub struct OldSession {
 pub fn to_delete(sessions: &[OldSession], limit: usize) -> Vec<String> {
     let mut ended: Vec<_> =
         sessions.iter().filter(|session| session.phase.has_ended() && !session.awaits_retry).collect();
-    ended.sort_by_key(|session| Reverse((session.created, &session.name)));
-    let ran = |session: &&&OldSession| matches!(session.phase, SessionPhase::Succeeded | SessionPhase::Failed);
+    ended.sort_by(|one, other| (other.created, &other.name).cmp(&(one.created, &one.name)));
+    let ran =
+        |session: &&&OldSession| matches!(session.phase, SessionPhase::Succeeded | SessionPhase::Failed);
     let last_run = ended.iter().find(ran).filter(|_| limit > 0).map(|session| session.name.clone());
     let beyond = ended.iter().skip(limit).filter(|session| last_run.as_ref() != Some(&session.name));
     beyond.map(|session| session.name.clone()).collect()

@@ -136,7 +136,10 @@ mod tests {
     #[case::none(None, None)]
     #[case::zero_is_unset(Some("0s"), None)]
     #[case::an_hour(Some("1h"), Some(3_600))]
-    fn the_deadline_is_the_creation_and_the_time_out(#[case] time_out: Option<&str>, #[case] expected: Option<i64>) {
+    fn the_deadline_is_the_creation_and_the_time_out(
+        #[case] time_out: Option<&str>,
+        #[case] expected: Option<i64>,
+    ) {
         let time_out = time_out.map(|text| text.parse().unwrap());
         let expected = expected.map(|second| Timestamp::from_second(second).unwrap());
         assert_eq!(deadline(Timestamp::UNIX_EPOCH, time_out), expected);
@@ -148,7 +151,10 @@ mod tests {
     #[case::no_time_out(None, 86_400)]
     #[case::shorter("1h".into(), 3_600)]
     #[case::longer("48h".into(), 86_400)]
-    fn what_is_missing_is_waited_for_until_the_first_limit(#[case] time_out: Option<&str>, #[case] expected: i64) {
+    fn what_is_missing_is_waited_for_until_the_first_limit(
+        #[case] time_out: Option<&str>,
+        #[case] expected: i64,
+    ) {
         let time_out = time_out.map(|text| text.parse().unwrap());
         let until = wait_until(Timestamp::UNIX_EPOCH, time_out, SignedDuration::from_hours(24));
         assert_eq!(until.as_second(), expected);

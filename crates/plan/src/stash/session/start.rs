@@ -139,29 +139,25 @@ pub fn start_backup(facts: &BackupFacts<'_>) -> SessionStart {
 fn skip_reason(facts: &BackupFacts<'_>) -> Option<SkipReason> {
     let Some(invoker) = &facts.invoker else { return Some(SkipReason::NoInvoker) };
     if invoker.phase != Some(InvokerPhase::Ready) {
-        let phase = invoker.phase.as_ref().map_or_else(|| "not validated yet".to_owned(), ToString::to_string);
+        let phase =
+            invoker.phase.as_ref().map_or_else(|| "not validated yet".to_owned(), ToString::to_string);
         return Some(SkipReason::NotReady { phase, message: invoker.message.clone() });
     }
     if invoker.paused && !facts.by_hand {
         return Some(SkipReason::Paused);
     }
     let busy = facts.siblings.iter().find(|other| {
-        other.phase == SessionPhase::Running
-            || (!other.phase.has_ended() && other.session < *facts.session)
+        other.phase == SessionPhase::Running || (!other.phase.has_ended() && other.session < *facts.session)
     });
     if let Some(other) = busy {
         return Some(SkipReason::SameInvoker { session: other.session.name.clone() });
     }
-    let targets = facts.targets.iter().flatten();
-    targets.filter_map(|target| restore_reason(facts.session, target, facts.restores)).next()
+    let mut targets = facts.targets.iter().flatten();
+    targets.find_map(|target| restore_reason(facts.session, target, facts.restores))
 }
 
 /// Why a backup must not read a target: a restore of it is at work or is next, or the last one failed.
-fn restore_reason(
-    session: &SessionKey,
-    target: &TargetKey,
-    restores: &[OtherRestore],
-) -> Option<SkipReason> {
+fn restore_reason(session: &SessionKey, target: &TargetKey, restores: &[OtherRestore]) -> Option<SkipReason> {
     let of_target = || restores.iter().filter(|restore| restore.target == *target);
     let at_work = of_target().find(|restore| is_ahead(restore, session));
     if let Some(restore) = at_work {

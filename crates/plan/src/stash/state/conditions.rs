@@ -252,8 +252,16 @@ mod tests {
     #[case::no_word_of_upstream(ConditionType::MetricsPushed, Truth::Unknown, "NotKnown")]
     #[case::deadline(ConditionType::DeadlineExceeded, Truth::True, "FailedToCompleteWithinDeadline")]
     #[case::skipped(ConditionType::BackupSkipped, Truth::True, "SkippedTakingNewBackup")]
-    #[case::global(ConditionType::GlobalPostRestoreHookSucceeded, Truth::False, "GlobalPostRestoreHookExecutionFailed")]
-    fn a_status_has_upstreams_reason(#[case] kind: ConditionType, #[case] truth: Truth, #[case] reason: &str) {
+    #[case::global(
+        ConditionType::GlobalPostRestoreHookSucceeded,
+        Truth::False,
+        "GlobalPostRestoreHookExecutionFailed"
+    )]
+    fn a_status_has_upstreams_reason(
+        #[case] kind: ConditionType,
+        #[case] truth: Truth,
+        #[case] reason: &str,
+    ) {
         assert_eq!(kind.observed(truth, "text").reason, reason);
     }
 

@@ -50,7 +50,10 @@ fn what_has_no_value_is_named(#[case] text: &str, #[case] says: &str) {
 
 #[test]
 fn system_variables_win_over_a_step_and_the_invokers_params_over_all() {
-    let system = BTreeMap::from([("HOSTNAME".to_owned(), "db".to_owned()), ("NAMESPACE".to_owned(), "demo".to_owned())]);
+    let system = BTreeMap::from([
+        ("HOSTNAME".to_owned(), "db".to_owned()),
+        ("NAMESPACE".to_owned(), "demo".to_owned()),
+    ]);
     let step = [param("HOSTNAME", "step"), param("args", "step")];
     let task = [param("args", "invoker"), param("NAMESPACE", "invoker")];
     let variables = Variables::new(&step, &system, &task);
@@ -85,7 +88,11 @@ fn upstreams_variables_are_there() {
         namespace: "demo".into(),
         backup_session: Some("app-1".into()),
         host: "db".into(),
-        repository: Some(RepositoryVariables { name: "repo".into(), insecure_tls: true, ..Default::default() }),
+        repository: Some(RepositoryVariables {
+            name: "repo".into(),
+            insecure_tls: true,
+            ..Default::default()
+        }),
         target: Some(TargetVariables { paths: vec!["/a".into(), "/b".into()], ..Default::default() }),
         app: Some(AppVariables { app_type: "kubedb.com/mysql".into(), replicas: 1, ..Default::default() }),
         retention: Some(RetentionPolicy { keep_last: Some(5), prune: true, ..Default::default() }),

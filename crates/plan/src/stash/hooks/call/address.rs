@@ -72,9 +72,7 @@ impl Port {
             IntOrString::String(text) => text.parse().ok(),
         };
         match (number, port) {
-            (Some(number), _) => {
-                u16::try_from(number).ok().filter(|number| *number > 0).map(Self::Number)
-            }
+            (Some(number), _) => u16::try_from(number).ok().filter(|number| *number > 0).map(Self::Number),
             (None, IntOrString::String(name)) if !name.is_empty() => Some(Self::Named(name.clone())),
             (None, _) => None,
         }

@@ -8,7 +8,8 @@ use super::super::StatusSummary;
 use super::*;
 
 fn summary() -> Summary {
-    let status = StatusSummary { phase: "Failed".into(), error: "a b\r\nX: y".into(), ..StatusSummary::default() };
+    let status =
+        StatusSummary { phase: "Failed".into(), error: "a b\r\nX: y".into(), ..StatusSummary::default() };
     Summary { name: "app-1".into(), status, ..Summary::default() }
 }
 
@@ -90,7 +91,8 @@ fn headers_body_and_form_are_rendered() {
     assert_eq!(call.headers, [("X-Error".to_owned(), "a b  X: y".to_owned())], "no line break in a header");
     assert_eq!(call.body, CallBody::Text("app-1".into()));
 
-    let entry = FormEntry { key: Some("text".into()), values: vec!["1".into(), "{{ .Status.Phase }}".into()] };
+    let entry =
+        FormEntry { key: Some("text".into()), values: vec!["1".into(), "{{ .Status.Phase }}".into()] };
     let action = HttpPostAction { body: None, form: vec![entry], ..action };
     let hook = ValidHook::parse(&post(action), HookPod::Absent).unwrap();
     let Ok(HookAction::Call(Call::Http(call))) = hook.action(&summary(), None) else { panic!("a call") };
@@ -157,7 +159,11 @@ fn without_a_pod_a_call_names_its_address(#[case] handler: HookHandler, #[case] 
     HookHandler { container_name: Some("db".into()), ..tcp_to(None, name("http")) },
     "no container \"db\""
 )]
-fn what_the_pod_lacks_is_named(#[case] pod: Option<PodAddress>, #[case] handler: HookHandler, #[case] says: &str) {
+fn what_the_pod_lacks_is_named(
+    #[case] pod: Option<PodAddress>,
+    #[case] handler: HookHandler,
+    #[case] says: &str,
+) {
     let hook = ValidHook::parse(&handler, HookPod::Present).unwrap();
     let message = hook.action(&summary(), pod.as_ref()).unwrap_err().to_string();
     assert!(message.contains(says), "{message}");

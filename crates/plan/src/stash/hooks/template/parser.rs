@@ -28,7 +28,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Node>> {
 
 fn step(action: &str, open: &mut Vec<Open>, nodes: &mut Vec<Node>) -> Result<()> {
     let tokens = lexer::tokens(action)?;
-    let word = |token: Option<&Token>, wanted: &str| matches!(token, Some(Token::Word(word)) if word == wanted);
+    let word =
+        |token: Option<&Token>, wanted: &str| matches!(token, Some(Token::Word(word)) if word == wanted);
     let [first, second] = [tokens.first(), tokens.get(1)];
     if word(first, "if") {
         if open.len() >= DEEPEST {
@@ -48,7 +49,8 @@ fn step(action: &str, open: &mut Vec<Open>, nodes: &mut Vec<Node>) -> Result<()>
         }
     } else if word(first, "end") {
         nothing_left(&tokens[1..])?;
-        let Open { mut branches, condition, around } = open.pop().ok_or(TemplateError::NoIf { word: "end" })?;
+        let Open { mut branches, condition, around } =
+            open.pop().ok_or(TemplateError::NoIf { word: "end" })?;
         let mut last = std::mem::replace(nodes, around);
         if let Some(condition) = condition {
             branches.push((condition, std::mem::take(&mut last)));
@@ -87,10 +89,8 @@ fn expression(tokens: &[Token], depth: usize) -> Result<(Expression, &[Token])> 
     match tokens.first() {
         Some(Token::Word(word)) if word == "eq" => eq(&tokens[1..], depth),
         Some(Token::Word(word)) if word == "toJson" => {
-            let (argument, rest) = operand(&tokens[1..], depth)?.ok_or(TemplateError::Arguments {
-                what: "toJson",
-                expected: "one value",
-            })?;
+            let (argument, rest) = operand(&tokens[1..], depth)?
+                .ok_or(TemplateError::Arguments { what: "toJson", expected: "one value" })?;
             Ok((Expression::ToJson(Box::new(argument)), rest))
         }
         _ => operand(tokens, depth)?.ok_or(TemplateError::Empty { what: "()".to_owned() }),

@@ -105,7 +105,12 @@ impl Field {
     }
 
     pub(super) fn names() -> String {
-        FIELDS.iter().filter(|(field, _)| !field.is_group()).map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+        FIELDS
+            .iter()
+            .filter(|(field, _)| !field.is_group())
+            .map(|(_, name)| *name)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Whether it has fields of its own.

@@ -47,9 +47,15 @@ fn render(text: &str) -> String {
 #[case::nested("{{ if .Name }}{{ if eq .Namespace \"demo\" }}in{{ else }}out{{ end }}!{{ end }}", "in!")]
 #[case::parentheses("{{ if (eq .RetryLeft 2) }}x{{ end }}", "x")]
 #[case::eq_of_eq("{{ eq (eq .RetryLeft 2) true }}", "true")]
-#[case::json_of_a_text("{\"text\": {{ toJson .Status.Error }}}", "{\"text\": \"disk \\\"data\\\" is full\\n\"}")]
+#[case::json_of_a_text(
+    "{\"text\": {{ toJson .Status.Error }}}",
+    "{\"text\": \"disk \\\"data\\\" is full\\n\"}"
+)]
 #[case::json_of_a_number("{{ toJson .RetryLeft }}", "2")]
-#[case::json_of_a_group("{{ toJson .Invoker }}", "{\"apiGroup\":\"stash.appscode.com\",\"kind\":\"BackupBatch\",\"name\":\"app\"}")]
+#[case::json_of_a_group(
+    "{{ toJson .Invoker }}",
+    "{\"apiGroup\":\"stash.appscode.com\",\"kind\":\"BackupBatch\",\"name\":\"app\"}"
+)]
 #[case::trimmed("a \n {{- .RetryLeft -}} \n b", "a2b")]
 #[case::trimmed_one_side("a {{- .RetryLeft }} b", "a2 b")]
 #[case::braces_in_a_text("{{ \"}}\" }}", "}}")]
