@@ -27,7 +27,7 @@ pub(super) async fn carry_out(
     let reading = async {
         let loaded = repository.load_readable_snapshots().await?;
         let packs = repository.list(FileKind::Pack).await?;
-        Ok((loaded, packs.iter().map(|pack| pack.size).sum::<u64>()))
+        Ok::<_, lifeboat_repository::Error>((loaded, packs.iter().map(|pack| pack.size).sum::<u64>()))
     };
     let (loaded, bytes) = tokio::select! {
         read = reading => read.map_err(engine)?,

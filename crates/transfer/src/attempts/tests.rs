@@ -183,7 +183,7 @@ async fn the_mover_gets_all_parts_in_the_transfers_own_namespace() {
     carry(&host, &CancellationToken::new()).await.unwrap();
     let requests = effects.requests.lock().unwrap();
     let (job, task) = (&requests[0].job, &requests[0].task);
-    assert_eq!((&*job.uid, &*job.namespace, &*task.uid), ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1"));
+    assert_eq!((job.task.as_str(), &*job.namespace, &*task.uid), ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1"));
     assert_eq!((&*job.owner.namespace, job.pod.service_account.as_deref()), ("shop", Some("default")));
     let uids: Vec<_> = task.parts.iter().map(|part| part.uid.as_str()).collect();
     assert_eq!(uids, ["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"]);

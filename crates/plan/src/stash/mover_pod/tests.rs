@@ -125,8 +125,9 @@ fn elsewhere_it_runs_as_the_user_of_the_target_pod(#[case] namespace: Value, #[c
 fn the_user_is_that_of_the_container_that_uses_the_data(
     #[case] target: Value,
     #[case] container: Option<&'static str>,
-    #[case] (user, group, groups): (i64, Option<i64>, Vec<i64>),
+    #[case] expected: (i64, Option<i64>, Vec<i64>),
 ) {
+    let (user, group, groups) = expected;
     let case = Case { target: Some(target), container, ..Case::default() };
     let settings = case.settings(Some(&refused())).unwrap();
     assert_eq!(settings.target, Some(TargetPod { user: Some(user), group, groups }));

@@ -1,7 +1,6 @@
 //! The user and groups of the pod whose data is moved, from its spec or from what the kubelet reports, and those that
 //! runtimeSettings set.
 
-use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 use lifeboat_api::stash::RuntimeSettings;
 use serde_json::Value;
 
@@ -46,11 +45,10 @@ pub(super) fn explicit_user(runtime: Option<&RuntimeSettings>, target: &TargetPo
     let runtime = runtime?;
     let of_pod = runtime.pod.as_ref().and_then(|pod| pod.security_context.as_ref());
     let of_container = runtime.container.as_ref().and_then(|container| container.security_context.as_ref());
-    let either = |of_container_: fn(&SecurityContext) -> Option<i64>, of_pod_: fn(&PodSecurityContext) -> Option<i64>| {
-        of_container.and_then(of_container_).or_else(|| of_pod.and_then(of_pod_))
-    };
-    let user = either(|context| context.run_as_user, |context| context.run_as_user)?;
-    let group = either(|context| context.run_as_group, |context| context.run_as_group);
+    let user = of_container.and_then(|context| context.run_as_user);
+    let user = user.or_else(|| of_pod.and_then(|context| context.run_as_user))?;
+    let group = of_container.and_then(|context| context.run_as_group);
+    let group = group.or_else(|| of_pod.and_then(|context| context.run_as_group));
     let groups = of_pod.and_then(|context| context.supplemental_groups.clone());
     Some(TargetPod {
         user: Some(user),
