@@ -7,7 +7,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::{WatchStreamExt, metadata_watcher, reflector};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::dynamic::watching;
@@ -69,8 +69,8 @@ impl ServedNamespaces {
     /// Watches the labels of all namespaces until `shutdown` is cancelled.
     pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
         let (store, writer) = reflector::store();
-        let api: Api<Namespace> = Api::all(core.client.clone());
-        let mut changes = std::pin::pin!(reflector(writer, metadata_watcher(api, watching())).default_backoff());
+        let api: Api<PartialObjectMeta<Namespace>> = Api::all(core.client.clone());
+        let mut changes = std::pin::pin!(reflector(writer, watcher(api, watching())).default_backoff());
         *locked(&self.known) = Some(store);
         loop {
             tokio::select! {

@@ -56,8 +56,8 @@ impl State {
     fn new() -> Self {
         Self {
             resource: objects::resource_of::<Repository>(),
-            maintenances: LongWork::default(),
-            deletions: LongWork::default(),
+            maintenances: LongWork::new("stash repository maintenance"),
+            deletions: LongWork::new("stash repository deletion"),
             looks: Mutex::default(),
             failures: Mutex::default(),
             users: Users::default(),

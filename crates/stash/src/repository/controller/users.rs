@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::runtime::reflector::ObjectRef;
 use lifeboat_api::stash::{Repository, TypedObjectRef};
-use lifeboat_cluster::ApiError;
+use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::locked;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::repository::status::{self, Observed};
@@ -45,7 +45,9 @@ impl Users {
             let namespace = object.namespace().unwrap_or_default();
             id.is_some_and(|id| ReservedId::both(&namespace, id).iter().any(|id| id.config_map() == name))
         };
-        known.iter().filter(is_affected).map(|object| ObjectRef::from_obj(object.as_ref())).collect()
+        let resource = objects::resource_of::<Repository>();
+        let affected = known.iter().filter(is_affected);
+        affected.map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone())).collect()
     }
 
     /// The objects that use a Repository; None if no record of its repository was seen.
