@@ -3,12 +3,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod context;
+mod invokers;
 mod metrics;
 mod repository;
 mod scope;
+mod server_part;
+mod sessions;
 pub mod settings;
 mod tenant_stores;
 #[cfg(test)]
 mod testing;
 
+pub use server_part::Stash;
 pub use settings::StashSettings;

@@ -15,7 +15,9 @@ mod key;
 mod look;
 mod object;
 mod opened;
+mod reports;
 pub(crate) mod reservations;
+mod retention;
 mod session_end;
 mod snapshot_objects;
 pub(crate) mod state;
@@ -25,6 +27,8 @@ mod tests;
 pub(crate) use host::TenantRepositories;
 pub(crate) use key::{key_of, parts_of};
 pub(crate) use look::{Looked, facts_of};
+pub(crate) use reports::NoReports;
+pub(crate) use retention::apply_policy;
 pub(crate) use opened::{Ready, forget, put_on_record, ready, snapshots};
 pub(crate) use session_end::{SessionEnd, after_session};
 

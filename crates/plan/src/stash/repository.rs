@@ -7,6 +7,7 @@ pub mod fate;
 pub mod mirror;
 pub mod record;
 pub mod status;
+pub mod usage;
 pub mod wipe_out;
 
 use jiff::Timestamp;

@@ -5,14 +5,16 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use lifeboat_api::common::{Condition, GoDuration};
 use lifeboat_api::stash::{
-    BackupBatch, BackupConfiguration, BackupHooks, BackupMember, Driver, InvokerKind, InvokerPhase, ObjectRef,
-    RetentionPolicy, RetryConfig,
+    BackupBatch, BackupConfiguration, BackupMember, InvokerKind, RetryConfig, TargetRef,
 };
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
-use lifeboat_plan::stash::session::{InvokerId, Order};
+use lifeboat_plan::stash::hosts::{Collision, collisions};
+use lifeboat_plan::stash::invoker::{
+    InvokerStatus, Problems, ValidBackup, backup_batch, backup_configuration, backup_hosts,
+};
+use lifeboat_plan::stash::session::InvokerId;
 
 /// An invoker of backups.
 #[derive(Clone, Debug)]
@@ -21,23 +23,19 @@ pub(crate) struct Invoker {
     pub(crate) uid: String,
     pub(crate) created: Option<Timestamp>,
     pub(crate) generation: Option<i64>,
-    pub(crate) members: Vec<BackupMember>,
-    pub(crate) order: Order,
-    pub(crate) schedule: String,
-    pub(crate) paused: bool,
-    pub(crate) driver: Driver,
-    pub(crate) repository: Option<ObjectRef>,
-    pub(crate) retention: RetentionPolicy,
-    pub(crate) history_limit: usize,
-    pub(crate) time_out: Option<GoDuration>,
-    pub(crate) retry: Option<RetryConfig>,
-    /// Hooks of a batch before its first and after its last member.
-    pub(crate) hooks: Option<BackupHooks>,
-    pub(crate) phase: Option<InvokerPhase>,
-    pub(crate) conditions: Vec<Condition>,
+    pub(crate) status: InvokerStatus,
+    /// When its last scheduled session was due.
+    pub(crate) last_due: Option<Timestamp>,
+    spec: Spec,
 }
 
-/// The resource of a kind of invokers.
+#[derive(Clone, Debug)]
+enum Spec {
+    Configuration(Box<BackupConfiguration>),
+    Batch(Box<BackupBatch>),
+}
+
+/// The resource of a kind of invokers; None for a kind that this version does not know.
 pub(crate) fn resource(kind: &InvokerKind) -> Option<ApiResource> {
     match kind {
         InvokerKind::BackupConfiguration => Some(objects::resource_of::<BackupConfiguration>()),
@@ -58,61 +56,102 @@ impl Invoker {
 
     /// The invoker that an object is.
     pub(crate) fn of(kind: &InvokerKind, object: &DynamicObject) -> Result<Self, serde_json::Error> {
-        match kind {
-            InvokerKind::BackupBatch => objects::typed(object).map(Self::of_batch),
-            _ => objects::typed(object).map(Self::of_configuration),
-        }
-    }
-
-    fn of_configuration(object: BackupConfiguration) -> Self {
-        let status = object.status.clone().unwrap_or_default();
-        let spec = object.spec.clone();
-        Self {
-            id: id(InvokerKind::BackupConfiguration, &object),
+        let (spec, status, last_due) = match kind {
+            InvokerKind::BackupBatch => {
+                let batch: BackupBatch = objects::typed(object)?;
+                let status = batch.status.clone().unwrap_or_default();
+                let last_due = status.last_schedule_time.clone();
+                let status = InvokerStatus {
+                    phase: status.phase,
+                    conditions: status.conditions,
+                    members: status.member_conditions,
+                };
+                (Spec::Batch(Box::new(batch)), status, last_due)
+            }
+            _ => {
+                let configuration: BackupConfiguration = objects::typed(object)?;
+                let status = configuration.status.clone().unwrap_or_default();
+                let last_due = status.last_schedule_time.clone();
+                let status = InvokerStatus {
+                    phase: status.phase,
+                    conditions: status.conditions,
+                    ..InvokerStatus::default()
+                };
+                (Spec::Configuration(Box::new(configuration)), status, last_due)
+            }
+        };
+        Ok(Self {
+            id: InvokerId {
+                kind: kind.clone(),
+                namespace: object.namespace().unwrap_or_default(),
+                name: object.name_any(),
+            },
             uid: object.uid().unwrap_or_default(),
             created: object.creation_timestamp().map(|time| time.0),
             generation: object.metadata.generation,
-            members: vec![spec.member],
-            order: Order::Parallel,
-            schedule: spec.schedule,
-            paused: spec.paused,
-            driver: spec.driver,
-            repository: spec.repository,
-            retention: spec.retention_policy,
-            history_limit: usize::try_from(spec.backup_history_limit).unwrap_or_default(),
-            time_out: spec.time_out,
-            retry: spec.retry_config,
-            hooks: None,
-            phase: status.phase,
-            conditions: status.conditions,
+            status,
+            last_due: last_due.map(|time| time.0),
+            spec,
+        })
+    }
+
+    pub(crate) fn is_batch(&self) -> bool {
+        matches!(self.spec, Spec::Batch(_))
+    }
+
+    /// Its retries, as the spec has them.
+    pub(crate) fn retries(&self) -> Option<&RetryConfig> {
+        match &self.spec {
+            Spec::Configuration(configuration) => configuration.spec.retry_config.as_ref(),
+            Spec::Batch(batch) => batch.spec.retry_config.as_ref(),
         }
     }
 
-    fn of_batch(object: BackupBatch) -> Self {
-        let status = object.status.clone().unwrap_or_default();
-        let spec = object.spec.clone();
-        Self {
-            id: id(InvokerKind::BackupBatch, &object),
-            uid: object.uid().unwrap_or_default(),
-            created: object.creation_timestamp().map(|time| time.0),
-            generation: object.metadata.generation,
-            order: if spec.is_sequential() { Order::Sequential } else { Order::Parallel },
-            members: spec.members,
-            schedule: spec.schedule,
-            paused: spec.paused,
-            driver: spec.driver,
-            repository: spec.repository,
-            retention: spec.retention_policy,
-            history_limit: usize::try_from(spec.backup_history_limit).unwrap_or_default(),
-            time_out: spec.time_out,
-            retry: spec.retry_config,
-            hooks: spec.hooks,
-            phase: status.phase,
-            conditions: status.conditions,
+    pub(crate) fn members(&self) -> &[BackupMember] {
+        match &self.spec {
+            Spec::Configuration(configuration) => std::slice::from_ref(&configuration.spec.member),
+            Spec::Batch(batch) => &batch.spec.members,
         }
     }
-}
 
-fn id(kind: InvokerKind, object: &impl ResourceExt) -> InvokerId {
-    InvokerId { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+    /// The targets of its members, in their order.
+    pub(crate) fn targets(&self) -> Vec<Option<TargetRef>> {
+        let target = |member: &BackupMember| member.target.as_ref().map(|target| target.reference.clone());
+        self.members().iter().map(target).collect()
+    }
+
+    /// The invoker, checked. `nodes`: the nodes of a member's target, if it is a DaemonSet.
+    pub(crate) fn valid(&self, nodes: impl Fn(usize) -> Vec<String>) -> Result<ValidBackup, Problems> {
+        let own = &self.id.namespace;
+        match &self.spec {
+            Spec::Configuration(configuration) => backup_configuration(own, &configuration.spec),
+            Spec::Batch(batch) => {
+                let hosts = backup_hosts(&batch.spec.members, nodes);
+                let collisions: Vec<Collision> = collisions(&hosts);
+                backup_batch(own, &batch.spec, &collisions)
+            }
+        }
+    }
+
+    /// Whether its retention policy asks for a prune.
+    pub(crate) fn prunes(&self) -> bool {
+        let policy = match &self.spec {
+            Spec::Configuration(configuration) => &configuration.spec.retention_policy,
+            Spec::Batch(batch) => &batch.spec.retention_policy,
+        };
+        policy.prune && !policy.dry_run
+    }
+
+    /// The object without its status, for the state in the backend.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let mut object = match &self.spec {
+            Spec::Configuration(configuration) => serde_json::to_value(configuration),
+            Spec::Batch(batch) => serde_json::to_value(batch),
+        }
+        .unwrap_or_default();
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
+        }
+        object
+    }
 }

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use futures::future::try_join_all;
 use lifeboat_api::stash::HookPhase;
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
 use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::invoker::MemberHooks;
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +46,13 @@ impl From<ApiError> for NoHosts {
     }
 }
 
+/// When a hook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HookMoment {
+    Before,
+    After,
+}
+
 /// What differs between backups and restores.
 #[async_trait]
 pub(crate) trait SessionWork: Send + Sync {
@@ -56,19 +65,14 @@ pub(crate) trait SessionWork: Send + Sync {
     /// their state.
     async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts>;
 
-    /// Whether the hosts of a member are worked on one after the other: those with hooks, so that not all pods of a target are
-    /// quiesced at once.
-    fn hosts_in_turn(&self, member: usize) -> bool;
+    /// The hooks before and after each host of a member.
+    fn hooks(&self, member: usize) -> Option<&MemberHooks>;
 
-    fn has_pre_hook(&self, member: usize) -> bool;
+    /// How many retries are left, for hooks that run after the last one.
+    fn retry_left(&self) -> i32;
 
-    /// Runs the hook before a host. The error is for people.
-    async fn pre_hook(&self, member: usize, host: &HostState) -> Result<(), String>;
-
-    /// Whether a hook follows a host that ended in this way.
-    fn wants_post_hook(&self, member: usize, host: &HostState) -> bool;
-
-    async fn post_hook(&self, member: usize, host: &HostState) -> Result<(), String>;
+    /// Runs a hook of a host. The error is for people.
+    async fn run_hook(&self, record: &HostRecord, hook: &ValidHook, when: HookMoment) -> Result<(), String>;
 
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
@@ -107,7 +111,9 @@ async fn run_member(work: &dyn SessionWork, member: usize, cancel: &Cancellation
         }
         Err(NoHosts::Api(error)) => return Err(error.into()),
     };
-    if work.hosts_in_turn(member) {
+    // Hosts with hooks take turns, so that not all pods of a target are quiesced at once.
+    let has_hooks = work.hooks(member).is_some_and(|hooks| hooks.pre.is_some() || hooks.post.is_some());
+    if has_hooks {
         for host in hosts {
             run_host(work, member, host, cancel).await?;
         }
@@ -138,56 +144,58 @@ async fn run_host(
 
 /// The hook before the host. The inner error is the reason why the host is not worked on.
 async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Result<(), String>, Stopped> {
-    if !work.has_pre_hook(record.member) {
-        return Ok(Ok(()));
-    }
-    match record.state().await.run.pre_hook {
-        Some(HookPhase::Succeeded) => return Ok(Ok(())),
-        Some(HookPhase::Started) => {
-            on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Failed)).await?)?;
-            let message = "the server was restarted while the hook before the host ran: whether the hook succeeded is not known, \
-                           so the host was left out";
-            return Ok(Err(message.to_owned()));
+    let hook = work.hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
+    match (pre_step(hook.is_some(), &record.state().await), hook) {
+        (HookStep::Run | HookStep::Continue, Some(hook)) => {
+            on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Started)).await?)?;
+            let ran = work.run_hook(record, hook, HookMoment::Before).await;
+            let phase = if ran.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
+            on_record(record.change(|host| host.run.pre_hook = Some(phase)).await?)?;
+            Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
         }
-        Some(_) => return Ok(Err("the hook before the host failed".to_owned())),
-        None => {}
+        (HookStep::Ended(HookPhase::Failed), _) => Ok(Err("the hook before the host failed".to_owned())),
+        _ => Ok(Ok(())),
     }
-    on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Started)).await?)?;
-    let ran = work.pre_hook(record.member, &record.state().await).await;
-    let phase = if ran.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
-    on_record(record.change(|host| host.run.pre_hook = Some(phase)).await?)?;
-    Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
 }
 
 /// The hook after the host, whatever became of it. One that began before a crash is run again: it ends what the hook before
 /// the host began.
 async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stopped> {
     let host = record.state().await;
-    let is_over = matches!(
-        host.run.post_hook,
-        Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped)
-    );
-    if is_over {
-        return Ok(());
-    }
-    if !work.wants_post_hook(record.member, &host) {
-        return Ok(());
-    }
-    on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
-    let ran = work.post_hook(record.member, &host).await;
-    let changed = record.change(|host| match ran {
-        Ok(()) => host.run.post_hook = Some(HookPhase::Succeeded),
-        Err(message) => {
-            host.run.post_hook = Some(HookPhase::Failed);
-            host.phase = WorkPhase::Failed;
-            let message = format!("the hook after the host failed: {message}");
-            host.error = Some(match host.error.take() {
-                Some(error) => format!("{error}; {message}"),
-                None => message,
-            });
+    let hooks = work.hooks(record.member);
+    let post = hooks.and_then(|hooks| hooks.post.as_ref());
+    let has_pre = hooks.is_some_and(|hooks| hooks.pre.is_some());
+    let end = match host.phase {
+        WorkPhase::Succeeded => Some(End::Succeeded),
+        phase if phase.has_ended() => Some(End::Failed),
+        _ => None,
+    };
+    match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
+        (HookStep::Run | HookStep::Continue, Some((hook, _))) => {
+            on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
+            let ran = work.run_hook(record, hook, HookMoment::After).await;
+            on_record(record.change(|host| ended(host, ran)).await?)
         }
+        (HookStep::Skip, _) => {
+            on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Skipped)).await?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Records how the hook after a host ended. A hook that failed fails the host.
+fn ended(host: &mut HostState, ran: Result<(), String>) {
+    let Err(message) = ran else {
+        host.run.post_hook = Some(HookPhase::Succeeded);
+        return;
+    };
+    host.run.post_hook = Some(HookPhase::Failed);
+    host.phase = WorkPhase::Failed;
+    let message = format!("the hook after the host failed: {message}");
+    host.error = Some(match host.error.take() {
+        Some(error) => format!("{error}; {message}"),
+        None => message,
     });
-    on_record(changed.await?)
 }
 
 fn on_record(written: bool) -> Result<(), Stopped> {

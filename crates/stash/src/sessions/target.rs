@@ -9,7 +9,9 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::TargetKind;
-use lifeboat_plan::stash::targets::{Site, SnapshotClass, TargetFacts, claims_of, host_path_refusal};
+use lifeboat_plan::stash::targets::{
+    Site, SnapshotClass, TargetFacts, claims_of, host_path_refusal, pods_of,
+};
 use lifeboat_plan::transfer::directory::ClaimOf;
 use lifeboat_plan::transfer::snapshots::{GROUP as SNAPSHOTS, VERSION as SNAPSHOTS_VERSION};
 use lifeboat_transfer::MoverSettings;
@@ -47,7 +49,9 @@ pub(crate) async fn read(
     if let Some(object) = &facts.object {
         facts.between = between(core, kind, namespace).await?;
         facts.pods = list(core, namespace, "", "v1", "Pod", "pods").await?;
-        facts.claims = claims(core, namespace, claims_of(kind, object, &facts.pods)).await?;
+        let existing = claim_names(core, namespace).await?;
+        let own = pods_of(object, &facts.between, &facts.pods);
+        facts.claims = claims(core, namespace, claims_of(kind, object, &own, &existing)).await?;
         facts.nodes = nodes(core, &facts.pods).await?;
     }
     Ok(facts)
@@ -91,6 +95,12 @@ pub(crate) async fn list(
         item["kind"] = Value::from(kind);
     }
     Ok(items)
+}
+
+/// The names of all claims of a namespace.
+async fn claim_names(core: &Core, namespace: &str) -> Result<Vec<String>, ApiError> {
+    let claims = list(core, namespace, "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims").await?;
+    Ok(claims.iter().map(|claim| text(claim, "/metadata/name").to_owned()).collect())
 }
 
 pub(crate) async fn claims(

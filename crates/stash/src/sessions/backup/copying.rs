@@ -46,11 +46,17 @@ impl Steps for Copying {
     }
 
     async fn prepare(&self, _cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
+        if let MoverSource::Volumes { volumes, .. } = &self.parts.source
+            && volumes.iter().any(|volume| matches!(volume.access, VolumeAccess::Snapshot { .. }))
+        {
+            let message = "volumes are not read from CSI snapshots by this version; remove target.snapshotClassName";
+            return Err(NotPrepared::Because(message.to_owned()));
+        }
         let parts = self.parts.parts.iter().enumerate().map(|(number, part)| Part {
             uid: self.transfer.part(number),
             work: TaskWork::Backup(self.work(part)),
         });
-        Ok(Prepared { parts: parts.collect(), place: self.place(), pod: self.pod.clone(), shown: Value::Null })
+        Ok(Prepared { parts: parts.collect(), place: place(&self.parts.source), pod: self.pod.clone(), shown: Value::Null })
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
@@ -65,7 +71,7 @@ impl Steps for Copying {
         self.transfer.stored_nothing().await
     }
 
-    fn whose(&self) -> Option<String> {
+    fn volume_owner(&self) -> Option<String> {
         Some(format!("host {}", self.record.host))
     }
 
@@ -95,20 +101,6 @@ fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, Str
 }
 
 impl Copying {
-    fn place(&self) -> MoverPlace {
-        match &self.parts.source {
-            MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
-                node: node.clone(),
-                directory: directory.mount.clone(),
-                writable: false,
-            },
-            MoverSource::Volumes { volumes, node } => MoverPlace::Volumes {
-                volumes: volumes.iter().map(mounted).collect(),
-                node: node.clone(),
-            },
-        }
-    }
-
     fn work(&self, part: &HostPart) -> BackupWork {
         let CopyOptions { session, exclude, args } = &self.options;
         let mut tags = vec![format!("{SESSION_TAG}{session}")];
@@ -188,6 +180,20 @@ impl Copying {
             self.record.ended(Err(message)).await?;
         }
         self.transfer.clear().await
+    }
+}
+
+/// Where the mover of a source runs, and what it mounts.
+pub(super) fn place(source: &MoverSource) -> MoverPlace {
+    match source {
+        MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
+            node: node.clone(),
+            directory: directory.mount.clone(),
+            writable: false,
+        },
+        MoverSource::Volumes { volumes, node } => {
+            MoverPlace::Volumes { volumes: volumes.iter().map(mounted).collect(), node: node.clone() }
+        }
     }
 }
 
