@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use lifeboat_plan::lease::LeaseTimes;
+use lifeboat_stash::StashSettings;
 pub use lifeboat_transfer::MoverSettings;
 use lifeboat_velero::VeleroSettings;
 
@@ -19,4 +20,6 @@ pub struct ServerSettings {
     /// One queue of movers serves all APIs.
     pub movers: MoverSettings,
     pub velero: VeleroSettings,
+    /// Stash's API; None where the server does not serve it.
+    pub stash: Option<StashSettings>,
 }

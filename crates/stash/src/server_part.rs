@@ -23,6 +23,11 @@ impl Stash {
         Self { context: Context::new(core.clone(), transfer.clone(), settings) }
     }
 
+    /// This replica leads no more: its metrics do not show what only a leader knows.
+    pub fn end_term(&self) {
+        self.context.metrics.end_term();
+    }
+
     /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
     pub async fn run_controllers(&self, shutdown: &CancellationToken) {
         let context = &self.context;

@@ -4,6 +4,7 @@ mod backups;
 pub(crate) mod movers;
 mod plugins;
 mod restores;
+mod stash;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use backups::BackupArgs;
 use movers::MoverArgs;
 use plugins::PluginArgs;
 use restores::RestoreArgs;
+use stash::StashArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -65,6 +67,8 @@ pub(crate) struct Args {
     movers: MoverArgs,
     #[command(flatten)]
     plugins: PluginArgs,
+    #[command(flatten)]
+    stash: StashArgs,
     /// Log level: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -82,6 +86,7 @@ enum LogFormat {
 pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> {
     start_log(&args)?;
     let plugins = args.plugins.settings(&args.log_level);
+    let stash = args.stash.settings(&args.spool_directory);
     let velero = VeleroSettings {
         validation_frequency: args.store_validation_frequency,
         schedule_skip_immediately: args.schedule_skip_immediately,
@@ -106,6 +111,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         lease: LeaseTimes::default(),
         movers: args.movers.settings(),
         velero,
+        stash,
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
