@@ -37,8 +37,8 @@ use follow::Follower;
 use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
 use metrics::MoverMetrics;
-pub use records::{TaskRecords, TaskState};
 use records::AllRecords;
+pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 
 /// How often a mover is looked at where no watch reports a change.
