@@ -35,8 +35,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 }
 
 async fn collect(context: &Context) -> Result<(), ApiError> {
-    let api =
-        objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
+    let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
     let mut locations = BTreeMap::new();
     let mut pending = None;
     let mut page = ListParams::default().limit(PAGE);

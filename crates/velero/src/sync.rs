@@ -99,8 +99,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let watches = context.watches(&resource).until(shutdown);
     // Only names and labels, without managed fields: thousands of backups need little memory and no listing.
     let (backups, writer) = reflector::store();
-    let api: Api<PartialObjectMeta<Backup>> =
-        Api::namespaced(context.client.clone(), &context.namespace);
+    let api: Api<PartialObjectMeta<Backup>> = Api::namespaced(context.client.clone(), &context.namespace);
     let watch = watcher(api, dynamic::watching())
         .default_backoff()
         .modify(|backup| {

@@ -45,7 +45,8 @@ async fn run_kind<K: TransferKind>(context: &Context, shutdown: &CancellationTok
     let resource = objects::resource_of::<K>();
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
-    let state = Arc::new(State { resource, transfers: LongWork::new(K::CONTROLLER), work: work_context(context) });
+    let state =
+        Arc::new(State { resource, transfers: LongWork::new(K::CONTROLLER), work: work_context(context) });
     tokio::select! {
         () = dynamic::drive(K::CONTROLLER, watches, context.clone(), state.clone(), reconcile::<K>) => {}
         () = cancel_gone(&state, &there) => {}

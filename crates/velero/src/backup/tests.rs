@@ -80,7 +80,8 @@ impl Server {
     async fn reconcile(&self, object: Value) -> Result<Action, ApiError> {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         let uid = object.uid().unwrap_or_default();
-        let next = Box::pin(reconcile(Arc::new(object), self.context.clone(), self.controller.clone())).await?;
+        let next =
+            Box::pin(reconcile(Arc::new(object), self.context.clone(), self.controller.clone())).await?;
         self.controller.passes.ended().await;
         let passed = locked(&self.state.passed).remove(&uid);
         passed.unwrap_or(Ok(next))
@@ -274,6 +275,29 @@ async fn a_backup_that_is_cancelled_while_a_hook_hangs_ends_soon_and_says_why() 
     assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
     assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
     assert!(ObjectStore::exists(&server.store(), "backups/b/b-logs.gz").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_pass_runs_once_beside_its_reconciles_and_ends_with_its_post_hooks_when_the_server_stops() {
+    let server = Server::new().await;
+    server.world.hang("pre db-0");
+    server.add("b", json!({}), &json!({"status": {"phase": "ReadyToStart"}}));
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let hooked = begun.clone();
+    server.world.on_command(move |_, _| hooked.notify_one());
+    for _ in 0..2 {
+        let object: DynamicObject = serde_json::from_value(server.get("b")).unwrap();
+        let next = Box::pin(reconcile(Arc::new(object), server.context.clone(), server.controller.clone()));
+        assert_eq!(next.await.unwrap(), Action::requeue(PASS_LOOK));
+        assert!(server.controller.passes.is_running("uid-b"));
+    }
+    begun.notified().await;
+    server.state.shutdown.cancel();
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.controller.passes.ended()).await;
+    assert!(ended.is_ok(), "it waits for the hook");
+    assert_eq!(server.phase("b"), "InProgress");
+    assert_eq!(server.get("b")["metadata"]["annotations"]["lifeboat.io/attempt"], "1");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use lifeboat_cluster::discovery::preferred_version;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::transfer::snapshots::{self, SERVER};
 use lifeboat_plan::velero::csi::{
-    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup,
-    group_content, group_state, is_of_group,
+    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, group_content,
+    group_state, is_of_group,
 };
 use serde_json::{Value, json};
 

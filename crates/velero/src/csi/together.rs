@@ -119,7 +119,8 @@ async fn members(group: &VolumeGroup, cluster: &dyn Lookup) -> Result<Vec<Member
     for claim in found? {
         // Filtered here as well, in case the server ignores the selector.
         let labelled = claim["metadata"]["labels"][group.key.as_str()] == *group.value;
-        if !labelled || snapshots::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace {
+        if !labelled || snapshots::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace
+        {
             continue;
         }
         let volume = match snapshots::volume_of(&claim) {

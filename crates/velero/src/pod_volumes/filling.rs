@@ -12,8 +12,8 @@ use lifeboat_api::velero::{PodVolumeRestore, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
-use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::transfer::directory::ClaimOf;
+use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, WaitState, files, started, status};
 use lifeboat_transfer::attempts::{
     NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,

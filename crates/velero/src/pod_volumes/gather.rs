@@ -7,8 +7,8 @@ use kube::Api;
 use kube::ResourceExt;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task;
-use lifeboat_plan::transfer::movers::DATA;
 use lifeboat_plan::transfer::directory::{ClaimOf, Directory, KUBELET_ROOT, Proof, claim_of, directory};
+use lifeboat_plan::transfer::movers::DATA;
 use lifeboat_transfer::attempts::{NotPrepared, WorkContext};
 use serde_json::Value;
 

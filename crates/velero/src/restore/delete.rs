@@ -76,8 +76,7 @@ async fn delete_files(context: &Context, object: &DynamicObject) -> Result<Files
     if backup.is_empty() {
         return Ok(Files::Gone);
     }
-    let backups =
-        objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
+    let backups = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
     let found = backups.get_opt(backup).await.attempt(format!("read Backup {backup}"))?;
     let Some(backup) = found.and_then(|backup| objects::typed::<Backup>(&backup).ok()) else {
         return Ok(Files::Gone);

@@ -80,7 +80,8 @@ pub fn claim(mut item: Value, from_backup: &Value, restore_uid: &str) -> (Value,
     let Some(snapshot) = from_backup["metadata"]["annotations"][SNAPSHOT_NAME].as_str() else {
         return (item, None);
     };
-    let place = ItemId::namespaced(snapshots::snapshots(), text(from_backup, "/metadata/namespace"), snapshot);
+    let place =
+        ItemId::namespaced(snapshots::snapshots(), text(from_backup, "/metadata/namespace"), snapshot);
     if let Some(spec) = item["spec"].as_object_mut() {
         spec.remove("volumeName");
         spec.remove("dataSourceRef");

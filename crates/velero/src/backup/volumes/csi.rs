@@ -289,7 +289,9 @@ impl Pass {
 
     /// Removes snapshots that an interrupted attempt took of claims that are gone in the meantime.
     pub(in crate::backup) async fn clear_unused_csi(&self) {
-        if self.catalogue.get(&snapshots::snapshots()).is_none() || matches!(self.csi_classes().await, Ok(Err(_))) {
+        if self.catalogue.get(&snapshots::snapshots()).is_none()
+            || matches!(self.csi_classes().await, Ok(Err(_)))
+        {
             return;
         }
         let (used, uid) = (self.made().csi.used(), self.backup.uid().unwrap_or_default());

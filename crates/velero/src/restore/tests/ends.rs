@@ -39,10 +39,11 @@ async fn a_restore_is_begun_a_few_times(
 
 #[tokio::test]
 async fn a_run_that_ends_by_a_defect_leaves_the_list_and_is_begun_again() {
-    let (state, mut orders) = state_with(|order| match order.restore.annotations()["lifeboat.io/attempt"].as_str() {
-        "2" => async { panic!("a defect") }.boxed(),
-        _ => std::future::pending().boxed(),
-    });
+    let (state, mut orders) =
+        state_with(|order| match order.restore.annotations()["lifeboat.io/attempt"].as_str() {
+            "2" => async { panic!("a defect") }.boxed(),
+            _ => std::future::pending().boxed(),
+        });
     let cluster = cluster().await;
     cluster.put("restores", &begun("InProgress", 1));
     settle(&cluster, &state, "r").await;
