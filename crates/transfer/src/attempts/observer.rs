@@ -94,7 +94,7 @@ impl MoverObserver for RecordingObserver {
                 }
             }
             LogLine::Message { text, .. } => {
-                tracing::debug!(object = self.name, text, "a mover printed a message")
+                tracing::debug!(object = self.name, text, "a mover printed a message");
             }
         }
     }

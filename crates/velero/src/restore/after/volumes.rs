@@ -150,7 +150,7 @@ async fn poll(rest: &FinishingRestore<'_>, one: &mut OpenVolume) -> OperationSta
                 }
             }
             Err(error) => {
-                tracing::warn!(error = error.chain(), "cannot read the progress of a VolumePluginRestore")
+                tracing::warn!(error = error.chain(), "cannot read the progress of a VolumePluginRestore");
             }
         }
     }
