@@ -87,7 +87,7 @@ impl Fence {
                     return !matches!(stop, Some(Stop::Deleted | Stop::Overtaken));
                 }
                 Err(error) => {
-                    tracing::debug!(%error, backup = self.name, "cannot read the Backup to check its attempt")
+                    tracing::debug!(%error, backup = self.name, "cannot read the Backup to check its attempt");
                 }
             }
             tokio::time::sleep(LOOK).await;

@@ -96,10 +96,10 @@ impl Kept {
         match timeout(STEP_LIMIT, self.write_lists(storage)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(backup = name, %error, "cannot write the list of snapshots that are left")
+                tracing::warn!(backup = name, %error, "cannot write the list of snapshots that are left");
             }
             Err(_elapsed) => {
-                tracing::warn!(backup = name, "the list of snapshots that are left was not written in time")
+                tracing::warn!(backup = name, "the list of snapshots that are left was not written in time");
             }
         }
     }
