@@ -206,14 +206,12 @@ impl<'a> Choice<'a> {
     /// Where a path goes; None for a task.
     fn target(&self, path: &CleanPath) -> Result<Option<PartTarget>, RuleError> {
         let RestoreInto::Mounts(mounts) = &self.request.into else { return Ok(None) };
-        match find_mount(mounts, path) {
-            Some(found) => Ok(Some(PartTarget { volume: found.volume, sub_path: found.sub_path })),
-            None => {
-                let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
-                let (host, mounts) = (self.host.clone(), mounts.join(", "));
-                Err(RuleError::PathBelowNoMount { host, path: path.clone(), mounts })
-            }
+        if let Some(found) = find_mount(mounts, path) {
+            return Ok(Some(PartTarget { volume: found.volume, sub_path: found.sub_path }));
         }
+        let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+        let (host, mounts) = (self.host.clone(), mounts.join(", "));
+        Err(RuleError::PathBelowNoMount { host, path: path.clone(), mounts })
     }
 
     fn part(&self, snapshot: &SnapshotFact, path: CleanPath, target: Option<PartTarget>) -> RestorePart {
