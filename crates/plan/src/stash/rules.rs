@@ -171,9 +171,13 @@ impl fmt::Display for RestoreNote {
 /// Why a restore, or one host of it, cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    #[error("rules are set both in target.rules and in the deprecated place beside the target; remove one of the two")]
+    #[error(
+        "rules are set both in target.rules and in the deprecated place beside the target; remove one of the two"
+    )]
     TwoPlaces,
-    #[error("two rules have empty targetHosts; expected at most one, which holds for all hosts that no other rule lists")]
+    #[error(
+        "two rules have empty targetHosts; expected at most one, which holds for all hosts that no other rule lists"
+    )]
     TwoForAllOthers,
     #[error("two rules list host {host:?} in targetHosts; a host may be in one rule only")]
     HostTwice { host: String },
@@ -188,11 +192,17 @@ pub enum RuleError {
          all hosts"
     )]
     NoHostHasRule { hosts: String, listed: String },
-    #[error("host {host}: the repository has no complete snapshot of source host {source_host}; correct sourceHost or target.alias")]
+    #[error(
+        "host {host}: the repository has no complete snapshot of source host {source_host}; correct sourceHost or target.alias"
+    )]
     NoSnapshotOfHost { host: HostName, source_host: HostName },
-    #[error("host {host}: path {path} is in no complete snapshot of source host {source_host}; correct the rule's paths")]
+    #[error(
+        "host {host}: path {path} is in no complete snapshot of source host {source_host}; correct the rule's paths"
+    )]
     PathInNoSnapshot { host: HostName, source_host: HostName, path: CleanPath },
-    #[error("host {host}: path {path} is below no mount of the target, which has {mounts}; mount the volume that it belongs to")]
+    #[error(
+        "host {host}: path {path} is below no mount of the target, which has {mounts}; mount the volume that it belongs to"
+    )]
     PathBelowNoMount { host: HostName, path: CleanPath, mounts: String },
     #[error("host {host}: {id:?} is not the id of a snapshot; expected hexadecimal digits or \"latest\"")]
     NotAnId { host: HostName, id: String },

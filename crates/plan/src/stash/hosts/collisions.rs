@@ -106,9 +106,10 @@ impl fmt::Display for Collision {
 
 /// All pairs of members that have an equal host, in the order of the members.
 pub fn collisions(members: &[MemberHosts]) -> Vec<Collision> {
-    let pairs = members.iter().enumerate().flat_map(|(place, first)| {
-        members.iter().skip(place + 1).map(move |second| (first, second))
-    });
+    let pairs = members
+        .iter()
+        .enumerate()
+        .flat_map(|(place, first)| members.iter().skip(place + 1).map(move |second| (first, second)));
     let colliding = pairs.filter_map(|(first, second)| {
         let host = first.hosts.overlap(&second.hosts)?;
         Some(Collision { host, first: first.member.clone(), second: second.member.clone() })

@@ -40,7 +40,11 @@ fn the_kind_of_a_target_is_read_from_its_reference(
 #[case::upstreams_ordinal(None, HostOf::Ordinal(2), "host-2")]
 #[case::upstreams_node(None, HostOf::Node("worker-1".into()), "worker-1")]
 #[case::empty_counts_as_none(Some(""), HostOf::Ordinal(0), "host-0")]
-fn hosts_are_named_as_in_the_batch_document(#[case] alias: Option<&str>, #[case] of: HostOf, #[case] expected: &str) {
+fn hosts_are_named_as_in_the_batch_document(
+    #[case] alias: Option<&str>,
+    #[case] of: HostOf,
+    #[case] expected: &str,
+) {
     assert_eq!(HostName::of(alias, &of).as_str(), expected);
 }
 
@@ -58,7 +62,10 @@ fn ordinals_begin_at_their_start(#[case] stateful_set: Value, #[case] expected: 
 #[case::replicas_are_ordinals(Some(2), vec![HostOf::Ordinal(0), HostOf::Ordinal(1)])]
 #[case::one_replica_is_an_ordinal_too(Some(1), vec![HostOf::Ordinal(0)])]
 #[case::without_replicas_the_alias(None, vec![HostOf::Whole])]
-fn restores_into_templates_have_a_host_for_each_replica(#[case] replicas: Option<i32>, #[case] expected: Vec<HostOf>) {
+fn restores_into_templates_have_a_host_for_each_replica(
+    #[case] replicas: Option<i32>,
+    #[case] expected: Vec<HostOf>,
+) {
     let target = RestoreTarget { replicas, ..RestoreTarget::default() };
     assert_eq!(template_parts(&target), expected);
 }

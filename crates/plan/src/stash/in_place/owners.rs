@@ -11,11 +11,21 @@ use crate::stash::hosts::TargetKind;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScaleOwner {
     /// The object that controls the workload.
-    Controller { kind: String, name: String },
+    Controller {
+        kind: String,
+        name: String,
+    },
     /// A HorizontalPodAutoscaler.
-    Autoscaler { name: String },
-    ArgoCd { application: Option<String> },
-    Flux { kind: &'static str, name: Option<String> },
+    Autoscaler {
+        name: String,
+    },
+    ArgoCd {
+        application: Option<String>,
+    },
+    Flux {
+        kind: &'static str,
+        name: Option<String>,
+    },
 }
 
 impl fmt::Display for ScaleOwner {
@@ -34,9 +44,12 @@ impl fmt::Display for ScaleOwner {
 /// All that set the scale of a workload. `autoscalers`: the HorizontalPodAutoscalers of its namespace.
 pub fn scale_owners(kind: TargetKind, workload: &Value, autoscalers: &[Value]) -> Vec<ScaleOwner> {
     let mut owners: Vec<ScaleOwner> = controller(workload).into_iter().collect();
-    owners.extend(autoscalers.iter().filter(|scaler| scales(scaler, kind, workload)).map(|scaler| {
-        ScaleOwner::Autoscaler { name: text(scaler, "/metadata/name").to_owned() }
-    }));
+    owners.extend(
+        autoscalers
+            .iter()
+            .filter(|scaler| scales(scaler, kind, workload))
+            .map(|scaler| ScaleOwner::Autoscaler { name: text(scaler, "/metadata/name").to_owned() }),
+    );
     owners.extend(argo_cd(workload));
     owners.extend(flux(workload));
     owners
@@ -55,7 +68,9 @@ fn scales(autoscaler: &Value, kind: TargetKind, workload: &Value) -> bool {
     let claimed = text(target, "/apiVersion");
     text(target, "/kind") == kind.as_str()
         && text(target, "/name") == text(workload, "/metadata/name")
-        && (claimed.is_empty() || group(claimed) == group(kind.api_version()) || group(claimed) == "extensions")
+        && (claimed.is_empty()
+            || group(claimed) == group(kind.api_version())
+            || group(claimed) == "extensions")
 }
 
 /// Labels and annotations, by name.

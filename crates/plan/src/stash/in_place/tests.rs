@@ -54,7 +54,8 @@ fn autoscaler(api_version: &str, kind: &str, name: &str) -> Value {
 
 fn owned(controller: bool) -> Value {
     let mut object = workload(1);
-    object["metadata"]["ownerReferences"] = json!([{"kind": "Database", "name": "main", "controller": controller}]);
+    object["metadata"]["ownerReferences"] =
+        json!([{"kind": "Database", "name": "main", "controller": controller}]);
     object
 }
 
@@ -73,7 +74,11 @@ fn owned(controller: bool) -> Value {
 #[case::flux(marked("labels", "kustomize.toolkit.fluxcd.io/name", "apps"), vec![], Some("Flux (Kustomization apps)"))]
 #[case::flux_helm(marked("labels", "helm.toolkit.fluxcd.io/name", "shop"), vec![], Some("Flux (HelmRelease shop)"))]
 #[case::flux_leaves_it_alone(marked("annotations", "kustomize.toolkit.fluxcd.io/reconcile", "disabled"), vec![], None)]
-fn what_sets_the_scale_is_found(#[case] workload: Value, #[case] autoscalers: Vec<Value>, #[case] expected: Option<&str>) {
+fn what_sets_the_scale_is_found(
+    #[case] workload: Value,
+    #[case] autoscalers: Vec<Value>,
+    #[case] expected: Option<&str>,
+) {
     let found = scale_owners(TargetKind::Deployment, &workload, &autoscalers);
     let found: Vec<String> = found.iter().map(ScaleOwner::to_string).collect();
     assert_eq!(found, expected.map(str::to_owned).into_iter().collect::<Vec<_>>());
@@ -108,7 +113,12 @@ fn facts(kind: TargetKind, workload: Option<Value>) -> InPlaceFacts {
 }
 
 fn restore_name(name: &str) -> RestoreName {
-    RestoreName { kind: "RestoreSession".into(), namespace: "demo".into(), name: name.into(), uid: format!("uid-{name}") }
+    RestoreName {
+        kind: "RestoreSession".into(),
+        namespace: "demo".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+    }
 }
 
 fn stop_plan(replicas: u32) -> StopPlan {
@@ -117,7 +127,8 @@ fn stop_plan(replicas: u32) -> StopPlan {
 
 /// What an earlier restore left behind that failed with three replicas on record.
 fn earlier(step: Step) -> Standstill {
-    let record = Standstill::new(TargetKind::Deployment, ("web", "uid"), &stop_plan(3), restore_name("first"));
+    let record =
+        Standstill::new(TargetKind::Deployment, ("web", "uid"), &stop_plan(3), restore_name("first"));
     Standstill { step, safety_of: Some(restore_name("first")), ..record }
 }
 

@@ -9,8 +9,8 @@ use lifeboat_api::stash::RestoreRule;
 use super::matching::{entries, hosts, rule_of};
 use super::newest::{by_path, covering, newest, oldest_copies, paths_of};
 use super::{
-    Existing, HostSelection, LATEST, PartTarget, RestoreInto, RestoreNote, RestorePart, RestoreRequest, RuleError,
-    INCOMPLETE_TAG, Selection, SnapshotFact,
+    Existing, HostSelection, INCOMPLETE_TAG, LATEST, PartTarget, RestoreInto, RestoreNote, RestorePart,
+    RestoreRequest, RuleError, Selection, SnapshotFact,
 };
 use crate::stash::hosts::HostName;
 use crate::stash::targets::{CleanPath, find_mount};
@@ -50,7 +50,12 @@ pub fn rollback(request: &RestoreRequest, session: &str) -> Selection {
             Ok(choice.part(copy, path, target))
         });
         let parts = parts.collect();
-        selection.hosts.push(HostSelection { name: host.clone(), source: host.clone(), parts, notes: Vec::new() });
+        selection.hosts.push(HostSelection {
+            name: host.clone(),
+            source: host.clone(),
+            parts,
+            notes: Vec::new(),
+        });
     }
     if selection.hosts.is_empty() {
         selection.problems.push(RuleError::NoSafetyCopy { session: session.to_owned() });
@@ -123,8 +128,11 @@ impl<'a> Choice<'a> {
         if newest(&self.request.snapshots, &self.source).is_none() {
             return Err(RuleError::NoSnapshotOfHost { host, source_host });
         }
-        covering(&self.request.snapshots, &self.source, path)
-            .ok_or_else(|| RuleError::PathInNoSnapshot { host, source_host, path: path.clone() })
+        covering(&self.request.snapshots, &self.source, path).ok_or_else(|| RuleError::PathInNoSnapshot {
+            host,
+            source_host,
+            path: path.clone(),
+        })
     }
 
     /// Each path that was stored, from its newest snapshot. A task gets one snapshot: dumps by different names are different states of
@@ -198,14 +206,12 @@ impl<'a> Choice<'a> {
     /// Where a path goes; None for a task.
     fn target(&self, path: &CleanPath) -> Result<Option<PartTarget>, RuleError> {
         let RestoreInto::Mounts(mounts) = &self.request.into else { return Ok(None) };
-        match find_mount(mounts, path) {
-            Some(found) => Ok(Some(PartTarget { volume: found.volume, sub_path: found.sub_path })),
-            None => {
-                let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
-                let (host, mounts) = (self.host.clone(), mounts.join(", "));
-                Err(RuleError::PathBelowNoMount { host, path: path.clone(), mounts })
-            }
+        if let Some(found) = find_mount(mounts, path) {
+            return Ok(Some(PartTarget { volume: found.volume, sub_path: found.sub_path }));
         }
+        let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+        let (host, mounts) = (self.host.clone(), mounts.join(", "));
+        Err(RuleError::PathBelowNoMount { host, path: path.clone(), mounts })
     }
 
     fn part(&self, snapshot: &SnapshotFact, path: CleanPath, target: Option<PartTarget>) -> RestorePart {

@@ -11,7 +11,9 @@ use super::mounts::MountPlan;
 use super::paths::PathError;
 use super::pods::{by_node, has_ended, is_terminating, named, pod_template, pods_of, standing};
 use super::volumes::{Purpose, Volume, VolumeError, is_one_for_each_pod, kind_of};
-use super::{Host, HostPart, HostPod, HostSource, HostVolume, Note, PodsError, TargetError, TargetFacts, TargetPlan};
+use super::{
+    Host, HostPart, HostPod, HostSource, HostVolume, Note, PodsError, TargetError, TargetFacts, TargetPlan,
+};
 use crate::json::text;
 use crate::stash::hosts::{HostName, HostOf, TargetKind, ordinals, replicas};
 
@@ -84,14 +86,18 @@ impl<'a> Backup<'a> {
             if found.is_empty() {
                 return Err(PodsError::NoOrdinals { name: self.facts.name.clone() }.into());
             }
-            let hosts = found.into_iter().map(|ordinal| self.host(HostOf::Ordinal(ordinal), self.at_rest(Some(ordinal))));
+            let hosts = found
+                .into_iter()
+                .map(|ordinal| self.host(HostOf::Ordinal(ordinal), self.at_rest(Some(ordinal))));
             return Ok(hosts.collect());
         }
         let hosts = ordinals(self.object, running).map(|ordinal| {
             let name = format!("{}-{ordinal}", self.facts.name);
             let source = match named(&self.pods, &name) {
                 None => Err(PodsError::NoPod { target: self.title(), pod: name }.into()),
-                Some(pod) => standing(&self.title(), &[pod]).map_err(Into::into).and_then(|pod| self.of_pod(pod)),
+                Some(pod) => {
+                    standing(&self.title(), &[pod]).map_err(Into::into).and_then(|pod| self.of_pod(pod))
+                }
             };
             self.host(HostOf::Ordinal(ordinal), source)
         });
@@ -104,7 +110,8 @@ impl<'a> Backup<'a> {
         if nodes.is_empty() {
             return Err(PodsError::NoNodes { target: self.title() }.into());
         }
-        let wanted = self.object.pointer("/status/desiredNumberScheduled").and_then(Value::as_u64).unwrap_or_default();
+        let wanted =
+            self.object.pointer("/status/desiredNumberScheduled").and_then(Value::as_u64).unwrap_or_default();
         let found = nodes.len() as u64;
         if wanted > found {
             plan.notes.push(Note::PodsMissing { target: self.title(), wanted, found });
@@ -120,10 +127,11 @@ impl<'a> Backup<'a> {
     /// A claim as target. A Ready pod that uses it stands for it.
     fn claim(&self) -> Host {
         let claim = self.facts.name.as_str();
-        let uses = |pod: &&Value| {
+        let mounts_it = |pod: &&Value| {
             volumes(pod).iter().any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
         };
-        let users: Vec<&Value> = self.facts.pods.iter().filter(|pod| uses(pod) && !has_ended(pod)).collect();
+        let users: Vec<&Value> =
+            self.facts.pods.iter().filter(|pod| mounts_it(pod) && !has_ended(pod)).collect();
         let pod = standing(&self.title(), &users).ok();
         let entry = [json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}})];
         let source = self.source(pod, &self.title(), &entry);
@@ -144,14 +152,13 @@ impl<'a> Backup<'a> {
         let mut source = HostSource { pod: pod.map(HostPod::of), ..HostSource::default() };
         for path in &self.mounts.paths {
             let known = source.volumes.iter().position(|volume| volume.name == path.volume);
-            let place = match known {
-                Some(place) => place,
-                None => {
-                    let entry = entry(entries, &path.volume, of)?;
-                    let access = Volume { facts: self.facts, pod, entry, purpose: Purpose::Read }.access()?;
-                    source.volumes.push(HostVolume { name: path.volume.clone(), access });
-                    source.volumes.len() - 1
-                }
+            let place = if let Some(place) = known {
+                place
+            } else {
+                let entry = entry(entries, &path.volume, of)?;
+                let access = Volume { facts: self.facts, pod, entry, purpose: Purpose::Read }.access()?;
+                source.volumes.push(HostVolume { name: path.volume.clone(), access });
+                source.volumes.len() - 1
             };
             let (volume, sub_path) = (path.volume.clone(), path.sub_path.clone());
             if source.volumes[place].access.is_block() && sub_path.is_some() {
@@ -192,7 +199,8 @@ impl<'a> Backup<'a> {
             wanted.contains(text(volume, "/name"))
                 && !matches!(kind_of(volume).as_str(), "persistentVolumeClaim" | "ephemeral")
         });
-        live.map(|volume| Note::ReadLive { volume: text(volume, "/name").to_owned(), kind: kind_of(volume) }).collect()
+        live.map(|volume| Note::ReadLive { volume: text(volume, "/name").to_owned(), kind: kind_of(volume) })
+            .collect()
     }
 }
 
@@ -223,7 +231,11 @@ pub(super) fn template_volumes(workload: &Value, ordinal: Option<u32>) -> Vec<Va
 
 /// The ordinals for which a StatefulSet without replicas has claims of the mounts' volumes. If the mounts have none of its claim
 /// templates, all replicas share the volumes, and the first ordinal stands for them.
-pub(super) fn stored_ordinals(facts: &TargetFacts, stateful_set: &Value, mounts: &MountPlan) -> BTreeSet<u32> {
+pub(super) fn stored_ordinals(
+    facts: &TargetFacts,
+    stateful_set: &Value,
+    mounts: &MountPlan,
+) -> BTreeSet<u32> {
     let mounted = |template: &&str| mounts.mounts.iter().any(|mount| mount.volume == **template);
     let own: Vec<&str> =
         templates(stateful_set).map(|template| text(template, "/metadata/name")).filter(mounted).collect();
@@ -231,5 +243,7 @@ pub(super) fn stored_ordinals(facts: &TargetFacts, stateful_set: &Value, mounts:
         return ordinals(stateful_set, 1).collect();
     }
     let claims = facts.claims.keys();
-    claims.filter_map(|claim| own.iter().find_map(|template| ordinal_of(stateful_set, template, claim))).collect()
+    claims
+        .filter_map(|claim| own.iter().find_map(|template| ordinal_of(stateful_set, template, claim)))
+        .collect()
 }

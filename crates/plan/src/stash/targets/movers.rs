@@ -36,8 +36,11 @@ pub fn by_mover<P>(volumes: &[HostVolume], parts: Vec<P>, volume: impl Fn(&P) ->
     let mut movers: Vec<MoverParts<P>> = Vec::new();
     for part in parts {
         let Some(of_part) = volumes.iter().find(|known| known.name == volume(&part)) else { continue };
-        match movers.iter_mut().find(|mover| mover.source.takes(of_part)) {
-            Some(mover) => mover.parts.push(part),
+        match movers.iter_mut().find(|mover| mover.source.fits(of_part)) {
+            Some(mover) => {
+                mover.source.add(of_part);
+                mover.parts.push(part);
+            }
             None => movers.push(MoverParts { source: MoverSource::of(of_part), parts: vec![part] }),
         }
     }
@@ -56,23 +59,23 @@ impl MoverSource {
         }
     }
 
-    /// Whether the mover can mount this volume as well; it then does.
-    fn takes(&mut self, volume: &HostVolume) -> bool {
-        match self {
-            Self::NodeDirectory { volume: own, .. } => *own == volume.name,
-            Self::Volumes { volumes, node } => {
-                if volumes.contains(volume) {
-                    return true;
-                }
-                let wanted = volume.access.node();
-                let is_elsewhere = wanted.is_some() && node.is_some() && wanted != node.as_deref();
-                if is_elsewhere || matches!(volume.access, VolumeAccess::NodeDirectory { .. }) {
-                    return false;
-                }
-                *node = node.take().or_else(|| wanted.map(str::to_owned));
-                volumes.push(volume.clone());
-                true
-            }
+    /// Whether the mover has this volume, or can mount it as well.
+    fn fits(&self, volume: &HostVolume) -> bool {
+        match (self, &volume.access) {
+            (Self::NodeDirectory { volume: own, .. }, _) => *own == volume.name,
+            (Self::Volumes { .. }, VolumeAccess::NodeDirectory { .. }) => false,
+            (Self::Volumes { node, .. }, access) => match (node.as_deref(), access.node()) {
+                (Some(own), Some(wanted)) => own == wanted,
+                _ => true,
+            },
+        }
+    }
+
+    fn add(&mut self, volume: &HostVolume) {
+        let Self::Volumes { volumes, node } = self else { return };
+        if !volumes.contains(volume) {
+            *node = node.take().or_else(|| volume.access.node().map(str::to_owned));
+            volumes.push(volume.clone());
         }
     }
 }

@@ -20,20 +20,26 @@ pub enum PathError {
         "target.volumeMounts has no entry; name the volumes that hold the data, each with the path at which it is mounted"
     )]
     NoMounts,
-    #[error("target.volumeMounts: volume {volume:?} has subPath {value:?}; expected a relative path without '..'")]
+    #[error(
+        "target.volumeMounts: volume {volume:?} has subPath {value:?}; expected a relative path without '..'"
+    )]
     SubPath { volume: String, value: String },
     #[error(
         "target.volumeMounts: volume {volume:?} has subPathExpr {value:?}, which depends on the variables of a container; write \
          the directory as subPath"
     )]
     SubPathExpr { volume: String, value: String },
-    #[error("target.volumeMounts: volumes {first:?} and {second:?} are both mounted at {mount_path}; give each its own path")]
+    #[error(
+        "target.volumeMounts: volumes {first:?} and {second:?} are both mounted at {mount_path}; give each its own path"
+    )]
     SameMount { mount_path: CleanPath, first: String, second: String },
     #[error(
         "path {path} is below no mount of the target; target.volumeMounts has {mounts}: correct the path, or mount the volume that holds it"
     )]
     BelowNoMount { path: CleanPath, mounts: String },
-    #[error("path {path} is inside of volume {volume:?}, which is a block volume and has no directories; write the path of its mount")]
+    #[error(
+        "path {path} is inside of volume {volume:?}, which is a block volume and has no directories; write the path of its mount"
+    )]
     InDevice { path: CleanPath, volume: String },
 }
 

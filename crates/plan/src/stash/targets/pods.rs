@@ -34,7 +34,8 @@ pub fn pods_of<'a>(workload: &Value, between: &[Value], pods: &'a [Value]) -> Ve
 
 /// The UIDs of a target's own pods that have not ended.
 pub fn active_pods(facts: &TargetFacts) -> BTreeSet<String> {
-    let own = facts.object.as_ref().map(|object| pods_of(object, &facts.between, &facts.pods)).unwrap_or_default();
+    let own =
+        facts.object.as_ref().map(|object| pods_of(object, &facts.between, &facts.pods)).unwrap_or_default();
     let active = own.into_iter().filter(|pod| !has_ended(pod));
     active.map(|pod| text(pod, "/metadata/uid").to_owned()).collect()
 }
@@ -57,7 +58,8 @@ pub fn why_not_ready(pod: &Value) -> Option<String> {
         return Some("is being deleted".to_owned());
     }
     if has_ended(pod) {
-        let why = [text(pod, "/status/reason"), text(pod, "/status/phase")].into_iter().find(|why| !why.is_empty());
+        let why =
+            [text(pod, "/status/reason"), text(pod, "/status/phase")].into_iter().find(|why| !why.is_empty());
         return Some(format!("has ended ({})", why.unwrap_or_default()));
     }
     if condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") {
@@ -65,7 +67,10 @@ pub fn why_not_ready(pod: &Value) -> Option<String> {
     }
     let unscheduled = condition(pod, "PodScheduled").filter(|found| found["status"] == "False");
     if let Some(unscheduled) = unscheduled {
-        return Some(format!("has no node: {}", or(text(unscheduled, "/message"), "the scheduler gave no reason")));
+        return Some(format!(
+            "has no node: {}",
+            or(text(unscheduled, "/message"), "the scheduler gave no reason")
+        ));
     }
     if let Some(waiting) = waiting(pod) {
         return Some(waiting);
@@ -117,7 +122,11 @@ fn states(pods: &[&Value]) -> String {
     let mut pods = pods.to_vec();
     pods.sort_by_key(|pod| (has_ended(pod), text(pod, "/metadata/name")));
     let shown = pods.iter().take(NAMED).map(|pod| {
-        format!("pod {} {}", text(pod, "/metadata/name"), why_not_ready(pod).unwrap_or_else(|| "is Ready".to_owned()))
+        format!(
+            "pod {} {}",
+            text(pod, "/metadata/name"),
+            why_not_ready(pod).unwrap_or_else(|| "is Ready".to_owned())
+        )
     });
     let mut shown: Vec<String> = shown.collect();
     if pods.len() > NAMED {
@@ -143,7 +152,8 @@ fn node_of(pod: &Value) -> Option<&str> {
     if !scheduled.is_empty() {
         return Some(scheduled);
     }
-    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let required =
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let terms = pod.pointer(required)?.as_array()?;
     let fields = terms.iter().filter_map(|term| term["matchFields"].as_array()).flatten();
     let mut names = fields.filter(|field| field["key"] == "metadata.name");
@@ -158,6 +168,11 @@ pub(super) fn named<'a>(pods: &[&'a Value], name: &str) -> Option<&'a Value> {
 impl HostPod {
     pub(super) fn of(pod: &Value) -> Self {
         let of = |at: &str| text(pod, at).to_owned();
-        Self { name: of("/metadata/name"), uid: of("/metadata/uid"), node: of("/spec/nodeName"), object: pod.clone() }
+        Self {
+            name: of("/metadata/name"),
+            uid: of("/metadata/uid"),
+            node: of("/spec/nodeName"),
+            object: pod.clone(),
+        }
     }
 }

@@ -140,8 +140,11 @@ pub fn restore_plan(
     if *kind == TargetKind::AppBinding && !is_templates {
         return Err(TargetError::NeedsTask { kind: *kind, name: name.clone() });
     }
-    let mounts =
-        if is_templates { MountPlan::of_templates(target)? } else { MountPlan::of_restore(*kind, name, target)? };
+    let mounts = if is_templates {
+        MountPlan::of_templates(target)?
+    } else {
+        MountPlan::of_restore(*kind, name, target)?
+    };
     let mut restore = Restore {
         facts,
         target,
@@ -150,7 +153,7 @@ pub fn restore_plan(
         plan: RestorePlan { mounts: mounts.mounts.clone(), ..RestorePlan::default() },
     };
     if is_templates {
-        restore.into_templates()?;
+        restore.of_claim_templates()?;
         return Ok(restore.plan);
     }
     match object {
@@ -162,7 +165,7 @@ pub fn restore_plan(
             let entry = [json!({"name": name, "persistentVolumeClaim": {"claimName": name}})];
             restore.host(object, HostOf::Whole, None, &entry);
         }
-        Some(object) => restore.into_workload(object),
+        Some(object) => restore.of_workload(object),
     }
     let mut seen = BTreeSet::new();
     restore.plan.missing.retain(|missing| seen.insert(missing.clone()));
@@ -186,16 +189,21 @@ impl Restore<'_> {
         self.rules.is_empty() || rule_of(self.rules, host).is_some()
     }
 
-    fn into_workload(&mut self, object: &Value) {
+    fn of_workload(&mut self, object: &Value) {
         let facts = &self.facts.target;
         self.plan.with_pods_only = self.with_pods_only(object);
         let pods = pods_of(object, &facts.between, &facts.pods);
         let parts: BTreeMap<HostOf, Vec<&Value>> = match facts.kind {
             TargetKind::StatefulSet => {
                 let of = |ordinal| named(&pods, &format!("{}-{ordinal}", facts.name)).into_iter().collect();
-                self.ordinals(object).into_iter().map(|ordinal| (HostOf::Ordinal(ordinal), of(ordinal))).collect()
+                self.ordinals(object)
+                    .into_iter()
+                    .map(|ordinal| (HostOf::Ordinal(ordinal), of(ordinal)))
+                    .collect()
             }
-            TargetKind::DaemonSet => by_node(&pods).into_iter().map(|(node, pods)| (HostOf::Node(node), pods)).collect(),
+            TargetKind::DaemonSet => {
+                by_node(&pods).into_iter().map(|(node, pods)| (HostOf::Node(node), pods)).collect()
+            }
             _ => BTreeMap::from([(HostOf::Whole, pods)]),
         };
         if parts.is_empty() {
@@ -238,7 +246,8 @@ impl Restore<'_> {
         if running > 0 {
             return ordinals(stateful_set, running).collect();
         }
-        let asked = self.target.replicas.and_then(|replicas| u32::try_from(replicas).ok()).unwrap_or_default();
+        let asked =
+            self.target.replicas.and_then(|replicas| u32::try_from(replicas).ok()).unwrap_or_default();
         let listed = self.rules.iter().filter_map(|rule| rule.target_hosts.as_ref()).flatten();
         let listed = listed.filter_map(|host| HostName::from(host.as_str()).ordinal(self.alias()));
         let mut found = stored_ordinals(&self.facts.target, stateful_set, self.mounts);
@@ -248,7 +257,8 @@ impl Restore<'_> {
 
     fn with_pods_only(&self, workload: &Value) -> Vec<String> {
         let template = template_volumes(workload, None);
-        let mounted = |volume: &&Value| self.mounts.mounts.iter().any(|mount| volume["name"] == *mount.volume);
+        let mounted =
+            |volume: &&Value| self.mounts.mounts.iter().any(|mount| volume["name"] == *mount.volume);
         let found = template.iter().filter(mounted).filter(|volume| is_with_pods_only(volume));
         found.map(|volume| format!("{} volume {}", kind_of(volume), text(volume, "/name"))).collect()
     }
@@ -282,7 +292,8 @@ impl Restore<'_> {
             }
             let entry = entry(entries, &mount.volume, &facts.title())?;
             let pod_name = pod.map(|pod| text(pod, "/metadata/name")).unwrap_or_default();
-            let claim = claim_of(pod_name, entry).filter(|_| pod.is_some() || entry.get("ephemeral").is_none());
+            let claim =
+                claim_of(pod_name, entry).filter(|_| pod.is_some() || entry.get("ephemeral").is_none());
             let missing = claim.filter(|claim| !facts.claims.contains_key(claim));
             let access = match missing {
                 None => Volume { facts, pod, entry, purpose }.access()?,
@@ -294,7 +305,7 @@ impl Restore<'_> {
     }
 
     /// Restores into claims that are made from templates, or exist already with their names.
-    fn into_templates(&mut self) -> Result<(), TargetError> {
+    fn of_claim_templates(&mut self) -> Result<(), TargetError> {
         let facts = &self.facts.target;
         for of in template_parts(self.target) {
             let name = HostName::of(self.alias(), &of);
@@ -306,7 +317,10 @@ impl Restore<'_> {
                 }
                 let found = claims.iter().find(|claim| claim.volume == mount.volume).ok_or_else(|| {
                     let available: Vec<&str> = claims.iter().map(|claim| claim.volume.as_str()).collect();
-                    TemplateError::NoTemplate { volume: mount.volume.clone(), available: available.join(", ") }
+                    TemplateError::NoTemplate {
+                        volume: mount.volume.clone(),
+                        available: available.join(", "),
+                    }
                 })?;
                 let access = VolumeAccess::Claim {
                     claim: found.claim.name.clone(),
@@ -319,7 +333,11 @@ impl Restore<'_> {
                 let new = claims.into_iter().map(|claim| claim.claim);
                 self.plan.new_claims.extend(new.filter(|claim| !facts.claims.contains_key(&claim.name)));
             }
-            self.plan.hosts.push(RestoreHost { name, of, destination: Ok(Destination { pod: None, volumes }) });
+            self.plan.hosts.push(RestoreHost {
+                name,
+                of,
+                destination: Ok(Destination { pod: None, volumes }),
+            });
         }
         Ok(())
     }
@@ -334,7 +352,14 @@ struct Needs {
 
 impl Needs {
     /// A claim that does not exist: made if it is one of a StatefulSet's templates, else waited for.
-    fn claim(&mut self, object: &Value, of: &HostOf, volume: &str, claim: String, title: &str) -> VolumeAccess {
+    fn claim(
+        &mut self,
+        object: &Value,
+        of: &HostOf,
+        volume: &str,
+        claim: String,
+        title: &str,
+    ) -> VolumeAccess {
         let template = templates(object).find(|template| text(template, "/metadata/name") == volume);
         let mut block = false;
         if let (Some(template), HostOf::Ordinal(ordinal)) = (template, of) {

@@ -13,17 +13,25 @@ use crate::transfer::directory::{
 /// Why a volume cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeError {
-    #[error("target.volumeMounts names volume {volume:?}, which {of} does not have; expected one of {available}")]
+    #[error(
+        "target.volumeMounts names volume {volume:?}, which {of} does not have; expected one of {available}"
+    )]
     NoVolume { volume: String, of: String, available: String },
     #[error(
         "volume {volume:?} is a {kind} volume, whose files are made from objects of the cluster; remove it from target.volumeMounts"
     )]
     Kind { volume: String, kind: String },
-    #[error("PersistentVolumeClaim {claim} of volume {volume:?} does not exist; create it, or correct the volume")]
+    #[error(
+        "PersistentVolumeClaim {claim} of volume {volume:?} does not exist; create it, or correct the volume"
+    )]
     NoClaim { volume: String, claim: String },
-    #[error("PersistentVolumeClaim {claim} of volume {volume:?} has no volume (phase {phase}); its events say why")]
+    #[error(
+        "PersistentVolumeClaim {claim} of volume {volume:?} has no volume (phase {phase}); its events say why"
+    )]
     NotBound { volume: String, claim: String, phase: String },
-    #[error("volume {volume:?} is a {kind} volume, which exists only while a pod of the target runs, and none does")]
+    #[error(
+        "volume {volume:?} is a {kind} volume, which exists only while a pod of the target runs, and none does"
+    )]
     NoPod { volume: String, kind: String },
     #[error(
         "volume {volume:?} ({kind}) can only be reached through the directory of its pod on a node, and access to nodes is off; turn it on \
@@ -34,7 +42,9 @@ pub enum VolumeError {
         "volume {volume:?} is the directory {path:?} of a node (hostPath), and its namespace admits no pods with such volumes: {refusal}"
     )]
     HostPath { volume: String, path: String, refusal: String },
-    #[error("no container of pod {pod} mounts volume {volume:?}, so its node has no directory of it; mount it in a container")]
+    #[error(
+        "no container of pod {pod} mounts volume {volume:?}, so its node has no directory of it; mount it in a container"
+    )]
     NotMounted { volume: String, pod: String },
     #[error(
         "claim {claim} of volume {volume:?} may be used by one pod alone (ReadWriteOncePod), and that pod cannot be read through: pod {pod} \
@@ -46,14 +56,18 @@ pub enum VolumeError {
          CSI snapshot"
     )]
     BlockOncePod { volume: String },
-    #[error("VolumeSnapshotClass {class:?} (target.snapshotClassName) does not exist; name one of the cluster's classes, or remove the field")]
+    #[error(
+        "VolumeSnapshotClass {class:?} (target.snapshotClassName) does not exist; name one of the cluster's classes, or remove the field"
+    )]
     NoClass { class: String },
     #[error(
         "volume {volume:?}: claim {claim} is of {found}, and VolumeSnapshotClass {class:?} (target.snapshotClassName) is of driver \
          {expected}; name a class of the claim's driver, or remove the field"
     )]
     Driver { volume: String, claim: String, found: String, class: String, expected: String },
-    #[error("claim {claim} of volume {volume:?} can only be read (ReadOnlyMany), so nothing can be restored into it")]
+    #[error(
+        "claim {claim} of volume {volume:?} can only be read (ReadOnlyMany), so nothing can be restored into it"
+    )]
     ReadOnly { volume: String, claim: String },
     #[error(transparent)]
     Directory(DirectoryError),
@@ -76,7 +90,8 @@ pub(super) enum Purpose {
 
 /// The kind of a pod's volume, as in `emptyDir`.
 pub(super) fn kind_of(volume: &Value) -> String {
-    let fields = volume.as_object().into_iter().flatten().filter(|(name, value)| *name != "name" && !value.is_null());
+    let fields =
+        volume.as_object().into_iter().flatten().filter(|(name, value)| *name != "name" && !value.is_null());
     fields.map(|(name, _)| name.clone()).next().unwrap_or_else(|| "emptyDir".to_owned())
 }
 
@@ -94,7 +109,8 @@ pub(super) fn is_with_pods_only(volume: &Value) -> bool {
 pub fn host_path_refusal(namespace: &Value) -> Option<String> {
     const LEVEL: &str = "pod-security.kubernetes.io/enforce";
     let level = namespace["metadata"]["labels"][LEVEL].as_str().filter(|level| !level.is_empty())?;
-    (level != "privileged").then(|| format!("its label {LEVEL} is {level:?}, and only \"privileged\" allows them"))
+    (level != "privileged")
+        .then(|| format!("its label {LEVEL} is {level:?}, and only \"privileged\" allows them"))
 }
 
 /// One volume of a host.
@@ -154,7 +170,8 @@ impl Volume<'_> {
         if let (true, Some(user)) = (modes.one_pod, user) {
             return self.of_single_user(user, claim, known, block);
         }
-        let node = user.map(|user| text(user, "/spec/nodeName")).filter(|node| !node.is_empty() && !modes.anywhere);
+        let node =
+            user.map(|user| text(user, "/spec/nodeName")).filter(|node| !node.is_empty() && !modes.anywhere);
         Ok(VolumeAccess::Claim { claim: claim.to_owned(), node: node.map(str::to_owned), block })
     }
 
@@ -166,7 +183,8 @@ impl Volume<'_> {
         let volumes = |pod: &Value| pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         let uses = |pod: &Value| {
             let name = text(pod, "/metadata/name");
-            !has_ended(pod) && volumes(pod).iter().any(|volume| claim_of(name, volume).as_deref() == Some(claim))
+            !has_ended(pod)
+                && volumes(pod).iter().any(|volume| claim_of(name, volume).as_deref() == Some(claim))
         };
         let own = self.pod.filter(|pod| uses(pod));
         own.or_else(|| {

@@ -7,7 +7,8 @@ use super::*;
 #[test]
 fn a_stateful_set_of_five_is_restored_from_three() {
     let backed_up = ["app-0", "app-1", "app-2"];
-    let snapshots = backed_up.iter().zip(["a0", "a1", "a2"]).map(|(host, id)| snapshot(id, host, "/source/data", 1));
+    let snapshots =
+        backed_up.iter().zip(["a9", "a1", "a2"]).map(|(host, id)| snapshot(id, host, "/source/data", 1));
     let paths = list(&["/source/data"]);
     let to_new = RestoreRule { paths: paths.clone(), ..rule(&["app-3", "app-4"], "app-1") };
     let to_own = RestoreRule { paths, ..rule(&[], "") };
@@ -17,7 +18,7 @@ fn a_stateful_set_of_five_is_restored_from_three() {
     assert_eq!(
         shown(&selection),
         [
-            "app-0 <- /source/data@a0",
+            "app-0 <- /source/data@a9",
             "app-1 <- /source/data@a1",
             "app-2 <- /source/data@a2",
             "app-3 <- /source/data@a1",
@@ -34,8 +35,17 @@ fn the_batch_documents_wordpress_fails_as_written() {
     let stored = vec![snapshot("aa", "app", "/var/www/html", 1), snapshot("bb", "db", "/dumpfile.sql", 2)];
     let mut request = request(&["app"], &["/var/www/html"], vec![as_written], stored);
     let problem = select(&request).problem().unwrap();
-    assert!(problem.contains("host app: path /source/data is below no mount of the target, which has /var/www/html"), "{problem}");
-    assert!(problem.contains("host app: /var/www/html (snapshot aa000000 of 2026-01-01T00:01:00Z); host db: /dumpfile.sql"), "{problem}");
+    assert!(
+        problem
+            .contains("host app: path /source/data is below no mount of the target, which has /var/www/html"),
+        "{problem}"
+    );
+    assert!(
+        problem.contains(
+            "host app: /var/www/html (snapshot aa000000 of 2026-01-01T00:01:00Z); host db: /dumpfile.sql"
+        ),
+        "{problem}"
+    );
     request.rules[0].paths = list(&["/var/www/html/"]);
     assert_eq!(shown(&select(&request)), ["app <- /var/www/html@aa"]);
 }
@@ -91,7 +101,10 @@ fn a_path_comes_from_its_newest_snapshot(
 #[case::ambiguous("a", "begin with \"a\"; write more digits")]
 #[case::no_id("newest", "\"newest\" is not the id of a snapshot; expected hexadecimal digits or \"latest\"")]
 #[case::empty("", "\"\" is not the id of a snapshot")]
-#[case::of_another_host("cc", "snapshot cc000000 is of host other, and the rule takes data of source host app; set sourceHost to other")]
+#[case::of_another_host(
+    "cc",
+    "snapshot cc000000 is of host other, and the rule takes data of source host app; set sourceHost to other"
+)]
 #[case::not_mounted("ee", "path /etc is below no mount")]
 fn snapshots_that_cannot_be_restored_are_named(#[case] id: &str, #[case] expected: &str) {
     let snapshots = vec![
@@ -143,16 +156,28 @@ fn hosts_without_a_rule_are_left_alone_and_listed() {
 #[case::one_host_is_unknown(&["app-0", "app-7"], "targetHosts names app-7, which the target does not have; its hosts are app-0, app-1.")]
 fn rules_for_hosts_that_do_not_exist_fail_the_restore(#[case] listed: &[&str], #[case] expected: &str) {
     let snapshots = vec![snapshot("aa", "app-0", "/data", 1), snapshot("bb", "app", "/data", 1)];
-    let problem = select(&request(&["app-0", "app-1"], &["/data"], vec![rule(listed, "")], snapshots)).problem().unwrap();
-    assert!(problem.contains(expected) && problem.contains("host app-0: /data (snapshot aa000000"), "{problem}");
+    let problem = select(&request(&["app-0", "app-1"], &["/data"], vec![rule(listed, "")], snapshots))
+        .problem()
+        .unwrap();
+    assert!(
+        problem.contains(expected) && problem.contains("host app-0: /data (snapshot aa000000"),
+        "{problem}"
+    );
 }
 
 #[test]
 fn a_wrong_alias_fails_with_what_there_is() {
-    let snapshots = vec![snapshot("aa", "host-0", "/data", 1), tagged(INCOMPLETE_TAG, snapshot("bb", "old", "/data", 2))];
+    let snapshots =
+        vec![snapshot("aa", "host-0", "/data", 1), tagged(INCOMPLETE_TAG, snapshot("bb", "old", "/data", 2))];
     let problem = select(&request(&["app"], &["/data"], vec![], snapshots)).problem().unwrap();
-    assert!(problem.contains("no complete snapshot of source host app; correct sourceHost or target.alias"), "{problem}");
-    assert!(problem.contains("host host-0: /data (snapshot aa000000 of 2026-01-01T00:01:00Z); host old: /data"), "{problem}");
+    assert!(
+        problem.contains("no complete snapshot of source host app; correct sourceHost or target.alias"),
+        "{problem}"
+    );
+    assert!(
+        problem.contains("host host-0: /data (snapshot aa000000 of 2026-01-01T00:01:00Z); host old: /data"),
+        "{problem}"
+    );
     assert!(problem.ends_with(", incomplete)"), "{problem}");
     let nothing = select(&request(&["app"], &["/data"], vec![], vec![])).problem().unwrap();
     assert!(nothing.ends_with("The repository has no snapshots"), "{nothing}");
@@ -162,7 +187,10 @@ fn a_wrong_alias_fails_with_what_there_is() {
 fn a_long_list_is_cut() {
     let snapshots = (0..12).map(|host| snapshot("aa", &format!("h{host:02}"), "/data", 1)).collect();
     let shown = select(&request(&["app"], &["/data"], vec![], snapshots)).existing.to_string();
-    assert!(shown.contains("host h07") && !shown.contains("host h08") && shown.ends_with("and 4 more hosts"), "{shown}");
+    assert!(
+        shown.contains("host h07") && !shown.contains("host h08") && shown.ends_with("and 4 more hosts"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -220,7 +248,7 @@ proptest! {
         let paths = ["/data", "/data/x", "/other"];
         let tags = ["", INCOMPLETE_TAG, SAFETY_TAG, "mine"];
         let snapshots: Vec<SnapshotFact> = made.iter().enumerate().map(|(number, (host, path, minute, tag))| {
-            tagged(tags[*tag], snapshot(&format!("{:02x}f", number), hosts[*host], paths[*path], *minute))
+            tagged(tags[*tag], snapshot(&format!("{number:02x}f"), hosts[*host], paths[*path], *minute))
         }).collect();
         let selection = select(&request(&["a"], &["/data"], vec![], snapshots.clone()));
         let own: Vec<&SnapshotFact> = snapshots.iter()

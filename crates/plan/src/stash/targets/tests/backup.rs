@@ -42,8 +42,13 @@ fn one_pod_is_read_of_a_workload_with_equal_pods(#[case] kind: TargetKind) {
 #[case::one_replica(json!([{"name": "data", "emptyDir": {}}]), 1, false)]
 #[case::shared_claim(data(), 2, false)]
 #[case::shared_server(json!([{"name": "data", "nfs": {"server": "s", "path": "/"}}]), 2, false)]
-fn replicas_that_share_no_volume_are_noted(#[case] volumes: Value, #[case] replicas: u32, #[case] expected: bool) {
-    let pods = (1..=replicas).map(|number| pod(&format!("web-{number}"), "n1", number, volumes.clone())).collect();
+fn replicas_that_share_no_volume_are_noted(
+    #[case] volumes: Value,
+    #[case] replicas: u32,
+    #[case] expected: bool,
+) {
+    let pods =
+        (1..=replicas).map(|number| pod(&format!("web-{number}"), "n1", number, volumes.clone())).collect();
     let claims = [claim("data", "ReadWriteMany"), claim("web-1-data", "ReadWriteOnce")];
     let plan = plan(&facts(TargetKind::Deployment, workload(replicas, volumes), pods, &claims));
     assert!(plan.hosts[0].source.is_ok(), "{plan:?}");
@@ -59,24 +64,33 @@ fn without_a_ready_pod_the_host_fails_with_the_reason() {
     let mut waiting = pod("web-1", "n1", 0, data());
     waiting["status"] = json!({"phase": "Pending",
         "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]});
-    let facts = facts(TargetKind::Deployment, workload(1, data()), vec![waiting], &[claim("data", "ReadWriteOnce")]);
+    let facts =
+        facts(TargetKind::Deployment, workload(1, data()), vec![waiting], &[claim("data", "ReadWriteOnce")]);
     let error = plan(&facts).hosts[0].source.as_ref().unwrap_err().to_string();
-    assert!(error.contains("Deployment web has no Ready pod") && error.contains("CrashLoopBackOff"), "{error}");
+    assert!(
+        error.contains("Deployment web has no Ready pod") && error.contains("CrashLoopBackOff"),
+        "{error}"
+    );
 }
 
 #[test]
 fn at_zero_replicas_the_claims_are_read_without_a_pod() {
-    let facts = facts(TargetKind::Deployment, workload(0, data()), vec![], &[claim("data", "ReadWriteOncePod")]);
+    let facts =
+        facts(TargetKind::Deployment, workload(0, data()), vec![], &[claim("data", "ReadWriteOncePod")]);
     let plan = plan(&facts);
     assert_eq!((names(&plan), pods(&plan)), (vec!["app"], vec![""]));
-    assert_eq!(access(&plan.hosts[0]), VolumeAccess::Claim { claim: "data".into(), node: None, block: false });
+    assert_eq!(
+        access(&plan.hosts[0]),
+        VolumeAccess::Claim { claim: "data".into(), node: None, block: false }
+    );
 }
 
 #[test]
 fn a_claim_that_an_ending_pod_still_has_is_read_on_its_node() {
     let mut ending = pod("web-1", "n1", 0, data());
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let facts = facts(TargetKind::Deployment, workload(0, data()), vec![ending], &[claim("data", "ReadWriteOnce")]);
+    let facts =
+        facts(TargetKind::Deployment, workload(0, data()), vec![ending], &[claim("data", "ReadWriteOnce")]);
     assert_eq!(access(&plan(&facts).hosts[0]).node(), Some("n1"));
 }
 
@@ -108,7 +122,10 @@ fn a_stateful_set_is_read_ordinal_by_ordinal() {
 #[rstest]
 #[case::those_that_have_claims(&["data-web-0", "data-web-3", "data-web-03", "data-website-1"], &["app-0", "app-3"])]
 #[case::large_ordinals(&["data-web-12"], &["app-12"])]
-fn at_zero_replicas_a_stateful_set_has_the_hosts_of_its_claims(#[case] claims: &[&str], #[case] expected: &[&str]) {
+fn at_zero_replicas_a_stateful_set_has_the_hosts_of_its_claims(
+    #[case] claims: &[&str],
+    #[case] expected: &[&str],
+) {
     let claims: Vec<_> = claims.iter().map(|name| claim(name, "ReadWriteOnce")).collect();
     let plan = plan(&facts(TargetKind::StatefulSet, stateful_set(0), vec![], &claims));
     assert_eq!(names(&plan), expected);
@@ -130,7 +147,8 @@ fn a_daemon_set_is_read_node_by_node() {
     object["status"] = json!({"desiredNumberScheduled": 3});
     let mut unready = pod("web-b", "node-b", 0, volumes.clone());
     unready["status"]["conditions"][0]["status"] = json!("False");
-    let plan = plan(&facts(TargetKind::DaemonSet, object, vec![unready, pod("web-a", "node-a", 0, volumes)], &[]));
+    let plan =
+        plan(&facts(TargetKind::DaemonSet, object, vec![unready, pod("web-a", "node-a", 0, volumes)], &[]));
     assert_eq!(names(&plan), ["app-node-a", "app-node-b"]);
     assert_eq!(pods(&plan), ["web-a", ""]);
     assert_eq!(access(&plan.hosts[0]).node(), Some("node-a"));
@@ -146,7 +164,11 @@ fn a_daemon_set_is_read_node_by_node() {
     pod["status"]["phase"] = json!("Succeeded");
     pod
 }], "", None)]
-fn a_claim_is_read_where_a_pod_has_it(#[case] users: Vec<Value>, #[case] pod: &str, #[case] node: Option<&str>) {
+fn a_claim_is_read_where_a_pod_has_it(
+    #[case] users: Vec<Value>,
+    #[case] pod: &str,
+    #[case] node: Option<&str>,
+) {
     let (name, of) = claim("web", "ReadWriteOnce");
     let facts = facts(TargetKind::Claim, of.claim.clone(), users, &[(name, of)]);
     let plan = backup_plan(&facts, &backup_target(TargetKind::Claim, &[], &[])).unwrap();
@@ -163,7 +185,10 @@ fn a_claim_of_one_pod_is_read_through_that_pod_whatever_its_volume_is_called() {
     let plan = backup_plan(&facts, &backup_target(TargetKind::Claim, &[], &[])).unwrap();
     let VolumeAccess::NodeDirectory { node, directory } = access(&plan.hosts[0]) else { panic!() };
     assert_eq!(node, "n2");
-    assert!(directory.on_node().ends_with("/pods/uid-other/volumes/kubernetes.io~csi/pv-web/mount"), "{directory:?}");
+    assert!(
+        directory.on_node().ends_with("/pods/uid-other/volumes/kubernetes.io~csi/pv-web/mount"),
+        "{directory:?}"
+    );
 }
 
 #[test]
@@ -181,7 +206,11 @@ fn a_device_has_no_directories() {
 #[case::gone(TargetKind::Deployment, None, "Deployment demo/web does not exist")]
 #[case::database(TargetKind::AppBinding, Some(json!({})), "AppBinding web has no volumes to read")]
 #[case::no_node(TargetKind::DaemonSet, Some(workload(1, data())), "DaemonSet web runs on no node")]
-#[case::no_claims(TargetKind::StatefulSet, Some(stateful_set(0)), "StatefulSet web has no replicas and no claims")]
+#[case::no_claims(
+    TargetKind::StatefulSet,
+    Some(stateful_set(0)),
+    "StatefulSet web has no replicas and no claims"
+)]
 fn a_target_without_hosts_fails_as_a_whole(
     #[case] kind: TargetKind,
     #[case] object: Option<Value>,
@@ -197,8 +226,10 @@ fn a_target_without_hosts_fails_as_a_whole(
 fn volumes_without_snapshots_are_noted_where_a_snapshot_class_is_set() {
     let volumes = json!([data()[0], {"name": "cache", "emptyDir": {}}]);
     let pods = vec![pod("web-1", "n1", 0, volumes.clone())];
-    let mut facts = facts(TargetKind::Deployment, workload(1, volumes), pods, &[claim("data", "ReadWriteOnce")]);
-    facts.site.snapshot_class = Some(SnapshotClass { name: "fast".into(), driver: Some("csi.example".into()) });
+    let mut facts =
+        facts(TargetKind::Deployment, workload(1, volumes), pods, &[claim("data", "ReadWriteOnce")]);
+    facts.site.snapshot_class =
+        Some(SnapshotClass { name: "fast".into(), driver: Some("csi.example".into()) });
     let target = backup_target(TargetKind::Deployment, &[("data", "/data"), ("cache", "/cache")], &[]);
     let plan = backup_plan(&facts, &target).unwrap();
     assert_eq!(plan.notes, [Note::ReadLive { volume: "cache".into(), kind: "emptyDir".into() }]);

@@ -18,7 +18,8 @@ fn the_claims_of_a_target_are_found_among_all(
     #[case] pods: Vec<Value>,
     #[case] expected: &[&str],
 ) {
-    let existing = ["data", "old", "web-1-e", "data-web-0", "data-web-7", "data-web-x", "data-other-0", "unrelated"];
+    let existing =
+        ["data", "old", "web-1-e", "data-web-0", "data-web-7", "data-web-x", "data-other-0", "unrelated"];
     let existing: Vec<String> = existing.iter().map(|name| (*name).to_owned()).collect();
     let pods: Vec<&Value> = pods.iter().collect();
     let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();

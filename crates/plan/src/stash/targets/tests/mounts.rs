@@ -42,7 +42,11 @@ fn a_path_belongs_to_the_longest_mount_above_it(
     #[case] volume: &str,
     #[case] sub_path: Option<&str>,
 ) {
-    let mut target = backup_target(TargetKind::Deployment, &[("a", "/data/"), ("b", "/data/logs"), ("c", "/conf")], &[path]);
+    let mut target = backup_target(
+        TargetKind::Deployment,
+        &[("a", "/data/"), ("b", "/data/logs"), ("c", "/conf")],
+        &[path],
+    );
     target.volume_mounts[2].sub_path = Some("etc//app/".into());
     let plan = MountPlan::of_backup(TargetKind::Deployment, &target).unwrap();
     let expected = MountedPath { path: CleanPath::stored(path).unwrap(), ..mounted(volume, sub_path) };
@@ -86,7 +90,10 @@ fn a_claim_has_upstreams_mount_by_default() {
     assert_eq!(plan.paths[0].sub_path.as_deref(), Some("db"));
     let target = backup_target(TargetKind::Claim, &[("anything", "/source/data")], &[]);
     let plan = MountPlan::of_backup(TargetKind::Claim, &target).unwrap();
-    assert_eq!(plan.paths[0], MountedPath { path: CleanPath::stored("/source/data").unwrap(), ..mounted("web", None) });
+    assert_eq!(
+        plan.paths[0],
+        MountedPath { path: CleanPath::stored("/source/data").unwrap(), ..mounted("web", None) }
+    );
 }
 
 #[rstest]

@@ -38,7 +38,9 @@ fn other_volumes_are_read_through_the_pods_directory(
     #[case] claims: &[(String, ClaimOf)],
     #[case] expected: &str,
 ) {
-    let VolumeAccess::NodeDirectory { node, directory } = access(&planned(volumes, claims, |_| ())) else { panic!() };
+    let VolumeAccess::NodeDirectory { node, directory } = access(&planned(volumes, claims, |_| ())) else {
+        panic!()
+    };
     assert_eq!(node, "n1");
     assert_eq!(directory.on_node(), format!("/var/lib/kubelet/pods/uid-web-1/volumes{expected}"));
 }
@@ -46,7 +48,9 @@ fn other_volumes_are_read_through_the_pods_directory(
 #[test]
 fn a_directory_of_the_node_is_read_where_the_namespace_admits_it() {
     let volumes = json!([{"name": "data", "hostPath": {"path": "/srv/data"}}]);
-    let VolumeAccess::NodeDirectory { directory, .. } = access(&planned(volumes, &[], |_| ())) else { panic!() };
+    let VolumeAccess::NodeDirectory { directory, .. } = access(&planned(volumes, &[], |_| ())) else {
+        panic!()
+    };
     assert_eq!(directory.on_node(), "/srv/data");
 }
 
@@ -54,7 +58,8 @@ fn a_directory_of_the_node_is_read_where_the_namespace_admits_it() {
 fn the_kubelets_directory_is_that_of_the_pods_node() {
     let volumes = json!([{"name": "data", "emptyDir": {}}]);
     let node = |name: &str, root: &str| json!({"metadata": {"name": name, "annotations": {"lifeboat.io/kubelet-root": root}}});
-    let host = planned(volumes, &[], |facts| facts.nodes = vec![node("n2", "/other"), node("n1", "/k3s/kubelet")]);
+    let host =
+        planned(volumes, &[], |facts| facts.nodes = vec![node("n2", "/other"), node("n1", "/k3s/kubelet")]);
     let VolumeAccess::NodeDirectory { directory, .. } = access(&host) else { panic!() };
     assert!(directory.on_node().starts_with("/k3s/kubelet/pods/"), "{directory:?}");
 }
@@ -67,14 +72,15 @@ fn block(mode: &str) -> (String, ClaimOf) {
 
 #[test]
 fn a_block_volume_is_attached_as_a_device() {
-    let VolumeAccess::Claim { block, node, .. } = access(&planned(data(), &[block("ReadWriteOnce")], |_| ())) else {
+    let VolumeAccess::Claim { block, node, .. } = access(&planned(data(), &[block("ReadWriteOnce")], |_| ()))
+    else {
         panic!()
     };
     assert_eq!((block, node.as_deref()), (true, Some("n1")));
 }
 
-fn class(driver: Option<&str>) -> Option<SnapshotClass> {
-    Some(SnapshotClass { name: "fast".into(), driver: driver.map(str::to_owned) })
+fn class(driver: Option<&str>) -> SnapshotClass {
+    SnapshotClass { name: "fast".into(), driver: driver.map(str::to_owned) }
 }
 
 #[rstest]
@@ -83,7 +89,11 @@ fn class(driver: Option<&str>) -> Option<SnapshotClass> {
 #[case::many("ReadWriteMany")]
 fn with_a_snapshot_class_claims_are_read_from_snapshots(#[case] mode: &str) {
     let host = planned(data(), &[claim("data", mode)], |facts| {
-        facts.site = Site { node_access: false, snapshot_class: class(Some("csi.example")), ..facts.site.clone() };
+        facts.site = Site {
+            node_access: false,
+            snapshot_class: Some(class(Some("csi.example"))),
+            ..facts.site.clone()
+        };
     });
     let expected = VolumeAccess::Snapshot { claim: "data".into(), class: "fast".into(), block: false };
     assert_eq!(access(&host), expected);
@@ -100,9 +110,12 @@ fn what_is_read_while_it_changes_is_recorded_so() {
 #[test]
 fn a_volume_of_an_older_type_counts_as_its_drivers() {
     let (name, mut of) = claim("data", "ReadWriteOnce");
-    of.volume = Some(json!({"metadata": {"name": "pv", "annotations": {"pv.kubernetes.io/migrated-to": "csi.example"}},
-        "spec": {"awsElasticBlockStore": {"volumeID": "v"}}}));
-    let host = planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = class(Some("csi.example")));
+    of.volume = Some(
+        json!({"metadata": {"name": "pv", "annotations": {"pv.kubernetes.io/migrated-to": "csi.example"}},
+        "spec": {"awsElasticBlockStore": {"volumeID": "v"}}}),
+    );
+    let host =
+        planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = Some(class(Some("csi.example"))));
     assert!(matches!(access(&host), VolumeAccess::Snapshot { .. }));
 }
 
@@ -142,7 +155,10 @@ fn without_access_to_nodes_the_setting_is_named(#[case] volumes: Value, #[case] 
 #[case::baseline(json!({"pod-security.kubernetes.io/enforce": "baseline"}), Some("\"baseline\""))]
 #[case::restricted(json!({"pod-security.kubernetes.io/enforce": "restricted"}), Some("\"restricted\""))]
 #[case::only_a_warning(json!({"pod-security.kubernetes.io/warn": "restricted"}), None)]
-fn a_directory_of_the_node_is_refused_where_a_pod_could_not_mount_it(#[case] labels: Value, #[case] level: Option<&str>) {
+fn a_directory_of_the_node_is_refused_where_a_pod_could_not_mount_it(
+    #[case] labels: Value,
+    #[case] level: Option<&str>,
+) {
     let refusal = host_path_refusal(&json!({"metadata": {"labels": labels}}));
     assert_eq!(refusal.is_some(), level.is_some(), "{refusal:?}");
     let (Some(refusal), Some(level)) = (refusal, level) else { return };
@@ -153,8 +169,16 @@ fn a_directory_of_the_node_is_refused_where_a_pod_could_not_mount_it(#[case] lab
 }
 
 #[rstest]
-#[case::no_class(None, Some("csi.example"), "VolumeSnapshotClass \"fast\" (target.snapshotClassName) does not exist")]
-#[case::another_driver(Some("csi.other"), Some("csi.example"), "claim data is of driver csi.example, and VolumeSnapshotClass \"fast\" (target.snapshotClassName) is of driver csi.other")]
+#[case::no_class(
+    None,
+    Some("csi.example"),
+    "VolumeSnapshotClass \"fast\" (target.snapshotClassName) does not exist"
+)]
+#[case::another_driver(
+    Some("csi.other"),
+    Some("csi.example"),
+    "claim data is of driver csi.example, and VolumeSnapshotClass \"fast\" (target.snapshotClassName) is of driver csi.other"
+)]
 #[case::not_csi(Some("csi.other"), None, "claim data is of no CSI driver")]
 fn a_snapshot_class_has_to_be_of_the_claims_driver(
     #[case] of_class: Option<&str>,
@@ -164,7 +188,7 @@ fn a_snapshot_class_has_to_be_of_the_claims_driver(
     let (name, mut of) = claim("data", "ReadWriteOnce");
     let source = of_volume.map_or(json!({"nfs": {}}), |driver| json!({"csi": {"driver": driver}}));
     of.volume = Some(json!({"metadata": {"name": "pv"}, "spec": source}));
-    let host = planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = class(of_class));
+    let host = planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = Some(class(of_class)));
     let error = host.source.unwrap_err().to_string();
     assert!(error.contains(expected), "{error}");
 }

@@ -82,7 +82,8 @@ fn what_is_missing_is_waited_for() {
 
 #[test]
 fn missing_claims_of_a_stateful_set_are_made_for_hosts_that_have_a_rule() {
-    let facts = facts(TargetKind::StatefulSet, stateful_set(3), vec![], &[claim("data-web-0", "ReadWriteOnce")]);
+    let facts =
+        facts(TargetKind::StatefulSet, stateful_set(3), vec![], &[claim("data-web-0", "ReadWriteOnce")]);
     let plan = planned(&at_rest(facts.clone()), &[]);
     assert_eq!(hosts(&plan), ["app-0", "app-1", "app-2"]);
     assert_eq!(new_claims(&plan), ["data-web-1", "data-web-2"]);
@@ -102,7 +103,8 @@ fn a_stopped_stateful_set_still_has_hosts(
     #[case] listed: &[&str],
     #[case] expected: &[&str],
 ) {
-    let facts = facts(TargetKind::StatefulSet, stateful_set(0), vec![], &[claim("data-web-1", "ReadWriteOnce")]);
+    let facts =
+        facts(TargetKind::StatefulSet, stateful_set(0), vec![], &[claim("data-web-1", "ReadWriteOnce")]);
     let facts = RestoreFacts { replicas: before, ..at_rest(facts) };
     let target = RestoreTarget { replicas: asked, ..restore_target(&[("data", "/data")]) };
     let rules = [rule(&[]), rule(listed)];
@@ -115,7 +117,8 @@ fn a_stopped_stateful_set_still_has_hosts(
 #[case::claim(data(), &[])]
 #[case::not_mounted(json!([data()[0], {"name": "cache", "emptyDir": {}}]), &[])]
 fn volumes_that_exist_only_with_a_pod_are_listed(#[case] volumes: Value, #[case] expected: &[&str]) {
-    let facts = facts(TargetKind::Deployment, workload(1, volumes), vec![], &[claim("data", "ReadWriteOnce")]);
+    let facts =
+        facts(TargetKind::Deployment, workload(1, volumes), vec![], &[claim("data", "ReadWriteOnce")]);
     assert_eq!(planned(&at_rest(facts), &[]).with_pods_only, expected);
 }
 
@@ -164,7 +167,11 @@ fn claim_templates_make_a_host_for_each_replica(
         ..restore_target(&[("data-web", "/data")])
     };
     let plan = restore_plan(&at_rest(facts), &target, &[]).unwrap();
-    assert_eq!((hosts(&plan), new_claims(&plan)), (expected.to_vec(), made.to_vec()), "existing claims are used");
+    assert_eq!(
+        (hosts(&plan), new_claims(&plan)),
+        (expected.to_vec(), made.to_vec()),
+        "existing claims are used"
+    );
     assert_eq!(plan.waits_for(), None);
 }
 
@@ -193,5 +200,8 @@ fn a_mount_without_template_is_named() {
         ..restore_target(&[("data", "/data")])
     };
     let error = restore_plan(&at_rest(facts), &target, &[]).unwrap_err().to_string();
-    assert!(error.contains("volume \"data\", which no claim template has; expected one of restored"), "{error}");
+    assert!(
+        error.contains("volume \"data\", which no claim template has; expected one of restored"),
+        "{error}"
+    );
 }
