@@ -1,6 +1,6 @@
 //! The pod of a mover: takes a [`MoverJob`], gives the template of its Job. Called by `job`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::job::{CONTAINER, GRACE_SECONDS, SERVICE_ACCOUNT, name};
 use super::rights::{self, Rights};

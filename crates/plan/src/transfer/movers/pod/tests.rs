@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use rstest::rstest;
+use serde_json::Map;
 
 use super::super::{MoverVolume, PodOverrides, PodSecurity, TargetPod, job};
 use super::testing::wanted;
