@@ -7,7 +7,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::{WatchStreamExt, metadata_watcher, reflector};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::dynamic::watching;
@@ -69,8 +69,8 @@ impl ServedNamespaces {
     /// Watches the labels of all namespaces until `shutdown` is cancelled.
     pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
         let (store, writer) = reflector::store();
-        let api: Api<Namespace> = Api::all(core.client.clone());
-        let mut changes = std::pin::pin!(reflector(writer, metadata_watcher(api, watching())).default_backoff());
+        let api: Api<PartialObjectMeta<Namespace>> = Api::all(core.client.clone());
+        let mut changes = std::pin::pin!(reflector(writer, watcher(api, watching())).default_backoff());
         *locked(&self.known) = Some(store);
         loop {
             tokio::select! {
@@ -130,10 +130,10 @@ mod tests {
         let server = ApiServer::default();
         server.put("/api/v1/namespaces/shop", json!({"apiVersion": "v1", "kind": "Namespace"}));
         let core = server.core().await;
+        assert_eq!(served(&[], None).scope(), Scope::Cluster);
         let served = served(&["bank", "gone"], None);
+        assert_eq!(served.scope(), Scope::Namespaces(vec!["bank".into(), "gone".into()]));
         assert!(!served.serves(&core, "shop").await.unwrap());
         assert!(!served.serves(&core, "gone").await.unwrap());
-        assert_eq!(served.scope(), Scope::Namespaces(vec!["bank".into(), "gone".into()]));
-        assert_eq!(super::tests::served(&[], None).scope(), Scope::Cluster);
     }
 }
