@@ -130,10 +130,10 @@ mod tests {
         let server = ApiServer::default();
         server.put("/api/v1/namespaces/shop", json!({"apiVersion": "v1", "kind": "Namespace"}));
         let core = server.core().await;
+        assert_eq!(served(&[], None).scope(), Scope::Cluster);
         let served = served(&["bank", "gone"], None);
+        assert_eq!(served.scope(), Scope::Namespaces(vec!["bank".into(), "gone".into()]));
         assert!(!served.serves(&core, "shop").await.unwrap());
         assert!(!served.serves(&core, "gone").await.unwrap());
-        assert_eq!(served.scope(), Scope::Namespaces(vec!["bank".into(), "gone".into()]));
-        assert_eq!(super::tests::served(&[], None).scope(), Scope::Cluster);
     }
 }

@@ -39,12 +39,18 @@ use users::Users;
 /// When a repository is looked at again after its notes could not all be worked off.
 const NEXT_TRY: Duration = Duration::from_mins(1);
 
-/// What the controller remembers in one term.
+/// What the controller works with in one term.
 struct State {
     resource: ApiResource,
     /// Maintenances and deletions take hours, and no look at a repository waits for one.
     maintenances: LongWork,
     deletions: LongWork,
+    memory: Arc<Memory>,
+}
+
+/// What the controller remembers in one term.
+#[derive(Default)]
+struct Memory {
     /// When each repository was looked at, by the object's UID.
     looks: Mutex<BTreeMap<String, Timestamp>>,
     /// When the last maintenance failed, by the object's UID.
@@ -56,14 +62,14 @@ impl State {
     fn new() -> Self {
         Self {
             resource: objects::resource_of::<Repository>(),
-            maintenances: LongWork::new("stash repository maintenance"),
-            deletions: LongWork::new("stash repository deletion"),
-            looks: Mutex::default(),
-            failures: Mutex::default(),
-            users: Users::default(),
+            maintenances: LongWork::new("maintenance"),
+            deletions: LongWork::new("deletion of a repository's data"),
+            memory: Arc::default(),
         }
     }
+}
 
+impl Memory {
     fn forget(&self, uid: &str) {
         locked(&self.looks).remove(uid);
         locked(&self.failures).remove(uid);
@@ -74,10 +80,12 @@ impl State {
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let state = Arc::new(State::new());
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
-    let users = state.users.clone();
+    let (memory, resource) = (state.memory.clone(), state.resource.clone());
     let watches = context
         .watches(&state.resource)
-        .triggered_by(&maps, move |map: &ConfigMap, known| users.changed(map, &known.state()))
+        .triggered_by(&maps, move |map: &ConfigMap, known| {
+            memory.users.changed(map, &known.state(), &resource)
+        })
         .until(shutdown);
     dynamic::drive("repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
@@ -107,12 +115,13 @@ async fn reconcile(
     }
     let repository = keep_finalizer(&context, repository).await?;
     let uid = repository.metadata.uid.clone().unwrap_or_default();
-    let last = locked(&state.looks).get(&uid).copied();
+    let memory = &state.memory;
+    let last = locked(&memory.looks).get(&uid).copied();
     let (repository, next_look) = match due::look(&repository, last, context.now()) {
-        Look::In(rest) => (users::show(&context, &state.users, repository).await?, rest),
+        Look::In(rest) => (users::show(&context, &memory.users, repository).await?, rest),
         Look::Now => {
-            let repository = observe::observe(&context, &state.users, repository).await?;
-            locked(&state.looks).insert(uid, context.now());
+            let repository = observe::observe(&context, &memory.users, repository).await?;
+            locked(&memory.looks).insert(uid, context.now());
             let next = match due::look(&repository, Some(context.now()), context.now()) {
                 Look::In(rest) => rest,
                 Look::Now => NEXT_TRY,
@@ -148,18 +157,18 @@ async fn maintenance(
     repository: Repository,
 ) -> Result<Option<Duration>, ApiError> {
     let uid = repository.metadata.uid.clone().unwrap_or_default();
-    let failed = locked(&state.failures).get(&uid).copied();
+    let failed = locked(&state.memory.failures).get(&uid).copied();
     let (repository, run) = match due::maintenance(&repository, failed, context.now()) {
         Maintenance::Nothing => return Ok(None),
         Maintenance::In(rest) => return Ok(Some(rest)),
         Maintenance::GoOn(run) => (repository, run),
         Maintenance::Now(run) => (maintain::begin(context, &repository, run).await?, run),
     };
-    let (context, remembered) = (context.clone(), state.clone());
+    let (context, memory) = (context.clone(), state.memory.clone());
     state.maintenances.start(&uid.clone(), |_| async move {
-        match maintain::carry_out(&context, &remembered.resource, &repository, run).await {
-            Ok(true) => _ = locked(&remembered.failures).remove(&uid),
-            Ok(false) => _ = locked(&remembered.failures).insert(uid, context.now()),
+        match maintain::carry_out(&context, &repository, run).await {
+            Ok(true) => _ = locked(&memory.failures).remove(&uid),
+            Ok(false) => _ = locked(&memory.failures).insert(uid, context.now()),
             Err(error) => {
                 let (repository, message) = (repository.name_any(), error.chain());
                 tracing::warn!(repository, message, "cannot continue a maintenance now; it is tried again");

@@ -8,7 +8,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::common::{TaskId, Time};
 use lifeboat_api::stash::{BackupBatch, BackupConfiguration, Repository, RepositoryStatus, RuntimeSettings, TypedObjectRef};
@@ -26,7 +25,7 @@ use lifeboat_transfer::repositories::{Access, SourceKeys};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::super::host::access_of;
+use super::super::host::{NoAccess, access_of};
 use super::super::opened::to_json;
 use super::super::{TenantRepositories, key_of, look, object};
 use crate::context::Context;
@@ -61,7 +60,6 @@ async fn under_way(
 /// Runs it to its end and records that. False if it failed.
 pub(super) async fn carry_out(
     context: &Context,
-    resource: &ApiResource,
     repository: &Repository,
     run: Run,
 ) -> Result<bool, ApiError> {
@@ -92,7 +90,6 @@ pub(super) async fn carry_out(
         let patch = json!({"metadata": {"annotations": {MAINTENANCE: null}}});
         object::annotate(context, &namespace, &repository.name_any(), patch).await?;
     }
-    let _ = resource;
     context.movers.clear(&namespace, &task).await?;
     Ok(!matches!(end, Some(MaintenanceEnd::Failed(_))))
 }
@@ -192,7 +189,7 @@ async fn request(
     let (namespace, name) = object::parts(repository);
     let found = match access_of(context, repository).await {
         Ok(found) => found,
-        Err(super::super::host::NoAccess::Api(error)) => return Err(error),
+        Err(NoAccess::Api(error)) => return Err(error),
         Err(problem) => return Ok(Err(problem.to_string())),
     };
     let empty_is_meant = match empty_is_meant(context, repository, &found.access).await {

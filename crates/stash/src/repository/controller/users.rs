@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube::core::ApiResource;
 use kube::runtime::reflector::ObjectRef;
 use lifeboat_api::stash::{Repository, TypedObjectRef};
-use lifeboat_cluster::{ApiError, objects};
+use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::repository::status::{self, Observed};
@@ -29,6 +30,7 @@ impl Users {
         &self,
         map: &ConfigMap,
         known: &[Arc<DynamicObject>],
+        resource: &ApiResource,
     ) -> Vec<ObjectRef<DynamicObject>> {
         let name = map.name_any();
         if !name.starts_with(&reservation::config_map_name("")) {
@@ -45,9 +47,8 @@ impl Users {
             let namespace = object.namespace().unwrap_or_default();
             id.is_some_and(|id| ReservedId::both(&namespace, id).iter().any(|id| id.config_map() == name))
         };
-        let resource = objects::resource_of::<Repository>();
-        let affected = known.iter().filter(is_affected);
-        affected.map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone())).collect()
+        let reference = |object: &Arc<DynamicObject>| ObjectRef::from_obj_with(object.as_ref(), resource.clone());
+        known.iter().filter(is_affected).map(reference).collect()
     }
 
     /// The objects that use a Repository; None if no record of its repository was seen.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
 use lifeboat_api::stash::{Backend, Repository};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::repository::record;
@@ -28,7 +28,7 @@ use super::super::host::{Found, NoAccess, access_of};
 use super::super::opened::recorded;
 use super::super::reservations::{self, ReservationError, ReservedId};
 use super::super::{key_of, look, object, state};
-use super::State;
+use super::{Memory, State};
 use crate::context::Context;
 
 /// How often a deletion that is refused or failed is tried again.
@@ -77,18 +77,18 @@ pub(super) async fn reconcile(
     context.repositories.close(&key_of(namespace, name));
     let held = |finalizer: &str| repository.finalizers().iter().any(|own| own == finalizer);
     if !held(FINALIZER) && !held(UPSTREAM_FINALIZER) {
-        state.forget(&uid);
+        state.memory.forget(&uid);
         return Ok(Action::await_change());
     }
     if !repository.spec.wipe_out {
-        return let_go(context, state, repository).await;
+        return let_go(context, &state.memory, repository).await;
     }
     if repository.annotations().contains_key(WIPING) {
         start(context, state, repository.clone());
         return Ok(Action::requeue(NEXT_TRY));
     }
     match judged(context, repository).await {
-        Ok(WipeOut::Nothing) => let_go(context, state, repository).await,
+        Ok(WipeOut::Nothing) => let_go(context, &state.memory, repository).await,
         Ok(WipeOut::Delete) => {
             match begin(context, repository).await {
                 Ok(begun) => start(context, state, begun),
@@ -114,21 +114,20 @@ async fn refuse(context: &Context, repository: &Repository, message: &str) -> Re
     let mut status = repository.status.clone().unwrap_or_default();
     ConditionType::DataWipedOut.no(message).set_in(&mut status.conditions, context.now());
     if Some(&status) != repository.status.as_ref() {
-        use kube::Resource;
         context.events.warning(&repository.object_ref(&()), "DataNotDeleted", message).await;
     }
     object::write_status(context, repository, &status).await.map(drop)
 }
 
 /// Removes the finalizers: the object goes.
-async fn let_go(context: &Context, state: &State, repository: &Repository) -> Result<Action, ApiError> {
+async fn let_go(context: &Context, memory: &Memory, repository: &Repository) -> Result<Action, ApiError> {
     let left = repository.finalizers().iter().filter(|own| *own != FINALIZER && *own != UPSTREAM_FINALIZER);
     let left: Vec<&String> = left.collect();
     match object::merge(context, repository, json!({"metadata": {"finalizers": left}})).await {
         Err(error) if error.is_not_found() => {}
         other => _ = other?,
     }
-    state.forget(&repository.uid().unwrap_or_default());
+    memory.forget(&repository.uid().unwrap_or_default());
     Ok(Action::await_change())
 }
 
@@ -234,11 +233,11 @@ async fn config_digest(store: &Store) -> Result<Option<String>, lifeboat_store::
 
 /// Deletes in the background: a repository may have millions of files.
 fn start(context: &Context, state: &Arc<State>, repository: Repository) {
-    let (context, remembered) = (context.clone(), state.clone());
+    let (context, memory) = (context.clone(), state.memory.clone());
     state.deletions.start(&repository.uid().unwrap_or_default(), |_| async move {
         let (namespace, name) = object::parts(&repository);
         let ended = match deleted(&context, &repository).await {
-            Ok(()) => gone(&context, &remembered, &repository).await,
+            Ok(()) => gone(&context, &memory, &repository).await,
             Err(NotWiped::Api(error)) => Err(error),
             Err(NotWiped::Refused(message)) => match object::read(&context, namespace, name).await {
                 Ok(repository) => refuse(&context, &repository, &message).await,
@@ -283,11 +282,11 @@ async fn deleted(context: &Context, repository: &Repository) -> Result<(), NotWi
 }
 
 /// The data is gone: the object goes.
-async fn gone(context: &Context, state: &State, repository: &Repository) -> Result<(), ApiError> {
+async fn gone(context: &Context, memory: &Memory, repository: &Repository) -> Result<(), ApiError> {
     let (namespace, name) = object::parts(repository);
     tracing::info!(namespace, repository = name, "the data of a Repository was deleted with it");
     match object::api(context, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))? {
-        Some(now) if now.uid() == repository.uid() => let_go(context, state, &now).await.map(drop),
+        Some(now) if now.uid() == repository.uid() => let_go(context, memory, &now).await.map(drop),
         _ => Ok(()),
     }
 }
