@@ -39,7 +39,8 @@ impl User {
         };
         let role = format!("{}.{}", self.name, resource.replace(['/', '*'], "-"));
         let metadata = json!({"name": role, "namespace": namespace});
-        let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names}]);
+        let rules =
+            json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names}]);
         apply(&[
             json!({"apiVersion": RBAC, "kind": "Role", "metadata": metadata, "rules": rules}),
             self.binding(namespace, "Role", &role),
@@ -206,8 +207,7 @@ fn rejects_commands_in_pods_from_a_user_who_may_not_exec() {
         user.grant(&user.own, "apps", resource, &["patch"]);
     }
     user.grant(&user.own, "", "pods", &["create"]);
-    let member =
-        |hook: &str| json!({"target": target("Deployment"), "hooks": {hook: command()}});
+    let member = |hook: &str| json!({"target": target("Deployment"), "hooks": {hook: command()}});
     let mut objects = Vec::from(with_member(&member("preBackup"), &member("preRestore")));
     objects.extend(with_member(&member("postBackup"), &member("postRestore")));
     let members = json!([{"target": target("Deployment")}]);
@@ -268,7 +268,8 @@ fn rejects_restores_from_a_user_who_may_not_stop_workloads() {
 fn rejects_an_appbinding_elsewhere_that_the_user_may_not_use() {
     let user = User::new("no-use");
     user.grant_own();
-    let member = |name: &str| json!({"target": elsewhere(&user, name), "task": {"name": "mysql-backup-8.0.14"}});
+    let member =
+        |name: &str| json!({"target": elsewhere(&user, name), "task": {"name": "mysql-backup-8.0.14"}});
     let objects = |name: &str| with_member(&member(name), &member(name));
     let expected =
         format!("lacks the right to use appbindings.appcatalog.appscode.com in namespace {}", user.other);
@@ -321,8 +322,14 @@ fn accepts_sixteen_appbindings_elsewhere_and_rejects_seventeen() {
     user.grant(&user.other, "", "pods/exec", &["create"]);
     let hooks = |hook: &str| json!({hook: command()});
     let batch = |kind: &str, hook: &str, count: usize| {
-        let kinds =
-            ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "DeploymentConfig", "DaemonSet"];
+        let kinds = [
+            "Deployment",
+            "StatefulSet",
+            "ReplicaSet",
+            "ReplicationController",
+            "DeploymentConfig",
+            "DaemonSet",
+        ];
         let members: Vec<Value> = (0..64)
             .map(|place| {
                 let mut target = if place < count {
@@ -352,7 +359,8 @@ fn accepts_new_labels_and_rejects_a_new_spec_without_the_rights() {
     kubectl().args(["--namespace", &user.own, "apply", "-f", "-"]).input(&by_admin.to_string()).ok();
     let change = |patch: Value| {
         let patch = patch.to_string();
-        let target = ["patch", "backupconfigurations.stash.appscode.com", "x", "--type=merge", "--dry-run=server"];
+        let target =
+            ["patch", "backupconfigurations.stash.appscode.com", "x", "--type=merge", "--dry-run=server"];
         user.kubectl().args(target).args(["--patch", &patch]).run()
     };
     wait_for("a changed spec refused", NOTICED, || {

@@ -28,7 +28,10 @@ mod tests {
         let crds = crds();
         let crd = &crds[0];
         assert_eq!(crd.name(), "snapshots.repositories.stash.appscode.com");
-        assert_eq!((crd.versions()[0].name.as_str(), crd.definition().spec.scope.as_str()), ("v1alpha1", "Namespaced"));
+        assert_eq!(
+            (crd.versions()[0].name.as_str(), crd.definition().spec.scope.as_str()),
+            ("v1alpha1", "Namespaced")
+        );
         let columns = crd.versions()[0].additional_printer_columns.iter().flatten();
         let columns: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
         assert_eq!(columns, ["ID", "Repository", "Hostname", "Created-At"]);

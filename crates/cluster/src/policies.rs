@@ -51,13 +51,12 @@ impl Policies {
 
 /// The policies and bindings of all installations.
 pub async fn list(client: &Client) -> Result<FoundPolicies, ApiError> {
-    let policies = labelled::<ValidatingAdmissionPolicy>(client).await?.into_iter().map(|mut policy| {
-        FoundPolicy {
+    let policies =
+        labelled::<ValidatingAdmissionPolicy>(client).await?.into_iter().map(|mut policy| FoundPolicy {
             name: policy.name_any(),
             annotations: std::mem::take(policy.annotations_mut()),
             spec: policy.data["spec"].take(),
-        }
-    });
+        });
     let bindings = labelled::<ValidatingAdmissionPolicyBinding>(client).await?;
     Ok(FoundPolicies {
         policies: policies.collect(),

@@ -120,7 +120,10 @@ mod tests {
     ) {
         let server = ApiServer::default();
         let labels = label.map(|label| json!({SERVED_BY: label}));
-        server.put("/api/v1/namespaces/shop", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": labels}}));
+        server.put(
+            "/api/v1/namespaces/shop",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": labels}}),
+        );
         let core = server.core().await;
         assert_eq!(served(&[], own).serves(&core, "shop").await.unwrap(), expected);
     }

@@ -212,7 +212,10 @@ impl ValidConfig {
             Target::Gcp(config) => config.key.is_some(),
             Target::Azure(config) => config.auth.is_given(),
             Target::Local(_) => {
-                return Err(Error::config("provider", "a directory of the server is not opened for a tenant"));
+                return Err(Error::config(
+                    "provider",
+                    "a directory of the server is not opened for a tenant",
+                ));
             }
         };
         if !is_given {

@@ -17,8 +17,10 @@ const NEUTRAL: [&str; 4] = ["lifeboat-cluster", "lifeboat-control", "lifeboat-it
 const PLAN: (&str, &[&str]) = ("lifeboat-plan", &["velero", "stash"]);
 
 /// Modules of other crates that define or decide about the kinds of one API. `*` imports them as well.
-const OF_ONE_API: [(&str, &[&str]); 2] =
-    [("lifeboat_api", &["velero", "stash", "repositories", "*"]), ("lifeboat_plan", &["velero", "stash", "*"])];
+const OF_ONE_API: [(&str, &[&str]); 2] = [
+    ("lifeboat_api", &["velero", "stash", "repositories", "*"]),
+    ("lifeboat_plan", &["velero", "stash", "*"]),
+];
 
 /// How many lines of a file are known to name such kinds. These numbers may only become smaller.
 #[rustfmt::skip] // one line for each file

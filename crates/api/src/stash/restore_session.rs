@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cel;
-use super::invoker::{self, Driver};
 use super::host_run::HostRun;
+use super::invoker::{self, Driver};
 use super::limits;
 use super::member::RestoreMember;
 use super::reference::ObjectRef;

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lifeboat_api::common::ByteString;
-use lifeboat_api::stash::{AzureBackend, B2Backend, Backend, GcsBackend, LocalBackend, RestBackend, S3Backend, VolumeSource};
+use lifeboat_api::stash::{
+    AzureBackend, B2Backend, Backend, GcsBackend, LocalBackend, RestBackend, S3Backend, VolumeSource,
+};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde_json::Value;
 

@@ -113,7 +113,8 @@ fn problem(policy: &Policy, found: &FoundPolicies) -> Option<Problem> {
 }
 
 fn problem_of_copy(policy: &Policy, copy: &FoundPolicy, bindings: &[Value]) -> Option<Problem> {
-    let version: u32 = copy.annotations.get(VERSION_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let version: u32 =
+        copy.annotations.get(VERSION_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(0);
     if version < VERSION {
         return Some(Problem::Older);
     }

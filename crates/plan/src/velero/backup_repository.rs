@@ -10,11 +10,11 @@ use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
 use crate::label;
-pub use crate::transfer::repository_notes::{
-    EMPTIED, GivenUp, MAINTAIN_SINCE, MAINTENANCE, dead_owners, give_up, is_under_way, looked_for, note_dead, task,
-    unlocked,
-};
 use crate::transfer::repository_notes::{self, TaskFate, after};
+pub use crate::transfer::repository_notes::{
+    EMPTIED, GivenUp, MAINTAIN_SINCE, MAINTENANCE, dead_owners, give_up, is_under_way, looked_for, note_dead,
+    task, unlocked,
+};
 use crate::velero::pod_volumes;
 
 /// How many runs are kept in the status: upstream's number.

@@ -8,9 +8,7 @@ use kube::api::{DynamicObject, PostParams};
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::common::Time;
-use lifeboat_api::stash::{
-    BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase,
-};
+use lifeboat_api::stash::{BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::dynamic;
 use lifeboat_plan::stash::invoker::InvokerStatus;

@@ -79,7 +79,8 @@ async fn not_allowed(
     let api: Api<DynamicObject> = Api::all_with(context.core.client.clone(), &resource);
     let found = api.get_opt(namespace).await.attempt(format!("read Namespace {namespace}"))?;
     let labels = found.map(|found| found.labels().clone()).unwrap_or_default();
-    let allowed = lifeboat_plan::stash::repository::usage::may_use(&repository.spec, &own, namespace, &labels);
+    let allowed =
+        lifeboat_plan::stash::repository::usage::may_use(&repository.spec, &own, namespace, &labels);
     Ok((!allowed).then(|| {
         format!(
             "Repository {own}/{} does not allow namespace {namespace}: set its spec.usagePolicy, or use a Repository of this namespace",
@@ -91,7 +92,8 @@ async fn not_allowed(
 async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
     let namespace = repository.namespace().unwrap_or_default();
     let name = &repository.spec.backend.storage_secret_name;
-    let api: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(context.core.client.clone(), &namespace);
+    let api: Api<k8s_openapi::api::core::v1::Secret> =
+        Api::namespaced(context.core.client.clone(), &namespace);
     let found = api.get_metadata_opt(name).await.attempt(format!("read Secret {namespace}/{name}"))?;
     Ok(if found.is_some() {
         Found::Yes
@@ -149,5 +151,10 @@ async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiE
     let resource = objects::resource("", "v1", "Node", "nodes");
     let api: Api<DynamicObject> = Api::all_with(context.core.client.clone(), &resource);
     let listed = api.list(&ListParams::default()).await.attempt("list nodes")?;
-    Ok(listed.items.iter().map(objects::to_json).map(|node| text(&node, "/metadata/name").to_owned()).collect())
+    Ok(listed
+        .items
+        .iter()
+        .map(objects::to_json)
+        .map(|node| text(&node, "/metadata/name").to_owned())
+        .collect())
 }

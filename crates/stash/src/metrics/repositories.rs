@@ -97,8 +97,10 @@ mod tests {
     fn a_repository_is_shown_under_both_names_until_it_is_gone() {
         let metrics = Metrics::new("0");
         let repositories = metrics.register(RepositoryMetrics::register);
-        let labels = RepositoryLabels { namespace: "shop".into(), name: "r".into(), ..RepositoryLabels::default() };
-        let values = RepositoryValues { integrity: Some(true), bytes: Some(7), snapshots: Some(2), removed: None };
+        let labels =
+            RepositoryLabels { namespace: "shop".into(), name: "r".into(), ..RepositoryLabels::default() };
+        let values =
+            RepositoryValues { integrity: Some(true), bytes: Some(7), snapshots: Some(2), removed: None };
         repositories.set(&labels, values);
         let text = metrics.render();
         for prefix in PREFIXES {

@@ -49,7 +49,9 @@ impl Found {
 /// Why nothing opens a Repository.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoAccess {
-    #[error("Secret '{name}' does not exist in namespace '{namespace}': create it with RESTIC_PASSWORD and the keys of the storage")]
+    #[error(
+        "Secret '{name}' does not exist in namespace '{namespace}': create it with RESTIC_PASSWORD and the keys of the storage"
+    )]
     NoSecret { namespace: String, name: String },
     #[error(transparent)]
     Backend(#[from] BackendProblem),
@@ -75,7 +77,8 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let secret = secrets.get_opt(secret_name).await.attempt(format!("read Secret {namespace}/{secret_name}"))?;
+    let secret =
+        secrets.get_opt(secret_name).await.attempt(format!("read Secret {namespace}/{secret_name}"))?;
     let Some(secret) = secret else {
         return Err(NoAccess::NoSecret { namespace: namespace.to_owned(), name: secret_name.clone() });
     };
@@ -174,13 +177,17 @@ impl RepositoryRecords for TenantRepositories {
     async fn set_emptied(&self, key: &RepositoryKey, emptied: bool) -> Result<(), ApiError> {
         let (namespace, name) = parts_of(key);
         let found = object::api(&self.0, namespace).get_metadata_opt(name).await;
-        let Some(found) = found.attempt(format!("read Repository {namespace}/{name}"))? else { return Ok(()) };
-        let is_noted = found.metadata.annotations.is_some_and(|annotations| annotations.contains_key(EMPTIED));
+        let Some(found) = found.attempt(format!("read Repository {namespace}/{name}"))? else {
+            return Ok(());
+        };
+        let is_noted =
+            found.metadata.annotations.is_some_and(|annotations| annotations.contains_key(EMPTIED));
         if is_noted == emptied {
             return Ok(());
         }
         let since = emptied.then(|| lifeboat_plan::time::seconds(self.0.now()));
-        object::annotate(&self.0, namespace, name, json!({"metadata": {"annotations": {EMPTIED: since}}})).await
+        object::annotate(&self.0, namespace, name, json!({"metadata": {"annotations": {EMPTIED: since}}}))
+            .await
     }
 
     async fn note_given_up(

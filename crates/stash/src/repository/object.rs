@@ -18,7 +18,8 @@ pub(super) fn api(core: &Core, namespace: &str) -> Api<Repository> {
 
 /// The Repository as it is now.
 pub(super) async fn read(core: &Core, namespace: &str, name: &str) -> Result<Repository, RepositoryProblem> {
-    let found = api(core, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))?;
+    let found =
+        api(core, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))?;
     found.ok_or_else(|| {
         RepositoryProblem::Unusable(format!(
             "Repository '{name}' does not exist in namespace '{namespace}': create it, or correct the reference to it"
@@ -42,7 +43,11 @@ pub(super) async fn annotate(core: &Core, namespace: &str, name: &str, patch: Va
 }
 
 /// Merges into the object on the condition that it was not changed since it was read. Gives the object as it is then.
-pub(super) async fn merge(core: &Core, repository: &Repository, mut patch: Value) -> Result<Repository, ApiError> {
+pub(super) async fn merge(
+    core: &Core,
+    repository: &Repository,
+    mut patch: Value,
+) -> Result<Repository, ApiError> {
     let (namespace, name) = parts(repository);
     patch["metadata"]["resourceVersion"] = json!(repository.metadata.resource_version);
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
@@ -78,7 +83,10 @@ pub(super) async fn change_status(
 ) -> Result<(), ApiError> {
     let mut tries = 0;
     loop {
-        let found = api(core, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))?;
+        let found = api(core, namespace)
+            .get_opt(name)
+            .await
+            .attempt(format!("read Repository {namespace}/{name}"))?;
         let Some(repository) = found else { return Ok(()) };
         match write_status(core, &repository, &change(&repository)).await {
             Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
@@ -110,7 +118,11 @@ mod tests {
 
     #[test]
     fn a_field_that_is_gone_is_removed_and_no_change_is_no_patch() {
-        let old = RepositoryStatus { integrity: Some(true), snapshot_count: Some(3), ..RepositoryStatus::default() };
+        let old = RepositoryStatus {
+            integrity: Some(true),
+            snapshot_count: Some(3),
+            ..RepositoryStatus::default()
+        };
         let new = RepositoryStatus { snapshot_count: Some(4), ..RepositoryStatus::default() };
         assert_eq!(status_patch(&old, &new), Some(json!({"integrity": null, "snapshotCount": 4})));
         assert_eq!(status_patch(&new, &new), None);

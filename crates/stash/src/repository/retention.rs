@@ -27,7 +27,8 @@ pub(crate) async fn apply_policy(
     let access = access_of(context, &repository).await?.access;
     let found = look::open(context, &access).await?.load_readable_snapshots().await?.found;
     let facts: Vec<SnapshotFact> = found.iter().map(fact).collect();
-    let mut by_id: BTreeMap<String, Found> = found.into_iter().map(|found| (found.0.to_string(), found)).collect();
+    let mut by_id: BTreeMap<String, Found> =
+        found.into_iter().map(|found| (found.0.to_string(), found)).collect();
     let policy = policy(keep);
     let mut old = Vec::new();
     for group in groups(&facts, hosts) {

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use lifeboat_api::common::Time;
 use lifeboat_api::stash::{Repository, RepositoryStatus};
 use lifeboat_plan::stash::backend::{BackendAccess, BackendStorage};
-use lifeboat_plan::stash::repository::status::{self, Content, Observed};
 use lifeboat_plan::stash::repository::record;
+use lifeboat_plan::stash::repository::status::{self, Content, Observed};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::repository_notes::MAINTAIN_SINCE;
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
@@ -87,7 +87,8 @@ async fn write_status(
     let now = context.now();
     let changed = |repository: &Repository| {
         let mut status = status::status(&repository.status.clone().unwrap_or_default(), &observed, now);
-        let last = status.last_backup_time.take().map(|time| time.0).into_iter().chain(end.backed_up_at).max();
+        let last =
+            status.last_backup_time.take().map(|time| time.0).into_iter().chain(end.backed_up_at).max();
         status.last_backup_time = last.map(Time);
         status.snapshots_removed_on_last_cleanup = end
             .removed

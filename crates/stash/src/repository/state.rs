@@ -101,7 +101,8 @@ pub(crate) async fn write(repository: &OpenRepository, state: &BackendState) -> 
         Err(lifeboat_store::Error::Unsupported { .. }) => return Ok(false),
         written => written.map_err(Error::store("write the state"))?,
     }
-    let listed: Vec<_> = store.list(&directory()).try_collect().await.map_err(Error::store("list the states"))?;
+    let listed: Vec<_> =
+        store.list(&directory()).try_collect().await.map_err(Error::store("list the states"))?;
     let mut listed: Vec<_> = listed.into_iter().map(|info| (info.modified, info.key)).collect();
     listed.sort();
     let surplus = listed.len().saturating_sub(MOST);

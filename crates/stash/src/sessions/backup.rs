@@ -79,10 +79,11 @@ async fn reconcile(
         tracing::warn!(namespace, session = object.name_any(), "a BackupSession cannot be read");
         return Ok(Action::await_change());
     };
-    let record = match SessionRecord::new(&context.core, SessionKind::Backup, &state.resource, (*object).clone()) {
-        Ok(record) => Arc::new(record),
-        Err(_) => return Ok(Action::await_change()),
-    };
+    let record =
+        match SessionRecord::new(&context.core, SessionKind::Backup, &state.resource, (*object).clone()) {
+            Ok(record) => Arc::new(record),
+            Err(_) => return Ok(Action::await_change()),
+        };
     if record.read(|state| state.phase.has_ended()).await {
         return finish::after_end(&context, &session, &record).await;
     }
@@ -105,7 +106,11 @@ async fn work_until_ended(
             Ok(Advance::Ended) | Err(Stopped::Gone) => return,
             Ok(Advance::Waits) => {}
             Err(Stopped::Api(error)) => {
-                tracing::warn!(session = record.name, error = error.chain(), "a backup is interrupted; trying again");
+                tracing::warn!(
+                    session = record.name,
+                    error = error.chain(),
+                    "a backup is interrupted; trying again"
+                );
             }
         }
         tokio::select! {
@@ -128,7 +133,9 @@ async fn reread(
     let api = objects::namespaced(&core.client, &record.namespace, resource);
     let found = api.get_opt(&record.name).await.attempt(format!("read BackupSession {}", record.name))?;
     let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
-    Ok(found.and_then(|found| SessionRecord::new(core, SessionKind::Backup, resource, found).ok()).map(Arc::new))
+    Ok(found
+        .and_then(|found| SessionRecord::new(core, SessionKind::Backup, resource, found).ok())
+        .map(Arc::new))
 }
 
 enum Advance {
@@ -202,7 +209,8 @@ async fn run_session(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let ValidDriver::Restic(repository) = &valid.driver else {
-        finish::end(context, record, None, "driver VolumeSnapshotter is not supported by this version").await?;
+        finish::end(context, record, None, "driver VolumeSnapshotter is not supported by this version")
+            .await?;
         return Ok(());
     };
     let key = key_of(&repository.namespace, &repository.name);
@@ -238,9 +246,8 @@ async fn run_session(
 /// Completes when the deadline of the session has passed; never without one.
 async fn deadline_passed(record: &SessionRecord) -> impl Future<Output = ()> + use<> {
     let deadline = record.read(|state| state.deadline).await;
-    let left = deadline.map(|deadline| {
-        Duration::try_from(deadline.duration_since(record.now())).unwrap_or_default()
-    });
+    let left = deadline
+        .map(|deadline| Duration::try_from(deadline.duration_since(record.now())).unwrap_or_default());
     async move {
         match left {
             Some(left) => tokio::time::sleep(left).await,

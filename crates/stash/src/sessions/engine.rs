@@ -98,7 +98,11 @@ pub(crate) async fn run_members(work: &dyn SessionWork, cancel: &CancellationTok
     try_join_all((0..count).map(|member| run_member(work, member, cancel))).await.map(drop)
 }
 
-async fn run_member(work: &dyn SessionWork, member: usize, cancel: &CancellationToken) -> Result<(), Stopped> {
+async fn run_member(
+    work: &dyn SessionWork,
+    member: usize,
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
     let record = work.record();
     if record.read(|state| state.members.get(member).is_none_or(MemberState::has_ended)).await {
         return Ok(());

@@ -9,7 +9,9 @@ use lifeboat_api::common::TaskId;
 use lifeboat_cluster::exec::{Commands, ExecRequest};
 use lifeboat_mover::report::{LogLine, Outcome};
 use lifeboat_mover::task::{self, CallWork, Limits, Task};
-use lifeboat_plan::stash::hooks::{Call, CallBody, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook};
+use lifeboat_plan::stash::hooks::{
+    Call, CallBody, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook,
+};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
 use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest, Movers};
 use lifeboat_transfer::repositories::NoKeys;
@@ -35,7 +37,11 @@ pub(super) struct HookRun<'a> {
 }
 
 /// Runs a hook to its end. The error is for people.
-pub(super) async fn run(context: &Context, run: HookRun<'_>, cancel: &CancellationToken) -> Result<(), String> {
+pub(super) async fn run(
+    context: &Context,
+    run: HookRun<'_>,
+    cancel: &CancellationToken,
+) -> Result<(), String> {
     let address = run.pod.map(PodAddress::of);
     let action = run.hook.action(run.summary, address.as_ref()).map_err(|error| error.to_string())?;
     match action {
@@ -50,13 +56,15 @@ async fn exec(
     container: Option<String>,
     command: Vec<String>,
 ) -> Result<(), String> {
-    let text = |pointer: &str| run.pod.and_then(|pod| pod.pointer(pointer)?.as_str()).unwrap_or_default().to_owned();
+    let text =
+        |pointer: &str| run.pod.and_then(|pod| pod.pointer(pointer)?.as_str()).unwrap_or_default().to_owned();
     let pod = text("/metadata/name");
     if pod.is_empty() {
         return Err("there is no pod to run the command in".to_owned());
     }
     let container = container.unwrap_or_else(|| text("/spec/containers/0/name"));
-    let request = ExecRequest { namespace: text("/metadata/namespace"), pod, container, command, timeout: LIMIT };
+    let request =
+        ExecRequest { namespace: text("/metadata/namespace"), pod, container, command, timeout: LIMIT };
     commands.run(&request).await.map(drop).map_err(|error| error.to_string())
 }
 

@@ -25,7 +25,9 @@ impl HostRecord {
     pub(crate) async fn change(&self, change: impl FnOnce(&mut HostState)) -> Result<bool, ApiError> {
         let changed = self.session.change(|state| {
             let member = state.members.get_mut(self.member);
-            if let Some(host) = member.and_then(|member| member.hosts.iter_mut().find(|host| host.name == self.host)) {
+            if let Some(host) =
+                member.and_then(|member| member.hosts.iter_mut().find(|host| host.name == self.host))
+            {
                 change(host);
             }
         });
@@ -34,7 +36,8 @@ impl HostRecord {
 
     pub(crate) async fn state(&self) -> HostState {
         let read = self.session.read(|state| {
-            let hosts = state.members.get(self.member).map(|member| member.hosts.as_slice()).unwrap_or_default();
+            let hosts =
+                state.members.get(self.member).map(|member| member.hosts.as_slice()).unwrap_or_default();
             hosts.iter().find(|host| host.name == self.host).cloned()
         });
         read.await.unwrap_or_default()

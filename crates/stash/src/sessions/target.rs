@@ -88,7 +88,8 @@ pub(crate) async fn list(
     plural: &str,
 ) -> Result<Vec<Value>, ApiError> {
     let api = objects::namespaced(&core.client, namespace, &objects::resource(group, version, kind, plural));
-    let listed = api.list(&ListParams::default()).await.attempt(format!("list {plural} of namespace {namespace}"))?;
+    let listed =
+        api.list(&ListParams::default()).await.attempt(format!("list {plural} of namespace {namespace}"))?;
     let mut items: Vec<Value> = listed.items.iter().map(objects::to_json).collect();
     for item in &mut items {
         // A list does not repeat the kind of its items.
@@ -144,7 +145,8 @@ async fn site(
     namespace: &str,
     snapshot_class: Option<&str>,
 ) -> Result<Site, ApiError> {
-    let namespaces = Api::all_with(core.client.clone(), &objects::resource("", "v1", "Namespace", "namespaces"));
+    let namespaces =
+        Api::all_with(core.client.clone(), &objects::resource("", "v1", "Namespace", "namespaces"));
     let found: Option<DynamicObject> =
         namespaces.get_opt(namespace).await.attempt(format!("read Namespace {namespace}"))?;
     let found = found.as_ref().map(objects::to_json).unwrap_or_default();
@@ -161,7 +163,8 @@ async fn site(
 }
 
 async fn class(core: &Core, name: &str) -> Result<SnapshotClass, ApiError> {
-    let resource = objects::resource(SNAPSHOTS, SNAPSHOTS_VERSION, "VolumeSnapshotClass", "volumesnapshotclasses");
+    let resource =
+        objects::resource(SNAPSHOTS, SNAPSHOTS_VERSION, "VolumeSnapshotClass", "volumesnapshotclasses");
     let api: Api<DynamicObject> = Api::all_with(core.client.clone(), &resource);
     let found = api.get_opt(name).await.attempt(format!("read VolumeSnapshotClass {name}"))?;
     let driver = found.and_then(|found| found.data["driver"].as_str().map(str::to_owned));

@@ -2,6 +2,7 @@
 //! if the session that it names has its task on record: labels are claims of whoever may create Jobs there.
 
 use async_trait::async_trait;
+use kube::ResourceExt;
 use lifeboat_api::common::TaskId;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
@@ -11,7 +12,6 @@ use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::transfer::attempts::task_uid;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
-use kube::ResourceExt;
 
 use super::kind::SessionKind;
 
@@ -51,7 +51,8 @@ fn state_of(state: &SessionState, session: &str, task: &TaskId) -> TaskState {
                 let base = task_base(session, member, &host.name, mover);
                 task.as_str().starts_with(&format!("{base}-"))
                     && host.run.attempt.is_some_and(|last| {
-                        (1..=u64::try_from(last).unwrap_or(0)).any(|attempt| task_uid(&base, attempt) == *task)
+                        (1..=u64::try_from(last).unwrap_or(0))
+                            .any(|attempt| task_uid(&base, attempt) == *task)
                     })
             };
             if (0..MOST_MOVERS).any(is_own) {

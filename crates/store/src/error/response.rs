@@ -97,7 +97,8 @@ impl ErrorResponse {
     /// a region only if it looks like one.
     pub(crate) fn discreet(self) -> Self {
         let is_region = |region: &String| {
-            region.len() <= 32 && region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            region.len() <= 32
+                && region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         };
         Self {
             code: self.code.as_deref().and_then(code_of_service).map(str::to_owned),

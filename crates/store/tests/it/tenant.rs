@@ -92,9 +92,13 @@ async fn a_redirect_is_not_followed() {
 
 #[rstest]
 #[case::none(None)]
-#[case::role_of_the_machine(Some("[default]\nrole_arn=arn:aws:iam::1:role/r\ncredential_source=Ec2InstanceMetadata\n"))]
+#[case::role_of_the_machine(Some(
+    "[default]\nrole_arn=arn:aws:iam::1:role/r\ncredential_source=Ec2InstanceMetadata\n"
+))]
 #[case::role_of_the_pod(Some("[default]\nrole_arn=arn:aws:iam::1:role/r\ncredential_source=EcsContainer\n"))]
-#[case::token_of_the_pod(Some("[default]\nrole_arn=arn:aws:iam::1:role/r\nweb_identity_token_file=/var/run/token\n"))]
+#[case::token_of_the_pod(Some(
+    "[default]\nrole_arn=arn:aws:iam::1:role/r\nweb_identity_token_file=/var/run/token\n"
+))]
 #[tokio::test]
 async fn aws_keys_are_given_or_it_is_refused(#[case] file: Option<&str>) {
     let server = Server::plain(hollow).await;
@@ -137,7 +141,11 @@ async fn no_file_of_the_server_is_read(#[case] provider: &str, #[case] key: &str
 }
 
 #[rstest]
-#[case::s3(403, "<Error><Code>AccessDenied</Code><Message>CANARY</Message></Error>", "status 403 AccessDenied")]
+#[case::s3(
+    403,
+    "<Error><Code>AccessDenied</Code><Message>CANARY</Message></Error>",
+    "status 403 AccessDenied"
+)]
 #[case::unknown_code(403, "<Error><Code>CANARY</Code></Error>", "status 403")]
 #[case::text(401, "CANARY\n", "status 401")]
 #[case::json(418, r#"{"error":"CANARY","error_description":"CANARY"}"#, "status 418")]
@@ -156,7 +164,9 @@ async fn a_message_has_the_status_and_nothing_of_the_body(
 }
 
 #[rstest]
-#[case::foreign_key("<ListBucketResult><Contents><Key>CANARY</Key><Size>1</Size><LastModified>2026-11-15T10:00:00.000Z</LastModified></Contents></ListBucketResult>")]
+#[case::foreign_key(
+    "<ListBucketResult><Contents><Key>CANARY</Key><Size>1</Size><LastModified>2026-11-15T10:00:00.000Z</LastModified></Contents></ListBucketResult>"
+)]
 #[case::bad_size("<ListBucketResult><Contents><Key>a</Key><Size>CANARY</Size></Contents></ListBucketResult>")]
 #[case::no_listing("<html>CANARY</html>")]
 #[tokio::test]

@@ -48,7 +48,10 @@ pub fn all() -> Vec<Policy> {
             resource: "backupsessions",
             version: "v1beta1",
             variables: Vec::new(),
-            validations: vec![pods("spec.invoker", "which a BackupSession needs because it starts pods there")],
+            validations: vec![pods(
+                "spec.invoker",
+                "which a BackupSession needs because it starts pods there",
+            )],
         },
     ];
     policies.push(BACKUP_CONFIGURATION.single());
@@ -219,7 +222,8 @@ impl Kind {
 
     fn create_pods_elsewhere(&self, place: usize) -> Validation {
         let namespace = format!("variables.podsIn[{place}]");
-        let why = "which runtimeSettings and interimVolumeTemplate need because the pods of the target run there";
+        let why =
+            "which runtimeSettings and interimVolumeTemplate need because the pods of the target run there";
         let message = cel::lacks(&self.field("runtimeSettings"), &CREATE_PODS, &namespace, why);
         at(place, "podsIn", &CREATE_PODS.is_held_in(&namespace), &message)
     }

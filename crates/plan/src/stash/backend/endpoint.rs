@@ -30,7 +30,8 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Without a scheme it is https, as in restic.
     pub(super) fn parse(field: &str, text: &str) -> Result<Self, BackendProblem> {
-        let expected = "the address of an S3 server, such as 's3.amazonaws.com' or 'https://minio.storage.svc:9000'";
+        let expected =
+            "the address of an S3 server, such as 's3.amazonaws.com' or 'https://minio.storage.svc:9000'";
         let text = text.trim().trim_end_matches('/');
         let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
         let url = parse(field, text, &with_scheme, "the keys belong in the Secret".to_owned(), expected)?;
@@ -82,7 +83,8 @@ impl Endpoint {
 
 /// The URL of a repository on a REST server, without a slash at its end.
 pub(super) fn rest_url(field: &str, text: &str, secret: &str) -> Result<String, BackendProblem> {
-    let expected = "a URL that starts with 'http://' or 'https://', such as 'https://backup.example.com:8000/demo'";
+    let expected =
+        "a URL that starts with 'http://' or 'https://', such as 'https://backup.example.com:8000/demo'";
     let text = text.trim();
     // restic writes its scheme in front; upstream does not.
     let text = text.strip_prefix("rest:").unwrap_or(text);
@@ -103,7 +105,10 @@ fn parse(
         return Err(secret());
     }
     match Url::parse(url) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty()) => {
+        Ok(url)
+            if matches!(url.scheme(), "http" | "https")
+                && url.host_str().is_some_and(|host| !host.is_empty()) =>
+        {
             Ok(url)
         }
         _ => Err(wrong(field, text, expected)),

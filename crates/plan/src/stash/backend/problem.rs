@@ -5,7 +5,9 @@
 pub enum BackendProblem {
     #[error("Secret '{secret}' has no key '{key}': add it with {meaning}")]
     Missing { secret: String, key: &'static str, meaning: &'static str },
-    #[error("Secret '{secret}' has the key '{there}' and no '{key}': add it, or remove both if pods have a cloud identity")]
+    #[error(
+        "Secret '{secret}' has the key '{there}' and no '{key}': add it, or remove both if pods have a cloud identity"
+    )]
     HalfPair { secret: String, there: &'static str, key: &'static str },
     #[error("key '{key}' of Secret '{secret}': expected {expected}; correct its value")]
     Value { secret: String, key: &'static str, expected: &'static str },

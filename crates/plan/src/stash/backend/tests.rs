@@ -3,7 +3,8 @@ use rstest::rstest;
 
 use super::*;
 
-const JSON: &str = r#"{"type":"service_account","client_email":"a@b","private_key":"CANARY","private_key_id":"1"}"#;
+const JSON: &str =
+    r#"{"type":"service_account","client_email":"a@b","private_key":"CANARY","private_key_id":"1"}"#;
 
 /// Data of a Secret, with the password.
 fn secret(entries: &[(&str, &str)]) -> SecretData {
@@ -40,12 +41,42 @@ fn bucket_of(access: &BackendAccess) -> &Bucket {
 
 #[rstest]
 #[case::amazon("s3.amazonaws.com", None, "s3:s3.amazonaws.com/bkt/a/b", "region= url= path=false")]
-#[case::amazon_region("s3.eu-west-1.amazonaws.com", None, "s3:s3.eu-west-1.amazonaws.com/bkt/a/b", "region=eu-west-1 url= path=false")]
-#[case::region_given("s3.amazonaws.com/", Some("us-east-2"), "s3:s3.amazonaws.com/bkt/a/b", "region=us-east-2 url= path=false")]
-#[case::no_scheme("minio.storage.svc:9000", None, "s3:minio.storage.svc:9000/bkt/a/b", "region= url=https://minio.storage.svc:9000 path=true")]
-#[case::plain("http://minio:9000/", None, "s3:http://minio:9000/bkt/a/b", "region= url=http://minio:9000 path=true")]
-#[case::https("https://minio:9000", Some("x"), "s3:https://minio:9000/bkt/a/b", "region=x url=https://minio:9000 path=true")]
-#[case::wasabi("s3.eu-central-1.wasabisys.com", None, "s3:s3.eu-central-1.wasabisys.com/bkt/a/b", "region=eu-central-1 url=https://s3.eu-central-1.wasabisys.com path=true")]
+#[case::amazon_region(
+    "s3.eu-west-1.amazonaws.com",
+    None,
+    "s3:s3.eu-west-1.amazonaws.com/bkt/a/b",
+    "region=eu-west-1 url= path=false"
+)]
+#[case::region_given(
+    "s3.amazonaws.com/",
+    Some("us-east-2"),
+    "s3:s3.amazonaws.com/bkt/a/b",
+    "region=us-east-2 url= path=false"
+)]
+#[case::no_scheme(
+    "minio.storage.svc:9000",
+    None,
+    "s3:minio.storage.svc:9000/bkt/a/b",
+    "region= url=https://minio.storage.svc:9000 path=true"
+)]
+#[case::plain(
+    "http://minio:9000/",
+    None,
+    "s3:http://minio:9000/bkt/a/b",
+    "region= url=http://minio:9000 path=true"
+)]
+#[case::https(
+    "https://minio:9000",
+    Some("x"),
+    "s3:https://minio:9000/bkt/a/b",
+    "region=x url=https://minio:9000 path=true"
+)]
+#[case::wasabi(
+    "s3.eu-central-1.wasabisys.com",
+    None,
+    "s3:s3.eu-central-1.wasabisys.com/bkt/a/b",
+    "region=eu-central-1 url=https://s3.eu-central-1.wasabisys.com path=true"
+)]
 fn an_s3_endpoint_has_a_scheme_or_not(
     #[case] endpoint: &str,
     #[case] region: Option<&str>,
@@ -100,12 +131,17 @@ fn google_azure_and_backblaze_have_their_keys() {
     let google = access_of(&gcs, &[(GOOGLE_KEY, JSON)]);
     assert_eq!((google.identifier.as_str(), google.connections), ("gs:g:/p", Some(3)));
     assert_eq!(bucket_of(&google).credentials_text(), Some(JSON));
-    let azure = backend(|b| b.azure = Some(AzureBackend { container: "c".into(), ..AzureBackend::default() }));
+    let azure =
+        backend(|b| b.azure = Some(AzureBackend { container: "c".into(), ..AzureBackend::default() }));
     let azure = access_of(&azure, &[(AZURE_ACCOUNT, "account"), (AZURE_KEY, "a2V5\n")]);
     assert_eq!(bucket_of(&azure).credentials_text(), Some("AZURE_STORAGE_KEY=a2V5\n"));
-    assert_eq!(bucket_of(&azure).config, BTreeMap::from([("storageAccount".to_owned(), "account".to_owned())]));
+    assert_eq!(
+        bucket_of(&azure).config,
+        BTreeMap::from([("storageAccount".to_owned(), "account".to_owned())])
+    );
     let b2 = backend(|b| b.b2 = Some(B2Backend { bucket: "b".into(), ..B2Backend::default() }));
-    let b2 = access_of(&b2, &[(B2_ID, "id"), (B2_KEY, "key"), (B2_ENDPOINT, "s3.us-west-004.backblazeb2.com")]);
+    let b2 =
+        access_of(&b2, &[(B2_ID, "id"), (B2_KEY, "key"), (B2_ENDPOINT, "s3.us-west-004.backblazeb2.com")]);
     assert_eq!((b2.identifier.as_str(), b2.opened_by), ("b2:b:/", OpenedBy::Server));
     let config = &bucket_of(&b2).config;
     assert_eq!(config["s3Url"], "https://s3.us-west-004.backblazeb2.com");
@@ -115,8 +151,13 @@ fn google_azure_and_backblaze_have_their_keys() {
 #[test]
 fn a_rest_server_gets_user_and_password_from_the_secret() {
     let rest = |url: &str| backend(|b| b.rest = Some(RestBackend { url: url.into() }));
-    let found = access(&rest("https://backup:8000/demo/"), &secret(&[(REST_USER, "me"), (REST_PASSWORD, "pw")])).unwrap();
-    assert_eq!((found.identifier.as_str(), found.opened_by), ("rest:https://backup:8000/demo", OpenedBy::Server));
+    let found =
+        access(&rest("https://backup:8000/demo/"), &secret(&[(REST_USER, "me"), (REST_PASSWORD, "pw")]))
+            .unwrap();
+    assert_eq!(
+        (found.identifier.as_str(), found.opened_by),
+        ("rest:https://backup:8000/demo", OpenedBy::Server)
+    );
     let BackendStorage::Rest(server) = &found.storage else { panic!("{found:?}") };
     assert_eq!((server.url.as_str(), server.user.as_deref()), ("https://backup:8000/demo", Some("me")));
     let problem = access(&rest("https://me:CANARY@backup/demo"), &secret(&[])).unwrap_err().to_string();
@@ -125,9 +166,16 @@ fn a_rest_server_gets_user_and_password_from_the_secret() {
 
 #[test]
 fn a_volume_is_opened_by_movers_only() {
-    let local = LocalBackend { mount_path: "/safe/data".into(), sub_path: Some("a/b/".into()), ..LocalBackend::default() };
+    let local = LocalBackend {
+        mount_path: "/safe/data".into(),
+        sub_path: Some("a/b/".into()),
+        ..LocalBackend::default()
+    };
     let access = access(&backend(|b| b.local = Some(local)), &secret(&[])).unwrap();
-    assert_eq!((access.identifier.as_str(), access.opened_by), ("/safe/data", OpenedBy::Movers(MoversOnly::Volume)));
+    assert_eq!(
+        (access.identifier.as_str(), access.opened_by),
+        ("/safe/data", OpenedBy::Movers(MoversOnly::Volume))
+    );
     let BackendStorage::Volume(volume) = &access.storage else { panic!("{access:?}") };
     assert_eq!(volume.sub_path.as_deref(), Some("a/b"));
 }

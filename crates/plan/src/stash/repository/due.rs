@@ -41,9 +41,12 @@ pub enum Look {
 /// When to look at the repository. `last`: when this server did last.
 pub fn look(repository: &Repository, last: Option<Timestamp>, now: Timestamp) -> Look {
     let status = repository.status.clone().unwrap_or_default();
-    let is_seen = status.observed_generation.is_some()
-        && status.observed_generation == repository.metadata.generation;
-    let reachable = status.conditions.iter().find(|condition| condition.type_ == ConditionType::RepositoryReachable.name());
+    let is_seen =
+        status.observed_generation.is_some() && status.observed_generation == repository.metadata.generation;
+    let reachable = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == ConditionType::RepositoryReachable.name());
     let is_reachable = ConditionType::RepositoryReachable.status_in(&status.conditions) != Some(Truth::False);
     let Some(condition) = reachable.filter(|_| is_seen) else { return Look::Now };
     let pause = match (is_reachable, last) {
@@ -96,7 +99,8 @@ pub fn maintenance(repository: &Repository, failed: Option<Timestamp>, now: Time
     let number = |at: Timestamp| at.as_second().unsigned_abs();
     let running = annotation(repository, MAINTENANCE).and_then(|text| text.parse::<u64>().ok());
     if let Some(number) = running {
-        let begun = i64::try_from(number).ok().and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(now);
+        let begun =
+            i64::try_from(number).ok().and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(now);
         let (prune, check) = due_at(repository);
         return Maintenance::GoOn(Run {
             number,
@@ -182,9 +186,17 @@ mod tests {
     #[case::changed(json!({"observedGeneration": 0, "conditions": seen("True", NOW)["conditions"]}), Some(NOW), Look::Now)]
     #[case::just_seen(seen("True", NOW), Some(NOW), Look::In(REST))]
     #[case::seen_long_ago(seen("True", NOW), Some("2026-11-16T05:59:00Z"), Look::Now)]
-    #[case::not_reachable(seen("False", NOW), Some("2026-11-16T11:59:30Z"), Look::In(Duration::from_secs(30)))]
+    #[case::not_reachable(
+        seen("False", NOW),
+        Some("2026-11-16T11:59:30Z"),
+        Look::In(Duration::from_secs(30))
+    )]
     #[case::not_reachable_after_a_restart(seen("False", NOW), None, Look::Now)]
-    #[case::not_reachable_for_long(seen("False", "2026-11-15T12:00:00Z"), Some("2026-11-16T11:59:00Z"), Look::In(Duration::from_mins(9)))]
+    #[case::not_reachable_for_long(
+        seen("False", "2026-11-15T12:00:00Z"),
+        Some("2026-11-16T11:59:00Z"),
+        Look::In(Duration::from_mins(9))
+    )]
     #[case::left_to_movers(seen("Unknown", NOW), Some(NOW), Look::In(REST))]
     fn a_repository_is_looked_at(#[case] status: Value, #[case] last: Option<&str>, #[case] expected: Look) {
         assert_eq!(look(&repository(json!({}), status), last.map(at), at(NOW)), expected);
@@ -244,7 +256,8 @@ mod tests {
     fn a_run_continues_with_what_it_began_even_if_more_was_asked_for_since() {
         let mut annotations = asked_at("2026-11-16T12:30:00Z");
         annotations["lifeboat.io/maintenance"] = json!(SECOND.to_string());
-        let status = json!({"lastBackupTime": "2026-11-16T11:55:00Z", "lastCheckTime": "2026-11-14T11:00:00Z"});
+        let status =
+            json!({"lastBackupTime": "2026-11-16T11:55:00Z", "lastCheckTime": "2026-11-14T11:00:00Z"});
         let repository = repository(annotations, status);
         let later = at("2026-11-16T12:45:00Z");
         assert_eq!(maintenance(&repository, None, later), Maintenance::GoOn(run(SECOND, false, true)));

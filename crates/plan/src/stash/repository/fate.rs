@@ -31,7 +31,8 @@ pub fn host_digest(host: &str) -> String {
 
 /// Whether a session lists the snapshot among its results: such a snapshot is never forgotten here.
 pub fn is_listed(snapshot: &str, sessions: &[BackupSession]) -> bool {
-    let targets = sessions.iter().filter_map(|session| session.status.as_ref()).flat_map(|status| &status.targets);
+    let targets =
+        sessions.iter().filter_map(|session| session.status.as_ref()).flat_map(|status| &status.targets);
     let listed = targets.flat_map(|target| &target.stats).flat_map(|host| &host.snapshots);
     listed.filter_map(|stats| stats.name.as_deref()).any(|name| name.len() >= 8 && snapshot.starts_with(name))
 }
@@ -56,7 +57,10 @@ pub fn fate(task: &str, sessions: &[BackupSession]) -> TaskFate {
 
 fn host_of<'a>(session: &'a BackupSession, parts: &TaskParts<'_>) -> Option<&'a HostBackupStats> {
     let target = session.status.as_ref()?.targets.get(parts.member)?;
-    target.stats.iter().find(|host| host.hostname.as_deref().is_some_and(|name| host_digest(name) == parts.host))
+    target
+        .stats
+        .iter()
+        .find(|host| host.hostname.as_deref().is_some_and(|name| host_digest(name) == parts.host))
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ pub fn changes(repository: &Repository, snapshots: &[SnapshotFacts], existing: &
     let wanted = shown(repository, snapshots);
     let mut changes = Changes::default();
     let name = |snapshot: &Snapshot| snapshot.metadata.name.clone().unwrap_or_default();
-    let there: BTreeMap<String, &Snapshot> = existing.iter().map(|snapshot| (name(snapshot), snapshot)).collect();
+    let there: BTreeMap<String, &Snapshot> =
+        existing.iter().map(|snapshot| (name(snapshot), snapshot)).collect();
     let names: BTreeSet<String> = wanted.iter().map(name).collect();
     changes.delete = there.keys().filter(|name| !names.contains(*name)).cloned().collect();
     for snapshot in wanted {
@@ -140,27 +141,39 @@ mod tests {
 
     #[test]
     fn an_object_has_upstreams_name_labels_and_status() {
-        let found = changes(&repository(), &[snapshot("0123456789", "2026-11-01T00:00:00Z", "app-1", &["t"])], &[]);
+        let found =
+            changes(&repository(), &[snapshot("0123456789", "2026-11-01T00:00:00Z", "app-1", &["t"])], &[]);
         let object = &found.create[0];
         assert_eq!(names(&found.create), ["gcs-repo-01234567"]);
         let labels = object.metadata.labels.as_ref().unwrap();
         assert_eq!((labels["repository"].as_str(), labels["hostname"].as_str()), ("gcs-repo", "app-1"));
         let status = object.status.as_ref().unwrap();
-        assert_eq!((status.id.len(), status.hostname.as_str(), status.repository.as_str()), (64, "app-1", "gcs-repo"));
-        assert_eq!((status.paths.as_slice(), status.tags.as_slice()), (&["/source/data".to_owned()][..], &["t".to_owned()][..]));
+        assert_eq!(
+            (status.id.len(), status.hostname.as_str(), status.repository.as_str()),
+            (64, "app-1", "gcs-repo")
+        );
+        assert_eq!(
+            (status.paths.as_slice(), status.tags.as_slice()),
+            (&["/source/data".to_owned()][..], &["t".to_owned()][..])
+        );
         assert_eq!(object.metadata.owner_references.as_ref().unwrap()[0].uid, "u");
     }
 
     #[test]
     fn the_newest_fifty_are_shown_and_what_is_gone_is_deleted() {
         let all: Vec<SnapshotFacts> = (0..60)
-            .map(|number| snapshot(&format!("{number:08}"), &format!("2026-11-01T00:{number:02}:00Z"), "app", &[]))
+            .map(|number| {
+                snapshot(&format!("{number:08}"), &format!("2026-11-01T00:{number:02}:00Z"), "app", &[])
+            })
             .collect();
         let first = changes(&repository(), &all, &[]);
         assert_eq!(first.create.len(), SHOWN);
         assert_eq!(names(&first.create)[0], "gcs-repo-00000059");
         let second = changes(&repository(), &all[..59], &first.create);
-        assert_eq!((names(&second.create), second.delete.as_slice()), (vec!["gcs-repo-00000009"], &["gcs-repo-00000059".to_owned()][..]));
+        assert_eq!(
+            (names(&second.create), second.delete.as_slice()),
+            (vec!["gcs-repo-00000009"], &["gcs-repo-00000059".to_owned()][..])
+        );
         assert_eq!(changes(&repository(), &all, &first.create), Changes::default());
     }
 

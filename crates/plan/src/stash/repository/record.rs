@@ -74,10 +74,9 @@ pub fn verify(recorded: Option<&Recorded>, location: &str, found: &str) -> Resul
 pub fn may_create(recorded: Option<&Recorded>, location: &str) -> Result<(), RecordProblem> {
     match recorded.filter(|recorded| recorded.location == location) {
         None => Ok(()),
-        Some(recorded) => Err(RecordProblem::Vanished {
-            location: location.to_owned(),
-            recorded: recorded.id.clone(),
-        }),
+        Some(recorded) => {
+            Err(RecordProblem::Vanished { location: location.to_owned(), recorded: recorded.id.clone() })
+        }
     }
 }
 
@@ -99,7 +98,8 @@ mod tests {
     #[test]
     fn an_exchanged_or_vanished_repository_is_not_used_and_the_message_says_what_to_do() {
         let recorded = recorded(&record("a", HERE)).unwrap();
-        let problems = [verify(Some(&recorded), HERE, "b").unwrap_err(), may_create(Some(&recorded), HERE).unwrap_err()];
+        let problems =
+            [verify(Some(&recorded), HERE, "b").unwrap_err(), may_create(Some(&recorded), HERE).unwrap_err()];
         for problem in problems {
             assert!(problem.to_string().contains("remove annotation lifeboat.io/repository-id"), "{problem}");
         }

@@ -33,7 +33,8 @@ pub struct Content {
 
 impl Content {
     pub fn of(snapshots: &[SnapshotFacts], bytes: Option<u64>) -> Self {
-        let complete = || snapshots.iter().filter(|snapshot| snapshot.is_complete()).map(|snapshot| snapshot.time);
+        let complete =
+            || snapshots.iter().filter(|snapshot| snapshot.is_complete()).map(|snapshot| snapshot.time);
         Self {
             snapshots: snapshots.iter().filter(|snapshot| snapshot.is_backup()).count() as u64,
             bytes,
@@ -56,7 +57,8 @@ pub fn status(old: &RepositoryStatus, observed: &Observed, now: Timestamp) -> Re
             status.total_size = Some(size(bytes));
         }
         // The first backup stays the first when its snapshot is forgotten, and the last stays the last.
-        let first = status.first_backup_time.take().map(|time| time.0).into_iter().chain(content.oldest).min();
+        let first =
+            status.first_backup_time.take().map(|time| time.0).into_iter().chain(content.oldest).min();
         let last = status.last_backup_time.take().map(|time| time.0).into_iter().chain(content.newest).max();
         status.first_backup_time = first.map(Time);
         status.last_backup_time = last.map(Time);
@@ -127,8 +129,10 @@ mod tests {
         };
         let new = status(&old, &observed, now);
         assert_eq!((new.integrity, new.total_size.as_deref()), (Some(true), Some("1.000 GiB")));
-        assert_eq!((new.first_backup_time.clone(), new.last_backup_time.clone()),
-            (time("2026-10-01T00:00:00Z"), time("2026-11-01T00:00:00Z")));
+        assert_eq!(
+            (new.first_backup_time.clone(), new.last_backup_time.clone()),
+            (time("2026-10-01T00:00:00Z"), time("2026-11-01T00:00:00Z"))
+        );
         assert_eq!((new.snapshot_count, new.observed_generation), (Some(1), Some(3)));
         assert!(ConditionType::BackendSecretFound.is_true(&new.conditions));
         assert_eq!(status(&new, &Observed::default(), now), new);

@@ -42,9 +42,13 @@ pub enum WipeOut {
 /// Why the data is not deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WipeRefused {
-    #[error("the data is not deleted while the repository is used by {0}: delete or change these objects first")]
+    #[error(
+        "the data is not deleted while the repository is used by {0}: delete or change these objects first"
+    )]
     Used(String),
-    #[error("the data is not deleted while {0} for the same repository: delete it first, or set wipeOut to false")]
+    #[error(
+        "the data is not deleted while {0} for the same repository: delete it first, or set wipeOut to false"
+    )]
     OtherRepository(String),
     #[error("the data is not deleted while {0} holds a lock of the repository")]
     Locked(String),
@@ -72,7 +76,9 @@ pub fn decide(facts: &WipeFacts<'_>) -> WipeOut {
         return match facts.found {
             None => WipeOut::Nothing,
             // Never opened as this Repository's: the files may be anybody's.
-            Some(found) => refused(WipeRefused::Another { found: found.to_owned(), recorded: "none".to_owned() }),
+            Some(found) => {
+                refused(WipeRefused::Another { found: found.to_owned(), recorded: "none".to_owned() })
+            }
         };
     };
     if recorded.location != facts.location {

@@ -10,7 +10,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::common::{TaskId, Time};
-use lifeboat_api::stash::{BackupBatch, BackupConfiguration, Repository, RepositoryStatus, RuntimeSettings, TypedObjectRef};
+use lifeboat_api::stash::{
+    BackupBatch, BackupConfiguration, Repository, RepositoryStatus, RuntimeSettings, TypedObjectRef,
+};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{LogLine, Maintained, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
@@ -41,7 +43,11 @@ enum MaintenanceEnd {
 }
 
 /// Writes down that a run begins.
-pub(super) async fn begin(context: &Context, repository: &Repository, run: Run) -> Result<Repository, ApiError> {
+pub(super) async fn begin(
+    context: &Context,
+    repository: &Repository,
+    run: Run,
+) -> Result<Repository, ApiError> {
     let patch = json!({"metadata": {"annotations": {MAINTENANCE: run.number.to_string()}}});
     object::merge(context, repository, patch).await
 }
@@ -53,7 +59,10 @@ async fn under_way(
     run: &TaskId,
 ) -> Result<Option<Repository>, ApiError> {
     let (namespace, name) = object::parts(repository);
-    let found = object::api(context, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))?;
+    let found = object::api(context, namespace)
+        .get_opt(name)
+        .await
+        .attempt(format!("read Repository {namespace}/{name}"))?;
     Ok(found.filter(|found| is_under_way(&to_json(found), run)))
 }
 
@@ -114,7 +123,9 @@ async fn ended(
             (end, dead_owner)
         }
         Ended::Died(death) => (MaintenanceEnd::Failed(death.message), death.dead_owner),
-        Ended::Cancelled { dead_owner, .. } => (MaintenanceEnd::Failed("it was cancelled".to_owned()), dead_owner),
+        Ended::Cancelled { dead_owner, .. } => {
+            (MaintenanceEnd::Failed("it was cancelled".to_owned()), dead_owner)
+        }
     };
     if let Some(owner) = dead_owner {
         let (namespace, name) = object::parts(repository);
@@ -128,7 +139,9 @@ fn reported(result: TaskResult) -> MaintenanceEnd {
     match result.outcome {
         Outcome::Maintained(done) => MaintenanceEnd::Done(done),
         Outcome::Failed(failure) => MaintenanceEnd::Failed(failure.message),
-        _ => MaintenanceEnd::Failed("the mover did something else; use the server's image for movers".to_owned()),
+        _ => MaintenanceEnd::Failed(
+            "the mover did something else; use the server's image for movers".to_owned(),
+        ),
     }
 }
 
@@ -249,7 +262,8 @@ async fn pod(
     let api: Api<Namespace> = Api::all(context.client.clone());
     let namespace = api.get(&name).await.attempt(format!("read Namespace {name}"))?;
     let base = PodSettings { repository_volume: volume, ..context.movers.settings().pod(&context.namespace) };
-    let references = repository.status.as_ref().map(|status| status.references.as_slice()).unwrap_or_default();
+    let references =
+        repository.status.as_ref().map(|status| status.references.as_slice()).unwrap_or_default();
     let mut runtime = None;
     for user in references.iter().filter(|user| user.namespace.as_deref() == Some(name.as_str())) {
         runtime = runtime_settings(context, &name, user).await?;
@@ -280,10 +294,13 @@ async fn runtime_settings(
         _ => return Ok(None),
     };
     let api = objects::namespaced(&context.client, namespace, &resource);
-    let found = api.get_opt(&user.name).await.attempt(format!("read {} {namespace}/{}", resource.kind, user.name))?;
+    let found =
+        api.get_opt(&user.name).await.attempt(format!("read {} {namespace}/{}", resource.kind, user.name))?;
     let spec = found.map(|found| found.data["spec"].clone()).unwrap_or_default();
-    let of_members = spec["members"].as_array().into_iter().flatten().map(|member| &member["runtimeSettings"]);
-    let mut settings = std::iter::once(&spec["runtimeSettings"]).chain(of_members).filter(|value| !value.is_null());
+    let of_members =
+        spec["members"].as_array().into_iter().flatten().map(|member| &member["runtimeSettings"]);
+    let mut settings =
+        std::iter::once(&spec["runtimeSettings"]).chain(of_members).filter(|value| !value.is_null());
     Ok(settings.next().and_then(|value| serde_json::from_value(value.clone()).ok()))
 }
 

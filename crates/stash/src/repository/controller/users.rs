@@ -40,14 +40,17 @@ impl Users {
         match record_of(map) {
             Ok(record) if !is_gone => _ = locked(&self.0).insert(name.clone(), record),
             Ok(_) => _ = locked(&self.0).remove(&name),
-            Err(error) => tracing::warn!(config_map = name, %error, "a record of reservations cannot be read"),
+            Err(error) => {
+                tracing::warn!(config_map = name, %error, "a record of reservations cannot be read")
+            }
         }
         let is_affected = |object: &&Arc<DynamicObject>| {
             let id = object.annotations().get(record::ID);
             let namespace = object.namespace().unwrap_or_default();
             id.is_some_and(|id| ReservedId::both(&namespace, id).iter().any(|id| id.config_map() == name))
         };
-        let reference = |object: &Arc<DynamicObject>| ObjectRef::from_obj_with(object.as_ref(), resource.clone());
+        let reference =
+            |object: &Arc<DynamicObject>| ObjectRef::from_obj_with(object.as_ref(), resource.clone());
         known.iter().filter(is_affected).map(reference).collect()
     }
 

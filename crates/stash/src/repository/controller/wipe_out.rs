@@ -199,7 +199,9 @@ async fn others_of(context: &Context, own: &Repository, id: &str) -> Result<Vec<
     for api in context.served.scope().apis(&context.client, &resource) {
         let listed = api.list(&ListParams::default()).await.attempt("list Repositories")?;
         let same = listed.items.iter().filter(|other| other.uid() != own.uid() && is_same(other, own, id));
-        others.extend(same.map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())));
+        others.extend(
+            same.map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())),
+        );
     }
     Ok(others)
 }
@@ -246,7 +248,12 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
         };
         if let Err(error) = ended {
             let message = error.chain();
-            tracing::warn!(namespace, repository = name, message, "cannot delete the data of a Repository now; it is tried again");
+            tracing::warn!(
+                namespace,
+                repository = name,
+                message,
+                "cannot delete the data of a Repository now; it is tried again"
+            );
         }
     });
 }
@@ -285,7 +292,11 @@ async fn deleted(context: &Context, repository: &Repository) -> Result<(), NotWi
 async fn gone(context: &Context, memory: &Memory, repository: &Repository) -> Result<(), ApiError> {
     let (namespace, name) = object::parts(repository);
     tracing::info!(namespace, repository = name, "the data of a Repository was deleted with it");
-    match object::api(context, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))? {
+    match object::api(context, namespace)
+        .get_opt(name)
+        .await
+        .attempt(format!("read Repository {namespace}/{name}"))?
+    {
         Some(now) if now.uid() == repository.uid() => let_go(context, memory, &now).await.map(drop),
         _ => Ok(()),
     }

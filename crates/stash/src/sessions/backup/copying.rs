@@ -49,14 +49,20 @@ impl Steps for Copying {
         if let MoverSource::Volumes { volumes, .. } = &self.parts.source
             && volumes.iter().any(|volume| matches!(volume.access, VolumeAccess::Snapshot { .. }))
         {
-            let message = "volumes are not read from CSI snapshots by this version; remove target.snapshotClassName";
+            let message =
+                "volumes are not read from CSI snapshots by this version; remove target.snapshotClassName";
             return Err(NotPrepared::Because(message.to_owned()));
         }
         let parts = self.parts.parts.iter().enumerate().map(|(number, part)| Part {
             uid: self.transfer.part(number),
             work: TaskWork::Backup(self.work(part)),
         });
-        Ok(Prepared { parts: parts.collect(), place: place(&self.parts.source), pod: self.pod.clone(), shown: Value::Null })
+        Ok(Prepared {
+            parts: parts.collect(),
+            place: place(&self.parts.source),
+            pod: self.pod.clone(),
+            shown: Value::Null,
+        })
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
@@ -123,12 +129,17 @@ impl Copying {
             }
             MoverSource::Volumes { volumes, .. } => {
                 let found = volumes.iter().enumerate().find(|(_, volume)| volume.name == part.volume);
-                let (number, access) = found.map_or((0, None), |(number, volume)| (number, Some(&volume.access)));
+                let (number, access) =
+                    found.map_or((0, None), |(number, volume)| (number, Some(&volume.access)));
                 match access {
-                    Some(VolumeAccess::Claim { block: true, .. } | VolumeAccess::Snapshot { block: true, .. }) => {
+                    Some(
+                        VolumeAccess::Claim { block: true, .. } | VolumeAccess::Snapshot { block: true, .. },
+                    ) => {
                         Source::BlockDevice { path: PathBuf::from(device(number)), name: part.volume.clone() }
                     }
-                    Some(VolumeAccess::Snapshot { .. }) => Source::Snapshot { path: PathBuf::from(data(number)) },
+                    Some(VolumeAccess::Snapshot { .. }) => {
+                        Source::Snapshot { path: PathBuf::from(data(number)) }
+                    }
                     _ => Source::Path {
                         path: PathBuf::from(data(number)),
                         proof: Some(task::Proof::MountPoint),
@@ -199,7 +210,9 @@ pub(super) fn place(source: &MoverSource) -> MoverPlace {
 
 fn mounted(volume: &HostVolume) -> MoverVolume {
     let (claim, block) = match &volume.access {
-        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => (claim, *block),
+        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => {
+            (claim, *block)
+        }
         // Directories of nodes have movers of their own.
         VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
     };

@@ -32,12 +32,20 @@ pub(super) async fn finish(
     work: &BackupWork,
 ) -> Result<(), Stopped> {
     let hosts: BTreeSet<HostName> = record
-        .read(|state| state.members.iter().flat_map(|member| member.hosts.iter().map(|host| host.name.clone())).collect())
+        .read(|state| {
+            state
+                .members
+                .iter()
+                .flat_map(|member| member.hosts.iter().map(|host| host.name.clone()))
+                .collect()
+        })
         .await;
     let (applied, removed) = apply_retention(context, &work.key, &work.valid.retention, &hosts).await;
     let now = record.now();
     written(record.change(|state| state.observe(&applied, now)).await?)?;
-    let all_well = record.read(|state| state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded)).await;
+    let all_well = record
+        .read(|state| state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded))
+        .await;
     let end = SessionEnd {
         invoker: work.invoker.to_json(),
         hosts: hosts.iter().map(ToString::to_string).collect(),
@@ -156,9 +164,12 @@ async fn clean_history(context: &Context, session: &BackupSession, limit: usize)
     let api = objects::namespaced(&context.core.client, &namespace, &objects::resource_of::<BackupSession>());
     let listed = api.list(&ListParams::default()).await;
     let listed = listed.attempt(format!("list BackupSessions of namespace {namespace}"))?;
-    let own = listed.items.iter().filter_map(|object| objects::typed::<BackupSession>(object).ok()).filter(|other| {
-        other.spec.invoker.kind == session.spec.invoker.kind && other.spec.invoker.name == session.spec.invoker.name
-    });
+    let own = listed.items.iter().filter_map(|object| objects::typed::<BackupSession>(object).ok()).filter(
+        |other| {
+            other.spec.invoker.kind == session.spec.invoker.kind
+                && other.spec.invoker.name == session.spec.invoker.name
+        },
+    );
     let old: Vec<OldSession> = own
         .map(|other| {
             let state = SessionState::of_backup_session(&other.status.clone().unwrap_or_default());

@@ -48,8 +48,11 @@ pub(super) async fn gather(
     invoker: Option<&Invoker>,
     valid: Option<&ValidBackup>,
 ) -> Result<Gathered, ApiError> {
-    let key =
-        SessionKey { created: record.created, namespace: record.namespace.clone(), name: record.name.clone() };
+    let key = SessionKey {
+        created: record.created,
+        namespace: record.namespace.clone(),
+        name: record.name.clone(),
+    };
     let (siblings, others) = open_sessions(context, session).await?;
     let facts = invoker.map(|invoker| InvokerFacts {
         phase: invoker.status.phase.clone(),
@@ -78,7 +81,10 @@ pub(super) async fn gather(
 fn message(invoker: &Invoker) -> String {
     let conditions = invoker.status.conditions.iter();
     let bad = conditions.filter(|condition| condition.status != "True");
-    bad.map(|condition| condition.message.clone()).filter(|message| !message.is_empty()).collect::<Vec<_>>().join("; ")
+    bad.map(|condition| condition.message.clone())
+        .filter(|message| !message.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// The sessions of the namespace that have not ended: those of the same invoker, and the others.

@@ -82,8 +82,7 @@ impl BackupWork {
         let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
             return Err(failed("a member without target needs a task, which this version does not run"));
         };
-        let name =
-            TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
+        let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
         let class = spec.snapshot_class_name.as_deref();
         let facts = target::read(&self.context.core, &self.transfers.settings, name, class).await?;
         backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
@@ -152,7 +151,10 @@ impl BackupWork {
         let options = CopyOptions {
             session: self.record.uid.clone(),
             exclude: target.map(|target| target.exclude.clone()).unwrap_or_default(),
-            args: member.and_then(|member| member.target.as_ref()).map(|target| target.args.clone()).unwrap_or_default(),
+            args: member
+                .and_then(|member| member.target.as_ref())
+                .map(|target| target.args.clone())
+                .unwrap_or_default(),
         };
         run_transfer(&Copying { transfer, record: record.clone(), parts, pod, options }, cancel).await
     }
@@ -263,7 +265,9 @@ impl SessionWork for BackupWork {
         let source = match plan.map(|plan| plan.source) {
             Some(Ok(source)) => source,
             Some(Err(error)) => return record.ended(Err(error.to_string())).await.map(drop),
-            None => return record.ended(Err("the target has no such host any more".to_owned())).await.map(drop),
+            None => {
+                return record.ended(Err("the target has no such host any more".to_owned())).await.map(drop);
+            }
         };
         self.note_pod(&record, &source).await?;
         for (mover, parts) in source.movers().into_iter().enumerate() {
@@ -271,7 +275,8 @@ impl SessionWork for BackupWork {
             if state.phase.has_ended() {
                 return Ok(());
             }
-            let is_stored = |path: String| state.snapshots.iter().any(|stored| stored.path.as_ref() == Some(&path));
+            let is_stored =
+                |path: String| state.snapshots.iter().any(|stored| stored.path.as_ref() == Some(&path));
             if !parts.parts.iter().all(|part| is_stored(part.path.to_string())) {
                 self.send(&record, &source, mover, parts, cancel).await?;
             }
