@@ -10,6 +10,7 @@ mod scope;
 mod server_part;
 mod sessions;
 pub mod settings;
+mod target;
 mod tenant_stores;
 #[cfg(test)]
 mod testing;

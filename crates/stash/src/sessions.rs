@@ -10,7 +10,6 @@ mod places;
 mod pod;
 mod record;
 mod sizes;
-pub(crate) mod target;
 mod tasks;
 
 pub(crate) use tasks::SessionTasks;

@@ -15,7 +15,7 @@ use super::invoker::Invoker;
 use crate::context::Context;
 use crate::repository::reservations::{self, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
-use crate::sessions::target::{TargetName, workload};
+use crate::target::{TargetName, workload};
 
 /// Reads all of it, and puts the invoker's claim on record.
 pub(super) async fn gather(

@@ -15,6 +15,7 @@ use lifeboat_plan::stash::invoker::MemberHooks;
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
+use super::hooks::HookFailure;
 use super::host_record::HostRecord;
 use super::record::SessionRecord;
 
@@ -71,8 +72,13 @@ pub(crate) trait SessionWork: Send + Sync {
     /// How many retries are left, for hooks that run after the last one.
     fn retry_left(&self) -> i32;
 
-    /// Runs a hook of a host. The error is for people.
-    async fn run_hook(&self, record: &HostRecord, hook: &ValidHook, when: HookMoment) -> Result<(), String>;
+    /// Runs a hook of a host.
+    async fn run_hook(
+        &self,
+        record: &HostRecord,
+        hook: &ValidHook,
+        when: HookMoment,
+    ) -> Result<(), HookFailure>;
 
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
@@ -139,7 +145,7 @@ async fn run_host(
         match before(work, &record).await? {
             Ok(()) => work.run_host(record.clone(), cancel).await?,
             Err(message) => {
-                on_record(record.ended(Err(message)).await?)?;
+                on_record(record.failed(message).await?)?;
             }
         }
     }
@@ -188,7 +194,7 @@ async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stoppe
 }
 
 /// Records how the hook after a host ended. A hook that failed fails the host.
-fn ended(host: &mut HostState, ran: Result<(), String>) {
+fn ended(host: &mut HostState, ran: Result<(), HookFailure>) {
     let Err(message) = ran else {
         host.run.post_hook = Some(HookPhase::Succeeded);
         return;

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_api::common::TaskId;
-use lifeboat_cluster::exec::{Commands, ExecRequest};
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::exec::{Commands, ExecError, ExecRequest};
 use lifeboat_mover::report::{LogLine, Outcome};
 use lifeboat_mover::task::{self, CallWork, Limits, Task};
 use lifeboat_plan::stash::hooks::{
-    Call, CallBody, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook,
+    Call, CallBody, CallError, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook,
 };
+use lifeboat_plan::stash::mover_pod::MoverPodError;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
 use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest, Movers};
 use lifeboat_transfer::repositories::NoKeys;
@@ -36,14 +38,36 @@ pub(super) struct HookRun<'a> {
     pub(super) namespace: &'a str,
 }
 
-/// Runs a hook to its end. The error is for people.
+/// Why a hook failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HookFailure {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("there is no pod to run the command in")]
+    NoPod,
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error(transparent)]
+    Pod(#[from] MoverPodError),
+    #[error("{}", .0.chain())]
+    Api(ApiError),
+    /// What the mover of a call reported, or how it ended.
+    #[error("{0}")]
+    Mover(String),
+    #[error("the hook was cancelled")]
+    Cancelled,
+    #[error("the server stopped while the hook ran")]
+    Left,
+}
+
+/// Runs a hook to its end.
 pub(super) async fn run(
     context: &Context,
     run: HookRun<'_>,
     cancel: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<(), HookFailure> {
     let address = run.pod.map(PodAddress::of);
-    let action = run.hook.action(run.summary, address.as_ref()).map_err(|error| error.to_string())?;
+    let action = run.hook.action(run.summary, address.as_ref())?;
     match action {
         HookAction::Exec { container, command } => exec(&context.commands, &run, container, command).await,
         HookAction::Call(call) => call_by_mover(context, &run, call, cancel).await,
@@ -55,17 +79,17 @@ async fn exec(
     run: &HookRun<'_>,
     container: Option<String>,
     command: Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), HookFailure> {
     let text =
         |pointer: &str| run.pod.and_then(|pod| pod.pointer(pointer)?.as_str()).unwrap_or_default().to_owned();
     let pod = text("/metadata/name");
     if pod.is_empty() {
-        return Err("there is no pod to run the command in".to_owned());
+        return Err(HookFailure::NoPod);
     }
     let container = container.unwrap_or_else(|| text("/spec/containers/0/name"));
     let request =
         ExecRequest { namespace: text("/metadata/namespace"), pod, container, command, timeout: LIMIT };
-    commands.run(&request).await.map(drop).map_err(|error| error.to_string())
+    Ok(commands.run(&request).await.map(drop)?)
 }
 
 async fn call_by_mover(
@@ -73,7 +97,7 @@ async fn call_by_mover(
     run: &HookRun<'_>,
     call: Call,
     cancel: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<(), HookFailure> {
     let movers: &Movers = &context.movers;
     let work = CallWork { call: in_task(call), timeout_seconds: LIMIT.as_secs() };
     let task = Task { limits: Limits::default(), ..Task::call(run.task.as_str(), work) };
@@ -88,23 +112,20 @@ async fn call_by_mover(
         pod: movers.settings().pod(&context.core.namespace),
     };
     let request = PodRequest { job: &job, runtime: None, target: None };
-    job.pod = match pod_settings(&context.core, movers.settings(), &request).await {
-        Ok(pod) => pod?,
-        Err(error) => return Err(error.chain()),
-    };
+    job.pod = pod_settings(&context.core, movers.settings(), &request).await.map_err(HookFailure::Api)??;
     let request = MoverRequest { job, task, keys: Arc::new(NoKeys) };
-    let ended = movers.carry_out(request, &Silent, cancel).await.map_err(|error| error.chain())?;
+    let ended = movers.carry_out(request, &Silent, cancel).await.map_err(HookFailure::Api)?;
     if let Err(error) = movers.clear(run.namespace, &run.task).await {
         tracing::warn!(task = %run.task, error = error.chain(), "the mover of a hook may be left behind");
     }
     match ended {
         Ended::Reported { result, .. } => match result.outcome {
-            Outcome::Failed(failure) => Err(failure.message),
+            Outcome::Failed(failure) => Err(HookFailure::Mover(failure.message)),
             _ => Ok(()),
         },
-        Ended::Died(death) => Err(death.message),
-        Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
-        Ended::Left => Err("the server stopped".to_owned()),
+        Ended::Died(death) => Err(HookFailure::Mover(death.message)),
+        Ended::Cancelled { .. } => Err(HookFailure::Cancelled),
+        Ended::Left => Err(HookFailure::Left),
     }
 }
 

@@ -47,16 +47,25 @@ impl HostRecord {
         self.change(|host| host.run.message = Some(message.to_owned())).await
     }
 
-    /// The host is at its end.
-    pub(crate) async fn ended(&self, result: Result<(), String>) -> Result<bool, ApiError> {
+    /// The host succeeded.
+    pub(crate) async fn succeeded(&self) -> Result<bool, ApiError> {
+        self.end_with(None).await
+    }
+
+    /// The host failed; the message is for people.
+    pub(crate) async fn failed(&self, message: impl Into<String>) -> Result<bool, ApiError> {
+        self.end_with(Some(message.into())).await
+    }
+
+    async fn end_with(&self, error: Option<String>) -> Result<bool, ApiError> {
         let now = self.session.now();
-        self.change(|host| {
-            host.phase = if result.is_ok() { WorkPhase::Succeeded } else { WorkPhase::Failed };
-            host.error = result.err();
+        let changed = self.change(|host| {
+            host.phase = if error.is_none() { WorkPhase::Succeeded } else { WorkPhase::Failed };
+            host.error = error;
             host.run.message = None;
             host.duration = host.run.start_time.as_ref().map(|start| since(start, now));
-        })
-        .await
+        });
+        changed.await
     }
 }
 
@@ -125,7 +134,7 @@ impl AttemptRecord for HostRecord {
 
     async fn end(&self, end: End<'_>) -> Result<bool, ApiError> {
         match end {
-            End::Failed(message) | End::Cancelled(message) => self.ended(Err(message.to_owned())).await,
+            End::Failed(message) | End::Cancelled(message) => self.failed(message).await,
             // The state of a host is its record: no end is kept elsewhere.
             End::Recorded(_) => Ok(true),
         }

@@ -7,7 +7,7 @@ use lifeboat_api::stash::RuntimeSettings;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
-use lifeboat_plan::stash::mover_pod::{MoverPod, settings};
+use lifeboat_plan::stash::mover_pod::{MoverPod, MoverPodError, settings};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, PodSettings, job};
 use lifeboat_transfer::MoverSettings;
 use serde_json::Value;
@@ -21,12 +21,12 @@ pub(super) struct PodRequest<'a> {
     pub(super) target: Option<&'a Value>,
 }
 
-/// The settings of the pod. The inner error is for people: why no mover can run there.
+/// The settings of the pod. The inner error says why no mover can run there.
 pub(super) async fn pod_settings(
     core: &Core,
     movers: &MoverSettings,
     request: &PodRequest<'_>,
-) -> Result<Result<PodSettings, String>, ApiError> {
+) -> Result<Result<PodSettings, MoverPodError>, ApiError> {
     let base = movers.pod(&core.namespace);
     if matches!(request.job.place, MoverPlace::NodeDirectory { .. }) {
         // In the movers' own namespace, where everything is allowed that the administrator allowed.
@@ -43,7 +43,7 @@ pub(super) async fn pod_settings(
     };
     let tried = match settings(&pod, None) {
         Ok(tried) => tried,
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => return Ok(Err(error)),
     };
     let wanted = MoverJob { pod: tried, ..request.job.clone() };
     let answer = match job::dry_run(&wanted) {
@@ -51,7 +51,7 @@ pub(super) async fn pod_settings(
         // The rights that the labels of the namespace leave are known without a try.
         Err(_) => None,
     };
-    Ok(settings(&pod, answer.as_ref()).map_err(|error| error.to_string()))
+    Ok(settings(&pod, answer.as_ref()))
 }
 
 async fn namespace(core: &Core, name: &str) -> Result<Value, ApiError> {

@@ -35,8 +35,8 @@ pub(super) async fn remote(
     };
     let address = Address::new(&bucket, &region, config.s3_url.as_ref(), config.path_style)?;
     let options = options.with_allow_http(address.endpoint.starts_with("http://"));
-    let discreet = connector.guard.is_some();
-    let site = Site { bucket: bucket.clone(), endpoint: address.shown.clone(), discreet };
+    let site =
+        Site { bucket: bucket.clone(), endpoint: address.shown.clone(), discreet: connector.guard.is_some() };
     let credentials = Credentials {
         site: &site,
         region: &region,
@@ -75,13 +75,12 @@ pub(super) async fn remote(
             Signing::By(build(&Address::new(&bucket, &region, Some(url), config.path_style)?, false)?)
         }
     };
-    let uploads = OpenUploads {
+    let uploads = Some(OpenUploads {
         client: connector.connect(&options).map_err(|error| refused(&site, &error))?,
         credentials: (!anonymous).then(|| Arc::clone(&provider)),
         region: region.clone(),
         bucket: address.bucket_url(&bucket)?,
-    };
-    let uploads = Some(uploads);
+    });
     Ok(Remote { single: build(&address, true)?, cloud: store, signing, tags: config.tags, uploads, site })
 }
 

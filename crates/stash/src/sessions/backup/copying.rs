@@ -188,7 +188,7 @@ impl Copying {
         });
         if written.await? && !problems.is_empty() {
             let message = problems.join("; ");
-            self.record.ended(Err(message)).await?;
+            self.record.failed(message).await?;
         }
         self.transfer.clear().await
     }

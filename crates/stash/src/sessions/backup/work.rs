@@ -24,12 +24,12 @@ use super::copying::{CopyOptions, Copying, place};
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
-use crate::sessions::hooks::{self, HookRun};
+use crate::sessions::hooks::{self, HookFailure, HookRun};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::pod::{PodRequest, pod_settings};
 use crate::sessions::record::SessionRecord;
-use crate::sessions::target::{self, TargetName};
 use crate::sessions::tasks::task_base;
+use crate::target::{self, TargetName};
 
 /// How long the mover of one host may take where the invoker sets no `timeOut`.
 const LONGEST: Duration = Duration::from_hours(24 * 7);
@@ -145,7 +145,7 @@ impl BackupWork {
         };
         let pod = match pod_settings(&self.context.core, &self.transfers.settings, &request).await? {
             Ok(pod) => pod,
-            Err(message) => return record.ended(Err(message)).await.map(drop),
+            Err(message) => return record.failed(message.to_string()).await.map(drop),
         };
         let target = member.and_then(|member| member.spec.target.as_ref());
         let options = CopyOptions {
@@ -242,7 +242,12 @@ impl SessionWork for BackupWork {
         self.retry_left
     }
 
-    async fn run_hook(&self, record: &HostRecord, hook: &ValidHook, when: HookMoment) -> Result<(), String> {
+    async fn run_hook(
+        &self,
+        record: &HostRecord,
+        hook: &ValidHook,
+        when: HookMoment,
+    ) -> Result<(), HookFailure> {
         let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
         let source = plan.and_then(|plan| plan.source.ok());
         let pod = source.as_ref().and_then(|source| source.pod.as_ref()).map(|pod| &pod.object);
@@ -264,9 +269,9 @@ impl SessionWork for BackupWork {
         let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
         let source = match plan.map(|plan| plan.source) {
             Some(Ok(source)) => source,
-            Some(Err(error)) => return record.ended(Err(error.to_string())).await.map(drop),
+            Some(Err(error)) => return record.failed(error.to_string()).await.map(drop),
             None => {
-                return record.ended(Err("the target has no such host any more".to_owned())).await.map(drop);
+                return record.failed("the target has no such host any more".to_owned()).await.map(drop);
             }
         };
         self.note_pod(&record, &source).await?;
@@ -281,7 +286,7 @@ impl SessionWork for BackupWork {
                 self.send(&record, &source, mover, parts, cancel).await?;
             }
         }
-        if record.state().await.phase.has_ended() { Ok(()) } else { record.ended(Ok(())).await.map(drop) }
+        if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {

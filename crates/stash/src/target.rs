@@ -1,5 +1,5 @@
 //! Reads a target and its surroundings: the workload, its pods, claims with their volumes, nodes, the namespace. Decides nothing.
-//! Called for each member of a session.
+//! Called by the controllers of invokers and for each member of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
