@@ -1,6 +1,11 @@
 //! Stash's API: the controllers of its kinds, and what they share. Each controller reads, validates, plans, applies and writes
 //! status, in that order; what is decided is decided in crate `plan`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "restores, and repositories that only movers open, use the rest of `repository`; their controllers come next"
+)]
 
 mod context;
 mod invokers;

@@ -1,5 +1,7 @@
 //! Gathers what decides whether an invoker can run: its Repository and Secret, its targets, its place among the users of the repository.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -11,9 +13,9 @@ use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
 use lifeboat_plan::stash::invoker::{Found, Gathered, ValidBackup, ValidDriver, backup_hosts};
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 
-use super::invoker::Invoker;
+use super::invoker::{Invoker, resource};
 use crate::context::Context;
-use crate::repository::reservations::{self, ReservedId};
+use crate::repository::reservations::{self, ReservationError, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
 use crate::target::{TargetName, workload};
 
@@ -49,6 +51,7 @@ pub(super) async fn gather(
         Ok(opened) => {
             let id = ReservedId::new(&opened.access, &repository.namespace, &opened.id);
             let claim = claim(context, invoker, repository).await?;
+            release_gone(context, &id).await?;
             match reservations::claim(&context.core, &id, &claim).await {
                 Ok(standing) => gathered.standing = Some(standing),
                 Err(error) => gathered.repository = Some(Found::Unknown(error.chain())),
@@ -58,6 +61,33 @@ pub(super) async fn gather(
         Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
     }
     Ok(gathered)
+}
+
+/// Removes the claims of invokers that are gone.
+async fn release_gone(context: &Context, id: &ReservedId) -> Result<(), ApiError> {
+    let record = match reservations::read(&context.core, id).await {
+        Ok(record) => record,
+        Err(ReservationError::Api(error)) => return Err(error),
+        // The claim itself reports it.
+        Err(ReservationError::Record { .. }) => return Ok(()),
+    };
+    let mut gone = BTreeSet::new();
+    for claim in record.holders().iter().chain(record.waiting()) {
+        let Some(resource) = resource(&claim.kind) else { continue };
+        let api = objects::namespaced(&context.core.client, &claim.namespace, &resource);
+        let attempt = format!("read {} {}/{}", claim.kind, claim.namespace, claim.name);
+        let found = api.get_metadata_opt(&claim.name).await.attempt(attempt)?;
+        if found.and_then(|found| found.uid()).as_deref() != Some(claim.uid.as_str()) {
+            gone.insert(claim.uid.clone());
+        }
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    match reservations::release(&context.core, id, |claim| gone.contains(&claim.uid)).await {
+        Err(ReservationError::Api(error)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {

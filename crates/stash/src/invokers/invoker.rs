@@ -22,7 +22,6 @@ pub(crate) struct Invoker {
     pub(crate) id: InvokerId,
     pub(crate) uid: String,
     pub(crate) created: Option<Timestamp>,
-    pub(crate) generation: Option<i64>,
     pub(crate) status: InvokerStatus,
     /// When its last scheduled session was due.
     pub(crate) last_due: Option<Timestamp>,
@@ -88,7 +87,6 @@ impl Invoker {
             },
             uid: object.uid().unwrap_or_default(),
             created: object.creation_timestamp().map(|time| time.0),
-            generation: object.metadata.generation,
             status,
             last_due: last_due.map(|time| time.0),
             spec,

@@ -11,7 +11,6 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::transfer::movers::Owner;
-use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::kind::SessionKind;

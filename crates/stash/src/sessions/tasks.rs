@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use kube::ResourceExt;
 use lifeboat_api::common::TaskId;
+use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::label;
@@ -14,18 +15,31 @@ use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
 
 use super::kind::SessionKind;
+use crate::repository::controller::task_state;
 
 /// What the tasks of one mover of a host have in common: the session, the member, the host and the number of the mover.
 pub(super) fn task_base(session: &str, member: usize, host: &HostName, mover: usize) -> String {
     format!("{session}.{member}.{}.{mover}", &label::digest(host.as_str())[..8])
 }
 
-/// Which tasks sessions have on record.
+/// The kind whose objects have tasks of maintenance.
+const REPOSITORY: &str = "Repository";
+
+/// Which tasks sessions and Repositories have on record.
 pub(crate) struct SessionTasks(pub(crate) Core);
 
 #[async_trait]
 impl TaskRecords for SessionTasks {
     async fn state(&self, _namespace: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
+        if owner.kind == REPOSITORY {
+            let resource = objects::resource_of::<Repository>();
+            let api = objects::namespaced(&self.0.client, &owner.namespace, &resource);
+            let attempt = format!("read Repository {}/{}", owner.namespace, owner.name);
+            let found = api.get_opt(&owner.name).await.attempt(attempt)?;
+            return Ok(
+                found.map_or(TaskState::Over, |found| task_state(&objects::to_json(&found), owner, task))
+            );
+        }
         let Some(kind) = SessionKind::of(&owner.kind) else { return Ok(TaskState::Unknown) };
         let api = objects::namespaced(&self.0.client, &owner.namespace, &kind.resource());
         let attempt = format!("read {} {}/{}", owner.kind, owner.namespace, owner.name);
