@@ -145,20 +145,20 @@ impl<'a> Choice<'a> {
         if self.request.into == RestoreInto::Task {
             return self.all_of(newest);
         }
-        let (mut parts, mut homeless) = (Vec::new(), Vec::new());
+        let (mut parts, mut unmounted) = (Vec::new(), Vec::new());
         for (path, snapshot) in by_path(&self.request.snapshots, &self.source) {
             match self.target(&path) {
                 Ok(target) => {
                     self.note_age(&path, snapshot);
                     parts.push(self.part(snapshot, path, target));
                 }
-                Err(error) => homeless.push((path, error)),
+                Err(error) => unmounted.push((path, error)),
             }
         }
-        if parts.is_empty() && !homeless.is_empty() {
-            return Err(homeless.remove(0).1);
+        if parts.is_empty() && !unmounted.is_empty() {
+            return Err(unmounted.remove(0).1);
         }
-        self.notes.extend(homeless.into_iter().map(|(path, _)| RestoreNote::NotMounted { path }));
+        self.notes.extend(unmounted.into_iter().map(|(path, _)| RestoreNote::NotMounted { path }));
         Ok(parts)
     }
 
