@@ -200,7 +200,7 @@ proptest! {
         }
     }
 
-    /// When the holders go one by one, everyone has held in the end.
+    /// When the holders go one by one, every claim has held in the end.
     #[test]
     fn no_claim_waits_for_ever(claims in proptest::collection::vec(a_claim(), 0..12)) {
         let mut record = record(&claims);
