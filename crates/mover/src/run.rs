@@ -223,9 +223,7 @@ async fn work_on(
             let repository = repository.config().id.clone();
             Ok(Outcome::Initialized(Initialized { repository, created: *is_new }))
         }
-        TaskWork::Look(work) => {
-            look::carry_out(context, work, opened()?, cancel).await.map(Outcome::Looked)
-        }
+        TaskWork::Look(work) => look::carry_out(context, work, opened()?, cancel).await.map(Outcome::Looked),
         TaskWork::Forget(work) => forget::carry_out(work, opened()?).await.map(Outcome::Forgotten),
         TaskWork::Call(work) => call::carry_out(work, cancel).await.map(Outcome::Called),
     }

@@ -39,8 +39,8 @@ use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
 pub use looked::{LinesLost, ListedSnapshots};
 use metrics::MoverMetrics;
-pub use records::{TaskRecords, TaskState};
 use records::AllRecords;
+pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 
 /// How often a mover is looked at where no watch reports a change.

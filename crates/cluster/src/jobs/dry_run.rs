@@ -39,7 +39,11 @@ mod tests {
     #[rstest]
     #[case::allowed(201, "", Some(DryRun::Allowed))]
     #[case::refused(403, "violates PodSecurity", Some(DryRun::Refused("violates PodSecurity".into())))]
-    #[case::no_dry_runs(400, "admission webhook \"w\" does not support dry run", Some(DryRun::DryRunsRefused))]
+    #[case::no_dry_runs(
+        400,
+        "admission webhook \"w\" does not support dry run",
+        Some(DryRun::DryRunsRefused)
+    )]
     #[case::the_server_may_not(403, "cannot create resource \"pods\" in API group \"\"", None)]
     #[case::trouble(500, "internal", None)]
     #[tokio::test]
@@ -53,7 +57,8 @@ mod tests {
             assert!(asked.query.contains("dryRun=All"), "nothing is created: {}", asked.query);
             if code < 300 { (code, asked.body) } else { failure(code, message) }
         });
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "mover-"}, "spec": {}});
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "mover-"}, "spec": {}});
         assert_eq!(Jobs::new(&client.await, "shop").dry_run(&pod).await.ok(), expected);
     }
 }

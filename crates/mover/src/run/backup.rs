@@ -115,7 +115,12 @@ impl Backup<'_> {
         Ok(BackupOptions {
             tags,
             incomplete_tag: Some(UNREADABLE_TAG.to_owned()),
-            incomplete_tags: self.work.incomplete_tag.then(|| INCOMPLETE_TAG.to_owned()).into_iter().collect(),
+            incomplete_tags: self
+                .work
+                .incomplete_tag
+                .then(|| INCOMPLETE_TAG.to_owned())
+                .into_iter()
+                .collect(),
             filter: Filter { patterns: vec![patterns], ..Filter::default() },
             excludes: if directory.is_some() { excludes } else { Vec::new() },
             growth: Some(GROWTH),

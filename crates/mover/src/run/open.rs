@@ -71,9 +71,7 @@ async fn create(
     let password = password(context, first)?;
     let made = Repository::init(store.clone(), &password, InitOptions::default(), options.clone()).await;
     match made {
-        Err(Error::RepositoryExists { .. }) => {
-            Ok((unlock(context, access, store, options).await?, false))
-        }
+        Err(Error::RepositoryExists { .. }) => Ok((unlock(context, access, store, options).await?, false)),
         made => Ok((made.map_err(failure::of(Cause::Other))?, true)),
     }
 }

@@ -84,12 +84,12 @@ impl TryFrom<TaskFile> for Task {
         let TaskFile { version, uid, work, parts, repository, lock, limits, deadline } = file;
         let other = |field, expected| TaskFileError::OtherVersion { version, field, expected };
         let parts = match (version, work, parts) {
-            (1, Some(work), None) => match newer_field(&work)
-                .or_else(|| newer_setting(repository.as_ref(), &limits))
-            {
-                None => vec![Part { uid: uid.clone(), work }],
-                Some(field) => return Err(other(field, "version 2")),
-            },
+            (1, Some(work), None) => {
+                match newer_field(&work).or_else(|| newer_setting(repository.as_ref(), &limits)) {
+                    None => vec![Part { uid: uid.clone(), work }],
+                    Some(field) => return Err(other(field, "version 2")),
+                }
+            }
             (VERSION, None, Some(parts)) => parts,
             (1, ..) => return Err(other("parts", "work")),
             (VERSION, ..) => return Err(other("work", "parts")),

@@ -48,7 +48,10 @@ async fn a_status_from_200_to_399_is_a_success(#[case] status: u16, #[case] expe
     } else {
         let failure = end.failed();
         assert_eq!(failure.cause, Cause::Call);
-        assert!(failure.message.contains(&format!("/quiesce: the response has status {status}")), "{failure:?}");
+        assert!(
+            failure.message.contains(&format!("/quiesce: the response has status {status}")),
+            "{failure:?}"
+        );
         assert!(!failure.message.contains("token"), "a query may have secrets: {}", failure.message);
     }
     assert_eq!(server.asked().len(), 1);

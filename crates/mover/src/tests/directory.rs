@@ -13,7 +13,8 @@ async fn only_init_creates_the_repository_and_data_comes_back_from_it() {
     let backup = world.in_directory("uid-1", TaskWork::Backup(backup_of(source)));
     assert_eq!(world.run(&backup).await.failed().cause, Cause::NoRepository);
     assert!(!world.path("mounted/team").exists(), "only Init creates directories");
-    let Outcome::Initialized(made) = world.run(&world.in_directory("init", TaskWork::Init)).await.done() else {
+    let Outcome::Initialized(made) = world.run(&world.in_directory("init", TaskWork::Init)).await.done()
+    else {
         panic!()
     };
     assert!(made.created);

@@ -32,7 +32,8 @@ fn answer(files: &Mutex<BTreeMap<String, Vec<u8>>>, asked: &Asked) -> Answer {
         ("POST", Some(_)) => (403, Vec::new(), Vec::new()),
         ("GET", _) if path.ends_with('/') => {
             let items = files.iter().filter_map(|(name, content)| Some((name.strip_prefix(path)?, content)));
-            let items = items.map(|(name, content)| format!(r#"{{"name":"{name}","size":{}}}"#, content.len()));
+            let items =
+                items.map(|(name, content)| format!(r#"{{"name":"{name}","size":{}}}"#, content.len()));
             let body = format!("[{}]", items.collect::<Vec<_>>().join(","));
             let kind = "application/vnd.x.restic.rest.v2".to_owned();
             (200, vec![("content-type", kind)], body.into_bytes())

@@ -72,7 +72,8 @@ async fn serve(mut socket: TcpStream, answer: Answers, kept: Arc<Mutex<Vec<Asked
     asked.body = vec![0; length];
     reader.read_exact(&mut asked.body).await.ok()?;
     let (status, headers, body) = answer(&asked);
-    let mut text = format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    let mut text =
+        format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }

@@ -75,7 +75,9 @@ pub enum MoverPodError {
 /// The settings of the mover's pod. Without an answer of the API server they are those of the pod for a dry run.
 pub fn settings(pod: &MoverPod<'_>, answer: Option<&DryRun>) -> Result<PodSettings, MoverPodError> {
     let runtime_pod = pod.runtime.and_then(|runtime| runtime.pod.as_ref());
-    if runtime_pod.is_some_and(|pod| pod.service_account_annotations.as_ref().is_some_and(|map| !map.is_empty())) {
+    if runtime_pod
+        .is_some_and(|pod| pod.service_account_annotations.as_ref().is_some_and(|map| !map.is_empty()))
+    {
         return Err(MoverPodError::ServiceAccountAnnotations);
     }
     let account = runtime_pod.and_then(|pod| pod.service_account_name.clone());
@@ -166,9 +168,9 @@ fn tolerations(target: Option<&Value>) -> Value {
 fn selinux(target: Option<&Value>, container: Option<&str>) -> Map<String, Value> {
     const OPTIONS: &str = "seLinuxOptions";
     let of_pod = target.map(|target| &target["spec"]["securityContext"][OPTIONS]);
-    let of_container =
-        target.map(|target| &user::container(target, container)["securityContext"][OPTIONS]);
-    let options = of_container.filter(|options| options.is_object()).or(of_pod.filter(|options| options.is_object()));
+    let of_container = target.map(|target| &user::container(target, container)["securityContext"][OPTIONS]);
+    let options =
+        of_container.filter(|options| options.is_object()).or(of_pod.filter(|options| options.is_object()));
     options.map(|options| Map::from_iter([(OPTIONS.to_owned(), options.clone())])).unwrap_or_default()
 }
 

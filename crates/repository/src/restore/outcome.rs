@@ -123,7 +123,9 @@ impl Counts {
             files_verified: verified.then(|| value(&self.files_verified)),
             problems: std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner)),
             problem_count: self.problem_count(),
-            kept_owners: std::mem::take(&mut *self.kept_owners.lock().unwrap_or_else(PoisonError::into_inner)),
+            kept_owners: std::mem::take(
+                &mut *self.kept_owners.lock().unwrap_or_else(PoisonError::into_inner),
+            ),
             kept_owner_count: value(&self.kept_owner_count),
         }
     }

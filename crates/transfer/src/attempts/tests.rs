@@ -224,7 +224,9 @@ async fn a_transfer_that_is_cancelled_while_its_mover_ends(#[case] restores: boo
     effects.holds("6f1c.0.ab-1.0", "first");
     effects.holds("6f1c.0.ab-1.1", "second");
     effects.holds("6f1c.0.ab-12.0", "of another task");
-    let outcome = || if restores { Outcome::Restored(Restored::default()) } else { Outcome::BackedUp(BackedUp::default()) };
+    let outcome = || {
+        if restores { Outcome::Restored(Restored::default()) } else { Outcome::BackedUp(BackedUp::default()) }
+    };
     effects.will(reported(results(["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"], [outcome(), outcome()])));
     let host = host(&effects, restores).await;
     carry(&host, &CancellationToken::new()).await.unwrap();

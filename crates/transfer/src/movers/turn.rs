@@ -187,7 +187,8 @@ impl Movers {
         if locked(&self.line.state).held.is_empty() {
             return Ok(());
         }
-        let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.task).collect();
+        let running: BTreeSet<_> =
+            self.running().await?.into_iter().map(|candidate| candidate.task).collect();
         self.line.change(&self.metrics, |state| {
             let ended: Vec<_> = state.held.difference(&running).cloned().collect();
             for task in ended {

@@ -79,7 +79,8 @@ impl Storage<'_> {
         must_be_plain(path)?;
         let local = match Local::new(path) {
             Err(lifeboat_store::Error::BucketNotFound { .. }) => {
-                let message = format!("there is no repository in '{}': the directory does not exist", path.display());
+                let message =
+                    format!("there is no repository in '{}': the directory does not exist", path.display());
                 return Err(Failed::new(Cause::NoRepository, message));
             }
             local => local.map_err(of_store(OPEN))?,

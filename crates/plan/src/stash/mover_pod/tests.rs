@@ -101,7 +101,10 @@ impl Case {
 #[case::no_answer_but_a_label(
     json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}), Some(DryRun::DryRunsRefused))]
 #[case::a_quota_that_is_used_up(namespace(), Some(DryRun::Refused("exceeded quota: team".into())))]
-fn a_mover_runs_as_root_where_the_namespace_admits_it(#[case] namespace: Value, #[case] answer: Option<DryRun>) {
+fn a_mover_runs_as_root_where_the_namespace_admits_it(
+    #[case] namespace: Value,
+    #[case] answer: Option<DryRun>,
+) {
     let settings = Case { namespace, ..Case::default() }.settings(answer.as_ref()).unwrap();
     assert_eq!((settings.security, settings.target), (PodSecurity::Baseline, None));
 }
@@ -137,9 +140,15 @@ fn the_user_is_that_of_the_container_that_uses_the_data(
 #[case::of_the_image(Some(plain()), "is not known")]
 #[case::no_pod(None, "is not known")]
 #[case::root(Some(json!({"spec": {"containers": [{"name": "app", "securityContext": {"runAsUser": 0}}]}})), "runs as root")]
-fn a_user_that_cannot_be_taken_is_a_matter_of_runtime_settings(#[case] target: Option<Value>, #[case] expected: &str) {
+fn a_user_that_cannot_be_taken_is_a_matter_of_runtime_settings(
+    #[case] target: Option<Value>,
+    #[case] expected: &str,
+) {
     let error = Case { target, ..Case::default() }.settings(Some(&refused())).unwrap_err().to_string();
-    assert!(error.contains(expected) && error.contains("runtimeSettings.pod.securityContext.runAsUser"), "{error}");
+    assert!(
+        error.contains(expected) && error.contains("runtimeSettings.pod.securityContext.runAsUser"),
+        "{error}"
+    );
     assert!(error.contains("namespace shop") && error.contains("violates PodSecurity"), "{error}");
 }
 

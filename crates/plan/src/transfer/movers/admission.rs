@@ -61,11 +61,14 @@ mod tests {
 
     use super::*;
 
-    const POD_SECURITY: &str = "pods \"mover-x\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true";
+    const POD_SECURITY: &str =
+        "pods \"mover-x\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true";
     const WEBHOOK: &str = "admission webhook \"validate.kyverno.svc\" denied the request: no root";
-    const NO_LIMIT: &str = "pods \"mover-x\" is forbidden: failed quota: team: must specify limits.cpu for: mover";
+    const NO_LIMIT: &str =
+        "pods \"mover-x\" is forbidden: failed quota: team: must specify limits.cpu for: mover";
     const QUOTA: &str = "pods \"mover-x\" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9";
-    const RANGE: &str = "pods \"mover-x\" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi";
+    const RANGE: &str =
+        "pods \"mover-x\" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi";
 
     #[rstest]
     #[case::pod_security(403, POD_SECURITY, true, false)]

@@ -244,7 +244,10 @@ mod tests {
         let (pod, job) = (dry_run(&wanted).unwrap(), job(&wanted).unwrap());
         assert_eq!(pod["spec"], job["spec"]["template"]["spec"]);
         assert_eq!(pod["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
-        assert_eq!((&pod["metadata"]["name"], &pod["metadata"]["namespace"]), (&Value::Null, &json!("lifeboat-movers")));
+        assert_eq!(
+            (&pod["metadata"]["name"], &pod["metadata"]["namespace"]),
+            (&Value::Null, &json!("lifeboat-movers"))
+        );
         assert_eq!(pod["metadata"]["generateName"], "mover-6f1c-1-");
     }
 

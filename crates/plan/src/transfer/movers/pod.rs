@@ -71,7 +71,8 @@ fn pinned(affinity: Value, node: &str) -> Value {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     let mut affinity = if affinity.is_object() { affinity } else { json!({}) };
     let terms = &affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"];
-    let mut terms = terms.as_array().filter(|terms| !terms.is_empty()).cloned().unwrap_or_else(|| vec![json!({})]);
+    let mut terms =
+        terms.as_array().filter(|terms| !terms.is_empty()).cloned().unwrap_or_else(|| vec![json!({})]);
     for term in &mut terms {
         let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         match term["matchFields"].as_array_mut() {
@@ -91,7 +92,9 @@ fn container(wanted: &MoverJob, rights: &Rights) -> Value {
         limits["cpu"] = json!(cpu);
     }
     let mut env = overrides.env.clone();
-    env.push(json!({"name": settings.pod_uid_variable, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}));
+    env.push(
+        json!({"name": settings.pod_uid_variable, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}),
+    );
     let mut container = json!({
         "name": CONTAINER,
         "image": settings.image,
@@ -114,7 +117,9 @@ fn container(wanted: &MoverJob, rights: &Rights) -> Value {
         container["command"] = json!([format!("{PROGRAM_DIRECTORY}/lifeboat")]);
         if let Some(env) = container["env"].as_array_mut() {
             // An image with tools need not have certificate authorities, nor a writable directory for temporary files.
-            env.push(json!({"name": "SSL_CERT_FILE", "value": format!("{PROGRAM_DIRECTORY}/ca-certificates.crt")}));
+            env.push(
+                json!({"name": "SSL_CERT_FILE", "value": format!("{PROGRAM_DIRECTORY}/ca-certificates.crt")}),
+            );
             env.push(json!({"name": "TMPDIR", "value": SCRATCH}));
         }
     }
@@ -169,7 +174,8 @@ fn mounts(wanted: &MoverJob) -> (Vec<Value>, Vec<Value>) {
                 if volume.block {
                     devices.push(json!({"name": name, "devicePath": device(number)}));
                 } else {
-                    mounts.push(json!({"name": name, "mountPath": data(number), "readOnly": !volume.writable}));
+                    mounts
+                        .push(json!({"name": name, "mountPath": data(number), "readOnly": !volume.writable}));
                 }
             }
         }

@@ -136,7 +136,11 @@ fn of_volumes(
         return Ok(unprivileged(Groups::Supplemental(Vec::new())));
     }
     if security == PodSecurity::Restricted {
-        return if volumes.iter().any(|volume| volume.block) { Err(NotAllowed::Device) } else { as_target(target) };
+        return if volumes.iter().any(|volume| volume.block) {
+            Err(NotAllowed::Device)
+        } else {
+            as_target(target)
+        };
     }
     let mut files = volumes.iter().filter(|volume| !volume.block).peekable();
     let capabilities = match (files.peek().is_some(), files.any(|volume| volume.writable)) {

@@ -36,7 +36,8 @@ async fn the_snapshots_of_a_look_are_read_from_its_log(#[case] states: &[Value])
 #[tokio::test]
 async fn a_line_that_was_lost_is_noticed_and_one_that_came_twice_counts_once() {
     let listed = ListedSnapshots::default();
-    let line = LogLine::Snapshots { snapshots: vec![SnapshotLine { id: "a".into(), ..SnapshotLine::default() }] };
+    let line =
+        LogLine::Snapshots { snapshots: vec![SnapshotLine { id: "a".into(), ..SnapshotLine::default() }] };
     listed.line(&line).await;
     listed.line(&line).await;
     assert_eq!(listed.complete(&looked(1)).unwrap().len(), 1);

@@ -1,7 +1,7 @@
 //! For tests: a mover in the movers' own namespace.
 
-use lifeboat_api::common::TaskId;
 use super::super::{MoverJob, MoverPlace, Owner, PodOverrides, PodSecurity, PodSettings};
+use lifeboat_api::common::TaskId;
 
 fn settings() -> PodSettings {
     PodSettings {

@@ -62,7 +62,10 @@ fn claims_are_mounted_by_their_numbers_and_devices_attached() {
 fn in_a_namespace_of_others_there_is_no_fs_group(#[case] claims: &str, #[case] security: PodSecurity) {
     let pod = spec_of(&tenant(claims, security));
     assert_eq!(pod["securityContext"]["fsGroup"], Value::Null);
-    assert_eq!((&pod["serviceAccountName"], &pod["automountServiceAccountToken"]), (&json!("default"), &json!(false)));
+    assert_eq!(
+        (&pod["serviceAccountName"], &pod["automountServiceAccountToken"]),
+        (&json!("default"), &json!(false))
+    );
     // Without a group of its own the Secret's files are readable by their owner, root, or by every user of the pod.
     let is_root = pod["securityContext"]["runAsUser"] == 0;
     assert_eq!(pod["volumes"][0]["secret"]["defaultMode"], if is_root { 0o400 } else { 0o444 });
@@ -118,14 +121,20 @@ fn fields_are_replaced_and_what_movers_are_found_by_is_not() {
     assert_eq!((&pod["tolerations"], &pod["schedulerName"]), (&json!([]), &json!("own")));
     assert_eq!((&pod["serviceAccountName"], &pod["initContainers"]), (&json!("cloud"), &Value::Null));
     let security = &pod["securityContext"];
-    assert_eq!((&security["runAsUser"], &security["seLinuxOptions"]["level"]), (&json!(0), &json!("s0:c1,c2")));
+    assert_eq!(
+        (&security["runAsUser"], &security["seLinuxOptions"]["level"]),
+        (&json!(0), &json!("s0:c1,c2"))
+    );
     let container = &pod["containers"][0];
     assert_eq!(container["resources"], json!({"limits": {"cpu": "1"}}));
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], false);
     assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
     // Of two variables with one name Kubernetes takes the last.
     assert_eq!(container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.uid");
-    assert_eq!((&pod["volumes"][3]["name"], &container["volumeMounts"][3]["name"]), (&json!("more"), &json!("more")));
+    assert_eq!(
+        (&pod["volumes"][3]["name"], &container["volumeMounts"][3]["name"]),
+        (&json!("more"), &json!("more"))
+    );
 }
 
 #[test]
@@ -140,7 +149,8 @@ fn an_affinity_of_the_user_holds_on_the_node_of_the_data_only() {
     wanted.pod.overrides.spec = object(json!({"affinity": affinity}));
     let affinity = &spec_of(&wanted)["affinity"];
     assert!(affinity["podAntiAffinity"].is_object());
-    let terms = &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    let terms =
+        &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
     let node = json!([{"key": "metadata.name", "operator": "In", "values": ["a"]}]);
     assert_eq!(
         terms,

@@ -33,9 +33,10 @@ pub(super) fn pod(pod: &Value) -> Option<Dead> {
 /// An init container failed, so the mover's container never started.
 fn init_container(pod: &Value) -> Option<Dead> {
     let statuses = pod["status"]["initContainerStatuses"].as_array();
-    let failed = statuses.into_iter().flatten().find(|status| {
-        status["state"]["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0)
-    })?;
+    let failed = statuses
+        .into_iter()
+        .flatten()
+        .find(|status| status["state"]["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0))?;
     let terminated = &failed["state"]["terminated"];
     let why = joined(text(&terminated["reason"]), text(&terminated["message"]));
     let code = exit(terminated["exitCode"].as_i64().unwrap_or_default());

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::ended::{is_memory, out_of_memory};
 use super::{
-    Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container, container_state, joined, passed,
-    text, time,
+    Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container, container_state, joined,
+    passed, text, time,
 };
 
 /// The time for problems that may disappear: a registry that restarts, a kubelet that just started.

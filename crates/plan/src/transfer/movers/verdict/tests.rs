@@ -306,7 +306,8 @@ fn a_job_without_a_pod_shows_the_message_of_its_event() {
 
 /// A pod into which a webhook put a sidecar, before the mover's container.
 fn with_sidecar(mut pod: Value, sidecar: Value) -> Value {
-    let of_sidecar = json!({"name": "proxy", "image": "mesh/proxy:1", "resources": {"limits": {"memory": "64Mi"}}});
+    let of_sidecar =
+        json!({"name": "proxy", "image": "mesh/proxy:1", "resources": {"limits": {"memory": "64Mi"}}});
     pod["spec"]["containers"].as_array_mut().unwrap().insert(0, of_sidecar);
     let statuses = pod["status"]["containerStatuses"].as_array_mut().unwrap();
     statuses.insert(0, json!({"name": "proxy", "state": sidecar}));
@@ -329,7 +330,8 @@ fn only_the_movers_own_container_counts(#[case] sidecar: Value) {
 #[test]
 fn an_init_container_that_keeps_the_mover_from_starting_is_named() {
     let mut pod = waiting("PodInitializing", "");
-    pod["spec"]["initContainers"] = json!([{"name": "sidecar", "restartPolicy": "Always"}, {"name": "program"}]);
+    pod["spec"]["initContainers"] =
+        json!([{"name": "sidecar", "restartPolicy": "Always"}, {"name": "program"}]);
     pod["status"]["initContainerStatuses"] = json!([
         {"name": "sidecar", "started": true, "state": {"running": {}}},
         {"name": "program", "started": false, "state": {"waiting": {"reason": "ErrImagePull", "message": "no such tag"}}},
@@ -342,5 +344,8 @@ fn an_init_container_that_keeps_the_mover_from_starting_is_named() {
         json!({"terminated": {"reason": "Error", "exitCode": 3, "message": "no space"}});
     let death = dead(of_pod(&pod));
     assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
-    assert!(death.message.contains("init container program of its pod failed (exit code 3): Error: no space"), "{death:?}");
+    assert!(
+        death.message.contains("init container program of its pod failed (exit code 3): Error: no space"),
+        "{death:?}"
+    );
 }
