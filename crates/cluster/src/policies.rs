@@ -11,7 +11,6 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt};
 use lifeboat_plan::install::policies::{API_VERSION, FoundPolicies, FoundPolicy, is_of};
-use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -26,8 +25,11 @@ const FRESH: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Policies {
     client: Client,
-    last: Arc<Mutex<Option<(Instant, Arc<FoundPolicies>)>>>,
+    last: Arc<Mutex<Option<LastRead>>>,
 }
+
+/// What was read last, and when.
+type LastRead = (Instant, Arc<FoundPolicies>);
 
 impl Policies {
     pub fn new(client: Client) -> Self {

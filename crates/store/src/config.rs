@@ -269,6 +269,7 @@ impl fmt::Debug for ValidConfig {
             .field("roots", &self.roots.len())
             .field("tls", &self.tls)
             .field("target", &self.target)
+            .field("guard", &self.guard)
             .finish()
     }
 }

@@ -125,8 +125,9 @@ fn kind_of_v6(address: Ipv6Addr) -> Option<&'static str> {
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let at = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, .., high, low] => Some(at(high, low)),
-        [0x2002, high, low, ..] => Some(at(high, low)),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, .., high, low] | [0x2002, high, low, ..] => {
+            Some(at(high, low))
+        }
         _ => None,
     }
 }

@@ -63,12 +63,11 @@ fn lines(snapshots: impl Iterator<Item = SnapshotLine>) -> Vec<Vec<SnapshotLine>
     let mut room = 0;
     for snapshot in snapshots {
         let length = serde_json::to_string(&snapshot).map_or(0, |text| text.len() + 1);
-        match lines.last_mut().filter(|_| length <= room) {
-            Some(line) => line.push(snapshot),
-            None => {
-                lines.push(vec![snapshot]);
-                room = LONGEST_LINE;
-            }
+        if let Some(line) = lines.last_mut().filter(|_| length <= room) {
+            line.push(snapshot);
+        } else {
+            lines.push(vec![snapshot]);
+            room = LONGEST_LINE;
         }
         room = room.saturating_sub(length);
     }

@@ -55,6 +55,7 @@ pub struct BackendAccess {
 
 /// Where the repository is.
 #[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "one exists for each repository that is opened, not in lists")]
 pub enum BackendStorage {
     Bucket(Bucket),
     Rest(RestServer),
@@ -227,13 +228,11 @@ fn of_azure(backend: &AzureBackend, values: &Values<'_>) -> Result<Opening, Back
     let prefix = prefix("spec.backend.azure.prefix", backend.prefix.as_deref())?;
     let account = values.required(AZURE_ACCOUNT, "the name of the storage account")?;
     let mut config = BTreeMap::from([("storageAccount".to_owned(), account)]);
-    let credentials = match values.key(AZURE_KEY)? {
-        Some(key) => Some(SecretSlice::from(format!("AZURE_STORAGE_KEY={key}\n").into_bytes())),
-        None => {
-            config.insert("useAAD".to_owned(), "true".to_owned());
-            None
-        }
-    };
+    let key = values.key(AZURE_KEY)?;
+    if key.is_none() {
+        config.insert("useAAD".to_owned(), "true".to_owned());
+    }
+    let credentials = key.map(|key| SecretSlice::from(format!("AZURE_STORAGE_KEY={key}\n").into_bytes()));
     let identifier = format!("azure:{name}:/{prefix}");
     let bucket = Bucket { provider: "azure", name, prefix, config, credentials };
     Ok(Opening::bucket(bucket, identifier, backend.max_connections))

@@ -55,29 +55,26 @@ impl Invoker {
 
     /// The invoker that an object is.
     pub(crate) fn of(kind: &InvokerKind, object: &DynamicObject) -> Result<Self, serde_json::Error> {
-        let (spec, status, last_due) = match kind {
-            InvokerKind::BackupBatch => {
-                let batch: BackupBatch = objects::typed(object)?;
-                let status = batch.status.clone().unwrap_or_default();
-                let last_due = status.last_schedule_time.clone();
-                let status = InvokerStatus {
-                    phase: status.phase,
-                    conditions: status.conditions,
-                    members: status.member_conditions,
-                };
-                (Spec::Batch(Box::new(batch)), status, last_due)
-            }
-            _ => {
-                let configuration: BackupConfiguration = objects::typed(object)?;
-                let status = configuration.status.clone().unwrap_or_default();
-                let last_due = status.last_schedule_time.clone();
-                let status = InvokerStatus {
-                    phase: status.phase,
-                    conditions: status.conditions,
-                    ..InvokerStatus::default()
-                };
-                (Spec::Configuration(Box::new(configuration)), status, last_due)
-            }
+        let (spec, status, last_due) = if *kind == InvokerKind::BackupBatch {
+            let batch: BackupBatch = objects::typed(object)?;
+            let status = batch.status.clone().unwrap_or_default();
+            let last_due = status.last_schedule_time.clone();
+            let status = InvokerStatus {
+                phase: status.phase,
+                conditions: status.conditions,
+                members: status.member_conditions,
+            };
+            (Spec::Batch(Box::new(batch)), status, last_due)
+        } else {
+            let configuration: BackupConfiguration = objects::typed(object)?;
+            let status = configuration.status.clone().unwrap_or_default();
+            let last_due = status.last_schedule_time.clone();
+            let status = InvokerStatus {
+                phase: status.phase,
+                conditions: status.conditions,
+                ..InvokerStatus::default()
+            };
+            (Spec::Configuration(Box::new(configuration)), status, last_due)
         };
         Ok(Self {
             id: InvokerId {

@@ -120,7 +120,7 @@ async fn reconcile(
     let (repository, next_look) = match due::look(&repository, last, context.now()) {
         Look::In(rest) => (users::show(&context, &memory.users, repository).await?, rest),
         Look::Now => {
-            let repository = observe::observe(&context, &memory.users, repository).await?;
+            let repository = Box::pin(observe::observe(&context, &memory.users, repository)).await?;
             locked(&memory.looks).insert(uid, context.now());
             let next = match due::look(&repository, Some(context.now()), context.now()) {
                 Look::In(rest) => rest,

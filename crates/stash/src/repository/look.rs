@@ -43,9 +43,10 @@ pub(super) async fn look(
 ) -> Result<Looked, RepositoryProblem> {
     let repository = open(context, access).await?;
     let found = repository.load_readable_snapshots().await?.found;
-    let bytes = match with_size {
-        true => Some(repository.list(FileKind::Pack).await?.iter().map(|pack| pack.size).sum()),
-        false => None,
+    let bytes = if with_size {
+        Some(repository.list(FileKind::Pack).await?.iter().map(|pack| pack.size).sum())
+    } else {
+        None
     };
     let id = repository.config().id.clone();
     Ok(Looked { id, snapshots: found.iter().map(facts).collect(), bytes })

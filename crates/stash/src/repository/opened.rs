@@ -27,7 +27,8 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
     let location = record::location(&backend);
     let opened = match look::open(context, &access).await {
         Err(problem) if problem.is_missing() => {
-            record::may_create(recorded(&repository).as_ref(), &location).map_err(unusable)?;
+            record::may_create(recorded(&repository).as_ref(), &location)
+                .map_err(|problem| unusable(&problem))?;
             Box::pin(context.repositories.ensure(&TenantRepositories(context.clone()), key)).await?;
             look::open(context, &access).await?
         }
@@ -57,7 +58,7 @@ pub(super) async fn verified(
     location: &str,
     id: &str,
 ) -> Result<(), RepositoryProblem> {
-    if record::verify(recorded(repository).as_ref(), location, id).map_err(unusable)? {
+    if record::verify(recorded(repository).as_ref(), location, id).map_err(|problem| unusable(&problem))? {
         let (namespace, name) = object::parts(repository);
         object::annotate(context, namespace, name, record::record(id, location)).await?;
     }
@@ -73,7 +74,7 @@ pub(super) fn to_json(repository: &Repository) -> Value {
     serde_json::to_value(repository).unwrap_or_default()
 }
 
-fn unusable(problem: record::RecordProblem) -> RepositoryProblem {
+fn unusable(problem: &record::RecordProblem) -> RepositoryProblem {
     RepositoryProblem::Unusable(problem.to_string())
 }
 

@@ -6,7 +6,7 @@ mod finish;
 mod start;
 mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -176,7 +176,7 @@ async fn advance(
         return Ok(Advance::Ended);
     };
     begin(record, &invoker, &valid).await?;
-    run_session(context, session, record, invoker, valid, cancel).await?;
+    Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
     Ok(Advance::Ended)
 }
 
@@ -225,9 +225,17 @@ async fn run_session(
     written(record.change(|state| state.observe(&found, now)).await?)?;
     let limited = cancel.child_token();
     let _ends = limited.clone().drop_guard();
-    let retry_left = session.spec.retry_left.unwrap_or(0);
-    let transfers = work_context(context);
-    let work = BackupWork::new(context, record, invoker, valid, key, transfers, retry_left, &limited);
+    let work = BackupWork {
+        context: context.clone(),
+        record: record.clone(),
+        invoker,
+        valid,
+        key,
+        transfers: work_context(context),
+        retry_left: session.spec.retry_left.unwrap_or(0),
+        plans: Mutex::default(),
+        cancel: limited.clone(),
+    };
     let late = deadline_passed(record).await;
     tokio::select! {
         ran = run_members(&work, &limited) => ran?,
@@ -240,7 +248,7 @@ async fn run_session(
             run_members(&work, &limited).await?;
         }
     }
-    finish::finish(context, record, &work).await
+    Box::pin(finish::finish(context, record, &work)).await
 }
 
 /// Completes when the deadline of the session has passed; never without one.

@@ -34,7 +34,7 @@ impl Endpoint {
             "the address of an S3 server, such as 's3.amazonaws.com' or 'https://minio.storage.svc:9000'";
         let text = text.trim().trim_end_matches('/');
         let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
-        let url = parse(field, text, &with_scheme, "the keys belong in the Secret".to_owned(), expected)?;
+        let url = parse(field, text, &with_scheme, "the keys belong in the Secret", expected)?;
         if url.path() != "/" {
             return Err(wrong(field, text, expected));
         }
@@ -89,7 +89,7 @@ pub(super) fn rest_url(field: &str, text: &str, secret: &str) -> Result<String, 
     // restic writes its scheme in front; upstream does not.
     let text = text.strip_prefix("rest:").unwrap_or(text);
     let next = format!("put them into Secret '{secret}' as REST_SERVER_USERNAME and REST_SERVER_PASSWORD");
-    let url = parse(field, text, text, next, expected)?;
+    let url = parse(field, text, text, &next, expected)?;
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
@@ -97,10 +97,10 @@ fn parse(
     field: &str,
     text: &str,
     url: &str,
-    next: String,
+    next: &str,
     expected: &'static str,
 ) -> Result<Url, BackendProblem> {
-    let secret = || BackendProblem::Credentials { field: field.to_owned(), next: next.clone() };
+    let secret = || BackendProblem::Credentials { field: field.to_owned(), next: next.to_owned() };
     if text.contains(['@', '?', '#']) {
         return Err(secret());
     }

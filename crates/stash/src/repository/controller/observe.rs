@@ -30,18 +30,18 @@ pub(super) async fn observe(
     users: &Users,
     repository: Repository,
 ) -> Result<Repository, ApiError> {
-    let Seen { conditions, found } = seen(context, &repository).await?;
+    let Seen { conditions, found } = Box::pin(seen(context, &repository)).await?;
     let content = found.as_ref().map(|(_, looked)| Content::of(&looked.snapshots, looked.bytes));
     // The record may have been written just now: the users are known by it.
     let (namespace, name) = object::parts(&repository);
     let Ok(repository) = object::read(context, namespace, name).await else { return Ok(repository) };
-    let observed = Observed {
+    let observation = Observed {
         generation: repository.metadata.generation,
         conditions,
         content,
         ..users.observed(&repository)
     };
-    let status = status::status(&repository.status.clone().unwrap_or_default(), &observed, context.now());
+    let status = status::status(&repository.status.clone().unwrap_or_default(), &observation, context.now());
     let repository = object::write_status(context, &repository, &status).await?;
     if let Some((backend, looked)) = found {
         show_metrics(context, &repository, &backend, &status, looked.bytes);

@@ -41,7 +41,7 @@ impl Users {
             Ok(record) if !is_gone => _ = locked(&self.0).insert(name.clone(), record),
             Ok(_) => _ = locked(&self.0).remove(&name),
             Err(error) => {
-                tracing::warn!(config_map = name, %error, "a record of reservations cannot be read")
+                tracing::warn!(config_map = name, %error, "a record of reservations cannot be read");
             }
         }
         let is_affected = |object: &&Arc<DynamicObject>| {

@@ -54,7 +54,7 @@ pub(super) async fn finish(
         removed,
         prune: work.invoker.prunes(),
     };
-    let pushed = match after_session(context, &work.key, &end).await {
+    let pushed = match Box::pin(after_session(context, &work.key, &end)).await {
         Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
         Err(problem) => ConditionType::RepositoryMetricsPushed.no(problem.chain()),
     };

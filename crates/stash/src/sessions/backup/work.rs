@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
@@ -43,35 +44,12 @@ pub(super) struct BackupWork {
     pub(super) key: RepositoryKey,
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
-    /// The hosts of members as they were found.
-    plans: Mutex<BTreeMap<(usize, HostName), Host>>,
-    cancel: CancellationToken,
+    /// The hosts of members as they were found; empty at first.
+    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    pub(super) cancel: CancellationToken,
 }
 
 impl BackupWork {
-    pub(super) fn new(
-        context: &Context,
-        record: &Arc<SessionRecord>,
-        invoker: Invoker,
-        valid: ValidBackup,
-        key: RepositoryKey,
-        transfers: WorkContext,
-        retry_left: i32,
-        cancel: &CancellationToken,
-    ) -> Self {
-        Self {
-            context: context.clone(),
-            record: record.clone(),
-            invoker,
-            valid,
-            key,
-            transfers,
-            retry_left,
-            plans: Mutex::default(),
-            cancel: cancel.clone(),
-        }
-    }
-
     fn member(&self, member: usize) -> Option<&ValidMember> {
         self.valid.members.get(member)
     }
@@ -90,7 +68,7 @@ impl BackupWork {
 
     fn transfer(&self, record: &HostRecord, state: &HostState, mover: usize, namespace: &str) -> Transfer {
         let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
-        let limit = self.valid.time_out.and_then(|limit| limit.to_std()).unwrap_or(LONGEST);
+        let limit = self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST);
         let spec = TransferSpec {
             task_base: task_base(&self.record.uid, record.member, &record.host, mover),
             namespace: namespace.to_owned(),
