@@ -53,6 +53,6 @@ async fn a_mover_has_ended_with_its_own_container_and_its_pod_goes_with_the_job(
     pod["spec"]["containers"].as_array_mut().unwrap().insert(0, json!({"name": "proxy"}));
     fake.script(&[pod]);
     assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
-    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+    fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
     assert!(!fake.has("jobs/mover-a-1"));
 }
