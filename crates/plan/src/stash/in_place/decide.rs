@@ -79,13 +79,13 @@ pub enum InPlaceError {
     ClaimInUse { name: String, users: Vec<VolumeUser> },
     #[error(
         "DaemonSet {name} cannot be stopped, so data can only be written while its pods run; annotate the restore with \
-         {annotation}: \"true\" if the application bears that",
+         {annotation}: \"true\" if the application can handle that",
         annotation = RESTORE_RUNNING
     )]
     DaemonSet { name: String },
     #[error(
         "{volumes} of {kind} {name} exists only while its pod runs, so data can only be written into the running pod; annotate the \
-         restore with {annotation}: \"true\" if the application bears that",
+         restore with {annotation}: \"true\" if the application can handle that",
         volumes = .volumes.join(" and "), annotation = RESTORE_RUNNING
     )]
     WithPodsOnly { kind: TargetKind, name: String, volumes: Vec<String> },

@@ -106,7 +106,7 @@ pub enum Work {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Write this record, then look again.
-    Write(Standstill),
+    Write(Box<Standstill>),
     /// Set the scale, then look again.
     Scale { replicas: u32 },
     /// Begin the movers of this step, or go on with them.
@@ -117,6 +117,12 @@ pub enum Action {
     Wait { message: String },
     /// The standstill is over; the failure, if the restore failed.
     End { failure: Option<String> },
+}
+
+impl Action {
+    fn write(record: Standstill) -> Self {
+        Self::Write(Box::new(record))
+    }
 }
 
 impl Standstill {
@@ -154,23 +160,23 @@ impl Standstill {
     }
 
     fn to(&self, step: Step) -> Action {
-        Action::Write(Self { step, ..self.clone() })
+        Action::write(Self { step, ..self.clone() })
     }
 
     /// The safety copy is in the repository.
     fn copied(&self) -> Action {
         let safety_of = Some(self.restore.clone());
-        Action::Write(Self { step: Step::Restoring, safety_of, ..self.clone() })
+        Action::write(Self { step: Step::Restoring, safety_of, ..self.clone() })
     }
 
     /// Nothing was written: the workload gets its scale back, and the restore is Failed.
     fn as_before(&self, failure: String) -> Action {
-        Action::Write(Self { step: Step::Starting, failure: Some(failure), ..self.clone() })
+        Action::write(Self { step: Step::Starting, failure: Some(failure), ..self.clone() })
     }
 
     /// Something may have been written: the workload stays down.
     fn held(&self, reason: &str, running: u32) -> Action {
-        Action::Write(Self {
+        Action::write(Self {
             step: Step::HeldDown,
             failure: Some(self.held_message(reason, running)),
             ..self.clone()

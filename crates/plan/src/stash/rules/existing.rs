@@ -47,7 +47,7 @@ impl Existing {
             let paths = found.entry(&snapshot.host).or_default();
             for path in paths_of(snapshot) {
                 let best = paths.entry(path).or_insert(snapshot);
-                let rank = |one: &SnapshotFact| one.counts_as_latest();
+                let rank = |one: &SnapshotFact| u8::from(one.counts_as_latest());
                 if rank(snapshot) > rank(best) || (rank(snapshot) == rank(best) && supersedes(snapshot, best))
                 {
                     *best = snapshot;

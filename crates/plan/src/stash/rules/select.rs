@@ -145,20 +145,20 @@ impl<'a> Choice<'a> {
         if self.request.into == RestoreInto::Task {
             return self.all_of(newest);
         }
-        let (mut parts, mut homeless) = (Vec::new(), Vec::new());
+        let (mut parts, mut unmounted) = (Vec::new(), Vec::new());
         for (path, snapshot) in by_path(&self.request.snapshots, &self.source) {
             match self.target(&path) {
                 Ok(target) => {
                     self.note_age(&path, snapshot);
                     parts.push(self.part(snapshot, path, target));
                 }
-                Err(error) => homeless.push((path, error)),
+                Err(error) => unmounted.push((path, error)),
             }
         }
-        if parts.is_empty() && !homeless.is_empty() {
-            return Err(homeless.remove(0).1);
+        if parts.is_empty() && !unmounted.is_empty() {
+            return Err(unmounted.remove(0).1);
         }
-        self.notes.extend(homeless.into_iter().map(|(path, _)| RestoreNote::NotMounted { path }));
+        self.notes.extend(unmounted.into_iter().map(|(path, _)| RestoreNote::NotMounted { path }));
         Ok(parts)
     }
 
@@ -206,14 +206,12 @@ impl<'a> Choice<'a> {
     /// Where a path goes; None for a task.
     fn target(&self, path: &CleanPath) -> Result<Option<PartTarget>, RuleError> {
         let RestoreInto::Mounts(mounts) = &self.request.into else { return Ok(None) };
-        match find_mount(mounts, path) {
-            Some(found) => Ok(Some(PartTarget { volume: found.volume, sub_path: found.sub_path })),
-            None => {
-                let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
-                let (host, mounts) = (self.host.clone(), mounts.join(", "));
-                Err(RuleError::PathBelowNoMount { host, path: path.clone(), mounts })
-            }
+        if let Some(found) = find_mount(mounts, path) {
+            return Ok(Some(PartTarget { volume: found.volume, sub_path: found.sub_path }));
         }
+        let mounts: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+        let (host, mounts) = (self.host.clone(), mounts.join(", "));
+        Err(RuleError::PathBelowNoMount { host, path: path.clone(), mounts })
     }
 
     fn part(&self, snapshot: &SnapshotFact, path: CleanPath, target: Option<PartTarget>) -> RestorePart {

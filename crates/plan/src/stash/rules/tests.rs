@@ -20,6 +20,7 @@ pub(super) fn tagged(tag: &str, snapshot: SnapshotFact) -> SnapshotFact {
     SnapshotFact { tags: vec![tag.to_owned()], ..snapshot }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "lists of a rule are optional")]
 pub(super) fn list(texts: &[&str]) -> Option<Vec<String>> {
     Some(texts.iter().map(|text| (*text).to_owned()).collect())
 }

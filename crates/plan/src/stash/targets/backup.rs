@@ -127,10 +127,11 @@ impl<'a> Backup<'a> {
     /// A claim as target. A Ready pod that uses it stands for it.
     fn claim(&self) -> Host {
         let claim = self.facts.name.as_str();
-        let uses = |pod: &&Value| {
+        let mounts_it = |pod: &&Value| {
             volumes(pod).iter().any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
         };
-        let users: Vec<&Value> = self.facts.pods.iter().filter(|pod| uses(pod) && !has_ended(pod)).collect();
+        let users: Vec<&Value> =
+            self.facts.pods.iter().filter(|pod| mounts_it(pod) && !has_ended(pod)).collect();
         let pod = standing(&self.title(), &users).ok();
         let entry = [json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}})];
         let source = self.source(pod, &self.title(), &entry);
@@ -151,14 +152,13 @@ impl<'a> Backup<'a> {
         let mut source = HostSource { pod: pod.map(HostPod::of), ..HostSource::default() };
         for path in &self.mounts.paths {
             let known = source.volumes.iter().position(|volume| volume.name == path.volume);
-            let place = match known {
-                Some(place) => place,
-                None => {
-                    let entry = entry(entries, &path.volume, of)?;
-                    let access = Volume { facts: self.facts, pod, entry, purpose: Purpose::Read }.access()?;
-                    source.volumes.push(HostVolume { name: path.volume.clone(), access });
-                    source.volumes.len() - 1
-                }
+            let place = if let Some(place) = known {
+                place
+            } else {
+                let entry = entry(entries, &path.volume, of)?;
+                let access = Volume { facts: self.facts, pod, entry, purpose: Purpose::Read }.access()?;
+                source.volumes.push(HostVolume { name: path.volume.clone(), access });
+                source.volumes.len() - 1
             };
             let (volume, sub_path) = (path.volume.clone(), path.sub_path.clone());
             if source.volumes[place].access.is_block() && sub_path.is_some() {

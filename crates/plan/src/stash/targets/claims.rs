@@ -57,8 +57,9 @@ pub fn claims_of(kind: TargetKind, object: &Value, pods: &[&Value], existing: &[
         volumes(pod).iter().filter_map(move |volume| claim_of(text(pod, "/metadata/name"), volume))
     });
     let template = pod_template(object).map(volumes).unwrap_or_default();
-    let named = template.iter().map(|volume| text(volume, "/persistentVolumeClaim/claimName").to_owned());
-    let names: BTreeSet<String> = of_pods.chain(named).collect();
+    let of_template =
+        template.iter().map(|volume| text(volume, "/persistentVolumeClaim/claimName").to_owned());
+    let names: BTreeSet<String> = of_pods.chain(of_template).collect();
     let of_templates = |claim: &String| {
         let mut own = templates(object).map(|template| text(template, "/metadata/name"));
         kind == TargetKind::StatefulSet && own.any(|template| ordinal_of(object, template, claim).is_some())

@@ -109,7 +109,9 @@ fn mounts(kind: TargetKind, name: &str, entries: &[VolumeMount]) -> Result<Vec<M
         return Ok(vec![Mount { volume: name.to_owned(), mount_path, sub_path: None }]);
     }
     let mut mounts = listed(entries)?;
-    mounts.iter_mut().for_each(|mount| name.clone_into(&mut mount.volume));
+    for mount in &mut mounts {
+        name.clone_into(&mut mount.volume);
+    }
     Ok(mounts)
 }
 

@@ -153,7 +153,7 @@ pub fn restore_plan(
         plan: RestorePlan { mounts: mounts.mounts.clone(), ..RestorePlan::default() },
     };
     if is_templates {
-        restore.into_templates()?;
+        restore.of_claim_templates()?;
         return Ok(restore.plan);
     }
     match object {
@@ -165,7 +165,7 @@ pub fn restore_plan(
             let entry = [json!({"name": name, "persistentVolumeClaim": {"claimName": name}})];
             restore.host(object, HostOf::Whole, None, &entry);
         }
-        Some(object) => restore.into_workload(object),
+        Some(object) => restore.of_workload(object),
     }
     let mut seen = BTreeSet::new();
     restore.plan.missing.retain(|missing| seen.insert(missing.clone()));
@@ -189,7 +189,7 @@ impl Restore<'_> {
         self.rules.is_empty() || rule_of(self.rules, host).is_some()
     }
 
-    fn into_workload(&mut self, object: &Value) {
+    fn of_workload(&mut self, object: &Value) {
         let facts = &self.facts.target;
         self.plan.with_pods_only = self.with_pods_only(object);
         let pods = pods_of(object, &facts.between, &facts.pods);
@@ -305,7 +305,7 @@ impl Restore<'_> {
     }
 
     /// Restores into claims that are made from templates, or exist already with their names.
-    fn into_templates(&mut self) -> Result<(), TargetError> {
+    fn of_claim_templates(&mut self) -> Result<(), TargetError> {
         let facts = &self.facts.target;
         for of in template_parts(self.target) {
             let name = HostName::of(self.alias(), &of);

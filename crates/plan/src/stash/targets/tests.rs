@@ -29,6 +29,7 @@ pub(super) fn backup_target(kind: TargetKind, mounts: &[(&str, &str)], paths: &[
 }
 
 /// A Ready pod of `web` on a node, created in this minute of the hour, with these volumes.
+#[allow(clippy::needless_pass_by_value, reason = "tables give JSON literals")]
 pub(super) fn pod(name: &str, node: &str, minute: u32, volumes: Value) -> Value {
     let mounts: Vec<Value> = volumes
         .as_array()
@@ -67,6 +68,7 @@ pub(super) fn claim(name: &str, mode: &str) -> (String, ClaimOf) {
 }
 
 /// A workload `web` with these volumes in its template.
+#[allow(clippy::needless_pass_by_value, reason = "tables give JSON literals")]
 pub(super) fn workload(replicas: u32, volumes: Value) -> Value {
     json!({
         "metadata": {"name": "web", "namespace": "demo", "uid": "uid-web"},

@@ -147,11 +147,11 @@ impl World {
         Seen { workload, users, work: self.work().clone(), give_up: None }
     }
 
-    /// Carries out the next action; the end, if it is that.
-    fn act(&mut self) -> Option<Option<String>> {
+    /// Carries out the next action; at the end, how it was.
+    fn act(&mut self) -> Option<Result<(), String>> {
         let seen = self.seen();
         match self.record.next(&seen) {
-            Action::Write(record) => self.record = record,
+            Action::Write(record) => self.record = *record,
             Action::Scale { replicas } => self.replicas = replicas,
             Action::Work => {
                 assert_eq!(self.replicas, 0, "movers work on volumes at rest");
@@ -163,7 +163,7 @@ impl World {
                 );
             }
             Action::Cancel { reason } => *self.work() = Work::Failed(reason),
-            Action::End { failure } => return Some(failure),
+            Action::End { failure } => return Some(failure.map_or(Ok(()), Err)),
             Action::Wait { message } => panic!("{message}"),
         }
         None
@@ -190,7 +190,7 @@ fn a_restore_that_succeeds_goes_through_all_steps() {
         Step::Starting,
         Step::Started,
     ];
-    assert_eq!((end, steps, world.replicas), (Some(None), expected.to_vec(), 3));
+    assert_eq!((end, steps, world.replicas), (Some(Ok(())), expected.to_vec(), 3));
     assert_eq!(world.record.safety_of, Some(restore_name("back")));
 }
 
@@ -206,11 +206,11 @@ fn someone_may_scale_up_at_any_time() {
             }
             world.act()
         });
-        let failure = end.unwrap_or_else(|| panic!("no end, scaled up at {moment}: {:?}", world.record));
+        let end = end.unwrap_or_else(|| panic!("no end, scaled up at {moment}: {:?}", world.record));
         let is_half = !matches!(world.data, Work::NotBegun | Work::Done);
         let expected = if is_half { Step::HeldDown } else { Step::Started };
         assert_eq!(world.record.step, expected, "scaled up at {moment}");
-        assert_eq!(failure.is_none(), world.data == Work::Done, "scaled up at {moment}: {failure:?}");
+        assert_eq!(end.is_ok(), world.data == Work::Done, "scaled up at {moment}: {end:?}");
         assert!(world.replicas > 0, "scaled up at {moment}");
         ends.insert(world.record.step);
     }

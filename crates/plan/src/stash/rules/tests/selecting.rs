@@ -8,7 +8,7 @@ use super::*;
 fn a_stateful_set_of_five_is_restored_from_three() {
     let backed_up = ["app-0", "app-1", "app-2"];
     let snapshots =
-        backed_up.iter().zip(["a0", "a1", "a2"]).map(|(host, id)| snapshot(id, host, "/source/data", 1));
+        backed_up.iter().zip(["a9", "a1", "a2"]).map(|(host, id)| snapshot(id, host, "/source/data", 1));
     let paths = list(&["/source/data"]);
     let to_new = RestoreRule { paths: paths.clone(), ..rule(&["app-3", "app-4"], "app-1") };
     let to_own = RestoreRule { paths, ..rule(&[], "") };
@@ -18,7 +18,7 @@ fn a_stateful_set_of_five_is_restored_from_three() {
     assert_eq!(
         shown(&selection),
         [
-            "app-0 <- /source/data@a0",
+            "app-0 <- /source/data@a9",
             "app-1 <- /source/data@a1",
             "app-2 <- /source/data@a2",
             "app-3 <- /source/data@a1",
@@ -248,7 +248,7 @@ proptest! {
         let paths = ["/data", "/data/x", "/other"];
         let tags = ["", INCOMPLETE_TAG, SAFETY_TAG, "mine"];
         let snapshots: Vec<SnapshotFact> = made.iter().enumerate().map(|(number, (host, path, minute, tag))| {
-            tagged(tags[*tag], snapshot(&format!("{:02x}f", number), hosts[*host], paths[*path], *minute))
+            tagged(tags[*tag], snapshot(&format!("{number:02x}f"), hosts[*host], paths[*path], *minute))
         }).collect();
         let selection = select(&request(&["a"], &["/data"], vec![], snapshots.clone()));
         let own: Vec<&SnapshotFact> = snapshots.iter()

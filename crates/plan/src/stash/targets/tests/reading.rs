@@ -79,8 +79,8 @@ fn a_block_volume_is_attached_as_a_device() {
     assert_eq!((block, node.as_deref()), (true, Some("n1")));
 }
 
-fn class(driver: Option<&str>) -> Option<SnapshotClass> {
-    Some(SnapshotClass { name: "fast".into(), driver: driver.map(str::to_owned) })
+fn class(driver: Option<&str>) -> SnapshotClass {
+    SnapshotClass { name: "fast".into(), driver: driver.map(str::to_owned) }
 }
 
 #[rstest]
@@ -89,8 +89,11 @@ fn class(driver: Option<&str>) -> Option<SnapshotClass> {
 #[case::many("ReadWriteMany")]
 fn with_a_snapshot_class_claims_are_read_from_snapshots(#[case] mode: &str) {
     let host = planned(data(), &[claim("data", mode)], |facts| {
-        facts.site =
-            Site { node_access: false, snapshot_class: class(Some("csi.example")), ..facts.site.clone() };
+        facts.site = Site {
+            node_access: false,
+            snapshot_class: Some(class(Some("csi.example"))),
+            ..facts.site.clone()
+        };
     });
     let expected = VolumeAccess::Snapshot { claim: "data".into(), class: "fast".into(), block: false };
     assert_eq!(access(&host), expected);
@@ -111,7 +114,8 @@ fn a_volume_of_an_older_type_counts_as_its_drivers() {
         json!({"metadata": {"name": "pv", "annotations": {"pv.kubernetes.io/migrated-to": "csi.example"}},
         "spec": {"awsElasticBlockStore": {"volumeID": "v"}}}),
     );
-    let host = planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = class(Some("csi.example")));
+    let host =
+        planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = Some(class(Some("csi.example"))));
     assert!(matches!(access(&host), VolumeAccess::Snapshot { .. }));
 }
 
@@ -184,7 +188,7 @@ fn a_snapshot_class_has_to_be_of_the_claims_driver(
     let (name, mut of) = claim("data", "ReadWriteOnce");
     let source = of_volume.map_or(json!({"nfs": {}}), |driver| json!({"csi": {"driver": driver}}));
     of.volume = Some(json!({"metadata": {"name": "pv"}, "spec": source}));
-    let host = planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = class(of_class));
+    let host = planned(data(), &[(name, of)], |facts| facts.site.snapshot_class = Some(class(of_class)));
     let error = host.source.unwrap_err().to_string();
     assert!(error.contains(expected), "{error}");
 }
