@@ -2,6 +2,7 @@
 //! kinds of Stash's API, and which right is missing where the policies refuse. Users are impersonated; every test has users
 //! and namespaces of its own. Nothing is stored except the objects whose change is tested.
 #![allow(clippy::unwrap_used)] // tests end by panicking
+#![allow(clippy::needless_for_each)] // a case of a table is one call
 
 use lifeboat_e2e::{Output, Program, lifeboat, wait_for};
 use serde_json::{Value, json};

@@ -80,7 +80,8 @@ impl World {
 
     /// The Secret `keys` of a namespace, with the keys of S3 and a password.
     pub(crate) fn put_secret(&self, namespace: &str, password: &str) {
-        let entries = [("RESTIC_PASSWORD", password), ("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "key")];
+        let entries =
+            [("RESTIC_PASSWORD", password), ("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "key")];
         let data: BTreeMap<&str, String> =
             entries.iter().map(|(key, value)| (*key, STANDARD.encode(value))).collect();
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});

@@ -180,7 +180,7 @@ async fn reconcile(
         Ok(backup) => backup,
         Err(error) => return unreadable(&context, state, &fresh, &error).await,
     };
-    let next = go_on(&context, &controller, fresh, backup).await?;
+    let next = Box::pin(go_on(&context, &controller, fresh, backup)).await?;
     queue::advance(&context, state).await?;
     Ok(next)
 }

@@ -31,7 +31,10 @@ async fn a_repository_is_made_once_and_put_on_record() {
 async fn two_repositories_for_one_bucket_have_one_id() {
     let world = World::new().await;
     let first = world.put_repository("r");
-    let second = world.put_backend("other", json!({"s3": {"endpoint": "https://minio:9000", "bucket": "bkt", "prefix": "/r/"}}));
+    let second = world.put_backend(
+        "other",
+        json!({"s3": {"endpoint": "https://minio:9000", "bucket": "bkt", "prefix": "/r/"}}),
+    );
     let id = ready(&world.context, &first).await.unwrap().id;
     assert_eq!(ready(&world.context, &second).await.unwrap().id, id);
 }
@@ -127,7 +130,8 @@ async fn snapshots_are_listed_and_forgotten() {
     assert_eq!(hosts, ["app", "db"]);
     assert!(!listed[0].tree.is_empty());
     forget(&world.context, &key, std::slice::from_ref(&first)).await.unwrap();
-    let left: Vec<String> = snapshots(&world.context, &key).await.unwrap().into_iter().map(|s| s.id).collect();
+    let left: Vec<String> =
+        snapshots(&world.context, &key).await.unwrap().into_iter().map(|s| s.id).collect();
     assert_eq!(left, [second.clone()]);
     assert!(world.repository("r")["metadata"]["annotations"]["lifeboat.io/emptied"].is_null());
     forget(&world.context, &key, &[second]).await.unwrap();
@@ -158,19 +162,24 @@ async fn a_session_leaves_status_objects_state_metrics_and_the_request_for_a_pru
     assert!(status["totalSize"].as_str().unwrap().ends_with('B'), "{status}");
     assert_eq!(condition(&object, "RepositoryReachable").0, "True");
     assert!(object["metadata"]["annotations"]["lifeboat.io/maintain-since"].is_string());
-    let shown = format!("/apis/repositories.stash.appscode.com/v1alpha1/namespaces/shop/snapshots/r-{}", &id[..8]);
+    let shown =
+        format!("/apis/repositories.stash.appscode.com/v1alpha1/namespaces/shop/snapshots/r-{}", &id[..8]);
     assert_eq!(world.server.get(&shown).unwrap()["status"]["id"], id);
     let states = super::state::read_all(&world.opened(&key).await).await.unwrap();
     assert_eq!(states[0].invoker["metadata"]["name"], "nightly");
     assert_eq!(states[0].repository["spec"]["backend"]["s3"]["bucket"], "bkt");
     let metrics = world.context.core.metrics.render();
-    assert!(metrics.contains("stash_repository_snapshot_count{namespace=\"shop\",name=\"r\",backend=\"s3\""), "{metrics}");
+    assert!(
+        metrics.contains("stash_repository_snapshot_count{namespace=\"shop\",name=\"r\",backend=\"s3\""),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]
 async fn what_a_mover_found_is_recorded_where_the_server_cannot_look() {
     let world = World::new().await;
-    let key = world.put_backend("local", json!({"local": {"hostPath": {"path": "/x"}, "mountPath": "/safe"}}));
+    let key =
+        world.put_backend("local", json!({"local": {"hostPath": {"path": "/x"}, "mountPath": "/safe"}}));
     let facts = SnapshotFacts { id: "a".repeat(64), hostname: "app".into(), ..SnapshotFacts::default() };
     let looked = Looked { id: "abc".into(), snapshots: vec![facts], bytes: Some(2048) };
     after_session(&world.context, &key, &SessionEnd { looked: Some(looked), ..end() }).await.unwrap();

@@ -64,7 +64,11 @@ async fn what_a_repository_holds_is_in_status_and_objects_and_follows_it() {
     let object = reconciled(&world, &state(), "r").await;
     let status: RepositoryStatus = serde_json::from_value(object["status"].clone()).unwrap();
     assert_eq!(status.snapshot_count, Some(1), "safety copies do not count");
-    assert!(status.total_size.is_some() && status.first_backup_time.is_some() && status.last_backup_time.is_some());
+    assert!(
+        status.total_size.is_some()
+            && status.first_backup_time.is_some()
+            && status.last_backup_time.is_some()
+    );
     assert_eq!(world.server.paths("/snapshots/").len(), 2);
     crate::repository::forget(&world.context, &key, &[first]).await.unwrap();
     reconciled(&world, &state(), "r").await;
@@ -96,7 +100,8 @@ async fn a_repository_at_rest_costs_no_requests() {
     }
     assert_eq!(world.server.writes().len(), writes);
     // The label of the namespace is read where it is not watched, as here.
-    let reads: Vec<String> = locked(&reads).iter().filter(|read| !read.ends_with("/namespaces/shop")).cloned().collect();
+    let reads: Vec<String> =
+        locked(&reads).iter().filter(|read| !read.ends_with("/namespaces/shop")).cloned().collect();
     assert_eq!(reads, Vec::<String>::new());
 }
 
@@ -106,7 +111,10 @@ async fn namespaces_of_other_servers_are_left_alone() {
     let world = World::with_settings(settings).await;
     world.put_repository("r");
     assert!(reconciled(&world, &state(), "r").await["status"].is_null());
-    world.server.change("/api/v1/namespaces/shop", &json!({"metadata": {"labels": {"lifeboat.io/served-by": "test"}}}));
+    world.server.change(
+        "/api/v1/namespaces/shop",
+        &json!({"metadata": {"labels": {"lifeboat.io/served-by": "test"}}}),
+    );
     assert!(!reconciled(&world, &state(), "r").await["status"].is_null());
 }
 
@@ -161,7 +169,10 @@ async fn a_maintenance_that_cannot_run_is_in_the_status_and_tried_again_later() 
     let world = World::new().await;
     let key = world.put_repository("r");
     world.snapshot(&key, "app", &[]).await;
-    world.change("r", &json!({"metadata": {"annotations": {"lifeboat.io/maintain-since": "2026-01-01T00:00:00Z"}}}));
+    world.change(
+        "r",
+        &json!({"metadata": {"annotations": {"lifeboat.io/maintain-since": "2026-01-01T00:00:00Z"}}}),
+    );
     let state = state();
     // This server has no image for movers.
     let object = reconciled(&world, &state, "r").await;
@@ -178,7 +189,8 @@ async fn a_maintenance_whose_end_is_recorded_is_only_taken_off() {
     let world = World::new().await;
     let key = world.put_repository("r");
     world.snapshot(&key, "app", &[]).await;
-    let annotations = json!({MAINTENANCE: "1794830400", "lifeboat.io/maintain-since": "2026-11-16T11:00:00Z"});
+    let annotations =
+        json!({MAINTENANCE: "1794830400", "lifeboat.io/maintain-since": "2026-11-16T11:00:00Z"});
     let status = json!({"lastPruneTime": "2026-11-16T12:00:00Z"});
     world.change("r", &json!({"metadata": {"annotations": annotations}, "status": status}));
     let object = reconciled(&world, &state(), "r").await;
@@ -189,7 +201,12 @@ async fn a_maintenance_whose_end_is_recorded_is_only_taken_off() {
 #[tokio::test]
 async fn a_task_is_on_record_while_its_maintenance_runs() {
     let object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
-    let owner = |uid: &str| Owner { kind: "Repository".into(), namespace: SHOP.into(), name: "r".into(), uid: uid.into() };
+    let owner = |uid: &str| Owner {
+        kind: "Repository".into(),
+        namespace: SHOP.into(),
+        name: "r".into(),
+        uid: uid.into(),
+    };
     assert_eq!(task_state(&object, &owner("u"), &TaskId::new("u-m7")), TaskState::Open);
     assert_eq!(task_state(&object, &owner("u"), &TaskId::new("u-m6")), TaskState::Over);
     assert_eq!(task_state(&object, &owner("other"), &TaskId::new("u-m7")), TaskState::Over);

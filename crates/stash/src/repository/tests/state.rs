@@ -12,7 +12,8 @@ fn state(cluster: &str, invoker: &str, spec: &Value, hosts: usize) -> BackendSta
             "managedFields": []}, "spec": spec, "status": {"secret": "CANARY"}})
     };
     let hosts: Vec<String> = (0..hosts).map(|number| format!("host-{number}")).collect();
-    let (repository, invoker) = (object("Repository", "r", &json!({"backend": {}})), object("BackupBatch", invoker, spec));
+    let (repository, invoker) =
+        (object("Repository", "r", &json!({"backend": {}})), object("BackupBatch", invoker, spec));
     BackendState::new(cluster, Timestamp::UNIX_EPOCH, &repository, &invoker, &hosts)
 }
 

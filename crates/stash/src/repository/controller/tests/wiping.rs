@@ -134,7 +134,10 @@ async fn the_data_stays_while_it_is_locked_or_is_not_the_repository_on_record() 
 async fn a_repository_that_was_never_opened_goes_and_takes_nothing_along() {
     let world = World::new().await;
     world.put_repository("r");
-    world.change("r", &json!({"spec": {"wipeOut": true}, "metadata": {"finalizers": ["lifeboat.io/wipe-out"]}}));
+    world.change(
+        "r",
+        &json!({"spec": {"wipeOut": true}, "metadata": {"finalizers": ["lifeboat.io/wipe-out"]}}),
+    );
     world.store("r").put("readme.txt", "of a person").await.unwrap();
     delete(&world, "r");
     assert_eq!(reconciled(&world, &state(), "r").await["metadata"]["finalizers"], json!([]));
