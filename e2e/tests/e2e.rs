@@ -13,7 +13,6 @@ mod plugins;
 mod plugins_installed;
 mod repository;
 mod restore;
-mod rights;
 mod schemas;
 mod server;
 mod soak;

@@ -9,12 +9,12 @@ use lifeboat_e2e::{Program, lifeboat, variable, wait_for};
 use serde_json::Value;
 
 /// `kubectl` on the bare API server.
-pub(crate) fn kubectl() -> Program {
+fn kubectl() -> Program {
     Program::new("kubectl").args(["--kubeconfig", &variable("LIFEBOAT_BARE_KUBECONFIG")])
 }
 
 /// Applies every kind and waits until all are served; returns their definitions.
-pub(crate) fn every_kind() -> Vec<Value> {
+fn every_kind() -> Vec<Value> {
     let crds = lifeboat().args(["crds", "--all"]).ok();
     kubectl().args(["apply", "--server-side", "--force-conflicts", "-f", "-"]).input(&crds).ok();
     for namespace in ["demo", "velero"] {

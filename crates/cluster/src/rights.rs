@@ -10,8 +10,7 @@ use crate::apply::ObjectName;
 use crate::{ApiError, Attempt};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
-/// The labels of an installation's objects, as a selector.
-pub(crate) const LABELS: &str = "app.kubernetes.io/name=lifeboat,component=velero";
+const LABELS: &str = "app.kubernetes.io/name=lifeboat,component=velero";
 
 /// Every binding and role of the server in `namespace`; bindings first.
 pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, ApiError> {

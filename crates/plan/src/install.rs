@@ -3,17 +3,14 @@
 
 mod deployment;
 mod movers;
-pub mod policies;
 mod rbac;
 mod service;
-mod tenant_roles;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 pub use movers::{MoverOptions, namespace_of as mover_namespace};
-pub use service::{DOWNLOADS as DOWNLOAD_SERVICE, GATEWAY as GATEWAY_SERVICE};
 
 /// The namespace of the installation unless another one is given.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat";
@@ -109,13 +106,10 @@ pub fn default_resources() -> Value {
 /// All objects except the custom resource definitions and the Secrets, in the order to apply them.
 pub fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options), service_account(options)];
-    // Before the roles: what users may create is checked from the first object on.
-    objects.extend(policies::objects(options));
-    objects.extend(tenant_roles::objects(options));
     objects.extend(rbac::objects(options));
     objects.extend(movers::objects(options));
     objects.push(deployment::object(options));
-    objects.extend(service::objects(options));
+    objects.extend(service::object(options));
     objects
 }
 
@@ -183,23 +177,9 @@ mod tests {
         objects(&options)
     }
 
-    /// All objects except the policies, which have tests of their own.
-    fn without_policies(rights: Rights) -> Vec<Value> {
-        let is_policy = |object: &Value| object["apiVersion"] == policies::API_VERSION;
-        rendered(rights).into_iter().filter(|object| !is_policy(object)).collect()
-    }
-
     #[test]
     fn full_installation() {
-        insta::assert_yaml_snapshot!(without_policies(Rights::Full));
-    }
-
-    #[test]
-    fn policies_come_before_the_roles_that_let_users_create_objects() {
-        let objects = rendered(Rights::Full);
-        let last_policy = objects.iter().rposition(|object| object["apiVersion"] == policies::API_VERSION);
-        let first_role = objects.iter().position(|object| object["kind"] == "ClusterRole");
-        assert!(last_policy.is_some() && last_policy < first_role, "{last_policy:?} {first_role:?}");
+        insta::assert_yaml_snapshot!(rendered(Rights::Full));
     }
 
     #[test]
@@ -249,8 +229,7 @@ mod tests {
     #[test]
     fn installation_limited_to_named_namespaces() {
         let rights = Rights::Namespaces(vec!["shop".into(), "blog".into()]);
-        let objects: Vec<_> =
-            without_policies(rights).into_iter().filter(|o| o["kind"] != "Deployment").collect();
+        let objects: Vec<_> = rendered(rights).into_iter().filter(|o| o["kind"] != "Deployment").collect();
         insta::assert_yaml_snapshot!(objects);
     }
 

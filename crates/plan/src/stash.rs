@@ -1,6 +1,6 @@
 //! Decisions about Stash's kinds: which pods and volumes a target has and which hosts they make ([`targets`], [`hosts`]),
-//! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]) and the rights of its
-//! author were checked ([`policies`]), and what a session does next ([`state`], [`session`]). Crate `stash` carries them out.
+//! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), and what a
+//! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
 pub mod backend;
 pub mod hooks;
@@ -8,7 +8,6 @@ pub mod hosts;
 pub mod in_place;
 pub mod invoker;
 pub mod mover_pod;
-pub mod policies;
 pub mod repository;
 pub mod reservation;
 pub mod retention;

@@ -1,5 +1,5 @@
-//! `lifeboat install`: reads and checks all input first, then applies custom resource definitions, namespace, admission
-//! policies, RBAC, Secrets, the Deployment and, if a bucket was given, the first location. Running it again updates the installation.
+//! `lifeboat install`: reads and checks all input first, then applies custom resource definitions, namespace, RBAC,
+//! Secrets, the Deployment and, if a bucket was given, the first location. Running it again updates the installation.
 
 mod options;
 mod preflight;
@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use lifeboat_api::crds;
 use lifeboat_cluster::apply::ObjectName;
 use lifeboat_cluster::wait::{Look, until};
-use lifeboat_cluster::{Attempt, apply, policies, rights};
+use lifeboat_cluster::{Attempt, apply, rights};
 use lifeboat_plan::{install, password as password_plan};
 use lifeboat_velero::password;
 use serde_json::Value;
@@ -65,16 +65,13 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     print_summary(settings, &checked, &client).await
 }
 
-/// Removes what an earlier installation had and this one has not: RBAC objects of other rights (the whole cluster, or
-/// other namespaces), policies of an older version.
+/// Removes RBAC objects of an earlier installation with other rights (the whole cluster, or other namespaces).
 async fn remove_other_rights(
     client: &Client,
     settings: &Settings,
     applied: &[ObjectName],
 ) -> Result<(), CliError> {
-    let mut held = rights::held(client, &settings.namespace).await?;
-    held.extend(policies::held(client, &settings.namespace).await?);
-    for name in held {
+    for name in rights::held(client, &settings.namespace).await? {
         if !applied.contains(&name) && apply::delete(client, &name).await? {
             step(&format!("removed: {name}"));
         }

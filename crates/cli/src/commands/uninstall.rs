@@ -1,4 +1,4 @@
-//! `lifeboat uninstall`: removes the server, its RBAC objects and its admission policies. Custom resources, Secrets (the repository password!)
+//! `lifeboat uninstall`: removes the server and its RBAC objects. Custom resources, Secrets (the repository password!)
 //! and buckets stay, unless two flags ask for their deletion.
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -8,10 +8,8 @@ use lifeboat_api::crds;
 use lifeboat_api::velero::Restore;
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
-use lifeboat_cluster::{Attempt, policies, rights};
-use lifeboat_plan::install::{
-    DOWNLOAD_SERVICE, EXISTED_ANNOTATION, GATEWAY_SERVICE, is_marked, mover_namespace,
-};
+use lifeboat_cluster::{Attempt, rights};
+use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked, mover_namespace};
 use lifeboat_plan::transfer::movers::job::SERVICE_ACCOUNT;
 
 use crate::error::CliError;
@@ -147,18 +145,14 @@ async fn delete_everything(
     Ok(())
 }
 
-/// The objects that `install` created, including RBAC objects in namespaces that were named at installation, in the order
-/// to delete them.
+/// The objects that `install` created, including RBAC objects in namespaces that were named at installation.
 async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, CliError> {
     let namespace = Some(settings.namespace.as_str());
     let mut names = vec![
         object("apps/v1", "Deployment", namespace, "lifeboat"),
-        object("v1", "Service", namespace, DOWNLOAD_SERVICE),
-        object("v1", "Service", namespace, GATEWAY_SERVICE),
+        object("v1", "Service", namespace, "lifeboat-downloads"),
     ];
     names.extend(rights::held(client, &settings.namespace).await?);
-    // After the roles of users: as long as users may create objects, the objects are checked.
-    names.extend(policies::held(client, &settings.namespace).await?);
     names.push(object("coordination.k8s.io/v1", "Lease", namespace, "lifeboat-server"));
     names.push(object("v1", "ServiceAccount", namespace, "lifeboat"));
     Ok(names)

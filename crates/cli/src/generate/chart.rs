@@ -10,7 +10,7 @@ use lifeboat_plan::plugin_images;
 use serde_json::{Value, json};
 
 /// Each mark, which stands for a value of any type, and the expression that replaces it.
-const MARKS: [(&str, &str); 20] = [
+const MARKS: [(&str, &str); 19] = [
     // Marks that contain other marks come first.
     ("--mover-image=MARK-image", "- {{ printf \"--mover-image=%s\" .Values.image | quote }}"),
     (
@@ -49,7 +49,6 @@ const MARKS: [(&str, &str); 20] = [
     ),
     // Inside another name, the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
-    (".MARK-namespace.", ".{{ .Release.Namespace }}."),
     ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
     ("MARK-image", "{{ .Values.image | quote }}"),
     ("MARK-replicas", "{{ .Values.replicas }}"),
@@ -112,20 +111,11 @@ pub(super) fn files() -> BTreeMap<String, String> {
     files.insert(template("movers"), render(&movers));
     files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
     files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
-    let services = of_kinds(&full, &["Service"]);
-    let (gateway, downloads): (Vec<_>, Vec<_>) =
-        services.into_iter().partition(|o| o["metadata"]["name"] == install::GATEWAY_SERVICE);
-    files.insert(template("service"), guarded(".Values.downloadUrl", &render(&downloads)));
-    files.insert(template("gateway"), render(&gateway));
-    let policies = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
-    files.insert(template("policies"), render(&of_kinds(&full, &policies)));
-    let (of_users, full): (Vec<_>, Vec<_>) = rbac(&full).into_iter().partition(is_for_users);
-    files.insert(template("tenant-roles"), render(&of_users));
-    files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&full)));
-    let (in_targets, elsewhere): (Vec<_>, Vec<_>) = rbac(&limited)
-        .into_iter()
-        .filter(|o| !is_for_users(o))
-        .partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
+    files
+        .insert(template("service"), guarded(".Values.downloadUrl", &render(&of_kinds(&full, &["Service"]))));
+    files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&rbac(&full))));
+    let (in_targets, elsewhere): (Vec<_>, Vec<_>) =
+        rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
     let each = format!(
         "{{{{- range $namespace := .Values.rbac.namespaces }}}}\n{}{{{{- end }}}}\n",
         render(&in_targets).replace("{{ .Release", "{{ $.Release")
@@ -187,12 +177,6 @@ fn objects(rights: Rights) -> Vec<Value> {
 fn is_for_movers(object: &Value) -> bool {
     let name = install::mover_namespace("MARK-namespace");
     object["metadata"]["namespace"] == name || object["metadata"]["name"] == name
-}
-
-/// Whether the object is a role that Kubernetes adds to those of users, whatever rights the server has.
-fn is_for_users(role: &Value) -> bool {
-    let labels = role["metadata"]["labels"].as_object().into_iter().flatten();
-    labels.into_iter().any(|(key, _)| key.starts_with("rbac.authorization.k8s.io/aggregate-to-"))
 }
 
 /// A map of text in the syntax of a Helm expression.

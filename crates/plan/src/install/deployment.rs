@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::service::{DOWNLOAD_PORT, GATEWAY_PORT};
+use super::service::DOWNLOAD_PORT;
 use super::{CLOUD_CREDENTIALS, DEPLOYMENT, InstallOptions, labels, movers};
 use crate::plugin_images;
 
@@ -120,7 +120,6 @@ fn ports(options: &InstallOptions) -> Vec<Value> {
     if options.download_url.is_some() {
         ports.push(json!({"name": "downloads", "containerPort": DOWNLOAD_PORT}));
     }
-    ports.push(json!({"name": "gateway", "containerPort": GATEWAY_PORT}));
     ports
 }
 

@@ -1,7 +1,6 @@
 //! The server's permissions, in two profiles. Full: the server can restore anything, including roles and bindings,
 //! which is equivalent to `cluster-admin` and is granted as such. Limited: everything inside named namespaces and
-//! read access to a few cluster-scoped types. What the server needs in users' namespaces for Stash's API (movers, execs,
-//! scales, claims, snapshots) is part of both.
+//! read access to a few cluster-scoped types.
 
 use serde_json::{Value, json};
 
@@ -41,14 +40,6 @@ fn view_rules() -> Value {
         {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses", "csidrivers"], "verbs": read},
         {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": read},
         {"apiGroups": ["snapshot.storage.k8s.io"], "resources": ["volumesnapshotclasses"], "verbs": read},
-        // Backups of databases are described for the whole cluster.
-        {"apiGroups": ["stash.appscode.com"], "resources": ["functions", "tasks"], "verbs": read},
-        // The server refuses users' objects that no policy checked.
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
-            "verbs": read,
-        },
     ])
 }
 
@@ -72,11 +63,10 @@ fn own_role(options: &InstallOptions) -> Value {
                 "verbs": ["get", "list", "watch", "create", "patch"],
             },
             {
-                // Journals of backups are deleted when the backup has ended; reservations of repositories are
-                // updated on the condition that they did not change.
+                // Journals of backups are deleted when the backup has ended.
                 "apiGroups": [""],
                 "resources": ["configmaps"],
-                "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+                "verbs": ["get", "list", "watch", "create", "patch", "delete"],
             },
             {
                 "apiGroups": ["coordination.k8s.io"],
@@ -106,7 +96,7 @@ pub(super) fn role(namespace: &str, name: &str, rules: &Value) -> Value {
     })
 }
 
-pub(super) fn cluster_role(name: &str, rules: &Value) -> Value {
+fn cluster_role(name: &str, rules: &Value) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
