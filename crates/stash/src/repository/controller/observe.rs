@@ -31,14 +31,14 @@ pub(super) async fn observe(
     repository: Repository,
 ) -> Result<Repository, ApiError> {
     let Seen { conditions, found } = Box::pin(seen(context, &repository)).await?;
-    let content = found.as_ref().map(|(_, looked)| Content::of(&looked.snapshots, looked.bytes));
+    let seen_content = found.as_ref().map(|(_, looked)| Content::of(&looked.snapshots, looked.bytes));
     // The record may have been written just now: the users are known by it.
     let (namespace, name) = object::parts(&repository);
     let Ok(repository) = object::read(context, namespace, name).await else { return Ok(repository) };
     let observation = Observed {
         generation: repository.metadata.generation,
         conditions,
-        content,
+        content: seen_content,
         ..users.observed(&repository)
     };
     let status = status::status(&repository.status.clone().unwrap_or_default(), &observation, context.now());
