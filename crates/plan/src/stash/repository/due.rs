@@ -167,6 +167,7 @@ mod tests {
         text.parse().unwrap()
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "callers pass json! literals")]
     fn repository(annotations: Value, status: Value) -> Repository {
         let object = json!({
             "metadata": {"name": "r", "uid": "u", "generation": 1, "annotations": annotations},

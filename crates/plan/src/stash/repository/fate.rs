@@ -70,6 +70,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "callers pass json! literals")]
     fn session(host: Value) -> BackupSession {
         let object = json!({
             "metadata": {"name": "s", "uid": "5f0c"},

@@ -32,6 +32,7 @@ fn spec_of(wanted: &MoverJob) -> Value {
     template_of(wanted)["spec"].clone()
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "callers pass json! literals")]
 fn object(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
