@@ -23,7 +23,7 @@ async fn exactly_the_named_snapshots_go_and_one_that_is_gone_already_is_no_failu
         assert_eq!(forget(&world, &gone).await, Forgotten { removed, emptied: false });
     }
     let left = world.repository().await.load_snapshots().await.unwrap();
-    assert_eq!(left.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>(), [second.clone()]);
+    assert_eq!(left.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>(), std::slice::from_ref(&second));
     assert_eq!(forget(&world, &[second]).await, Forgotten { removed: 1, emptied: true });
     world.assert_nothing_is_locked().await;
 }

@@ -1,5 +1,6 @@
 //! A small HTTP server that answers as a test says and keeps what it was asked.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -75,7 +76,7 @@ async fn serve(mut socket: TcpStream, answer: Answers, kept: Arc<Mutex<Vec<Asked
     let mut text =
         format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(text, "{name}: {value}\r\n");
     }
     let is_head = asked.method == "HEAD";
     kept.lock().unwrap().push(asked);

@@ -180,7 +180,7 @@ async fn the_mover_gets_all_parts_in_the_transfers_own_namespace() {
     let effects = Arc::new(FakeEffects::default());
     effects.well.store(true, std::sync::atomic::Ordering::Relaxed);
     let host = host(&effects, false).await;
-    carry(&host, &CancellationToken::new()).await.unwrap();
+    run_transfer(&host, &CancellationToken::new()).await.unwrap();
     let requests = effects.requests.lock().unwrap();
     let (job, task) = (&requests[0].job, &requests[0].task);
     assert_eq!((job.task.as_str(), &*job.namespace, &*task.uid), ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1"));
@@ -205,7 +205,7 @@ async fn parts_that_failed_are_the_steps_to_judge_and_locks_that_may_be_left_go(
     let uids = ["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"];
     effects.will(reported(results(uids, [Outcome::BackedUp(BackedUp::default()), broken()])));
     let host = host(&effects, false).await;
-    carry(&host, &CancellationToken::new()).await.unwrap();
+    run_transfer(&host, &CancellationToken::new()).await.unwrap();
     assert_eq!(
         host.notes.all(),
         ["accept 1", "6f1c.0.ab-1.0 done true Some(\"first\")", "6f1c.0.ab-1.1 done false None"]
@@ -229,7 +229,7 @@ async fn a_transfer_that_is_cancelled_while_its_mover_ends(#[case] restores: boo
     };
     effects.will(reported(results(["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"], [outcome(), outcome()])));
     let host = host(&effects, restores).await;
-    carry(&host, &CancellationToken::new()).await.unwrap();
+    run_transfer(&host, &CancellationToken::new()).await.unwrap();
     assert!(host.notes.all()[1].starts_with(expected), "{:?}", host.notes.all());
     let forgotten: &[&str] = if restores { &[] } else { &["forget shop/repo first,second"] };
     assert_eq!(effects.calls_to("forget"), forgotten);
@@ -249,7 +249,7 @@ async fn a_mover_that_died_is_followed_by_another_unless_a_part_is_done(
     }
     effects.will(died(true));
     let host = host(&effects, false).await;
-    carry(&host, &CancellationToken::new()).await.unwrap();
+    run_transfer(&host, &CancellationToken::new()).await.unwrap();
     let notes: Vec<_> = host.notes.all().into_iter().filter(|note| !note.starts_with("end")).collect();
     assert_eq!(notes, expected);
 }
