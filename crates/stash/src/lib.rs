@@ -1,6 +1,16 @@
 //! Stash's API: the controllers of its kinds, and what they share. Each controller reads, validates, plans, applies and writes
 //! status, in that order; what is decided is decided in crate `plan`.
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::large_futures,
+        clippy::similar_names,
+        clippy::items_after_statements,
+        clippy::cloned_ref_to_slice_refs
+    )
+)]
 #![allow(
     dead_code,
     unused_imports,
