@@ -7,8 +7,8 @@ use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
-use lifeboat_plan::label;
 use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::repository::fate::host_digest;
 use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::transfer::attempts::task_uid;
 use lifeboat_plan::transfer::movers::Owner;
@@ -17,9 +17,10 @@ use lifeboat_transfer::movers::{TaskRecords, TaskState};
 use super::kind::SessionKind;
 use crate::repository::controller::task_state;
 
-/// What the tasks of one mover of a host have in common: the session, the member, the host and the number of the mover.
+/// What the tasks of one mover of a host have in common: the session, the member, the host and, from the second mover on, its number.
 pub(super) fn task_base(session: &str, member: usize, host: &HostName, mover: usize) -> String {
-    format!("{session}.{member}.{}.{mover}", &label::digest(host.as_str())[..8])
+    let base = format!("{session}.{member}.{}", host_digest(host.as_str()));
+    if mover == 0 { base } else { format!("{base}.{mover}") }
 }
 
 /// The kind whose objects have tasks of maintenance.
