@@ -41,7 +41,7 @@ pub use looked::{LinesLost, ListedSnapshots};
 use metrics::MoverMetrics;
 use records::AllRecords;
 pub use records::{TaskRecords, TaskState};
-use turn::{Line as Waiting, Waited};
+use turn::{MoverQueue, Waited};
 
 /// How often a mover is looked at where no watch reports a change.
 const LOOK: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ pub struct Movers {
     core: Arc<Core>,
     settings: Arc<MoverSettings>,
     metrics: MoverMetrics,
-    line: Waiting,
+    queue: MoverQueue,
     /// Which of the Jobs that carry our labels belong to a task.
     records: AllRecords,
     shutdown: Arc<Mutex<CancellationToken>>,
@@ -124,7 +124,7 @@ impl Movers {
             core: Arc::new(core.clone()),
             settings: Arc::new(settings),
             metrics: MoverMetrics::register(&core.metrics),
-            line: Waiting::default(),
+            queue: MoverQueue::default(),
             records: AllRecords::default(),
             shutdown: Arc::default(),
             limited: Limited::default(),
@@ -149,7 +149,7 @@ impl Movers {
     /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
     pub(crate) fn begin_term(&self, shutdown: &CancellationToken) {
         *locked(&self.shutdown) = shutdown.clone();
-        self.line.begin_term();
+        self.queue.begin_term();
     }
 
     /// This server leads no more: how movers stand is the next leader's to show.
@@ -184,13 +184,14 @@ impl Movers {
         let jobs = self.jobs(&request.job.namespace);
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
-            Some(found) => (self.line.adopt(&self.metrics, candidate), found),
+            Some(found) => (self.queue.adopt(&self.metrics, candidate), found),
             None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
                 if let Some(refused) = make::refused(&self.settings, job) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
-                let turn = match self.line.wait(&self.metrics, candidate, observer, cancel, &shutdown).await {
+                let turn = match self.queue.wait(&self.metrics, candidate, observer, cancel, &shutdown).await
+                {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),
