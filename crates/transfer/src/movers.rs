@@ -158,7 +158,7 @@ impl Movers {
     }
 
     /// Runs the mover to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
-    /// alone. An error is trouble with the API server: to be called again with the same request.
+    /// alone. An error is a failure of the API server: to be called again with the same request.
     pub async fn carry_out(
         &self,
         request: MoverRequest,

@@ -12,13 +12,13 @@ pub(crate) mod journal;
 mod left_behind;
 mod pass;
 mod plugin_lines;
+mod problem;
 mod queue;
 mod start;
 mod status;
 mod storage;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod undo;
 mod volumes;
 #[cfg(test)]
@@ -68,7 +68,7 @@ struct State {
     /// The newest phase that this server wrote, by UID: what is watched may lag behind.
     written: Mutex<BTreeMap<String, BackupPhase>>,
     /// Since when storage is out of reach for a Backup that waits for it, by UID.
-    trouble: Mutex<BTreeMap<String, Timestamp>>,
+    problem: Mutex<BTreeMap<String, Timestamp>>,
     /// Backups whose pass has ended and that have not, by UID.
     ending: Mutex<BTreeMap<String, Backup>>,
     /// How passes ended after which the controller has more to do than the phase says, by UID: the next reconcile ends so.
@@ -83,7 +83,7 @@ impl State {
             backups: None,
             queue: tokio::sync::Mutex::default(),
             written: Mutex::default(),
-            trouble: Mutex::default(),
+            problem: Mutex::default(),
             ending: Mutex::default(),
             passed: Mutex::default(),
             shutdown,

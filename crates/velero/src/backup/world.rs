@@ -280,7 +280,7 @@ impl World {
         let count = *count;
         let single = inner.moody.get(path).and_then(|moods| moods.get(&count)).copied();
         if let Some(code) = single.or(inner.broken.get(path).copied()) {
-            return failure(code, "Trouble");
+            return failure(code, "BackupProblem");
         }
         let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
         let known = TYPES.iter().any(|kind| kind.2 == plural)
