@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_met_or_the_distance_is_told() {
+    fn a_verdict_has_the_measured_value_and_whether_the_aim_is_met() {
         let rows = [
             row("backup", "config-10000", "velero-tuned", 8.0),
             row("backup", "config-10000", "lifeboat", 2.0),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_met_or_the_distance_is_told() {
+    fn a_verdict_has_the_measured_value_and_whether_the_aim_is_met() {
         let rows = [row(Work::First, Product::Lifeboat, 4.0), row(Work::First, Product::Restic, 7.0)];
         let found = verdicts(&rows);
         let speed = &found[0];

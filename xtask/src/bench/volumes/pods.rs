@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_and_movers_are_told_apart() {
+    fn agents_and_movers_are_distinguished() {
         assert_eq!(role(b"/velero\0node-agent\0server\0"), Some(Role::Agent));
         assert_eq!(role(b"/velero\0pod-volume\0backup\0"), Some(Role::Mover));
         assert_eq!(role(b"/lifeboat\0mover\0"), Some(Role::Mover));

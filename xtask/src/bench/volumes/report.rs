@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_met_or_the_distance_is_told() {
+    fn a_verdict_has_the_measured_value_and_whether_the_aim_is_met() {
         let found = verdicts(&[row("restic-parallel", 20.0), row("velero", 45.0), row("lifeboat", 30.0)]);
         assert_eq!(
             found,
