@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 
-/// How often each build is measured unless `--rounds` says otherwise. The median of five stays where it is when two turns
-/// are disturbed.
+/// How often each build is measured by default (`--rounds`). The median of five does not change if two turns are disturbed.
 pub(super) const ROUNDS: u16 = 5;
 /// How many times the old build's figure the new build's may be.
 const LIMIT: f64 = 1.10;
@@ -29,7 +28,7 @@ impl Build {
     }
 }
 
-/// The order of work: old, new, old, new, so that a slow minute of the machine meets both.
+/// The order of work: old, new, old, new, so that a slow period of the machine affects both builds.
 pub(super) fn turns<T: Clone>(both: &[T; 2], rounds: u16) -> Vec<T> {
     (0..rounds).flat_map(|_| both.clone()).collect()
 }
@@ -44,7 +43,7 @@ pub(super) struct Figure {
     pub(super) value: f64,
 }
 
-/// The medians of one figure. A build has none where the figure was never seen.
+/// The medians of one figure. A build has none if the figure was never measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Compared {
     name: String,
@@ -93,7 +92,7 @@ pub(super) fn compare(figures: &[Figure]) -> Vec<Compared> {
     compared
 }
 
-/// The middle one; of an even number the mean of the middle two; none of none.
+/// The median: the middle value, or the mean of the middle two; None if there are no values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
@@ -110,7 +109,7 @@ pub(super) fn table(compared: &[Compared]) -> String {
     for each in compared {
         let shown = |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number:.2}"));
         let Compared { name, unit, old, new } = each;
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "| {name}, {unit} | {} | {} | {} |",

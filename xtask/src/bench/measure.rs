@@ -13,7 +13,7 @@ use crate::run;
 /// GNU time: waits for the program and tells what the kernel counted, without this program's own memory in it.
 pub(super) const TIME: &str = "/usr/bin/time";
 
-/// What one command took.
+/// The time and memory that one command used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) wall_s: f64,
@@ -21,8 +21,8 @@ pub(super) struct Sample {
     pub(super) peak_rss_mb: f64,
 }
 
-/// Runs the command. Programs differ in what they flush themselves: the clock stops when the disk that holds `work` has
-/// everything, whoever asked it to.
+/// Runs the command and measures it. Programs differ in what they flush themselves, so the time ends when all data is
+/// flushed to the disk that holds `work`.
 pub(super) fn measure(command: &Command, work: &Path) -> Result<Sample> {
     let counted = work.join("counted");
     let mut timed = Command::new(TIME);
@@ -50,7 +50,7 @@ pub(super) fn around(mut outer: Command, inner: &Command) -> Command {
     outer
 }
 
-/// Runs a command that is not measured; what it prints is shown only when it fails.
+/// Runs a command that is not measured; its output is shown only if it fails.
 pub(super) fn quietly(command: &mut Command, work: &Path) -> Result<()> {
     let log = work.join("log");
     let out = File::create(&log).context("cannot create a log")?;

@@ -14,7 +14,7 @@ use super::{Case, Data};
 use crate::bench::process;
 
 const SCHEDULES: u32 = 1000;
-/// How long servers at rest are watched, and how long they may settle before.
+/// How long idle servers are measured, and how long they may settle before that.
 const AT_REST: Duration = Duration::from_mins(1);
 const SETTLE: Duration = Duration::from_secs(20);
 
@@ -22,7 +22,7 @@ pub(super) struct Bench<'a> {
     pub(super) products: &'a Products,
     pub(super) load: LoadAt<'a>,
     pub(super) rounds: u16,
-    /// Two builds are compared: each round every product makes a backup and its restore before the next product's turn.
+    /// True if two builds are compared: in each round, every product makes a backup and its restore before the next product.
     pub(super) in_turns: bool,
 }
 

@@ -17,14 +17,14 @@ pub(super) struct Load {
     program: PathBuf,
 }
 
-/// The same, with the way to the cluster.
+/// The program that fills the cluster, with the environment to reach the cluster.
 pub(super) struct LoadAt<'a> {
     program: PathBuf,
     environment: &'a BTreeMap<String, String>,
     unrelated: PathBuf,
 }
 
-/// What became of a Backup or Restore.
+/// The result of a Backup or Restore.
 #[derive(Debug, Deserialize)]
 pub(super) struct Ended {
     pub(super) wall_s: f64,

@@ -126,12 +126,12 @@ impl Products {
         self.identity(product).requests()
     }
 
-    /// The kubeconfig of somebody else.
+    /// The kubeconfig of a client that belongs to none of the products.
     pub(super) fn unrelated(&self) -> PathBuf {
         self.unrelated.kubeconfig()
     }
 
-    /// How long the action of a restore was at work: the server says so in the restore's log. Velero does not.
+    /// How long the action of a restore ran, from the restore's log. Velero does not log it.
     pub(super) fn action_seconds(&self, product: Product, restore: &str) -> Result<Option<f64>> {
         if product != Product::LifeboatAction {
             return Ok(None);

@@ -26,13 +26,13 @@ pub(super) enum Work {
     Restore,
     /// Structure and all data
     Check,
-    /// After a third of the files went and every snapshot but the newest is forgotten
+    /// After a third of the files were deleted and every snapshot except the newest was forgotten
     Prune,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Cache {
-    /// The page cache holds the data, as it does after somebody wrote it
+    /// The page cache holds the data, as after it was written
     Warm,
     /// The page cache is emptied before each command
     Cold,
@@ -107,7 +107,7 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// A restore counts only if it gives back what was saved.
+    /// Restores and compares: a restore counts only if the restored data equals the saved data.
     fn restore(&self, runner: &Runner) -> Result<Sample> {
         let target = self.empty_directory("restored")?;
         let (command, restored) = runner.restore(self.data.directory(), &target);

@@ -19,7 +19,7 @@ pub(super) enum Place {
     Local,
     /// The box's S3 server, on this machine
     S3,
-    /// The same server, 30 ms away
+    /// The box's S3 server, with 30 ms of added latency
     SlowS3,
 }
 

@@ -186,7 +186,7 @@ impl Runner {
     }
 }
 
-/// The same command two times, measured as one.
+/// A command that runs `command` twice, measured as one.
 fn twice(command: &Command) -> Command {
     let mut both = Command::new("sh");
     both.args(["-c", r#""$@" && "$@""#, "sh"]);

@@ -31,12 +31,12 @@ impl Bucket {
         Self { url, access, prefix }
     }
 
-    /// The place of a product.
+    /// The prefix in the bucket for the data of a product.
     pub(super) fn prefix(&self, product: &str) -> String {
         format!("{}/{product}", self.prefix)
     }
 
-    /// The same as restic writes it.
+    /// The prefix of a product in restic's syntax.
     pub(super) fn restic(&self, product: &str) -> String {
         format!("s3:{}/{}", self.url, self.prefix(product))
     }

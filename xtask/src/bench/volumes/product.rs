@@ -21,7 +21,7 @@ use crate::{cluster_box, image, run};
 pub(crate) enum Product {
     /// restic on the volumes' directories, one after the other
     Restic,
-    /// The same, as many at a time as Lifeboat's movers
+    /// restic on the volumes' directories, as many at a time as Lifeboat's movers
     ResticParallel,
     Lifeboat,
     /// Velero 1.18.3 and its node agents with their defaults: one volume at a time
