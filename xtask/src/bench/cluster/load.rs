@@ -1,5 +1,5 @@
-//! The program beside the products (crate `cluster`, example `load`): fills the cluster, empties it, compares, and times
-//! one Backup or Restore.
+//! The helper program of the benchmark (crate `cluster`, example `load`): fills the cluster, empties it, compares objects,
+//! and measures the time of one Backup or Restore.
 
 use std::collections::BTreeMap;
 use std::fs;

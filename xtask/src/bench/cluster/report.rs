@@ -1,4 +1,4 @@
-//! What was measured, as rows, tables and verdicts. No effects; `cluster` prints and stores it.
+//! The results of the measurement as rows, tables and verdicts. No effects; `cluster` prints and stores them.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::baseline::{Build, Figure};
 
-/// One work by one product.
+/// The measurement of one backup or restore, or of an idle server, by one product.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     /// `backup`, `restore` or `rest`.
@@ -98,7 +98,7 @@ pub(super) fn tables(rows: &[Row]) -> String {
     text
 }
 
-/// Each aim, what was found, and whether that is enough.
+/// Each aim, the measured value, and whether the aim is met.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     let rows = medians(rows);
     let mut found = Vec::new();
@@ -149,7 +149,7 @@ fn find<'a>(rows: &'a [Row], work: &str, data: &str, product: &str) -> Option<&'
     rows.iter().find(|row| row.work == work && row.data == data && row.product == product)
 }
 
-/// One row for each work, data and product: of several rounds the one with the middle wall time.
+/// One row for each work, data and product: of several rounds, the one with the median wall time.
 fn medians(rows: &[Row]) -> Vec<Row> {
     let mut found: Vec<Row> = Vec::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! One product on one repository from its first backup to its prune: takes what to measure, gives a row for each work.
-//! The work before it is done in any case, measured or not. `repository` calls it, product after product.
+//! Runs one product on one repository, from its first backup to its prune: takes what to measure, returns a row for each
+//! work. Earlier work is always done, measured or not. Called by `repository` for each product.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -55,7 +55,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures one product; leaves the data as it found it, also when something failed.
+    /// Measures one product; leaves the data unchanged, even after a failure.
     pub(super) fn run(&self, product: Product, program: PathBuf) -> Result<Vec<Row>> {
         let home = self.empty_directory("home")?;
         let place = self.case.place.prepare(self.work)?;
