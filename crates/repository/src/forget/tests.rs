@@ -133,7 +133,7 @@ async fn no_listing_that_lies_makes_a_forget_delete_anything(#[case] fault: List
 }
 
 #[tokio::test]
-async fn snapshots_that_cannot_be_removed_are_told_and_the_others_are_gone() {
+async fn snapshots_that_cannot_be_removed_are_reported_and_the_others_are_removed() {
     let base = Arc::new(Memory::new());
     let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
     with_snapshots(&repository, 6).await;
