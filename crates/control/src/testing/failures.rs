@@ -126,12 +126,12 @@ mod tests {
     #[case::everything("*", true)]
     #[case::another("/api/v1/nodes/b", false)]
     #[case::part("/api/v1/nodes", false)]
-    fn requests_are_told_apart_by_their_path(#[case] path: &str, #[case] expected: bool) {
+    fn requests_are_chosen_by_their_path(#[case] path: &str, #[case] expected: bool) {
         assert_eq!(Requests::any(path).includes(&patch("/api/v1/nodes/a")), expected);
     }
 
     #[test]
-    fn requests_are_told_apart_by_verb_and_field() {
+    fn requests_are_chosen_by_verb_and_field() {
         let asked = patch("/api/v1/nodes/a");
         assert!(Requests::new(Verb::Patch, "*").writing("status").includes(&asked));
         assert!(!Requests::new(Verb::Patch, "*").writing("spec").includes(&asked));

@@ -14,7 +14,7 @@ pub(super) struct Change {
     pub(super) after: Option<Value>,
 }
 
-/// Changes so far, and the watches that are told of further ones.
+/// Changes so far, and the open watches, which get further ones.
 #[derive(Default)]
 pub(super) struct Watches {
     history: Vec<Change>,
@@ -29,7 +29,7 @@ struct Watch {
 
 impl Watches {
     pub(super) fn report(&mut self, change: Change) {
-        // A client that has gone is told nothing more.
+        // The watch of a client that has gone is closed.
         self.open.retain(|watch| watch.report(&change));
         self.history.push(change);
     }
