@@ -103,11 +103,19 @@ impl Installation {
         })
     }
 
-    /// The pod that holds the lease.
+    /// The pod that holds the lease and stays: one that a rollout is ending hands the lease over in a moment.
     pub fn leader(&self) -> String {
-        wait_for("a leader", 30, || {
+        wait_for("a leader", 60, || {
             let lease = get(&["-n", "lifeboat", "lease", "lifeboat-server"]);
-            lease["spec"]["holderIdentity"].as_str().map(str::to_owned).ok_or_else(|| lease.to_string())
+            let holder = lease["spec"]["holderIdentity"].as_str().ok_or_else(|| lease.to_string())?;
+            let pods = get(&["-n", "lifeboat", "pods"]);
+            let mut pods = pods["items"].as_array().into_iter().flatten();
+            let pod = pods.find(|pod| pod["metadata"]["name"] == holder);
+            match pod {
+                Some(pod) if pod["metadata"]["deletionTimestamp"].is_null() => Ok(holder.to_owned()),
+                Some(_) => Err(format!("pod {holder} holds the lease and is being deleted")),
+                None => Err(format!("pod {holder} holds the lease and is gone")),
+            }
         })
     }
 }

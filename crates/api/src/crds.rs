@@ -3,13 +3,13 @@
 //! [`all`] is every kind we define, [`installed`] the kinds this version has controllers for. Used by
 //! `lifeboat crds`, `lifeboat install`, the chart's generator and the API tests.
 
-use crate::{appcatalog, stash, velero};
+use crate::{appcatalog, repositories, stash, velero};
 
 pub use crate::definition::{Crd, NAME_LABEL, VELERO_LABEL};
 
 /// Every kind of every group, installed or not.
 pub fn all() -> Vec<Crd> {
-    [velero::crds(), stash::crds(), appcatalog::crds()].concat()
+    [velero::crds(), stash::crds(), repositories::crds(), appcatalog::crds()].concat()
 }
 
 /// The kinds that this version installs: those with a controller. Group `velero.io` is installed whole,

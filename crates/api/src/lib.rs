@@ -1,4 +1,4 @@
-//! Lifeboat's API objects: every kind of `velero.io`, `stash.appscode.com` and `appcatalog.appscode.com` as Rust
+//! Lifeboat's API objects: every kind of `velero.io`, of Stash's groups and of `appcatalog.appscode.com` as Rust
 //! types, the CustomResourceDefinitions made from them, and the names of items and resource types ([`catalogue`]).
 //!
 //! Only types, their JSON form and their schema; no I/O. Used by every other crate;
@@ -11,5 +11,6 @@ pub mod catalogue;
 pub mod common;
 pub mod crds;
 mod definition;
+pub mod repositories;
 pub mod stash;
 pub mod velero;

@@ -17,6 +17,7 @@ mod claim_template;
 mod database;
 mod function;
 mod hooks;
+mod host_run;
 mod invoker;
 mod limits;
 mod member;
@@ -52,6 +53,7 @@ pub use hooks::{
     BackupHookPolicy, BackupHooks, FormEntry, HookHandler, HttpPostAction, HttpScheme, PostBackupHook,
     PostRestoreHook, RestoreHookPolicy, RestoreHooks,
 };
+pub use host_run::{HookPhase, HostRun};
 pub use invoker::{Driver, ExecutionOrder, InvokerPhase, RetryConfig};
 pub use member::{BackupMember, RestoreMember};
 pub use recovery::{

@@ -1,6 +1,7 @@
 //! Jobs with one pod each, and the Secrets that they read: creates, finds, watches and deletes them. Objects are JSON,
 //! which crate `plan` makes and evaluates. Called by the server for movers.
 
+mod dry_run;
 mod logs;
 
 use jiff::Timestamp;
@@ -204,6 +205,14 @@ async fn create<K: Resource<DynamicType = ()>>(
     api: &Api<DynamicObject>,
     object: &Value,
 ) -> Result<DynamicObject, kube::Error> {
+    create_with::<K>(api, object, false).await
+}
+
+async fn create_with<K: Resource<DynamicType = ()>>(
+    api: &Api<DynamicObject>,
+    object: &Value,
+    dry_run: bool,
+) -> Result<DynamicObject, kube::Error> {
     let mut made = DynamicObject::new("", &resource_of::<K>());
     made.metadata = serde_json::from_value(object["metadata"].clone()).map_err(kube::Error::SerdeError)?;
     made.data = object.clone();
@@ -212,7 +221,7 @@ async fn create<K: Resource<DynamicType = ()>>(
             rest.remove(own);
         }
     }
-    api.create(&PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() }, &made).await
+    api.create(&PostParams { field_manager: Some(MANAGER.into()), dry_run }, &made).await
 }
 
 fn is_there(error: &kube::Error) -> bool {

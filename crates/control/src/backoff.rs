@@ -1,5 +1,5 @@
-//! When a failed reconcile is repeated: soon at first, then ever later, at a random moment so that objects which failed
-//! together do not come back together. Used by [`crate::dynamic`].
+//! When a failed reconcile is repeated: soon at first, then with growing pauses, with jitter so that objects that
+//! failed together are not retried together. Used by [`crate::dynamic`].
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::locked;
 /// The pause after the first failure of an object, and the longest one.
 const FIRST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(1);
-/// Another writer was first: the object is read again at once.
+/// The pause after a write conflict: the object is read again soon.
 const CONFLICT: Duration = Duration::from_secs(1);
 
 /// How often each object failed since it last succeeded, by namespace and name.
@@ -31,12 +31,12 @@ impl Backoff {
         pause(*count, rand::random())
     }
 
-    /// The object was reconciled, or is gone.
+    /// Called when the object was reconciled, or is gone.
     pub(crate) fn succeeded(&self, object: &(String, String)) {
         locked(&self.failures).remove(object);
     }
 
-    /// The number of the attempt that comes next, from 1.
+    /// The number of the next attempt, from 1.
     pub(crate) fn attempt(&self, object: &(String, String)) -> u32 {
         locked(&self.failures).get(object).copied().unwrap_or_default().saturating_add(1)
     }

@@ -1,16 +1,16 @@
-//! The server's clock: the only place that asks the system for the time. Decisions get the time as an argument.
+//! The server's clock: the only place that reads the system time. Decisions get the time as an argument.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Gives the present time; a test may put its own in place.
+/// Returns the current time; a test may replace it.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks `read` for the time.
+    /// A clock that calls `read` for the time.
     pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }

@@ -1,4 +1,4 @@
-//! What is shared by all controllers of one term of leadership, and the fenced write of a status.
+//! What all controllers of one term of leadership share, and the conditional write of a status.
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -16,39 +16,45 @@ use crate::{Clock, Refused};
 #[derive(Clone)]
 pub struct Core {
     pub client: Client,
-    /// A client that makes each request once: for callers that limit the number of requests themselves.
+    /// A client without retries: for callers that limit the number of requests themselves.
     pub direct: Client,
+    /// A client that waits for commands in pods which print nothing for a long time.
+    pub patient: Client,
     pub events: Events,
     pub metrics: Metrics,
-    /// Objects whose change the API server refused.
+    /// Objects that the API server refused to change.
     pub refused: Refused,
     pub clock: Clock,
     /// The namespace of Lifeboat's own objects.
     pub namespace: String,
+    /// The name of this replica, in events and in locks of repositories.
+    pub identity: String,
 }
 
-/// What came of a fenced write.
+/// The result of a conditional write.
 #[derive(Debug)]
 pub enum Written {
-    /// The object as it is after the write.
+    /// The object after the write.
     Changed(Box<DynamicObject>),
     /// The object is gone.
     Gone,
-    /// The API server refused the change, which an event on the object says; the action is when to try again.
+    /// The API server refused the change, which an event on the object reports; the action is when to try again.
     Refused(Action),
 }
 
 impl Core {
-    /// `identity` is the name of this replica in events.
+    /// With one client for everything.
     pub fn new(client: Client, metrics: Metrics, namespace: &str, identity: &str) -> Self {
         Self {
             direct: client.clone(),
+            patient: client.clone(),
             events: Events::new(client.clone(), identity),
             client,
             metrics,
             refused: Refused::default(),
             clock: Clock::default(),
             namespace: namespace.to_owned(),
+            identity: identity.to_owned(),
         }
     }
 
@@ -61,8 +67,8 @@ impl Core {
         objects::namespaced(&self.client, &self.namespace, &objects::resource_of::<K>())
     }
 
-    /// Merges `patch` into the object, on the condition that it was not changed since it was read. `message` is the start
-    /// of the event that a refused change gets: what is missing in the object now.
+    /// Merges `patch` into the object, if it has not changed since it was read. `message` is the start of the event
+    /// for a refused change: what the object is missing now.
     pub async fn write(
         &self,
         resource: &ApiResource,

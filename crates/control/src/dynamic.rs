@@ -1,6 +1,6 @@
-//! Runs one controller over objects whose shape is not trusted: the watch never breaks because one object cannot be
-//! read; the reconciler gets each object as it is. Every reconcile has a tracing span and is counted by outcome; failed
-//! ones are repeated with a back-off. Called by the `run` of each controller.
+//! Runs one controller over objects whose shape is not trusted: the watch does not break because one object cannot be
+//! read; the reconciler gets each object as it is. Every reconcile has a tracing span and is counted by outcome;
+//! failed ones are repeated with a back-off. Called by the `run` of each controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::backoff::Backoff;
 pub use crate::watches::watching;
 use crate::{Core, Watches};
 
-/// The next reconcile comes after this time; zero means only when something changes.
+/// Reconcile again after this time; zero means only when something changes.
 pub fn again_after(time: Duration) -> Action {
     if time.is_zero() { Action::await_change() } else { Action::requeue(time) }
 }
 
-/// Drives the watches until their shutdown. `reconcile` does the work for one object and gives when to come again; it gets
-/// `context`, which is the caller's own, and `state`.
+/// Drives the watches until their shutdown. `reconcile` does the work for one object and returns when to reconcile it
+/// again; it gets `context`, which is the caller's own, and `state`.
 pub async fn drive<C, S, F>(
     name: &'static str,
     watches: impl Into<Watches>,
@@ -92,7 +92,8 @@ where
 }
 
 impl<C, S, F> Shared<C, S, F> {
-    /// Failed reconciles are logged where they are repeated; an object that was deleted while it waited is forgotten.
+    /// Logs errors of the watch; failed reconciles are logged by `retry`. An object that was deleted before its retry
+    /// is forgotten.
     fn note<Q: std::error::Error + 'static>(&self, error: Option<controller::Error<ApiError, Q>>) {
         match error {
             None | Some(controller::Error::ReconcilerFailed(..)) => {}
@@ -102,7 +103,7 @@ impl<C, S, F> Shared<C, S, F> {
             Some(error) => tracing::warn!(
                 controller = self.name,
                 error = &error as &dyn std::error::Error,
-                "watch disturbed"
+                "watch failed; trying again"
             ),
         }
     }
@@ -111,7 +112,7 @@ impl<C, S, F> Shared<C, S, F> {
 /// When a failed reconcile is repeated.
 fn retry<C, S, F>(object: &DynamicObject, error: &ApiError, shared: &Shared<C, S, F>) -> Action {
     let (namespace, name) = key(object);
-    // A conflict is the ordinary news that another writer was first.
+    // A conflict only means that another client wrote first.
     if !error.is_conflict() {
         tracing::warn!(
             controller = shared.name,
@@ -128,7 +129,7 @@ fn key(object: &DynamicObject) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// A reconciler: an object in, when to come again out.
+/// A reconciler: takes an object, returns when to reconcile it again.
 pub trait AsyncReconcile<C, S>: Send + Sync + 'static {
     fn call(
         &self,

@@ -1,6 +1,7 @@
-//! What every controller needs, whichever custom resources it serves: [`Core`] (client, events, metrics, clock, scope),
-//! watches in a scope ([`Scope`], [`Watches`]) of objects whose shape is not trusted ([`dynamic`]), work that outlives a
-//! reconcile ([`LongWork`]), turns by name ([`Turns`]), and reports of objects that cannot be read or written ([`Refused`], [`unreadable`]).
+//! What every controller needs, whichever custom resources it serves: [`Core`] (client, events, metrics, clock,
+//! scope), watches in a scope ([`Scope`], [`Watches`]) of objects whose shape is not trusted ([`dynamic`]), work that
+//! outlives a reconcile ([`LongWork`]), locks by name ([`Turns`]), and reports of objects that cannot be read or
+//! written ([`Refused`], [`unreadable`]).
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod backoff;

@@ -1,5 +1,5 @@
-//! Locks a mutex whose holder may have panicked: the values kept here are whole after every statement, so that one
-//! panicked task does not stop all others.
+//! Locks a mutex whose holder may have panicked. The values behind these mutexes are consistent after every
+//! statement, so that one panicked task does not stop all others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

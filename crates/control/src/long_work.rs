@@ -1,24 +1,34 @@
 //! Work that outlives a reconcile: one task for each object, by the object's UID. A copy of a volume takes hours, and no
-//! reconcile waits for it. Controllers start the work from their reconcilers and leave it when their term ends.
+//! reconcile waits for it. Controllers start the work from their reconcilers. When the term ends they leave it where it is
+//! ([`LongWork::leave`]), or wait for it where it ends by itself ([`LongWork::ended`]).
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
+use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::locked;
 
-/// The tasks that run, by the UID of their object.
-#[derive(Debug, Default)]
+/// The running tasks, by the UID of their object. Dropping it drops them, so no task may hold it.
+#[derive(Debug)]
 pub struct LongWork {
+    /// What one task is, in logs.
+    name: &'static str,
     running: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl LongWork {
-    /// Starts the work on an object, unless it runs. `work` gets the token that cancels it.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, running: Arc::default(), tasks: Mutex::default() }
+    }
+
+    /// Starts the work on an object, unless it runs already. `work` gets the token that cancels it.
     pub fn start<F>(&self, uid: &str, work: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -33,13 +43,21 @@ impl LongWork {
             token
         };
         let ended = Ended { running: self.running.clone(), uid: uid.to_owned() };
-        let work = work(token);
+        let work = AssertUnwindSafe(work(token)).catch_unwind();
+        let name = self.name;
+        let task = async move {
+            let _ended = ended;
+            if work.await.is_err() {
+                tracing::error!(
+                    work = name,
+                    "work ended unexpectedly; this is a defect of Lifeboat. It is begun again when its object is \
+                     reconciled"
+                );
+            }
+        };
         let mut tasks = locked(&self.tasks);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
-            let _ended = ended;
-            work.await;
-        });
+        tasks.spawn(task.in_current_span());
     }
 
     /// Whether the work on an object runs.
@@ -69,7 +87,7 @@ impl LongWork {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Drops all work where it is: the next leader continues it.
+    /// Drops all running work: the next leader continues it.
     pub async fn leave(&self) {
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         tasks.shutdown().await;
@@ -93,7 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_has_one_task_at_a_time_which_can_be_cancelled() {
-        let work = LongWork::default();
+        let work = LongWork::new("work");
         let started = Arc::new(Mutex::new(0));
         for _ in 0..2 {
             let started = started.clone();
@@ -113,9 +131,17 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_is_left_is_dropped_and_can_be_started_again() {
-        let work = LongWork::default();
+        let work = LongWork::new("work");
         work.start("a", |_| std::future::pending());
         work.leave().await;
+        assert!(!work.is_running("a"));
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_can_be_started_again() {
+        let work = LongWork::new("work");
+        work.start("a", |_| async { panic!("a defect") });
+        work.ended().await;
         assert!(!work.is_running("a"));
     }
 }

@@ -1,6 +1,7 @@
-//! Objects whose change the API server refuses, because they are older than their schema: nothing can be written into
-//! them, so an event reports it, once for each version of an object. Only a person can help; the next try is far off.
-//! Called by [`crate::Core::write`] and by controllers that write in their own way.
+//! Objects that the API server refuses to change, because they do not match their schema: their status cannot be
+//! written, so an event reports the problem, once for each version of an object. The object or the schema has to be
+//! corrected, so the next try is minutes later. Called by [`crate::Core::write`] and by controllers that write in
+//! their own way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,21 +16,21 @@ use lifeboat_cluster::events::Events;
 
 use crate::locked;
 
-/// A corrected schema brings no change of the object, and so no reconcile.
+/// A corrected schema does not change the object, and so triggers no reconcile.
 const NEXT_TRY: Duration = Duration::from_mins(5);
 
-/// More objects than this are not remembered: some would get a second event.
+/// How many objects are remembered: beyond that, some get a second event.
 const MOST: usize = 1000;
 
-/// Which version of which object has its event, by UID; clones share it.
+/// The version of each object that has its event, by UID; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Refused {
     reported: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Refused {
-    /// An event says why the object was not changed, where this version has none yet. `message` is what is missing in the
-    /// object now. Gives when to try again.
+    /// Writes an event about the refused change, unless this version of the object has one. `message` is what the
+    /// object is missing now. Returns when to try again.
     pub async fn report(
         &self,
         events: &Events,
@@ -38,9 +39,9 @@ impl Refused {
         message: &str,
         error: &ApiError,
     ) -> Action {
-        if self.is_news(object) {
+        if self.is_unreported(object) {
             let note = format!(
-                "{message}; correct the object with `kubectl edit`, or make it anew: {}",
+                "{message}; correct the object with `kubectl edit`, or create it again: {}",
                 error.chain()
             );
             events.warning(&object.object_ref(resource), "ObjectNotValid", &note).await;
@@ -48,7 +49,7 @@ impl Refused {
         Action::requeue(NEXT_TRY)
     }
 
-    fn is_news(&self, object: &DynamicObject) -> bool {
+    fn is_unreported(&self, object: &DynamicObject) -> bool {
         let mut reported = locked(&self.reported);
         if reported.len() >= MOST {
             reported.clear();

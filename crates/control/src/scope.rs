@@ -1,4 +1,4 @@
-//! Where a controller looks for the objects of its kind: one namespace, a list of namespaces, or the whole cluster.
+//! Where a controller watches the objects of its kind: one namespace, a list of namespaces, or the whole cluster.
 
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
@@ -9,7 +9,7 @@ use lifeboat_cluster::objects;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     Namespace(String),
-    /// Each is watched by itself, because the server may have no right to list the whole cluster.
+    /// Each namespace has its own watch, because the server may have no permission to list the whole cluster.
     Namespaces(Vec<String>),
     Cluster,
 }

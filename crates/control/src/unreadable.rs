@@ -1,5 +1,5 @@
-//! Objects that cannot be read, because they are older than their schema or were written past it: the object itself says
-//! what is wrong, once, and other objects are not disturbed. Called by reconcilers where `objects::typed` fails.
+//! Objects that cannot be read because they do not match their schema: the object itself shows what is wrong, once,
+//! and other objects are not affected. Called by reconcilers if `objects::typed` fails.
 
 use std::fmt::Display;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{Core, Written};
 
-/// What people can do about most kinds.
-pub const EDIT: &str = "correct it with `kubectl edit`, or make it anew";
+/// The hint for most kinds.
+pub const EDIT: &str = "correct it with `kubectl edit`, or create it again";
 
 /// What is wrong with the object, and what to do.
 pub fn message(problem: impl Display, hint: &str) -> String {
@@ -20,7 +20,7 @@ pub fn message(problem: impl Display, hint: &str) -> String {
     if hint.is_empty() { message } else { format!("{message}; {hint}") }
 }
 
-/// Writes `patch`, which holds `message`, into the object. The next reconcile comes when the object changes.
+/// Writes `patch`, which contains `message`, into the object. The next reconcile follows when the object changes.
 pub async fn report(
     core: &Core,
     resource: &ApiResource,

@@ -1,5 +1,5 @@
-//! The watches of one kind in a [`Scope`]: one for the cluster or for each namespace, because a server may have no right to list
-//! the whole cluster. They are set up and driven together by `dynamic::drive`.
+//! The watches of one kind in a [`Scope`]: one for the cluster or one per namespace, because a server may have no
+//! permission to list the whole cluster. They are set up and driven together by `dynamic::drive`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Core, Scope};
 
-/// Reconciles of one watch that run at the same time.
+/// How many reconciles of one watch run at the same time.
 const CONCURRENCY: u16 = 32;
 
 /// The configuration of every watch.
@@ -39,7 +39,7 @@ impl Watches {
         Known(self.0.iter().map(Controller::store).collect())
     }
 
-    /// Has objects reconciled when others change: `affected` chooses among those that one watch knows.
+    /// Reconciles objects when other objects change: `affected` selects from the objects that one watch knows.
     #[must_use]
     pub fn triggered_by<K, F, I>(self, api: &Api<K>, affected: F) -> Self
     where
@@ -55,7 +55,7 @@ impl Watches {
         Self(self.0.into_iter().map(trigger).collect())
     }
 
-    /// Ends the watches when `shutdown` is cancelled, after reconciles in flight have ended.
+    /// Ends the watches when `shutdown` is cancelled, after running reconciles have ended.
     #[must_use]
     pub fn until(self, shutdown: &CancellationToken) -> Self {
         let end = |controller: Controller<DynamicObject>| {
@@ -69,7 +69,7 @@ impl Watches {
     }
 }
 
-/// One controller with watches of its own making.
+/// One controller with its own watches.
 impl From<Controller<DynamicObject>> for Watches {
     fn from(controller: Controller<DynamicObject>) -> Self {
         Self(vec![controller])
@@ -94,7 +94,7 @@ impl Known {
         self.len() == 0
     }
 
-    /// Waits until every watch has listed its objects once; false where one ended before.
+    /// Waits until every watch has listed its objects once; false if one ended before.
     pub async fn wait_until_ready(&self) -> bool {
         for store in &self.0 {
             if store.wait_until_ready().await.is_err() {

@@ -1,6 +1,6 @@
-//! Everything a restore does to the cluster goes through [`Effects`]: the pipeline has no other way to read or write an object,
-//! or to let time pass. A restore works with [`ClusterEffects`]; a preview with [`crate::preview::DryRun`], which
-//! answers as the cluster would and writes nothing. Therefore a preview runs the very steps of a restore.
+//! Everything a restore does to the cluster goes through [`Effects`]: the pipeline has no other way to read or write
+//! an object, or to wait. A restore uses [`ClusterEffects`]; a dry run uses [`crate::preview::DryRun`], which answers
+//! as the cluster would and writes nothing. Therefore a dry run executes the same steps as a restore.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use tokio::time::sleep;
 /// Reads and changes the cluster, and waits for it.
 #[async_trait]
 pub trait Effects: Reader {
-    /// Creates an object; the answer is the object where `answer` asks for it.
+    /// Creates an object; returns the created object if `answer` asks for it.
     async fn create(&self, target: &Target, object: &Value, answer: Answer) -> Result<Value, ApiError>;
     /// Merges `patch` into an object, or into one of its subresources.
     async fn merge(&self, target: &Target, subresource: Option<&str>, patch: &Value) -> Result<(), ApiError>;
-    /// Lets `pause` pass before the caller looks again.
+    /// Waits for `pause` before the caller checks again.
     async fn wait(&self, awaited: Awaited<'_>, pause: Duration) -> Waited;
 }
 
@@ -36,11 +36,11 @@ pub enum Awaited<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     LookAgain,
-    /// Nothing is waited for here: the caller goes on as if it had come about.
+    /// A dry run does not wait: the caller continues as if the condition were met.
     Assume,
 }
 
-/// The effects of a restore: what is asked for is done.
+/// The effects of a restore: every request is sent to the cluster.
 pub struct ClusterEffects(pub Writer);
 
 #[async_trait]

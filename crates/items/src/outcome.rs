@@ -1,35 +1,35 @@
-//! What became of one item, and what there is to say about it. A restore turns it into results, the resource list and log lines;
-//! a preview into a line of the plan.
+//! The outcome of one item, and its messages. A restore turns it into results, the resource list and log lines; a dry
+//! run into a line of the plan.
 
 use lifeboat_plan::items::trust;
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemOutcome {
     Created,
-    /// The object was there and was changed.
+    /// The object existed and was changed.
     Updated,
-    /// The object was there; only its labels, which name backup and restore, were to be changed.
+    /// The object existed; only the labels that name backup and restore had to be changed.
     Labelled,
-    /// The object was there, and there was nothing to change.
+    /// The object existed, and nothing had to be changed.
     Same,
-    /// The object was there, differs, and stays as it is.
+    /// The object existed, differs, and was not changed.
     Different {
         warning: String,
     },
-    /// The object was there, and the API server refused to change it; the notes say why.
+    /// The object existed, and the API server refused to change it; the notes have the reason.
     NotUpdated,
     Skipped(SkipReason),
-    /// Another item asked for it, and the Restore leaves it out.
+    /// It is an additional item that the Restore excludes.
     NotSelected(String),
-    /// Its namespace cannot be used. The restore reports that once for the namespace.
+    /// Its namespace cannot be used, which is reported once for the namespace.
     NoNamespace(String),
-    /// It is not restored; the notes have the error.
+    /// It was not restored; the notes have the error.
     Failed,
 }
 
 impl ItemOutcome {
-    /// Whether the object is in the cluster afterwards.
+    /// Whether the object exists in the cluster afterwards.
     pub fn is_in_cluster(&self) -> bool {
         matches!(
             self,
@@ -43,10 +43,10 @@ impl ItemOutcome {
     }
 }
 
-/// Why an item that was asked for is not restored, without anything being wrong.
+/// Why a selected item is not restored although nothing is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// A pod or a Job that has done its work.
+    /// A pod or a Job that has completed.
     Completed,
     MirrorPod,
     /// A pod whose Job is restored too.
@@ -56,14 +56,14 @@ pub enum SkipReason {
     /// Objects of this type are never created by a restore.
     NeverCreated,
     LeftOutByAction(String),
-    /// It gives rights, and its location is untrusted.
+    /// It grants permissions, and its location is untrusted.
     Untrusted {
         location: String,
     },
 }
 
 impl SkipReason {
-    /// The line in the log of a restore, upstream's where it has one.
+    /// The line in the log of a restore; upstream's where upstream has one.
     pub fn log_line(&self) -> String {
         match self {
             Self::Completed => "it is complete - skipping".to_owned(),
@@ -76,7 +76,7 @@ impl SkipReason {
         }
     }
 
-    /// The reason that a preview gives.
+    /// The reason that a dry run shows.
     pub fn reason(&self) -> String {
         match self {
             Self::Completed => "it is complete".to_owned(),
@@ -91,7 +91,7 @@ impl SkipReason {
         }
     }
 
-    /// The warning of a restore; None where the reason is only logged.
+    /// The warning of a restore; None if the reason is only logged.
     pub fn warning(&self, item: &str) -> Option<String> {
         match self {
             Self::Untrusted { location } => Some(trust::left_out(item, location)),
@@ -100,7 +100,7 @@ impl SkipReason {
     }
 }
 
-/// What came up while one item was worked on.
+/// Warnings and errors of one item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     pub warnings: Vec<String>,

@@ -1,8 +1,8 @@
-//! Waiting within a restore: looks that begin fast and slow down to one in a second.
+//! Waiting within a restore: polls start fast and slow down to one per second.
 
 use std::time::Duration;
 
-/// The pauses between looks.
+/// The pauses between polls.
 pub struct Pace(Duration);
 
 impl Default for Pace {

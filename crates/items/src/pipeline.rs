@@ -1,5 +1,5 @@
-//! The way of an item, from its source to the cluster. An item may ask for other items, which take the same way: therefore
-//! these files know each other.
+//! The path of an item from its source to the cluster. An item may have additional items, which take the same path:
+//! therefore these files depend on each other.
 //!
 //! ```text
 //! run::drive -> item::steps -> namespaces, handler.transform, gates -> apply -> existing

@@ -1,6 +1,6 @@
-//! A preview: what a restore would do, as a value. The run is the restore's own, with [`DryRun`] for effects and a recorder that
-//! keeps the outcome of each item; this file turns the outcomes into the plan that
-//! `lifeboat restore create --dry-run` shows.
+//! A dry run: what a restore would do, as a value. The run is the restore's own, with [`DryRun`] as effects and a
+//! recorder that keeps the outcome of each item; this file turns the outcomes into the plan that `lifeboat restore
+//! create --dry-run` shows.
 
 mod dry_run;
 mod fights;
@@ -21,19 +21,19 @@ use lifeboat_control::locked;
 
 pub use dry_run::DryRun;
 
-/// Items of a preview that are worked on at once: a person waits, and others use the cluster.
+/// How many items a dry run processes at once: a user waits, and other clients use the cluster.
 pub const AT_ONCE: usize = 32;
 
-/// What would become of one item.
+/// What a restore would do with one item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", content = "why", rename_all = "camelCase")]
 pub enum Would {
     Create,
-    /// It is there, and is changed.
+    /// It exists, and would be changed.
     Update,
-    /// It is asked for, and left as it is.
+    /// It is selected, and would not be changed.
     Skip(String),
-    /// The Restore does not ask for it.
+    /// The Restore does not select it.
     NotSelected(String),
     Fail(String),
 }
@@ -43,15 +43,15 @@ pub enum Would {
 pub struct PlannedItem {
     /// `resource.group`.
     pub resource: String,
-    /// As in the backup.
+    /// The item's name in the backup.
     pub item: String,
-    /// Where it goes.
+    /// The namespace that it is restored into.
     pub namespace: Option<String>,
     #[serde(flatten)]
     pub would: Would,
 }
 
-/// A controller in the cluster that a restored pod would belong to, beside the pods that it has.
+/// A controller in the cluster that would adopt a restored pod beside the pods that it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fight {
     pub pod: String,
@@ -61,11 +61,11 @@ pub struct Fight {
 /// The plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Planned {
-    /// What would be restored from.
+    /// The backup that would be restored.
     pub backup: String,
     pub items: Vec<PlannedItem>,
     pub fights: Vec<Fight>,
-    /// What else the restore would report: data that does not come back, namespaces that are being deleted.
+    /// What else the restore would report: data that is not restored, namespaces that are being deleted.
     pub notes: Vec<String>,
 }
 
@@ -73,11 +73,11 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotPlanned {
     pub problems: Vec<String>,
-    /// The server would refuse the Restore; else something could not be read from here.
+    /// True if the server would refuse the Restore; false if something could not be read from here.
     pub refused: bool,
 }
 
-/// Keeps what became of each item, by its work.
+/// Keeps the outcome of each item, by its work.
 #[derive(Default)]
 pub struct Outcomes {
     items: Mutex<BTreeMap<usize, (ItemOutcome, Notes)>>,
@@ -89,7 +89,7 @@ impl Recorder for Outcomes {
         locked(&self.items).insert(item.work, (outcome, notes));
     }
 
-    /// The state of every namespace is kept by the run.
+    /// The run keeps the state of every namespace.
     fn namespace_created(&self, _: &str) {}
 
     fn general_error(&self, message: String) {
@@ -132,7 +132,7 @@ pub async fn planned(run: &Run, outcomes: &Outcomes, dry_run: &DryRun, backup: &
     planned
 }
 
-/// Where an item goes: its namespace in the cluster; for a namespace its new name, where it gets one.
+/// The namespace that an item is restored into; for a namespace its new name, if it gets one.
 fn namespace_of(run: &Run, head: &ItemHead<'_>) -> Option<String> {
     if head.is_namespace() {
         let target = run.rules.target(head.name);
@@ -141,7 +141,7 @@ fn namespace_of(run: &Run, head: &ItemHead<'_>) -> Option<String> {
     head.namespace.map(|name| run.rules.target(name).to_owned())
 }
 
-/// The line of the plan for an item that was worked on; what else there is to say goes to `all`.
+/// The line of the plan for an item that was processed; its other messages are added to `all`.
 fn would((outcome, mut notes): (ItemOutcome, Notes), all: &mut Vec<String>) -> Would {
     let would = match outcome {
         ItemOutcome::Created => Would::Create,
@@ -163,7 +163,7 @@ fn would((outcome, mut notes): (ItemOutcome, Notes), all: &mut Vec<String>) -> W
     would
 }
 
-/// An item that no task worked on: the Restore does not select it.
+/// The line of an item that was not processed: the Restore does not select it.
 fn not_started(run: &Run, head: &ItemHead<'_>) -> Would {
     let labels = head.labels.iter().cloned().collect();
     match run.rules.filter.judge(&head.id(), head.kind, &labels) {
@@ -172,7 +172,7 @@ fn not_started(run: &Run, head: &ItemHead<'_>) -> Would {
     }
 }
 
-/// A namespace of the backup, which is created where something is restored into it.
+/// The line of a namespace of the backup, which is created if items are restored into it.
 fn namespace_would(run: &Run, head: &ItemHead<'_>) -> Would {
     if !run.homes().contains(head.name) {
         return not_started(run, head);
@@ -185,7 +185,7 @@ fn namespace_would(run: &Run, head: &ItemHead<'_>) -> Would {
     }
 }
 
-/// Namespaces that are created although the backup does not hold them.
+/// Namespaces that are created although the backup does not have them.
 fn further_namespaces(run: &Run) -> impl Iterator<Item = PlannedItem> {
     let held: Vec<&str> = run.source.heads().filter(ItemHead::is_namespace).map(|head| head.name).collect();
     let targets = |names: &[&str]| -> std::collections::BTreeSet<String> {

@@ -17,11 +17,11 @@ pub struct Progress {
     pub waiting: AtomicUsize,
     /// What the waiting items wait for, by their work.
     waits: Mutex<BTreeMap<usize, Wait>>,
-    /// What waited when an earlier server was interrupted.
+    /// The waits when an earlier server was interrupted.
     earlier: Waits,
 }
 
-/// An item that waits, until this is dropped.
+/// A waiting item, until this is dropped.
 pub struct Waiting {
     progress: Arc<Progress>,
     work: usize,
@@ -34,17 +34,17 @@ impl Drop for Waiting {
 }
 
 impl Progress {
-    /// The progress of a restore that shows `annotation`.
+    /// The progress of a restore that an earlier server interrupted; `annotation` has its waits.
     pub fn going_on(annotation: Option<&str>) -> Self {
         Self { earlier: Waits::read(annotation), ..Self::default() }
     }
 
-    /// What is waited for, in short.
+    /// A summary of the waits.
     pub fn waits(&self) -> Waits {
         Waits::new(locked(&self.waits).values().cloned().collect())
     }
 
-    /// An item begins to wait. One that an earlier server saw waiting has waited since then.
+    /// Records that an item waits. If an earlier server saw it waiting, it has waited since then.
     pub fn wait(self: &Arc<Self>, work: usize, mut wait: Wait) -> Waiting {
         let same = |one: &&Wait| one.item == wait.item && one.action == wait.action;
         if let Some(earlier) = self.earlier.waits.iter().find(same) {
@@ -54,7 +54,7 @@ impl Progress {
         Waiting { progress: Arc::clone(self), work }
     }
 
-    /// Total and restored.
+    /// The total number of items, and the number of restored ones.
     pub fn now(&self) -> (usize, usize) {
         (self.total.load(Ordering::Relaxed), self.restored.load(Ordering::Relaxed))
     }

@@ -1,15 +1,15 @@
-//! Where the items of a restore come from. The pipeline asks for what is known of every item before it starts, and reads
-//! each item once, when its turn comes. Implemented for the archive of a Velero backup
-//! (`ArchiveItems` in crate `velero`).
+//! Where the items of a restore come from. The pipeline asks for the heads of all items before it starts, and reads
+//! each item once, when it is restored. Implemented for the archive of a Velero backup (`ArchiveItems` in crate
+//! `velero`).
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 
-/// What is known of an item without reading it.
+/// What is known about an item without reading it.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemHead<'a> {
-    /// What [`ItemSource::read`] takes.
+    /// The argument of [`ItemSource::read`].
     pub position: usize,
     pub resource: &'a GroupResource,
     /// None for cluster-scoped objects.
@@ -36,7 +36,7 @@ impl ItemHead<'_> {
     }
 }
 
-/// An item cannot be read from its source.
+/// Why an item cannot be read from its source.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct SourceError(pub Box<dyn std::error::Error + Send + Sync>);
@@ -51,7 +51,7 @@ pub trait ItemSource: Send + Sync {
     fn find(&self, id: &ItemId) -> Option<usize>;
     /// The position of an item in another version than the preferred one.
     fn find_version(&self, id: &ItemId, version: &str) -> Option<usize>;
-    /// The UID of an item, as a number; None where it has none.
+    /// The UID of an item, as a number; None if it has none.
     fn uid(&self, position: usize) -> Option<u128>;
     /// The UIDs of an item's owners.
     fn owners(&self, position: usize) -> Vec<u128>;

@@ -2,6 +2,7 @@
 //! bytes in its termination message, and the full report as an object beside the data. Written by the mover, read by
 //! the server, which trusts it only if the snapshot with the task's UID exists.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The version of results with one part and of full reports. Every version of the server reads it.
@@ -28,6 +29,29 @@ pub enum LogLine {
         level: Level,
         text: String,
     },
+    /// Snapshots that a look at the repository found, the newest first, over as many lines as they need.
+    Snapshots {
+        snapshots: Vec<SnapshotLine>,
+    },
+}
+
+/// A snapshot of the repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SnapshotLine {
+    /// The snapshot's full ID.
+    pub id: String,
+    /// When the backup was started.
+    pub time: Timestamp,
+    pub host: String,
+    pub paths: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// The files and bytes that its backup read; None where the program that made it did not record them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +115,10 @@ pub enum Outcome {
     BackedUp(BackedUp),
     Restored(Restored),
     Maintained(Maintained),
+    Initialized(Initialized),
+    Looked(Looked),
+    Forgotten(Forgotten),
+    Called(Called),
     Failed(Failure),
     /// For a task with several parts; never for a part.
     Parts(PartResults),
@@ -102,7 +130,12 @@ impl Outcome {
         match self {
             Self::Failed(_) => false,
             Self::Restored(restored) => restored.failed.count == 0,
-            Self::BackedUp(_) | Self::Maintained(_) => true,
+            Self::BackedUp(_)
+            | Self::Maintained(_)
+            | Self::Initialized(_)
+            | Self::Looked(_)
+            | Self::Forgotten(_)
+            | Self::Called(_) => true,
             Self::Parts(results) => {
                 results.not_listed.failed == 0 && results.parts.iter().all(|part| part.outcome.is_done())
             }
@@ -178,6 +211,10 @@ pub struct Restored {
     /// Files that could not be written or differ from the snapshot. If it is not empty, the restore failed.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub failed: Listed,
+    /// Files that belong to the mover's user instead of their owner in the snapshot, because only root may give files
+    /// away. They are restored otherwise.
+    #[serde(skip_serializing_if = "Listed::is_empty")]
+    pub owners: Listed,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +225,53 @@ pub struct Maintained {
     /// The problems that the check found.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub problems: Listed,
+}
+
+/// The result of an `Init`: the repository exists and the password opens it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Initialized {
+    /// The ID in the repository's config.
+    pub repository: String,
+    /// False if it existed before.
+    pub created: bool,
+}
+
+/// The result of a `Look`. The snapshots are in the mover's lines; the list is complete if these have `listed`
+/// different ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Looked {
+    /// The ID in the repository's config.
+    pub repository: String,
+    /// The number of snapshots in the repository.
+    pub snapshots: u64,
+    /// The number of snapshots in the lines.
+    pub listed: u64,
+    /// Snapshots that cannot be read; they are in no line.
+    pub damaged: u64,
+    /// The size of the repository's packs, as stored.
+    pub bytes: u64,
+}
+
+/// The result of a `Forget`: none of the snapshots exists any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Forgotten {
+    /// The number of snapshots that existed.
+    pub removed: u64,
+    /// Whether no snapshot is left.
+    pub emptied: bool,
+}
+
+/// The result of a `Call` that succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Called {
+    /// The status of the response; None for a TCP connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    pub milliseconds: u64,
 }
 
 /// Why the work failed.
@@ -222,6 +306,8 @@ pub enum Cause {
     Locked,
     /// Data in the repository is damaged or missing.
     Damaged,
+    /// A service that was called could not be reached, or its response was not a success.
+    Call,
     Deadline,
     /// Cancelled by a signal.
     Stopped,

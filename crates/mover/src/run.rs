@@ -3,13 +3,17 @@
 
 mod backup;
 mod block;
+mod call;
 mod child;
 mod done;
 mod failure;
+mod forget;
 mod load;
+mod look;
 mod maintain;
 mod open;
 mod parts;
+mod priority;
 mod proof;
 mod reporter;
 mod restore;
@@ -26,7 +30,7 @@ use lifeboat_repository::progress::Progress;
 use lifeboat_store::Environment;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::{Cause, Failure, Level, Outcome, TaskResult};
+use crate::report::{Cause, Failure, Initialized, Level, Outcome, TaskResult};
 use crate::task::{Part, Task, TaskWork};
 use failure::Failed;
 use open::Opened;
@@ -63,7 +67,10 @@ pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
         progress: Arc::default(),
     };
     let (uid, outcome) = match load::load(&context.directory) {
-        Ok(task) => (task.uid.clone(), carry_out(&context, &task, stop).await),
+        Ok(task) => {
+            priority::set(&reporter, task.limits.nice);
+            (task.uid.clone(), carry_out(&context, &task, stop).await)
+        }
         Err((uid, failure)) => (uid.unwrap_or_default(), Outcome::Failed(failure)),
     };
     report_failures(&reporter, &outcome);
@@ -149,22 +156,15 @@ fn ended(task: &Task, stop: &CancellationToken) -> Failure {
     }
 }
 
-/// Opens the repository and carries out the parts one after the other. It returns an error only if the failure is
-/// before the parts or ends all of them.
+/// Opens the repository, if the task has one, and carries out the parts one after the other. It returns an error only
+/// if the failure is before the parts or ends all of them.
 async fn work(
     context: &WorkContext,
     task: &Task,
     parts: &mut PartOutcomes<'_>,
     cancel: &CancellationToken,
 ) -> Result<(), Failed> {
-    let reporting = context.reporter.follow(&context.progress, None);
-    let opening = Opened::open(context, task, cancel);
-    let opened = tokio::select! {
-        opened = opening => opened,
-        () = cancel.cancelled() => Err(Failed::Cancelled),
-    };
-    drop(reporting);
-    let opened = opened?;
+    let opened = open(context, task, cancel).await?;
     for part in &task.parts {
         if cancel.is_cancelled() {
             return Err(Failed::Cancelled);
@@ -172,7 +172,7 @@ async fn work(
         let context = WorkContext { progress: Arc::default(), ..context.clone() };
         let name = (part.uid != task.uid).then_some(part.uid.as_str());
         let reporting = context.reporter.follow(&context.progress, name);
-        let outcome = work_on(&context, part, &opened, cancel).await;
+        let outcome = work_on(&context, part, opened.as_ref(), cancel).await;
         reporting.finish().await;
         parts.add(match outcome {
             Ok(outcome) => outcome,
@@ -183,24 +183,49 @@ async fn work(
     Ok(())
 }
 
+/// Opens the repository; None if the task has none.
+async fn open(
+    context: &WorkContext,
+    task: &Task,
+    cancel: &CancellationToken,
+) -> Result<Option<Opened>, Failed> {
+    let Some(access) = &task.repository else { return Ok(None) };
+    let _reporting = context.reporter.follow(&context.progress, None);
+    let opening = Box::pin(Opened::open(context, task, access, cancel));
+    tokio::select! {
+        opened = opening => opened.map(Some),
+        () = cancel.cancelled() => Err(Failed::Cancelled),
+    }
+}
+
 async fn work_on(
     context: &WorkContext,
     part: &Part,
-    opened: &Opened,
+    opened: Option<&Opened>,
     cancel: &CancellationToken,
 ) -> Result<Outcome, Failed> {
+    // A task in which a part needs a repository has one.
+    let opened = || opened.ok_or_else(|| Failed::new(Cause::Task, "repository: it is missing"));
     match &part.work {
         TaskWork::Backup(work) => {
-            let backup = backup::Backup { context, uid: &part.uid, work, opened };
+            let backup = backup::Backup { context, uid: &part.uid, work, opened: opened()? };
             backup.carry_out(cancel).await.map(Outcome::BackedUp)
         }
         TaskWork::Restore(work) => {
-            let restore = restore::Restore { context, work, opened };
+            let restore = restore::Restore { context, work, opened: opened()? };
             restore.carry_out(cancel).await.map(Outcome::Restored)
         }
         TaskWork::Maintain(work) => {
-            maintain::carry_out(context, work, opened, cancel).await.map(Outcome::Maintained)
+            maintain::carry_out(context, work, opened()?, cancel).await.map(Outcome::Maintained)
         }
+        TaskWork::Init => {
+            let Opened { repository, is_new, .. } = opened()?;
+            let repository = repository.config().id.clone();
+            Ok(Outcome::Initialized(Initialized { repository, created: *is_new }))
+        }
+        TaskWork::Look(work) => look::carry_out(context, work, opened()?, cancel).await.map(Outcome::Looked),
+        TaskWork::Forget(work) => forget::carry_out(work, opened()?).await.map(Outcome::Forgotten),
+        TaskWork::Call(work) => call::carry_out(work, cancel).await.map(Outcome::Called),
     }
 }
 

@@ -3,11 +3,14 @@
 //! of another version never carries out a task that it only partly understands. Both sides work with [`Task`]; `file`
 //! is its encoding in each version.
 
+mod access;
+mod call;
 mod file;
 
+pub use access::{Direct, REPOSITORY_MOUNT, RepositoryAccess, Transport};
+pub use call::{Call, CallWork, FormField, Header, Method};
 pub use file::TaskFileError;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -27,8 +30,11 @@ pub const POD_UID: &str = "LIFEBOAT_POD_UID";
 pub const UID_TAG: &str = "lifeboat-task=";
 /// The prefix of the tag of an incomplete snapshot; the number of files that could not be read follows.
 pub const UNREADABLE_TAG: &str = "lifeboat-unreadable=";
+/// The tag of a snapshot with missing files, where the task asks for it: such a snapshot is never the latest, and
+/// retention keeps complete ones in its place.
+pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
 
-/// The work of one mover: one or several parts on one repository.
+/// The work of one mover: one or several parts on one repository, or calls, which need no repository.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "file::TaskFile", try_from = "file::TaskFile")]
 pub struct Task {
@@ -36,7 +42,8 @@ pub struct Task {
     pub uid: String,
     /// At least one, carried out in this order; a failed part does not stop the others.
     pub parts: Vec<Part>,
-    pub repository: RepositoryAccess,
+    /// None only if every part is a call.
+    pub repository: Option<RepositoryAccess>,
     pub lock: LockTerms,
     pub limits: Limits,
     /// When the mover stops on its own; the pod's deadline is a little later.
@@ -51,9 +58,23 @@ impl Task {
         repository: RepositoryAccess,
         lock: LockTerms,
     ) -> Self {
-        let uid = uid.into();
+        Self { repository: Some(repository), lock, ..Self::alone(uid.into(), work) }
+    }
+
+    /// A task with one call, which has the task's UID.
+    pub fn call(uid: impl Into<String>, call: CallWork) -> Self {
+        Self::alone(uid.into(), TaskWork::Call(call))
+    }
+
+    fn alone(uid: String, work: TaskWork) -> Self {
         let parts = vec![Part { uid: uid.clone(), work }];
-        Self { uid, parts, repository, lock, limits: Limits::default(), deadline: None }
+        let (lock, limits) = (LockTerms::default(), Limits::default());
+        Self { uid, parts, repository: None, lock, limits, deadline: None }
+    }
+
+    /// Whether the repository is created if it is missing.
+    pub fn creates_repository(&self) -> bool {
+        self.parts.iter().any(|part| part.work == TaskWork::Init)
     }
 }
 
@@ -73,6 +94,21 @@ pub enum TaskWork {
     Backup(BackupWork),
     Restore(RestoreWork),
     Maintain(MaintainWork),
+    /// Creates the repository, unless it exists. Version 2.
+    Init,
+    /// Lists the snapshots of the repository for a server that cannot open it. Version 2.
+    Look(LookWork),
+    /// Removes snapshots for a server that cannot open the repository. Version 2.
+    Forget(ForgetWork),
+    /// Calls a service of the user, for example to quiesce an application. Version 2.
+    Call(CallWork),
+}
+
+impl TaskWork {
+    /// Whether it works on a repository.
+    pub fn needs_repository(&self) -> bool {
+        !matches!(self, Self::Call(_))
+    }
 }
 
 /// A backup of a volume or of a command's output into a snapshot.
@@ -95,9 +131,13 @@ pub struct BackupWork {
     /// reads at that path. By default the root of the snapshot. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// The key of the full report in the location's bucket, below the location's prefix.
+    /// The key of the full report in the location's bucket, below the location's prefix. Only storage that is
+    /// accessed directly has room for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
+    /// Whether a snapshot with missing files gets [`INCOMPLETE_TAG`]. Version 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete_tag: bool,
 }
 
 /// The source of a backup.
@@ -184,6 +224,7 @@ impl BackupWork {
             sub_path: None,
             at: None,
             report: None,
+            incomplete_tag: false,
         }
     }
 }
@@ -236,50 +277,21 @@ pub struct MaintainWork {
     pub empty_is_meant: bool,
 }
 
-/// The address of the repository and its passwords.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RepositoryAccess {
-    pub transport: Transport,
-    /// The names of files with passwords in the task's directory, in the order in which they are tried.
-    pub passwords: Vec<String>,
-}
-
-/// How the repository's objects are accessed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
-pub enum Transport {
-    Direct(Direct),
-    /// Through a gateway of Lifeboat that only serves this task.
-    #[serde(rename_all = "camelCase")]
-    Gateway {
-        url: String,
-        /// The name of a file in the task's directory.
-        token: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ca: Option<String>,
-    },
-}
-
-/// Object storage as a location describes it. Files are in the task's directory.
+/// A listing of snapshots. The mover prints them as lines; the result has their number, so that the server knows
+/// whether it got all lines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Direct {
-    pub provider: String,
-    pub bucket: String,
-    /// The prefix of the location, without the repository's path.
-    #[serde(default)]
-    pub prefix: String,
-    /// The repository's path below the prefix, for example `restic/shop`.
-    pub path: String,
-    #[serde(default)]
-    pub config: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credentials: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub customer_key: Option<String>,
+pub struct LookWork {
+    /// How many snapshots are listed at most; the newest come first.
+    pub newest: u64,
+}
+
+/// The removal of snapshots. Their data is removed by the next maintenance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForgetWork {
+    /// The snapshots' full IDs. One that does not exist any more is not a failure.
+    pub snapshots: Vec<String>,
 }
 
 /// Options for taking locks.
@@ -311,6 +323,9 @@ pub struct Limits {
     /// A directory for temporary and cached files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch: Option<PathBuf>,
+    /// The CPU priority of the mover, from -20 (highest) to 19 (lowest). Version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nice: Option<i32>,
 }
 
 /// The number of files that are missing in a snapshot with these tags.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use kube::Client;
 use lifeboat_cluster::lease::{Election, Ended};
 use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
-use lifeboat_velero::{Clients, Velero};
+use lifeboat_control::Core;
+use lifeboat_transfer::TransferService;
 use lifeboat_web::{Health, Metrics, WebError};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::apis::Apis;
 use crate::settings::ServerSettings;
 
 /// Lifeboat's own version.
@@ -44,7 +46,7 @@ pub async fn run(
     tracing::info!(
         version = VERSION,
         identity = settings.identity,
-        namespace = settings.velero.namespace,
+        namespace = settings.namespace,
         "server starts"
     );
 
@@ -56,13 +58,15 @@ pub async fn run(
         health.clone(),
         stop_web.clone(),
     ));
-    let clients = Clients { usual: client.clone(), direct, patient };
-    let velero = Velero::new(clients, metrics.clone(), settings.velero.clone()).await;
-    let server = Server { client, settings, metrics, health, velero };
+    let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
+    let core = Core { direct, patient, ..core };
+    let transfer = TransferService::new(&core, settings.movers.clone());
+    let apis = Apis::new(&core, &transfer, &settings).await;
+    let server = Server { core, settings, health, transfer, apis };
     let work = server.serve_terms(&stop);
     let ended = tokio::select! {
         () = work => Ok(()),
-        ended = server.velero.serve_downloads(&stop_web) => ended.map_err(ServerError::Web),
+        ended = server.apis.serve(&stop_web) => ended.map_err(ServerError::Web),
         web = web => match web {
             Ok(Err(error)) => Err(ServerError::Web(error)),
             // The HTTP server ends only when asked to; a panic in it ends the process.
@@ -70,41 +74,42 @@ pub async fn run(
         },
     };
     stop_web.cancel();
-    server.velero.close().await;
+    server.apis.close().await;
     tracing::info!("server ends");
     ended
 }
 
 /// One replica.
 struct Server {
-    client: Client,
+    core: Core,
     settings: ServerSettings,
-    metrics: Metrics,
     health: Health,
-    velero: Velero,
+    /// What all APIs share beside `core`.
+    transfer: TransferService,
+    apis: Apis,
 }
 
 impl Server {
     /// Term after term of leadership, until stopped.
     async fn serve_terms(&self, stop: &CancellationToken) {
-        if !wait_for_kinds(&self.client, &self.health, stop).await {
+        if !wait_for_kinds(&self.core.client, &self.health, stop).await {
             return;
         }
         let settings = &self.settings;
         while !stop.is_cancelled() {
             let watchdog = self.health.clone();
-            let namespace = &settings.velero.namespace;
-            let mut election =
-                Election::new(&self.client, namespace, LEASE, &settings.identity, settings.lease)
-                    .with_pulse(move || watchdog.pulse());
+            let (client, namespace) = (&self.core.client, &settings.namespace);
+            let mut election = Election::new(client, namespace, LEASE, &settings.identity, settings.lease)
+                .with_pulse(move || watchdog.pulse());
             if !election.acquire(stop).await {
                 return;
             }
             tracing::info!(identity = settings.identity, "leading");
-            self.metrics.begin_term();
+            self.core.metrics.begin_term();
             let ended = election.lead(Box::pin(self.term(stop))).await;
-            self.metrics.end_term();
-            self.velero.end_term();
+            self.core.metrics.end_term();
+            self.transfer.end_term();
+            self.apis.end_term();
             if ended == Ended::WorkDone {
                 election.release().await;
             }
@@ -117,7 +122,10 @@ impl Server {
     /// The work of a leader. Ends when stopped, after the controllers finished their reconciles.
     async fn term(&self, stop: &CancellationToken) {
         let shutdown = CancellationToken::new();
-        let controllers = self.velero.run_controllers(&shutdown);
+        self.transfer.begin_term(&shutdown);
+        let controllers = async {
+            tokio::join!(self.transfer.run(&shutdown), self.apis.run_controllers(&shutdown));
+        };
         tokio::pin!(controllers);
         tokio::select! {
             // They end only when asked to; the next term starts them anew.

@@ -33,6 +33,19 @@ fn merge_one(old: &[Condition], fact: &Fact, now: Timestamp) -> Condition {
     }
 }
 
+/// Sets one condition of a list and leaves the others as they are. The transition time stays while the status does.
+pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
+    match conditions.iter_mut().find(|old| old.type_ == condition.type_) {
+        Some(old) => {
+            if old.status == condition.status {
+                condition.last_transition_time = old.last_transition_time.clone();
+            }
+            *old = condition;
+        }
+        None => conditions.push(condition),
+    }
+}
+
 /// Turns an error category such as `bucket_not_found` into a condition reason: `BucketNotFound`.
 pub fn reason(category: &str) -> String {
     let parts = category.split('_').filter(|word| !word.is_empty());
@@ -62,6 +75,28 @@ mod tests {
         let changed = merge(&same, &[fact(true)], second);
         assert_eq!(changed[0].last_transition_time, Time(second));
         assert_eq!(changed[0].status, "True");
+    }
+
+    #[test]
+    fn setting_one_condition_leaves_the_others_and_their_order() {
+        let (first, second) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(60).unwrap());
+        let condition = |kind: &str, status: &str, time: Timestamp| Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            last_transition_time: Time(time),
+            reason: "Because".to_owned(),
+            message: String::new(),
+            observed_generation: None,
+        };
+        let mut conditions = vec![condition("A", "True", first), condition("B", "True", first)];
+        set(&mut conditions, condition("A", "True", second));
+        assert_eq!(conditions[0].last_transition_time, Time(first), "the status did not change");
+        set(&mut conditions, condition("A", "Unknown", second));
+        set(&mut conditions, condition("C", "False", second));
+        let shown: Vec<_> = conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str())).collect();
+        assert_eq!(shown, [("A", "Unknown"), ("B", "True"), ("C", "False")]);
+        assert_eq!(conditions[0].last_transition_time, Time(second));
+        assert_eq!(conditions[1].last_transition_time, Time(first));
     }
 
     #[test]

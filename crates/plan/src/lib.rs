@@ -2,7 +2,7 @@
 //! cluster) are arguments, and a decision is a value that can be compared and printed. There is no client, no clock,
 //! no randomness and no tokio in this crate; `cargo xtask lint` checks that.
 //!
-//! [`velero`] decides about Velero's kinds. [`transfer`] (data of volumes) and [`items`] (objects of a restore)
+//! [`velero`] decides about Velero's kinds, [`stash`] about Stash's. [`transfer`] (data of volumes) and [`items`] (objects of a restore)
 //! decide for any API and do not depend on the kinds of one. The other modules are shared by all of them.
 
 pub mod conditions;
@@ -21,6 +21,7 @@ pub mod policy;
 pub(crate) mod quantity;
 pub mod schedule;
 pub mod selector;
+pub mod stash;
 pub mod transfer;
 pub mod velero;
 

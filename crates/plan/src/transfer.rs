@@ -9,6 +9,7 @@ pub mod exposed;
 pub mod handover;
 pub mod movers;
 pub mod provisioning;
+pub mod repository_notes;
 pub mod snapshots;
 
 use crate::json::text;

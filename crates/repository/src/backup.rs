@@ -87,6 +87,8 @@ pub struct BackupOptions {
     pub tags: Vec<String>,
     /// If files cannot be read, the snapshot gets a tag of this text followed by the number of missing files.
     pub incomplete_tag: Option<String>,
+    /// Further tags of a snapshot whose files could not all be read.
+    pub incomplete_tags: Vec<String>,
     /// The time of the snapshot; the current time by default.
     pub time: Option<Zoned>,
     pub parent: Parent,
@@ -118,6 +120,7 @@ impl BackupOptions {
             host: host.into(),
             tags: Vec::new(),
             incomplete_tag: None,
+            incomplete_tags: Vec::new(),
             time: None,
             parent: Parent::Newest(GroupBy::default()),
             filter: Filter::default(),
@@ -163,12 +166,15 @@ pub async fn backup(
     cancel: CancellationToken,
 ) -> Result<BackupOutcome> {
     let (confirm, incomplete_tag) = (options.confirm.take(), options.incomplete_tag.take());
+    let incomplete_tags = std::mem::take(&mut options.incomplete_tags);
     Lock::hold(repository, LockKind::Shared, lock, |lock| async move {
         let (dry_run, skip) = (options.dry_run, options.skip_if_unchanged);
         let mut outcome =
             run::run(repository, options, Some(Arc::clone(&lock)), progress, cancel.clone()).await?;
-        if let Some(tag) = incomplete_tag.filter(|_| outcome.is_incomplete()) {
-            outcome.snapshot.tags.push(format!("{tag}{}", outcome.unreadable.len()));
+        if outcome.is_incomplete() {
+            let missing = outcome.unreadable.len();
+            outcome.snapshot.tags.extend(incomplete_tag.map(|tag| format!("{tag}{missing}")));
+            outcome.snapshot.tags.extend(incomplete_tags);
         }
         if dry_run || (skip && run::same_as_parent(repository, &outcome.snapshot).await?) {
             return Ok(outcome);

@@ -15,7 +15,9 @@ use std::path::PathBuf;
 use reqwest::Certificate;
 use secrecy::{ExposeSecret, SecretSlice};
 
+use crate::credentials::aws_file::AwsSource;
 use crate::error::{Error, Result};
+use crate::guard::Guard;
 use crate::key::Key;
 
 pub use environment::Environment;
@@ -53,6 +55,16 @@ impl StoreConfig {
         }
     }
 
+    /// Checks the settings of a tenant's storage: no environment, no file of the server is used.
+    pub(crate) fn validate_for_tenant(&self, guard: Guard) -> Result<ValidConfig> {
+        for key in ["credentialsFile", "customerKeyEncryptionFile"] {
+            if self.config.contains_key(key) {
+                return Err(Error::config(key, "a tenant's storage cannot name a file of the server"));
+            }
+        }
+        self.validate(&Environment::default(), &Files::default())?.for_tenant(guard)
+    }
+
     /// Checks everything that needs no network. `files` holds the content of the files from `files_needed`.
     pub fn validate(&self, environment: &Environment, files: &Files) -> Result<ValidConfig> {
         let provider = Provider::parse(&self.provider)?;
@@ -71,7 +83,7 @@ impl StoreConfig {
             Provider::Azure => Target::Azure(azure::validate(self, environment, files)?),
             Provider::Local => Target::Local(local(self, &bucket)?),
         };
-        Ok(ValidConfig { bucket, prefix, roots, tls: Tls::default(), target })
+        Ok(ValidConfig { bucket, prefix, roots, tls: Tls::default(), target, guard: None })
     }
 
     /// The files whose content `validate` needs: those that the config names, or else the environment.
@@ -187,9 +199,33 @@ pub struct ValidConfig {
     pub(crate) roots: Vec<Certificate>,
     pub(crate) tls: Tls,
     pub(crate) target: Target,
+    pub(crate) guard: Option<Guard>,
 }
 
 impl ValidConfig {
+    /// Limits the store to what a tenant's storage may do: connections are made to addresses that `guard` allows, error
+    /// messages leave out what the server answers. Fails if credentials would come from anywhere but the config itself, and
+    /// for a directory.
+    pub(crate) fn for_tenant(self, guard: Guard) -> Result<Self> {
+        let is_given = match &self.target {
+            Target::Aws(config) => matches!(config.source, AwsSource::Static(_)),
+            Target::Gcp(config) => config.key.is_some(),
+            Target::Azure(config) => config.auth.is_given(),
+            Target::Local(_) => {
+                return Err(Error::config(
+                    "provider",
+                    "a directory of the server is not opened for a tenant",
+                ));
+            }
+        };
+        if !is_given {
+            return Err(Error::credentials_format(
+                "they are missing, and a tenant's storage is never opened with another identity",
+            ));
+        }
+        Ok(Self { guard: Some(guard), ..self })
+    }
+
     /// Sets TLS options that a location does not have but the command line does.
     #[must_use]
     pub fn with_tls(self, tls: Tls) -> Self {
@@ -200,7 +236,7 @@ impl ValidConfig {
     #[must_use]
     pub fn anonymous(mut self) -> Self {
         if let Target::Aws(config) = &mut self.target {
-            config.source = crate::credentials::aws_file::AwsSource::Anonymous;
+            config.source = AwsSource::Anonymous;
         }
         self
     }
@@ -233,6 +269,7 @@ impl fmt::Debug for ValidConfig {
             .field("roots", &self.roots.len())
             .field("tls", &self.tls)
             .field("target", &self.target)
+            .field("guard", &self.guard)
             .finish()
     }
 }

@@ -6,7 +6,9 @@ mod classify;
 mod hint;
 mod response;
 
-pub(crate) use classify::{BadListing, Operation, Site, TransportError, classify, find};
+use std::net::IpAddr;
+
+pub(crate) use classify::{AddressRefused, BadListing, Operation, Site, TransportError, classify, find};
 pub(crate) use response::{ErrorResponse, xml_text};
 
 /// The result of every operation of this crate.
@@ -86,6 +88,8 @@ pub enum Error {
     Credentials { endpoint: String, cause: BadCredentials, detail: String },
     #[error("cannot reach '{endpoint}': {detail}")]
     Unreachable { endpoint: String, cause: Unreachable, detail: String },
+    #[error("'{endpoint}' is not used: '{host}' has the address {address}, {kind}")]
+    AddressRefused { endpoint: String, host: String, address: IpAddr, kind: &'static str },
     #[error("the certificate of '{endpoint}' is not accepted: {detail}")]
     Certificate { endpoint: String, cause: BadCertificate, detail: String },
     #[error("'{endpoint}' speaks plain HTTP, not HTTPS")]
@@ -141,6 +145,7 @@ impl Error {
                 Unreachable::Timeout => "timeout",
                 Unreachable::Refused | Unreachable::Closed | Unreachable::Other => "unreachable",
             },
+            Self::AddressRefused { .. } => "address_refused",
             Self::Certificate { cause, .. } => match cause {
                 BadCertificate::Untrusted => "certificate_untrusted",
                 BadCertificate::Expired => "certificate_expired",
@@ -191,6 +196,7 @@ impl Error {
             | Self::Range { .. }
             | Self::NotFound { .. }
             | Self::AlreadyExists { .. }
+            | Self::AddressRefused { .. }
             | Self::WrongRegion { .. }
             | Self::Rejected { .. }
             | Self::Unsupported { .. } => Retry::Never,

@@ -1,7 +1,8 @@
 //! The HTTP layer between object_store and the network. Every error response becomes a typed `ErrorResponse` and
 //! every failure below HTTP is labelled with the server, so that `error::classify` does not have to guess. Listings
 //! are checked before object_store parses them, and headers that object_store cannot send are added. The client
-//! itself is in `transport`.
+//! itself is in `transport`. For storage that a tenant describes, a `Guard` limits which addresses are connected to, no proxy
+//! is used and no redirect is followed, and responses keep only what storage services define.
 
 mod transport;
 
@@ -18,6 +19,7 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 
 use crate::error::{self, BadListing, ErrorResponse};
+use crate::guard::{Guard, GuardedResolver};
 use crate::layers::bandwidth::TokenBucket;
 use transport::Transport;
 
@@ -40,6 +42,8 @@ pub(crate) struct Connector {
     pub skip_verify: bool,
     /// Limits the upload rate.
     pub upload: Option<Arc<TokenBucket>>,
+    /// The limits for storage that a tenant describes.
+    pub guard: Option<Guard>,
 }
 
 impl HttpConnector for Connector {
@@ -64,12 +68,25 @@ impl HttpConnector for Connector {
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity.clone());
         }
+        if let Some(guard) = &self.guard {
+            // A proxy connects to addresses that the guard does not see, and a redirect leads to a server that the tenant
+            // did not name.
+            builder = builder
+                .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
+                .dns_resolver(Arc::new(GuardedResolver(guard.clone())));
+        }
         let client = builder.build().map_err(|source| object_store::Error::Generic {
             store: "HTTP client",
             source: Box::new(source),
         })?;
-        let inner = HttpClient::new(Transport { client, upload: self.upload.clone() });
-        Ok(HttpClient::new(Service { inner, create_header: self.create_header.clone() }))
+        let transport = Transport { client, upload: self.upload.clone(), guard: self.guard.clone() };
+        let service = Service {
+            inner: HttpClient::new(transport),
+            create_header: self.create_header.clone(),
+            discreet: self.guard.is_some(),
+        };
+        Ok(HttpClient::new(service))
     }
 }
 
@@ -77,6 +94,8 @@ impl HttpConnector for Connector {
 struct Service {
     inner: HttpClient,
     create_header: Option<(HeaderName, HeaderValue)>,
+    /// Whether responses keep only what storage services define.
+    discreet: bool,
 }
 
 #[async_trait]
@@ -95,7 +114,8 @@ impl HttpService for Service {
             HttpError::new(source.kind(), error::TransportError { origin: origin.clone(), source })
         })?;
         if !response.status().is_success() {
-            return Err(HttpError::new(HttpErrorKind::Unknown, error_response(origin, response).await));
+            let error = self.shown(error_response(origin, response).await);
+            return Err(HttpError::new(HttpErrorKind::Unknown, error));
         }
         if !listing && !late_error {
             return Ok(response);
@@ -108,9 +128,15 @@ impl HttpService for Service {
         if late_error && root_element(&String::from_utf8_lossy(&body)) == Some("Error") {
             let text = String::from_utf8_lossy(&body);
             let error = ErrorResponse::new(origin, StatusCode::INTERNAL_SERVER_ERROR, None, &text);
-            return Err(HttpError::new(HttpErrorKind::Unknown, error));
+            return Err(HttpError::new(HttpErrorKind::Unknown, self.shown(error)));
         }
         Ok(HttpResponse::from_parts(parts, body.into()))
+    }
+}
+
+impl Service {
+    fn shown(&self, error: ErrorResponse) -> ErrorResponse {
+        if self.discreet { error.discreet() } else { error }
     }
 }
 

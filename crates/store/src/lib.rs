@@ -4,6 +4,9 @@
 //! the trait [`Backend`], whose methods are single requests and whose documentation states what storage must
 //! guarantee, with layers around it (retry, limit, observer, and faults in tests). With the feature `testing`, every
 //! backend and layer is checked by [`testing::conformance`].
+//!
+//! `open_for_tenant` opens storage that a tenant describes: with the given credentials only, at no address of the machine
+//! itself ([`Guard`]), and without showing what the server answers.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod backend;
@@ -11,6 +14,7 @@ mod backends;
 mod config;
 mod credentials;
 mod error;
+mod guard;
 mod http;
 mod key;
 pub mod layers;
@@ -25,9 +29,10 @@ pub use backends::local::{Local, abandon_unfinished};
 pub use backends::memory::Memory;
 pub use config::{Environment, Files, Provider, StoreConfig, Tls, ValidConfig};
 pub use error::{BadCertificate, BadCredentials, Error, Result, Retry, Unreachable};
+pub use guard::Guard;
 pub use key::Key;
 pub use layers::bandwidth::Bandwidth;
 pub use layers::retry::RetryPolicy;
-pub use open::{RestConfig, open};
+pub use open::{RestConfig, open, open_for_tenant};
 pub use probe::{LOCATION_DIRECTORIES, probe};
 pub use store::{Directory, Store, Tuning};

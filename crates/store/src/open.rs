@@ -16,6 +16,7 @@ use crate::backend::Backend;
 use crate::backends::local::Local;
 use crate::config::{Environment, Files, StoreConfig, Target, Tls, ValidConfig};
 use crate::error::{Error, Operation, Result, Site, classify};
+use crate::guard::Guard;
 use crate::http::Connector;
 use crate::store::{Store, Tuning};
 
@@ -26,17 +27,25 @@ pub async fn open(config: &StoreConfig, environment: &Environment, tuning: Tunin
     config.validate(environment, &files)?.open(tuning).await
 }
 
+/// Opens storage that a tenant describes: with the credentials in `config` only (no environment, no file, no metadata service,
+/// no workload identity), at addresses that `guard` allows, without a proxy, without following redirects, and with error
+/// messages that leave out what the server answers.
+pub async fn open_for_tenant(config: &StoreConfig, guard: Guard, tuning: Tuning) -> Result<Store> {
+    config.validate_for_tenant(guard)?.open(tuning).await
+}
+
 impl ValidConfig {
     /// Opens the store.
     pub async fn open(self, tuning: Tuning) -> Result<Store> {
-        let Self { bucket, prefix, roots, mut tls, target } = self;
+        let Self { bucket, prefix, roots, mut tls, target, guard } = self;
         let mut tuning = tuning;
         if let Target::Local(directory) = target {
             return Store::new(Arc::new(Local::new(directory)?), &prefix, tuning);
         }
         let by_location = matches!(&target, Target::Aws(config) if config.skip_tls_verify);
         tls.skip_verify |= by_location;
-        let connector = connector(&tls, roots, &mut tuning)?;
+        let for_tenant = guard.is_some();
+        let connector = connector(&tls, roots, guard, &mut tuning)?;
         let options = ClientOptions::new();
         let backend: Arc<dyn Backend> = match target {
             Target::Local(directory) => Arc::new(Local::new(directory)?),
@@ -47,27 +56,49 @@ impl ValidConfig {
             }
             Target::Aws(config) => Arc::new(aws::remote(bucket, *config, options, connector).await?),
         };
-        Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings(&tls, by_location)))
+        let setting = match (by_location, for_tenant) {
+            (true, true) => Unverified::Repository,
+            (true, false) => Unverified::Location,
+            (false, _) => Unverified::CommandLine,
+        };
+        Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings(&tls, setting)))
     }
 }
 
 /// The HTTP clients of a store. They limit the upload rate themselves, so that limit is removed from `tuning`.
-fn connector(tls: &Tls, roots: Vec<reqwest::Certificate>, tuning: &mut Tuning) -> Result<Connector> {
+fn connector(
+    tls: &Tls,
+    roots: Vec<reqwest::Certificate>,
+    guard: Option<Guard>,
+    tuning: &mut Tuning,
+) -> Result<Connector> {
     Ok(Connector {
         create_header: None,
         roots,
         identity: tls.identity()?,
         skip_verify: tls.skip_verify,
         upload: tuning.bandwidth.upload.take(),
+        guard,
     })
 }
 
-/// The warning for unverified certificates; `by_location` if the location's own config disables verification.
-fn warnings(tls: &Tls, by_location: bool) -> Vec<String> {
-    let (setting, instead) = match (by_location, tls.skip_verify) {
-        (true, _) => ("insecureSkipTLSVerify is on", "in objectStorage.caCert"),
-        (false, true) => ("certificates are not verified (--insecure-tls)", "with --cacert"),
-        (false, false) => return Vec::new(),
+/// Where it is set that certificates are not verified.
+#[derive(Clone, Copy)]
+enum Unverified {
+    Location,
+    Repository,
+    CommandLine,
+}
+
+/// The warning for unverified certificates, and where the authority can be given instead.
+fn warnings(tls: &Tls, setting: Unverified) -> Vec<String> {
+    if !tls.skip_verify {
+        return Vec::new();
+    }
+    let (setting, instead) = match setting {
+        Unverified::Location => ("insecureSkipTLSVerify is on", "in objectStorage.caCert"),
+        Unverified::Repository => ("insecureTLS is on", "as CA_CERT_DATA in the Secret"),
+        Unverified::CommandLine => ("certificates are not verified (--insecure-tls)", "with --cacert"),
     };
     let warning = format!(
         "{setting}: an attacker on the network path can read and change the backups; set the certificate authority {instead} instead"

@@ -99,9 +99,13 @@ impl Store {
         Self::new(Arc::new(Local::new(directory)?), "", Tuning::default())
     }
 
-    /// This store with a longer prefix.
+    /// This store with a longer prefix; with an empty one, this store.
     pub fn below(&self, prefix: &str) -> Result<Self> {
-        let prefix = format!("{}{}/", self.prefix, Key::new(prefix.trim_matches('/'))?);
+        let prefix = prefix.trim_matches('/');
+        if prefix.is_empty() {
+            return Ok(self.clone());
+        }
+        let prefix = format!("{}{}/", self.prefix, Key::new(prefix)?);
         Ok(Self { prefix: prefix.into(), ..self.clone() })
     }
 

@@ -17,6 +17,7 @@ mod it {
     mod rest;
     mod roles;
     pub(crate) mod server;
+    mod tenant;
     mod tls;
     mod wire;
 }

@@ -1,7 +1,7 @@
-//! Brings one transfer of a volume to its end with movers: from the first attempt to the record of the result. Takes a
-//! record of attempts, the steps that differ between kinds ([`Steps`]) and effects; every step can be taken again by
-//! another server, because what is done shows in the record, the mover's Job and the repository. Called by the controllers
-//! of objects whose data movers copy.
+//! Runs one transfer of a volume with movers, from the first attempt to the recorded result. Takes a record of
+//! attempts, the steps that differ between kinds ([`Steps`]) and effects. Another server can repeat every step,
+//! because the record, the mover's Job and the repository show which steps are done. Called by the controllers of
+//! objects whose data movers copy.
 
 mod drive;
 mod effects;
@@ -11,6 +11,8 @@ mod record;
 mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::sync::Arc;
@@ -21,23 +23,24 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 
 use crate::MoverSettings;
-pub use drive::{Steps, cancelled, carry, failed, misunderstood};
+pub use drive::{Steps, cancelled, failed, run_transfer, wrong_result};
 pub use effects::{Effects, Reach, Reports, ServerEffects, Stored, Unusable};
 pub use record::{Accepted, AttemptRecord, End};
 pub use stored::{NotStored, Reported};
 pub use transfer::{Prepared, Transfer, TransferSpec};
 
-/// How often a repository or its storage that cannot be reached is tried again, and how long in all.
+/// Pause between two tries of a repository that cannot be reached, in units of `WorkContext::pace`, and the number of
+/// tries before the transfer fails.
 const REPOSITORY_PACE: u32 = 5;
 const REPOSITORY_PATIENCE: u32 = 60;
 
-/// What the work on one transfer needs.
+/// What the work on one transfer needs: clients, settings, effects.
 #[derive(Clone)]
 pub struct WorkContext {
     pub core: Core,
     pub settings: Arc<MoverSettings>,
     pub effects: Arc<dyn Effects>,
-    /// The pause between two looks; tests shorten it.
+    /// The pause between two polls; tests shorten it.
     pub pace: Duration,
 }
 
@@ -47,12 +50,12 @@ impl WorkContext {
     }
 }
 
-/// Why no mover can be sent.
+/// Why no mover can be started.
 #[derive(Debug)]
 pub enum NotPrepared {
-    /// The volume cannot be reached, and why, for people.
+    /// The volume cannot be read or written; the text is the reason, for people.
     Because(String),
-    /// Trouble with the API server, which is worth another try.
+    /// An error of the API server; the transfer is tried again.
     Api(ApiError),
 }
 
@@ -62,7 +65,7 @@ impl From<ApiError> for NotPrepared {
     }
 }
 
-/// The seconds until the deadline, for a pod; at least one.
+/// The seconds until the deadline, as a pod's `activeDeadlineSeconds` wants them; at least one.
 fn seconds_left(deadline: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(deadline.as_second() - now.as_second()).unwrap_or(0).max(1)
 }

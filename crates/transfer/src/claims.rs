@@ -1,4 +1,5 @@
-//! Claims and volumes in the cluster: read, made, patched, taken away. Every step can be repeated.
+//! PersistentVolumeClaims and PersistentVolumes in the cluster: read, create, patch, delete. Every step can be
+//! repeated.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use serde_json::{Value, json};
 
-use crate::snapshots::Patience;
+use crate::snapshots::PollTimer;
 
 #[derive(Clone)]
 pub struct Claims {
@@ -60,7 +61,7 @@ impl Claims {
         Ok(listed.items.iter().map(objects::to_json).collect())
     }
 
-    /// Makes the claim, or takes over the one of this name.
+    /// Creates the claim; one with this name that exists is adopted.
     pub async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let attempt = format!("create PersistentVolumeClaim {}", text("/metadata/name"));
@@ -87,24 +88,25 @@ impl Claims {
         gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
     }
 
-    /// Deletes the claim with its volume, whatever its class does with volumes.
+    /// Deletes the claim together with its volume, whatever reclaim policy its class sets.
     pub async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let Some(claim) = self.get(namespace, name).await? else { return Ok(()) };
         if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty()) {
-            self.deletable(volume).await?;
+            self.set_delete_policy(volume).await?;
         }
         self.delete(namespace, name).await
     }
 
-    /// The volume goes with its claim; one whose claim is gone goes now.
-    pub async fn deletable(&self, volume: &str) -> Result<(), ApiError> {
+    /// Sets the reclaim policy so that the volume is deleted with its claim; a volume whose claim is gone is deleted
+    /// now.
+    pub async fn set_delete_policy(&self, volume: &str) -> Result<(), ApiError> {
         let patch = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
         gone(self.change_volume(volume, &patch).await)
     }
 
-    /// Waits until the claim is gone; false where it is not in time.
+    /// Waits until the claim is gone; false if it still exists after `limit`.
     pub async fn is_gone(&self, namespace: &str, name: &str, limit: Duration) -> Result<bool, ApiError> {
-        let patience = Patience::new(limit);
+        let timer = PollTimer::new(limit);
         loop {
             match self.get(namespace, name).await {
                 Ok(None) => return Ok(true),
@@ -112,13 +114,13 @@ impl Claims {
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(error),
             }
-            if !patience.pause().await {
+            if !timer.pause().await {
                 return Ok(false);
             }
         }
     }
 
-    /// What a provisioner said last about a claim that gets no volume.
+    /// The last warning of the provisioner about a claim that gets no volume.
     pub async fn complaint(&self, namespace: &str, name: &str) -> Option<String> {
         let resource = objects::resource("", "v1", "Event", "events");
         let fields = format!("involvedObject.kind=PersistentVolumeClaim,involvedObject.name={name}");
@@ -129,7 +131,7 @@ impl Claims {
         failed.filter_map(|event| event.data["message"].as_str().map(str::to_owned)).next_back()
     }
 
-    /// The claims that were made for movers.
+    /// The claims with the label that movers' claims have.
     pub async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
         let listed = self.of(namespace).list(&ListParams::default().labels(label)).await;
         let items = listed.attempt("list the claims of movers")?.items;

@@ -1,6 +1,7 @@
-//! Shows CSI snapshots to movers: for each a content with the snapshot's handle, a VolumeSnapshot and a claim in the mover's
-//! namespace; and removes them again. The source stays as it is meanwhile. Everything is named by the UID of the object that
-//! the mover works for, so that another server finds it. Called by the controllers of objects whose data movers copy.
+//! Makes CSI snapshots readable for movers: creates a VolumeSnapshotContent with the snapshot's handle, a
+//! VolumeSnapshot and a claim in the mover's namespace, and removes them again. The source snapshot is not changed.
+//! Every object is named by the UID of the object that the mover works for, so that another server finds it. Called
+//! by the controllers of objects whose data movers copy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,52 +17,53 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempts::{AttemptRecord, NotPrepared};
 use crate::claims::Claims;
-use crate::snapshots::{Patience, Snapshots};
+use crate::snapshots::{PollTimer, Snapshots};
 
-/// What is made for movers in one namespace.
+/// Creates and removes the objects through which movers in one namespace read snapshots.
 pub struct Exposures {
     snapshots: Snapshots,
     claims: Claims,
-    /// That of the movers.
+    /// The namespace of the movers.
     namespace: String,
-    /// That of the server: installations may share the movers' namespace.
+    /// The namespace of the server: several installations may share the movers' namespace.
     server: String,
 }
 
 /// A snapshot that a mover is to read.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotSource<'a> {
-    /// Of the claim and of its VolumeSnapshot.
+    /// The namespace of the claim and of its VolumeSnapshot.
     pub namespace: &'a str,
-    /// The claim whose snapshot it is; it may be gone.
+    /// The claim that the snapshot was taken of; it may be gone.
     pub claim: &'a str,
     pub snapshot: &'a str,
-    /// The VolumeSnapshotClass, or nothing.
+    /// The VolumeSnapshotClass, or empty.
     pub snapshot_class: &'a str,
-    /// The class of the volume that is made for the mover; nothing means the cluster's default.
+    /// The StorageClass of the volume that is made for the mover; empty means the cluster's default.
     pub storage_class: &'a str,
 }
 
-/// How a snapshot that cannot be used yet is waited for.
+/// How to wait for a snapshot that is not ready to use.
 #[derive(Clone, Copy)]
 pub struct Waiting<'a> {
-    /// Learns what is waited for.
+    /// Records what the transfer waits for.
     pub record: &'a dyn AttemptRecord,
     pub limit: Duration,
     pub cancel: &'a CancellationToken,
 }
 
-/// What a mover can read.
+/// A claim from which a mover can read the snapshot's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// In the mover's namespace.
+    /// The claim's name, in the mover's namespace.
     pub claim: String,
     pub block: bool,
-    /// The only node on which it can be read, where there is only one and the volume does not say so itself.
+    /// The only node on which the claim can be mounted, if there is only one and the PersistentVolume does not say so
+    /// itself.
     pub node: Option<String>,
 }
 
-/// What there is for movers.
+/// The objects that exist for movers in a namespace.
 pub struct Made {
     claims: Vec<Value>,
     uids: BTreeSet<String>,
@@ -83,7 +85,8 @@ impl Exposures {
         }
     }
 
-    /// Waits until volumes can be made from the snapshot, and makes a claim from it for the mover of the object with this UID.
+    /// Waits until the snapshot is ready to use, and creates a claim from it for the mover of the object with this
+    /// UID.
     pub async fn expose(
         &self,
         uid: &str,
@@ -102,7 +105,8 @@ impl Exposures {
         Ok(Exposed { claim: name, block: wanted["spec"]["volumeMode"] == "Block", node })
     }
 
-    /// The only node on which a claim that was made from a content can be read. `of` is the claim whose snapshot it is.
+    /// The only node on which the claim made from `content` can be mounted. `of` is the claim that the snapshot was
+    /// taken of.
     async fn node(
         &self,
         made: &Value,
@@ -114,7 +118,8 @@ impl Exposures {
             Some(volume) => self.claims.volume(volume).await?,
             None => None,
         };
-        // A class that makes volumes at once chooses where; one that waits follows the mover.
+        // A class with immediate binding chooses the node itself; one with WaitForFirstConsumer follows the mover's
+        // pod.
         let class = match made["spec"]["storageClassName"].as_str() {
             Some(class) => self.claims.class(class).await?,
             None => None,
@@ -126,9 +131,9 @@ impl Exposures {
         Ok(exposed::node(content, volume.as_ref(), &nodes))
     }
 
-    /// Waits until volumes can be made from the snapshot; gives its content.
+    /// Waits until the snapshot is ready to use; returns its content.
     async fn ready(&self, namespace: &str, name: &str, waiting: Waiting<'_>) -> Result<Value, NotPrepared> {
-        let (patience, mut written) = (Patience::new(waiting.limit), String::new());
+        let (timer, mut written) = (PollTimer::new(waiting.limit), String::new());
         loop {
             let Some(snapshot) = self.snapshots.snapshot(namespace, name).await? else {
                 return Err(NotPrepared::Because(format!("VolumeSnapshot {namespace}/{name} is gone")));
@@ -141,9 +146,9 @@ impl Exposures {
             if let Some(content) = content.filter(csi::is_ready) {
                 return Ok(content);
             }
-            let message = trouble.unwrap_or_else(|| "its driver is not done with it".to_owned());
+            let message = trouble.unwrap_or_else(|| "its CSI driver has not finished it".to_owned());
             let message = format!("snapshot {namespace}/{name} is not ready to use: {message}");
-            if waiting.cancel.is_cancelled() || !patience.pause().await {
+            if waiting.cancel.is_cancelled() || !timer.pause().await {
                 return Err(NotPrepared::Because(message));
             }
             if message != written {
@@ -153,23 +158,23 @@ impl Exposures {
         }
     }
 
-    /// What a provisioner said last about the claim for a mover, where it gets no volume.
+    /// The last warning of the provisioner about a mover's claim that gets no volume.
     pub async fn complaint(&self, uid: &str) -> Option<String> {
         self.claims.complaint(&self.namespace, &exposed_name(uid)).await
     }
 
-    /// Removes what was made for the mover. The driver's snapshot stays.
+    /// Removes the objects that were made for the mover. The driver's snapshot stays.
     pub async fn remove(&self, uid: &str) -> Result<(), ApiError> {
         let name = exposed_name(uid);
         self.claims.delete_with_volume(&self.namespace, &name).await?;
-        self.snapshots.take_away(&self.namespace, &name, Some(&name), false).await
+        self.snapshots.remove(&self.namespace, &name, Some(&name), false).await
     }
 
-    /// What this server made for movers in the namespace, claims that movers fill among it.
+    /// Lists the objects that this server made for movers in the namespace, including claims that movers fill.
     pub async fn made(&self) -> Result<Made, ApiError> {
         let claims = self.claims.made_for(&self.namespace, MADE_FOR).await?;
         let parts = self.snapshots.made_for(&self.namespace, MADE_FOR).await?;
-        // Contents have no namespace; they are for the VolumeSnapshots of one.
+        // Contents have no namespace; each one names the namespace of its VolumeSnapshot.
         let here = |part: &&Value| {
             let of = text(part, "/spec/volumeSnapshotRef/namespace");
             of.is_empty() || of == self.namespace
@@ -179,11 +184,11 @@ impl Exposures {
         Ok(Made { claims, uids })
     }
 
-    /// Removes what was made for movers of objects that are gone. `known` are the UIDs of the objects that there are, read
-    /// after `made`: one that begins meanwhile is among them.
+    /// Removes the objects that were made for movers of objects that are gone. `known` are the UIDs of the existing
+    /// objects, read after `made`, so that an object created in between is among them.
     pub async fn remove_left(&self, made: &Made, known: &BTreeSet<String>) -> Result<(), ApiError> {
         for gone in made.uids.difference(known) {
-            tracing::warn!(uid = gone, "what was made for a data movement that is gone is taken away");
+            tracing::warn!(uid = gone, "removing what was made for a data movement that is gone");
             self.remove(gone).await?;
             for claim in made.claims.iter().filter(|claim| self.uid(claim).as_ref() == Some(gone)) {
                 self.claims.delete_with_volume(&self.namespace, text(claim, "/metadata/name")).await?;

@@ -1,8 +1,8 @@
-//! Fills a volume for a claim: waits until it is known where the claim's volume is wanted, makes a claim like it in the movers'
-//! namespace, for each attempt its own, and hands the volume that a mover filled to the claim it is for. The volume
-//! outlives the mover's claim, is given to the target, and gets its reclaim policy back. Which volume it is is on record
-//! before, so that a server that comes after a crash goes on with it. Called by the controllers of objects whose data movers
-//! restore into new volumes.
+//! Fills a new volume for a restored claim: waits until the node on which the volume is needed is known, creates a
+//! similar claim in the movers' namespace (one per attempt), and hands the volume that a mover filled over to the
+//! restored claim. The volume is kept when the mover's claim is deleted, is bound to the restored claim, and gets its
+//! reclaim policy back. The volume's name is recorded before that, so that a server that starts after a crash
+//! continues. Called by the controllers of objects whose data movers restore into new volumes.
 
 use std::time::Duration;
 
@@ -16,38 +16,39 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempts::{NotPrepared, Transfer};
 use crate::claims::Claims;
-use crate::snapshots::Patience;
+use crate::snapshots::PollTimer;
 
-/// How long a pod is waited for that is there and that the scheduler has no node for.
+/// How long to wait for a pod that exists but has no node yet.
 const SCHEDULING: Duration = Duration::from_mins(1);
-/// How long one step of the handing over may take, where the caller has no limit of its own.
+/// How long one step of the handover may take if the caller sets no limit.
 pub const STEP: Duration = Duration::from_mins(10);
 
-/// What the object whose transfer fills the volume answers and keeps.
+/// What the handover asks the object whose transfer fills the volume, and records in it.
 #[async_trait]
 pub trait HandoverRecord: Send + Sync {
-    /// Whether pods that mount the claim can still be made: one may say on which node the volume is wanted.
+    /// Whether pods that mount the claim may still be created: the node of such a pod decides where the volume is
+    /// needed.
     async fn pods_may_come(&self) -> Result<bool, ApiError>;
 
-    /// Written before the volume is handed over, with the number of bytes in it. False where the object is gone.
+    /// Records the filled volume, with the number of bytes in it, before the handover. False if the object is gone.
     async fn filled(&self, filled: &Filled, bytes: u64) -> Result<bool, ApiError>;
 }
 
-/// The volume that was filled.
+/// A volume that a mover filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filled {
     pub volume: String,
-    /// What the volume gets back when it is handed over.
+    /// The reclaim policy that the volume gets back after the handover.
     pub reclaim_policy: String,
 }
 
-/// What came of handing a volume over.
+/// The result of a handover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandedOver {
     Yes,
-    /// The object with the record is gone, and nothing was handed over.
+    /// The object with the record is gone, and the volume was not handed over.
     RecordGone,
-    /// For people: why the claim does not get the volume.
+    /// Why the claim does not get the volume, for people.
     No(String),
 }
 
@@ -56,14 +57,14 @@ pub struct Handover<'a> {
     pub transfer: &'a Transfer,
     pub record: &'a dyn HandoverRecord,
     pub claims: &'a Claims,
-    /// Of the claim that is to be filled.
+    /// The namespace of the claim that is to be filled.
     pub namespace: &'a str,
     pub claim: &'a str,
-    /// How long one step of the handing over may take.
+    /// How long one step of the handover may take.
     pub step_limit: Duration,
 }
 
-/// The claim that is to be filled, and the node on which its volume is wanted.
+/// The claim that is to be filled, and the node on which its volume is needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unfilled {
     pub claim: Value,
@@ -71,13 +72,13 @@ pub struct Unfilled {
 }
 
 impl Handover<'_> {
-    /// Waits until the claim is there and, where its class makes volumes for pods, until a pod that is there or can still
-    /// come says where it wants it. A claim that has a volume is refused.
+    /// Waits until the claim exists and, if its class has WaitForFirstConsumer, until a pod that exists or may still
+    /// be created shows the node. A claim that is bound already is refused.
     pub async fn unfilled(&self, cancel: &CancellationToken) -> Result<Unfilled, NotPrepared> {
         let found = self.consumed(cancel).await?;
         if found.claim["status"]["phase"] == "Bound" {
             return Err(NotPrepared::Because(format!(
-                "claim {} is bound to a volume already: only new volumes are written into",
+                "claim {} is bound to a volume already: data is restored only into new volumes",
                 self.target()
             )));
         }
@@ -86,40 +87,39 @@ impl Handover<'_> {
 
     async fn consumed(&self, cancel: &CancellationToken) -> Result<Unfilled, NotPrepared> {
         let limit = self.transfer.work.settings.prepare_timeout;
-        // The claim may be made after the object that has it filled.
-        let (coming, making, mut scheduling) = (Patience::new(STEP), Patience::new(limit), None);
+        // The claim may be created after the object that asks for its data.
+        let (coming, making, mut scheduling) = (PollTimer::new(STEP), PollTimer::new(limit), None);
         let mut written = String::new();
         loop {
             let Some(claim) = self.claims.get(self.namespace, self.claim).await? else {
                 if cancel.is_cancelled() || !coming.pause().await {
-                    return Err(NotPrepared::Because(format!("claim {} is not there", self.target())));
+                    return Err(NotPrepared::Because(format!("claim {} does not exist", self.target())));
                 }
                 continue;
             };
-            let (patience, message) = match self.wanted(&claim).await? {
+            let (timer, message) = match self.wanted(&claim).await? {
                 ConsumerNode::On(node) => return Ok(Unfilled { claim, node: Some(node) }),
                 ConsumerNode::Anywhere => return Ok(Unfilled { claim, node: None }),
                 ConsumerNode::Perhaps => (
                     &making,
-                    "waits for the pods of the restore: one may say on which node the volume is wanted"
-                        .to_owned(),
+                    "waits for the pods of the restore, which decide the node of the volume".to_owned(),
                 ),
                 ConsumerNode::WithPod(pod) => {
-                    let patience: &Patience = scheduling.get_or_insert_with(|| Patience::new(SCHEDULING));
-                    (patience, format!("waits for the node of pod {pod}, where the volume is wanted"))
+                    let timer: &PollTimer = scheduling.get_or_insert_with(|| PollTimer::new(SCHEDULING));
+                    (timer, format!("waits until pod {pod}, which mounts the volume, has a node"))
                 }
             };
             if message != written {
                 self.transfer.record.waiting(&message).await?;
                 written = message;
             }
-            if cancel.is_cancelled() || !patience.pause().await {
+            if cancel.is_cancelled() || !timer.pause().await {
                 return Ok(Unfilled { claim, node: None });
             }
         }
     }
 
-    /// Where the volume of the claim is wanted.
+    /// The node on which the claim's volume is needed.
     async fn wanted(&self, claim: &Value) -> Result<ConsumerNode, ApiError> {
         let class = match claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
             Some(class) => self.claims.class(class).await?,
@@ -132,7 +132,7 @@ impl Handover<'_> {
         Ok(consumer_node(claim, class.as_ref(), &pods, self.record.pods_may_come().await?))
     }
 
-    /// Makes the empty claim for the mover of this attempt, like the one that is to be filled.
+    /// Creates the empty claim for the mover of this attempt, similar to the restored one.
     pub async fn make_empty(&self, target: &Value) -> Result<EmptyClaim, ApiError> {
         let (name, server) = (self.exposed(), &self.transfer.work.core.namespace);
         let uid = &self.transfer.owner().uid;
@@ -142,17 +142,17 @@ impl Handover<'_> {
         Ok(EmptyClaim { name, block })
     }
 
-    /// What a provisioner said last about the claim for the mover of this attempt, where it gets no volume.
+    /// The last warning of the provisioner about the claim of this attempt's mover.
     pub async fn complaint(&self) -> Option<String> {
         self.claims.complaint(self.movers(), &self.exposed()).await
     }
 
-    /// Removes the volume of this attempt with what its mover wrote.
+    /// Deletes the volume of this attempt with the data that its mover wrote.
     pub async fn discard(&self) -> Result<(), ApiError> {
         self.claims.delete_with_volume(self.movers(), &self.exposed()).await
     }
 
-    /// Removes the volumes of all attempts.
+    /// Deletes the volumes of all attempts.
     pub async fn discard_all(&self) -> Result<(), ApiError> {
         for task in self.transfer.tasks() {
             self.claims.delete_with_volume(self.movers(), &exposed_name(&task)).await?;
@@ -160,7 +160,7 @@ impl Handover<'_> {
         Ok(())
     }
 
-    /// The mover has filled and verified its volume: puts it on record, and hands it over.
+    /// Called when the mover has filled and verified its volume: records the volume and hands it over.
     pub async fn begin(&self, bytes: u64) -> Result<HandedOver, ApiError> {
         let claim = self.claims.get(self.movers(), &self.exposed()).await?.unwrap_or_default();
         let volume = claim["spec"]["volumeName"].as_str().unwrap_or_default().to_owned();
@@ -176,13 +176,13 @@ impl Handover<'_> {
         self.go_on(&filled).await
     }
 
-    /// Hands a volume over that is on record. Every step can be repeated.
+    /// Hands over a volume that is recorded. Every step can be repeated.
     pub async fn go_on(&self, filled: &Filled) -> Result<HandedOver, ApiError> {
         match self.steps(filled).await {
             Ok(()) => Ok(HandedOver::Yes),
             Err(NotPrepared::Api(error)) => Err(error),
             Err(NotPrepared::Because(message)) => {
-                self.claims.deletable(&filled.volume).await?;
+                self.claims.set_delete_policy(&filled.volume).await?;
                 Ok(HandedOver::No(format!(
                     "volume {} was filled and could not be handed over: {message}",
                     filled.volume
@@ -216,7 +216,7 @@ impl Handover<'_> {
         Ok(())
     }
 
-    /// The mover's claim goes, and its volume stays; those of earlier attempts go with theirs.
+    /// Deletes the mover's claim and keeps its volume; claims of earlier attempts are deleted with their volumes.
     async fn release(&self) -> Result<(), NotPrepared> {
         let (movers, exposed) = (self.movers(), self.exposed());
         for earlier in self.transfer.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
@@ -226,21 +226,21 @@ impl Handover<'_> {
         if self.claims.is_gone(movers, &exposed, self.step_limit).await? {
             return Ok(());
         }
-        Err(NotPrepared::Because(format!("claim {movers}/{exposed} does not go: something uses it")))
+        Err(NotPrepared::Because(format!("claim {movers}/{exposed} is not deleted: a pod still uses it")))
     }
 
-    /// Waits until claim and volume have found each other.
+    /// Waits until claim and volume are bound to each other.
     async fn bind(&self, volume: &str) -> Result<(), NotPrepared> {
-        let patience = Patience::new(self.step_limit);
+        let timer = PollTimer::new(self.step_limit);
         loop {
             let claim = self.claims.get(self.namespace, self.claim).await?;
             match bound(&claim.ok_or_else(|| self.target_is_gone())?, volume) {
                 Bound::Yes => return Ok(()),
                 Bound::Other(message) => return Err(NotPrepared::Because(message)),
-                Bound::NotYet if patience.pause().await => {}
+                Bound::NotYet if timer.pause().await => {}
                 Bound::NotYet => {
                     return Err(NotPrepared::Because(format!(
-                        "claim {} was not bound to it in time",
+                        "claim {} was not bound to the volume in time",
                         self.target()
                     )));
                 }
@@ -252,7 +252,7 @@ impl Handover<'_> {
         NotPrepared::Because(format!("claim {} is gone", self.target()))
     }
 
-    /// The claim of this attempt's mover, in the namespace of movers.
+    /// The name of the claim of this attempt's mover, in the movers' namespace.
     fn exposed(&self) -> String {
         exposed_name(&self.transfer.task())
     }
@@ -270,7 +270,7 @@ impl Handover<'_> {
 /// The claim that the mover of one attempt fills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyClaim {
-    /// In the namespace of movers.
+    /// The claim's name, in the movers' namespace.
     pub name: String,
     pub block: bool,
 }

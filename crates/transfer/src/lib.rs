@@ -1,6 +1,6 @@
-//! Moves the bytes of volumes for any API: repositories, movers, CSI snapshots of claims and how movers see them,
-//! claims that movers fill and how their volumes are handed over. It gets
-//! requests, keys and traits; it knows no kind of Velero's API or of any other that asks.
+//! Moves the data of volumes for any API: repositories, movers, CSI snapshots of claims and how movers read them,
+//! claims that movers fill and how the filled volumes are bound to the restored claims. Callers pass requests,
+//! repository keys and traits; this crate knows no kind of Velero's API or of any other caller's.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod attempts;
@@ -9,7 +9,9 @@ pub mod exposure;
 pub mod handover;
 pub mod movers;
 pub mod repositories;
+mod service;
 pub mod settings;
 pub mod snapshots;
 
+pub use service::TransferService;
 pub use settings::MoverSettings;

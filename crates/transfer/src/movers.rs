@@ -2,11 +2,12 @@
 //! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and gives how
 //! it ended; and [`Movers::clear`] once they have recorded that. Nothing here knows what the data is for.
 //!
-//! Job and Secret are named by the task's UID. A caller that was interrupted at any point calls again with the same task
+//! Job and Secret are named by the task. A caller that was interrupted at any point calls again with the same task
 //! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
 
 mod follow;
 mod found;
+mod looked;
 mod make;
 mod metrics;
 mod records;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::{Core, locked};
@@ -35,7 +37,9 @@ use crate::settings::MoverSettings;
 use follow::Follower;
 use found::Limited;
 pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
+pub use looked::{LinesLost, ListedSnapshots};
 use metrics::MoverMetrics;
+use records::AllRecords;
 pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 
@@ -50,7 +54,7 @@ pub struct Movers {
     metrics: MoverMetrics,
     line: Waiting,
     /// Which of the Jobs that carry our labels belong to a task.
-    records: Arc<dyn TaskRecords>,
+    records: AllRecords,
     shutdown: Arc<Mutex<CancellationToken>>,
     limited: Limited,
     look: Duration,
@@ -115,17 +119,26 @@ impl Death {
 
 impl Movers {
     /// Registers the metrics of movers: one is made for each server.
-    pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
+    pub(crate) fn new(core: &Core, settings: MoverSettings) -> Self {
         Self {
             core: Arc::new(core.clone()),
             settings: Arc::new(settings),
             metrics: MoverMetrics::register(&core.metrics),
             line: Waiting::default(),
-            records,
+            records: AllRecords::default(),
             shutdown: Arc::default(),
             limited: Limited::default(),
             look: LOOK,
         }
+    }
+
+    pub fn settings(&self) -> &Arc<MoverSettings> {
+        &self.settings
+    }
+
+    /// Adds the records of an API: without them the Jobs of its tasks are not known.
+    pub fn add_records(&self, records: Arc<dyn TaskRecords>) {
+        self.records.add(records);
     }
 
     /// The Jobs of a namespace.
@@ -134,13 +147,13 @@ impl Movers {
     }
 
     /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
-    pub fn begin_term(&self, shutdown: &CancellationToken) {
+    pub(crate) fn begin_term(&self, shutdown: &CancellationToken) {
         *locked(&self.shutdown) = shutdown.clone();
         self.line.begin_term();
     }
 
     /// This server leads no more: how movers stand is the next leader's to show.
-    pub fn end_term(&self) {
+    pub(crate) fn end_term(&self) {
         self.metrics.set(0, 0);
     }
 
@@ -197,22 +210,22 @@ impl Movers {
     }
 
     /// Removes the Job, its pod and its Secret, after the end was recorded.
-    pub async fn clear(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
-        clear(&self.jobs(namespace), &job::name(uid)).await
+    pub async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
+        clear(&self.jobs(namespace), &job::name(task)).await
     }
 
     /// The Job of this name, where it was made for this task.
     async fn adoptable(&self, jobs: &Jobs, wanted: &MoverJob) -> Result<Option<Value>, ApiError> {
-        let Some(found) = jobs.get(&job::name(&wanted.uid)).await? else { return Ok(None) };
+        let Some(found) = jobs.get(&job::name(&wanted.task)).await? else { return Ok(None) };
         if self.is_ours(&found).await? {
             return Ok(Some(found));
         }
         tracing::warn!(
             namespace = wanted.namespace,
-            job = job::name(&wanted.uid),
+            job = job::name(&wanted.task),
             "a Job has the name of a mover and belongs to no task; it is removed"
         );
-        clear(jobs, &job::name(&wanted.uid)).await?;
+        clear(jobs, &job::name(&wanted.task)).await?;
         Ok(None)
     }
 }
@@ -252,8 +265,11 @@ async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
 /// How a mover ended, for metrics.
 fn label(ended: &Ended) -> &'static str {
     match ended {
-        Ended::Reported { result, .. } if matches!(result.outcome, Outcome::Failed(_)) => "failed",
-        Ended::Reported { .. } => "done",
+        Ended::Reported { result, .. } => match &result.outcome {
+            Outcome::Failed(_) => "failed",
+            outcome @ Outcome::Parts(_) if !outcome.is_done() => "failed",
+            _ => "done",
+        },
         Ended::Cancelled { .. } => "cancelled",
         Ended::Left => "left",
         Ended::Died(death) => match death.cause {

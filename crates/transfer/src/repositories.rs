@@ -1,6 +1,6 @@
-//! Repositories of volume data: opening, forgetting, unlocking. Takes a key and the host that knows how to reach the
-//! repository and where its state is written down; gives open repositories. Called by backups, restores, deletions and
-//! maintenance of volume data.
+//! Repositories of volume data: opening, forgetting snapshots, removing locks. Takes a repository key and the host
+//! that knows how to reach the repository and where its state is recorded; returns open repositories. Called by
+//! backups, restores, deletions and maintenance of volume data.
 
 mod access;
 mod key;
@@ -9,6 +9,7 @@ mod open;
 mod problem;
 mod records;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,17 +28,17 @@ use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::Found;
 use tokio::sync::OnceCell;
 
-pub use access::{Access, Passwords, Storage};
+pub use access::{Access, Passwords, ServerOpening, Storage, TenantRepository, TenantStorage};
 pub use key::RepositoryKey;
-pub use keys::{Key, Keys, SourceKeys};
+pub use keys::{Key, Keys, NoKeys, SourceKeys};
 use open::{OpenRepositories, Opened, Slot};
 pub use problem::{RepositoryProblem, storage_message};
 pub use records::{AccessSource, RepositoryHost, RepositoryRecords};
 
-/// How long the server waits for a lock before it says who holds it.
+/// How long the server waits for a lock before it reports who holds it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The repositories of a term of leadership. Clones share what is open.
+/// The open repositories of a server, for all APIs. Clones share them.
 #[derive(Clone, Default)]
 pub struct Repositories {
     cluster: Arc<OnceCell<String>>,
@@ -49,13 +50,18 @@ impl Repositories {
         locked(&self.opened).slot(key)
     }
 
-    /// Closes a repository: its record was changed or deleted, and the next caller opens it anew.
+    /// Closes a repository whose record was changed or deleted; the next caller opens it again.
     pub fn close(&self, key: &RepositoryKey) {
         locked(&self.opened).close(key);
     }
 
-    /// The cluster's UID, which owners of locks carry: that of its oldest namespace or, where that may not be read, of
-    /// Lifeboat's own.
+    /// Closes all repositories: the next leader changes them.
+    pub(crate) fn close_all(&self) {
+        *locked(&self.opened) = OpenRepositories::default();
+    }
+
+    /// The cluster's UID, which is part of lock owners: the UID of the cluster's oldest namespace or, if that cannot
+    /// be read, of Lifeboat's own namespace.
     pub async fn cluster(&self, core: &Core) -> Result<String, ApiError> {
         let uid = self.cluster.get_or_try_init(|| async {
             let api: Api<Namespace> = Api::all(core.client.clone());
@@ -69,7 +75,7 @@ impl Repositories {
         uid.await.cloned()
     }
 
-    /// The repository, ready for new data: made where there is none yet, with a record of its state.
+    /// Opens the repository for new data and creates it if it does not exist; its record exists afterwards.
     pub async fn ensure(
         &self,
         host: &dyn RepositoryHost,
@@ -102,8 +108,8 @@ impl Repositories {
         Ok(repository)
     }
 
-    /// Removes snapshots; their data goes with the next maintenance. Those that are gone already, or whose whole
-    /// repository is, are no error.
+    /// Forgets snapshots; the next maintenance removes their data. Snapshots that are gone already, or whose
+    /// repository is gone, are no error.
     pub async fn forget(
         &self,
         host: &dyn RepositoryHost,
@@ -122,7 +128,7 @@ impl Repositories {
         let there = repository.list(FileKind::Snapshot).await?;
         let there: Vec<_> = there.into_iter().map(|file| SnapshotId(file.id)).collect();
         let before = there.len();
-        // Velero wrote down the first eight digits only.
+        // Velero records only the first eight digits of a snapshot's ID.
         let named = there.into_iter().filter(|id| ids.iter().any(|wanted| is_named(*id, wanted)));
         let gone = forget_named(&repository, &named.collect::<Vec<_>>(), &lock).await?;
         tracing::info!(repository = %key, asked = ids.len(), removed = gone.len(), "snapshots forgotten");
@@ -132,7 +138,7 @@ impl Repositories {
         Ok(())
     }
 
-    /// Forgets the snapshots of these tasks, where there are any.
+    /// Forgets the snapshots of these tasks, if there are any.
     pub async fn forget_tasks(
         &self,
         host: &dyn RepositoryHost,
@@ -145,14 +151,13 @@ impl Repositories {
         let access = host.access(key).await?;
         let repository = self.open(&access).await?;
         let found = repository.load_readable_snapshots().await?.found;
-        let of_them =
-            |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| *one == task));
-        let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
+        let of_them = |part: &str| tasks.iter().any(|task| is_part(part, task));
+        let late = found.into_iter().filter(|(_, snapshot)| parts_of(&snapshot.tags).any(of_them));
         let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
         self.forget(host, key, &late).await
     }
 
-    /// Writes down that the snapshot of a mover which is given up is to be forgotten. That it cannot be written is only
+    /// Records that the snapshot of a mover that was given up is to be forgotten. A failure to record it is only
     /// logged.
     pub async fn give_up(
         &self,
@@ -167,8 +172,8 @@ impl Repositories {
         }
     }
 
-    /// Removes the locks of an owner whose end was reported, so that others need not wait for them. Where that cannot be
-    /// done now, the controller of repositories tries again.
+    /// Removes the locks of an owner that has ended for certain, so that others need not wait for them. If that
+    /// fails, the controller of repositories tries again.
     pub async fn unlock(&self, host: &dyn RepositoryHost, key: &RepositoryKey, owner: &str) {
         let owners = [owner.to_owned()];
         let removing = self.remove_locks(host, key, &owners);
@@ -201,17 +206,50 @@ impl Repositories {
     }
 }
 
-/// The snapshot that a task made: the proof that it was done.
+/// The snapshots that a task made, with the UIDs of the parts that made them: the proof that these were done. Of two of
+/// one part the first counts.
 pub async fn of_task(
     repository: &Repository,
     task: &TaskId,
-) -> Result<Option<Found>, lifeboat_repository::Error> {
-    let tag = format!("{UID_TAG}{task}");
-    let found = repository.load_readable_snapshots().await?.found;
-    Ok(found.into_iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)))
+) -> Result<BTreeMap<String, Found>, lifeboat_repository::Error> {
+    let mut parts = BTreeMap::new();
+    for found in repository.load_readable_snapshots().await?.found {
+        let part = parts_of(&found.1.tags).find(|part| is_part(part, task)).map(str::to_owned);
+        if let Some(part) = part {
+            parts.entry(part).or_insert(found);
+        }
+    }
+    Ok(parts)
 }
 
-/// Whether a text names the snapshot: its ID, or eight digits of it at least.
+/// The parts that these tags name.
+fn parts_of(tags: &[String]) -> impl Iterator<Item = &str> {
+    tags.iter().filter_map(|tag| tag.strip_prefix(UID_TAG))
+}
+
+/// Whether a UID is that of a task or of one of its parts, `<task>.<number>`.
+fn is_part(uid: &str, task: &TaskId) -> bool {
+    uid.strip_prefix(task.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Whether a text identifies the snapshot: its full ID, or at least the first eight digits.
 fn is_named(id: SnapshotId, wanted: &str) -> bool {
     wanted.len() >= 8 && id.to_string().starts_with(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_task("u.0.ab-1", true)]
+    #[case::a_part("u.0.ab-1.7", true)]
+    #[case::another_attempt("u.0.ab-12", false)]
+    #[case::another_attempts_part("u.0.ab-12.7", false)]
+    #[case::another_member("u.0", false)]
+    fn a_part_is_known_by_the_uid_of_its_task(#[case] uid: &str, #[case] expected: bool) {
+        assert_eq!(is_part(uid, &TaskId::new("u.0.ab-1")), expected);
+    }
 }

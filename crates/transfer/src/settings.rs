@@ -1,56 +1,61 @@
-//! What can be set about movers and the volumes they copy.
+//! Settings of movers and of the volumes they copy.
 
 use std::time::Duration;
 
 use lifeboat_mover::task;
-use lifeboat_plan::transfer::movers::{PodSecurity, PodSettings};
+use lifeboat_plan::transfer::movers::{PodOverrides, PodSecurity, PodSettings};
 
 /// How movers run.
 #[derive(Clone, Debug)]
 pub struct MoverSettings {
-    /// Where their Jobs are, unless the volume has to be reached from its own namespace.
+    /// The namespace of the movers' Jobs, except for volumes that can be mounted only in their own namespace.
     pub namespace: String,
-    /// The image with the program `lifeboat`; also of the container that waits in restored pods.
+    /// The image with the program `lifeboat`; also for the init container in restored pods.
     pub image: String,
-    /// Whether movers may mount directories of nodes: the admin's decision at install.
+    /// Whether movers may mount directories of nodes; the administrator decides it at install time.
     pub node_access: bool,
-    /// The kubelet's directory on nodes that do not say otherwise (annotation `lifeboat.io/kubelet-root`).
+    /// The kubelet's directory on nodes without the annotation `lifeboat.io/kubelet-root`.
     pub kubelet_root: String,
-    /// How many run at once, in all, on one node and on one repository.
+    /// How many movers run at once: in total, on one node and on one repository.
     pub at_once: usize,
     pub at_once_on_node: usize,
     pub at_once_on_repository: usize,
-    /// Requests and limits of their container, as Kubernetes writes them.
+    /// Requests and limits of the movers' container, in Kubernetes' notation.
     pub cpu_request: String,
     pub memory_request: String,
     pub memory_limit: String,
     pub priority_class: Option<String>,
-    /// How long a pod may take until its container runs.
+    /// How long a mover's pod may take until its container runs.
     pub prepare_timeout: Duration,
-    /// How long a node may say nothing until its movers are taken for lost.
+    /// How long a node may be silent before its movers count as lost.
     pub node_timeout: Duration,
-    /// How long the copying of one volume may take where the Backup or Restore does not say it.
+    /// How long the transfer of one volume may take if the Backup or Restore sets no limit.
     pub copy_timeout: Duration,
-    /// How often a repository without its own frequency is maintained.
+    /// How often a repository is maintained if it sets no frequency.
     pub maintenance_frequency: Duration,
-    /// Whether volumes of a backup are also written into the file that Velero reads. See docs/volumes.md.
-    pub velero_compatible: bool,
 }
 
 impl MoverSettings {
-    /// How pods run in the movers' own namespace, where everything is allowed. `server` is the server's namespace.
+    /// The settings of pods in the movers' own namespace, which has no pod security restrictions. `server` is the
+    /// server's namespace.
     pub fn pod(&self, server: &str) -> PodSettings {
         PodSettings {
             server: server.to_owned(),
             image: self.image.clone(),
             cpu_request: self.cpu_request.clone(),
+            cpu_limit: None,
             memory_request: self.memory_request.clone(),
             memory_limit: self.memory_limit.clone(),
             priority_class: self.priority_class.clone(),
+            nice: None,
+            service_account: None,
             task_directory: task::DIRECTORY.to_owned(),
             pod_uid_variable: task::POD_UID.to_owned(),
             security: PodSecurity::Privileged,
             target: None,
+            repository_volume: None,
+            tool_image: None,
+            overrides: PodOverrides::default(),
         }
     }
 }
@@ -73,7 +78,6 @@ impl Default for MoverSettings {
             node_timeout: Duration::from_mins(5),
             copy_timeout: Duration::from_hours(4),
             maintenance_frequency: Duration::from_hours(24),
-            velero_compatible: false,
         }
     }
 }

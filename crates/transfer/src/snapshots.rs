@@ -1,4 +1,5 @@
-//! VolumeSnapshots and their contents in the cluster: read, made, waited for, taken away. Every step can be repeated.
+//! VolumeSnapshots and VolumeSnapshotContents in the cluster: read, create, wait for, delete. Every step can be
+//! repeated.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use tokio::time::{Instant, sleep};
 
 const BEING_DELETED: &str = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 
-/// The cluster's snapshots.
+/// Access to the cluster's VolumeSnapshots and their contents.
 #[derive(Clone)]
 pub struct Snapshots {
     client: Client,
 }
 
-/// A VolumeSnapshot whose driver has taken it, and its content.
+/// A VolumeSnapshot that its driver has taken, with its content.
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub snapshot: Value,
@@ -47,7 +48,7 @@ impl Snapshots {
         Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshotContent"))
     }
 
-    /// Whether the cluster has the kinds, and the server may use them. An error is neither.
+    /// Whether the cluster serves the snapshot kinds and the server may use them.
     pub async fn usable(&self) -> Result<(), Unusable> {
         match self.contents().list_metadata(&ListParams::default().limit(1)).await {
             Ok(_) => Ok(()),
@@ -72,32 +73,32 @@ impl Snapshots {
         Ok(found.as_ref().map(objects::to_json))
     }
 
-    /// The snapshots with a label, of any value without `value`; none where the kind is not served.
+    /// The VolumeSnapshots with a label: with this value, or with any. Empty if the kind is not served.
     pub async fn labelled(&self, label: &str, value: Option<&str>) -> Result<Vec<Value>, ApiError> {
         let all = Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot"));
         labelled(&all, label, value).await
     }
 
-    /// The contents with a label, which may be all that is left of a snapshot.
+    /// The contents with a label: a content may be all that is left of a snapshot.
     pub async fn labelled_contents(&self, label: &str, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
         labelled(&self.contents(), label, uid).await
     }
 
-    /// VolumeSnapshots of a namespace and contents with a label; none where the kinds are not served.
+    /// The VolumeSnapshots of a namespace, and all contents, that have a label. Empty if the kinds are not served.
     pub async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
         let mut found = labelled(&self.of(namespace), label, None).await?;
         found.extend(labelled(&self.contents(), label, None).await?);
         Ok(found)
     }
 
-    /// All snapshots of a namespace.
+    /// All VolumeSnapshots of a namespace.
     pub async fn in_namespace(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
         let found = self.of(namespace).list(&ListParams::default()).await;
         let found = found.attempt(format!("list VolumeSnapshots of namespace {namespace}"))?;
         Ok(found.items.iter().map(objects::to_json).collect())
     }
 
-    /// Makes the snapshot, or takes over the one of this name, which is this backup's.
+    /// Creates the VolumeSnapshot; one with this name that exists is adopted, because names are unique to a backup.
     pub async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
         let (namespace, name) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
         let attempt = format!("create VolumeSnapshot {namespace}/{name}");
@@ -121,8 +122,8 @@ impl Snapshots {
         changed.attempt(format!("change VolumeSnapshotContent {name}")).map(drop)
     }
 
-    /// Takes a snapshot, or goes on with the one of this name, and waits until its driver has it. What is left of it where that
-    /// fails is the caller's to remove.
+    /// Takes a snapshot, or adopts the one with this name, and waits until its driver has taken it. If that fails,
+    /// the caller removes what is left of it.
     pub async fn take(&self, wanted: &Value, limit: TimeLimit) -> Result<Taken, NotTaken> {
         let (namespace, name) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
         self.settled(namespace, name, limit).await?;
@@ -130,9 +131,9 @@ impl Snapshots {
         self.fixed(namespace, name, limit).await
     }
 
-    /// Waits until a snapshot of this name that is being deleted is gone.
+    /// Waits until a snapshot with this name that is being deleted is gone.
     pub async fn settled(&self, namespace: &str, name: &str, limit: TimeLimit) -> Result<(), NotTaken> {
-        let patience = Patience::new(limit.time);
+        let timer = PollTimer::new(limit.time);
         loop {
             match self.snapshot(namespace, name).await {
                 Ok(Some(found)) if csi::is_going(&found) => {}
@@ -140,7 +141,7 @@ impl Snapshots {
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(NotTaken::Api(error)),
             }
-            if !patience.pause().await {
+            if !timer.pause().await {
                 return Err(NotTaken::EarlierStays(format!("{namespace}/{name}")));
             }
         }
@@ -148,36 +149,37 @@ impl Snapshots {
 
     /// Waits until the driver has taken the snapshot.
     pub async fn fixed(&self, namespace: &str, name: &str, limit: TimeLimit) -> Result<Taken, NotTaken> {
-        let patience = Patience::new(limit.time);
+        let timer = PollTimer::new(limit.time);
         loop {
-            let last = match self.look(namespace, name).await {
-                Ok(Seen::Fixed(taken)) => return Ok(taken),
-                Ok(Seen::Waiting(reason)) => reason,
-                Ok(Seen::Gone) => return Err(NotTaken::Deleted(format!("{namespace}/{name}"))),
+            let last = match self.read_state(namespace, name).await {
+                Ok(SnapshotState::Fixed(taken)) => return Ok(taken),
+                Ok(SnapshotState::Waiting(reason)) => reason,
+                Ok(SnapshotState::Gone) => return Err(NotTaken::Deleted(format!("{namespace}/{name}"))),
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(NotTaken::Api(error)),
             };
-            if !patience.pause().await {
+            if !timer.pause().await {
                 return Err(NotTaken::TooLate { limit, last });
             }
         }
     }
 
-    async fn look(&self, namespace: &str, name: &str) -> Result<Seen, ApiError> {
-        let Some(snapshot) = self.snapshot(namespace, name).await? else { return Ok(Seen::Gone) };
+    async fn read_state(&self, namespace: &str, name: &str) -> Result<SnapshotState, ApiError> {
+        let Some(snapshot) = self.snapshot(namespace, name).await? else { return Ok(SnapshotState::Gone) };
         let content = match csi::bound_content(&snapshot) {
             Some(content) => self.content(content).await?,
             None => None,
         };
         Ok(match (csi::fixed(&snapshot, content.as_ref()), content) {
-            (Fixed::Yes, Some(content)) => Seen::Fixed(Taken { snapshot, content }),
-            (Fixed::Waiting(message), _) => Seen::Waiting(message),
-            (Fixed::Yes, None) => Seen::Waiting(String::new()),
+            (Fixed::Yes, Some(content)) => SnapshotState::Fixed(Taken { snapshot, content }),
+            (Fixed::Waiting(message), _) => SnapshotState::Waiting(message),
+            (Fixed::Yes, None) => SnapshotState::Waiting(String::new()),
         })
     }
 
-    /// Takes the snapshot away, and what its driver has of it with `everything`. Gone is fine.
-    pub async fn take_away(
+    /// Deletes the VolumeSnapshot and its content; with `everything` also the driver's snapshot. Objects that are
+    /// gone are no error.
+    pub async fn remove(
         &self,
         namespace: &str,
         name: &str,
@@ -186,12 +188,12 @@ impl Snapshots {
     ) -> Result<(), ApiError> {
         let snapshot = self.snapshot(namespace, name).await?;
         let bound = snapshot.as_ref().and_then(csi::bound_content).map(str::to_owned);
-        // The name that the controller gives to the content before it binds them.
+        // The snapshot controller gives the content this name before it binds the two.
         let coming = snapshot.as_ref().map(|snapshot| text(snapshot, "/metadata/uid"));
         let coming = coming.filter(|uid| !uid.is_empty()).map(|uid| format!("snapcontent-{uid}"));
         let content = content.map(str::to_owned).or(bound).or(coming);
         let policy = if everything { "Delete" } else { "Retain" };
-        // One that is going goes with what its driver has: nobody wanted that to stay.
+        // A content that is being deleted keeps its policy: its driver's snapshot was to be deleted too.
         let is_going = match &content {
             Some(content) if !everything => self.content(content).await?.as_ref().is_some_and(csi::is_going),
             _ => false,
@@ -199,19 +201,21 @@ impl Snapshots {
         if let Some(content) = content.as_ref().filter(|_| !is_going) {
             let mut patch = json!({"spec": {"deletionPolicy": policy}});
             if everything && snapshot.is_none() {
-                // What the controller writes when a VolumeSnapshot goes: without it no driver deletes.
+                // The snapshot controller sets this annotation when a VolumeSnapshot is deleted; without it no driver
+                // deletes its snapshot.
                 patch["metadata"]["annotations"][BEING_DELETED] = json!("yes");
             }
             fine_if_gone(self.change_content(content, &patch).await)?;
         }
-        // Contents that are to stay with the driver go first: then nothing of the snapshot tells the controller to
-        // delete it.
+        // If the driver's snapshot is to be kept, the content is deleted first, so that the snapshot controller finds
+        // nothing to delete when the VolumeSnapshot goes.
         if let Some(content) = content.as_ref().filter(|_| !everything) {
             self.delete_content(content).await?;
         }
         let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
         fine_if_gone(deleted.attempt(format!("delete VolumeSnapshot {namespace}/{name}")).map(drop))?;
-        // With its policy the content would go with its snapshot; where that was gone before, nobody deletes it.
+        // With the policy Delete, the controller deletes the content with its VolumeSnapshot; if that was gone
+        // before, the content has to be deleted here.
         match content.filter(|_| everything) {
             Some(content) => self.delete_content(&content).await,
             None => Ok(()),
@@ -228,16 +232,16 @@ impl Snapshots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimit {
     pub time: Duration,
-    /// What sets it, for people, as in `spec.csiSnapshotTimeout`.
+    /// The field or flag that sets it, for people, as in `spec.csiSnapshotTimeout`.
     pub setting: &'static str,
 }
 
 /// Why a snapshot was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
-    #[error("an earlier VolumeSnapshot {0} is being deleted and does not go")]
+    #[error("an earlier VolumeSnapshot {0} is still being deleted")]
     EarlierStays(String),
-    #[error("somebody deleted VolumeSnapshot {0}")]
+    #[error("VolumeSnapshot {0} was deleted while it was waited for")]
     Deleted(String),
     #[error("the snapshot was not taken within {} s ({}): {last}", .limit.time.as_secs(), .limit.setting)]
     TooLate { limit: TimeLimit, last: String },
@@ -245,25 +249,25 @@ pub enum NotTaken {
     Api(ApiError),
 }
 
-/// One look at a snapshot.
-enum Seen {
+/// The state of a VolumeSnapshot, read once.
+enum SnapshotState {
     Fixed(Taken),
     Waiting(String),
     Gone,
 }
 
-/// The pauses between looks: short at first, then a second.
-pub struct Patience {
+/// The pauses between polls, with a limit: a quarter of a second at first, later one second.
+pub struct PollTimer {
     start: Instant,
     limit: Duration,
 }
 
-impl Patience {
+impl PollTimer {
     pub fn new(limit: Duration) -> Self {
         Self { start: Instant::now(), limit }
     }
 
-    /// Waits a little; false where the time is over.
+    /// Waits for one pause; false if the limit has passed.
     pub async fn pause(&self) -> bool {
         let elapsed = self.start.elapsed();
         let pause = Duration::from_millis(if elapsed < Duration::from_secs(5) { 250 } else { 1000 });
@@ -272,7 +276,7 @@ impl Patience {
     }
 }
 
-/// Why there are no snapshots.
+/// Why the cluster's snapshots cannot be used.
 #[derive(Debug)]
 pub enum Unusable {
     NotServed,
@@ -280,7 +284,7 @@ pub enum Unusable {
     Api(ApiError),
 }
 
-/// The objects that have a label, with this value where one is given; none where the kind is not served.
+/// The objects that have a label, with this value or with any; empty if the kind is not served.
 pub async fn labelled(
     api: &Api<DynamicObject>,
     key: &str,

@@ -1,6 +1,6 @@
-//! Asks actions which items they are for, once for each backup, restore or deletion. An action that does not say it in a way
-//! that can be used is left out, with words for the results; the others run. The rules of who is for what are
-//! [`lifeboat_plugin::Applies`]'s, which are upstream's.
+//! Asks each action once per backup, restore or deletion which items it applies to. An action whose answer cannot be
+//! used is left out, with a message for the results; the others run. The selection rules are those of
+//! [`lifeboat_plugin::Applies`], which follow upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use lifeboat_plugin::actions::{
 use lifeboat_plugin::{ActionError, Applies};
 use tokio::time::timeout;
 
-/// How long an action may take to say what it is for. The host's own limits for start and answer, which say more of what went
-/// wrong, are over before.
-const SAYS: Duration = Duration::from_mins(3);
+/// How long an action may take to answer. The plugin host's own time limits for start and answer, whose messages are
+/// more precise, are shorter.
+const ANSWER_LIMIT: Duration = Duration::from_mins(3);
 
-/// An action, and what it is for.
+/// An action, and the items it applies to.
 pub(crate) struct Applying<A: ?Sized> {
     pub(crate) action: Arc<A>,
     pub(crate) applies: Applies,
 }
 
-/// What every kind of action says of itself.
+/// An action of any kind that can be asked for its name and for the items it applies to.
 #[async_trait]
-pub(crate) trait Says: Send + Sync {
+pub(crate) trait AppliesQuery: Send + Sync {
     fn called(&self) -> &str;
     async fn is_for(&self) -> Result<AppliesTo, ActionError>;
 }
@@ -33,7 +33,7 @@ pub(crate) trait Says: Send + Sync {
 macro_rules! says {
     ($($kind:ident),*) => {$(
         #[async_trait]
-        impl Says for dyn $kind {
+        impl AppliesQuery for dyn $kind {
             fn called(&self) -> &str {
                 self.name()
             }
@@ -46,14 +46,14 @@ macro_rules! says {
 
 says!(BackupItemAction, ItemBlockAction, RestoreItemAction, DeleteItemAction);
 
-/// Those that said it, in their order; and of each of the others why it is left out. All are asked at once: a program that
-/// hangs delays only its own answer.
-pub(crate) async fn applying<A: Says + ?Sized>(
+/// Returns the actions that answered, in their order, and a message for each of the others. All are asked at once, so
+/// that a program that hangs delays only its own answer.
+pub(crate) async fn applying<A: AppliesQuery + ?Sized>(
     actions: &[Arc<A>],
     catalogue: &Catalogue,
 ) -> (Vec<Applying<A>>, Vec<String>) {
     let asked = actions.iter().map(|action| async move {
-        let answer = timeout(SAYS, action.is_for()).await;
+        let answer = timeout(ANSWER_LIMIT, action.is_for()).await;
         let answer = answer.unwrap_or_else(|_| Err(ActionError::Failed("no answer in time".to_owned())));
         answer.and_then(|applies| Applies::new(action.called(), &applies, catalogue))
     });
@@ -62,7 +62,7 @@ pub(crate) async fn applying<A: Says + ?Sized>(
         match answer {
             Ok(applies) => found.push(Applying { action: Arc::clone(action), applies }),
             Err(error) => left_out.push(format!(
-                "action {} was not run for any item: it did not say which items it is for: {error}",
+                "action {} was not run for any item: it did not report which items it applies to: {error}",
                 action.called()
             )),
         }

@@ -1,6 +1,6 @@
 //! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; a new
-//! leader goes on where the former one stopped. A pass runs inside its reconcile, so that one object never has two of them here,
-//! and is dropped with the term.
+//! leader goes on where the former one stopped. A pass runs beside the reconciles, one for each object, and is dropped with the
+//! term; a server that stops waits for the post hooks of its passes.
 //!
 //! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`attempt`], [`pass`]; Waiting… -> [`finish::operations`];
 //! Finalizing… -> [`finish`]. A backup that comes to nothing, wherever it stands -> [`undo`].
@@ -35,20 +35,31 @@ use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::Known;
+use lifeboat_control::{Known, LongWork};
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
+use attempt::Ready;
 use finish::{deleted, operations};
 pub(crate) use pass::{Commands, Report};
+use start::Started;
 
 /// How long a Backup waits in the queue until it is looked at without anything having changed.
 const QUEUE_LOOK: Duration = Duration::from_secs(30);
 
-/// What outlives one reconcile.
+/// How often a Backup is looked at whose pass runs.
+const PASS_LOOK: Duration = Duration::from_secs(1);
+
+/// What outlives one reconcile. Passes hold the state, and therefore are not in it.
+struct Controller {
+    state: Arc<State>,
+    passes: LongWork,
+}
+
+/// What reconciles and passes share.
 struct State {
     resource: ApiResource,
     backups: Option<Known>,
@@ -60,6 +71,8 @@ struct State {
     trouble: Mutex<BTreeMap<String, Timestamp>>,
     /// Backups whose pass has ended and that have not, by UID.
     ending: Mutex<BTreeMap<String, Backup>>,
+    /// How passes ended after which the controller has more to do than the phase says, by UID: the next reconcile ends so.
+    passed: Mutex<BTreeMap<String, Result<Action, ApiError>>>,
     shutdown: CancellationToken,
 }
 
@@ -72,12 +85,13 @@ impl State {
             written: Mutex::default(),
             trouble: Mutex::default(),
             ending: Mutex::default(),
+            passed: Mutex::default(),
             shutdown,
         }
     }
 
     fn api(&self, context: &Context) -> Api<DynamicObject> {
-        objects::namespaced(&context.client, &context.settings.namespace, &self.resource)
+        objects::namespaced(&context.client, &context.namespace, &self.resource)
     }
 }
 
@@ -86,6 +100,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let watches = context.watches(&state.resource).until(shutdown);
     state.backups = Some(watches.known());
     let state = Arc::new(state);
+    let controller = Arc::new(Controller::new(state.clone()));
     let journals = left_behind::left_behind(context, &state).await;
     tokio::join!(
         async {
@@ -93,18 +108,53 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
             left_behind::clear_snapshots(context, &state).await;
         },
         deleted::watch(context, &state),
-        dynamic::drive("backup", watches, context.clone(), state.clone(), reconcile),
+        dynamic::drive("backup", watches, context.clone(), controller.clone(), reconcile),
     );
+    // They end by themselves when the server stops.
+    controller.passes.ended().await;
+}
+
+impl Controller {
+    fn new(state: Arc<State>) -> Self {
+        Self { state, passes: LongWork::new("backup") }
+    }
+
+    /// Runs the pass of a Backup that was claimed.
+    fn start_pass(&self, context: &Context, ready: Ready) {
+        let (context, state, uid) = (context.clone(), self.state.clone(), ready.run.uid.clone());
+        let backup = uid.clone();
+        self.passes.start(&uid, |_| async move {
+            let passed = run_pass(&context, &state, ready).await;
+            if !matches!(&passed, Ok(next) if *next == Action::await_change()) {
+                locked(&state.passed).insert(backup, passed);
+            }
+        });
+    }
+}
+
+/// A pass, after which others may start.
+async fn run_pass(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
+    let next = Box::pin(attempt::run(context, state, ready)).await?;
+    queue::advance(context, state).await?;
+    Ok(next)
 }
 
 async fn reconcile(
     object: Arc<DynamicObject>,
     context: Context,
-    state: Arc<State>,
+    controller: Arc<Controller>,
 ) -> Result<Action, ApiError> {
+    let (state, uid) = (&controller.state, object.uid().unwrap_or_default());
+    // The pass itself sees whether its Backup is cancelled or deleted.
+    if controller.passes.is_running(&uid) {
+        return Ok(Action::requeue(PASS_LOOK));
+    }
+    if let Some(passed) = locked(&state.passed).remove(&uid) {
+        return passed;
+    }
     let shown = shown_phase(&object);
     if is_at_rest(&shown) {
-        locked(&state.ending).remove(&object.uid().unwrap_or_default());
+        locked(&state.ending).remove(&uid);
     }
     if object.metadata.deletion_timestamp.is_some() || is_at_rest(&shown) {
         return Ok(Action::await_change());
@@ -113,11 +163,11 @@ async fn reconcile(
         let annotation = |key: &str| object.annotations().get(key).map(String::as_str);
         if is_cancelled(annotation(CANCEL)) {
             let attempt = attempt(annotation(ATTEMPT));
-            let run = status::Run { name: object.name_any(), uid: object.uid().unwrap_or_default(), attempt };
+            let run = status::Run { name: object.name_any(), uid, attempt };
             let message = format!("cancelled before it started: the Backup has the annotation {CANCEL}");
-            status::write(&context, &state, &run, &phase::failed(&message, context.now())).await?;
+            status::write(&context, state, &run, &phase::failed(&message, context.now())).await?;
         }
-        queue::advance(&context, &state).await?;
+        queue::advance(&context, state).await?;
         return Ok(Action::requeue(QUEUE_LOOK));
     }
     // What is watched may lag behind what this server wrote itself: a pass must not begin on old news.
@@ -128,23 +178,40 @@ async fn reconcile(
     };
     let backup = match objects::typed::<Backup>(&fresh) {
         Ok(backup) => backup,
-        Err(error) => return unreadable(&context, &state, &fresh, &error).await,
+        Err(error) => return unreadable(&context, state, &fresh, &error).await,
     };
-    deleted::follow(&state, &backup);
-    let action = match backup.phase() {
+    let next = Box::pin(go_on(&context, &controller, fresh, backup)).await?;
+    queue::advance(&context, state).await?;
+    Ok(next)
+}
+
+/// What the phase of a Backup asks for that has left the queue.
+async fn go_on(
+    context: &Context,
+    controller: &Controller,
+    object: DynamicObject,
+    backup: Backup,
+) -> Result<Action, ApiError> {
+    let state = &controller.state;
+    deleted::follow(state, &backup);
+    match backup.phase() {
         BackupPhase::ReadyToStart | BackupPhase::InProgress => {
-            Box::pin(start::start(&context, &state, fresh, backup)).await
+            match Box::pin(start::start(context, state, object, backup)).await? {
+                Started::Ready(ready) => {
+                    controller.start_pass(context, *ready);
+                    Ok(Action::requeue(PASS_LOOK))
+                }
+                Started::Halted(next) => Ok(next),
+            }
         }
         BackupPhase::WaitingForPluginOperations | BackupPhase::WaitingForPluginOperationsPartiallyFailed => {
-            operations::follow(&context, &state, &backup).await
+            operations::follow(context, state, &backup).await
         }
         BackupPhase::Finalizing | BackupPhase::FinalizingPartiallyFailed => {
-            finish::finalize(&context, &state, &backup).await
+            finish::finalize(context, state, &backup).await
         }
         _ => Ok(Action::await_change()),
-    }?;
-    queue::advance(&context, &state).await?;
-    Ok(action)
+    }
 }
 
 fn shown_phase(object: &DynamicObject) -> BackupPhase {

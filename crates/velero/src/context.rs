@@ -35,9 +35,9 @@ pub(crate) struct Context {
     pub(crate) turns: Turns,
     /// Plugins that are the stores of locations.
     pub(crate) stores: PluginStores,
-    /// Runs movers.
+    /// Runs movers, in one queue with those of other APIs.
     pub(crate) movers: Movers,
-    /// Repositories of volume data.
+    /// The open repositories of volume data, also those of other APIs.
     pub(crate) repositories: Repositories,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,

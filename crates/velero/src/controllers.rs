@@ -1,5 +1,6 @@
-//! All controllers of Velero's kinds, run together for one term of leadership, after the repository password was seen to. Where that does
-//! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
+//! Runs all controllers of Velero's kinds together for one term of leadership, after the repository password was
+//! checked. If that check does not succeed at once, the controllers start nevertheless and the check is repeated
+//! beside them, because locations can be validated without the password.
 
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +12,6 @@ use crate::{
 
 /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
-    context.movers.begin_term(shutdown);
     let settled = tokio::select! {
         () = shutdown.cancelled() => return,
         settled = password::first_try(context) => settled,
@@ -32,7 +32,6 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
         deletion::run(context, shutdown),
         downloads::request::run(context, shutdown),
         expiry::run(context, shutdown),
-        context.movers.run(shutdown),
         own_deployment::run(context, shutdown),
         schedules::run(context, shutdown),
         restore::run(context, shutdown),

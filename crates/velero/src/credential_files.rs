@@ -1,15 +1,15 @@
-//! Files with the credentials of a location, for its plugin: there as long as they are used. A server that is killed cannot
-//! take them away; the next one in the same place does.
+//! Files with the credentials of a location, for its plugin: they exist as long as they are used. A server that is
+//! killed cannot remove them; the next one in the same container does.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// What their names begin with; then come the process and a dash.
+/// Prefix of the files' names, followed by the process ID and a dash.
 const PREFIX: &str = "lifeboat-credentials-";
 
-/// Readable by this user only, as every such file of `tempfile`; goes when it is dropped.
+/// Writes a file that only this user can read, as every file of `tempfile`; it is removed when dropped.
 pub(crate) fn write(directory: &Path, content: &[u8]) -> std::io::Result<NamedTempFile> {
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
@@ -18,8 +18,8 @@ pub(crate) fn write(directory: &Path, content: &[u8]) -> std::io::Result<NamedTe
     Ok(file)
 }
 
-/// Takes away those of servers that are gone. Called before this one writes any: in a container that was started again
-/// the former server had the same number.
+/// Removes the files of servers that are gone. Called before this server writes any, because in a restarted container
+/// the earlier server had the same process ID.
 pub(crate) fn clear(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,6 +1,6 @@
-//! CSI snapshots: the built-in actions that take, restore and delete them, and what clears up after backups that came to
-//! nothing. The actions bear upstream's names; what they decide is in `lifeboat_plan::velero::csi`. A VolumeSnapshot has the same
-//! name in every attempt of a backup and carries its UID: that is the durable intent, and how it is found again.
+//! CSI snapshots: the built-in actions that take, restore and delete them, and the code that removes those of failed
+//! backups. The actions have upstream's names; their decisions are in `lifeboat_plan::velero::csi`. A VolumeSnapshot
+//! has the same name in every attempt of a backup and the backup's UID as a label, so that the next attempt finds it.
 
 mod backup;
 mod backup_parts;

@@ -1,8 +1,8 @@
-//! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
-//! item actions, snapshots, copies of volumes, files, restores, the object. Whatever cannot be removed is named in the request's errors,
-//! and then the object stays: with its phase while all is there, else as Failed, or as PartiallyFailed where only
-//! snapshots are gone. Only files of this very backup
-//! are deleted; of one whose name another has in storage only the object goes.
+//! DeleteBackupRequest: deletes a backup and everything it made, in an order in which every step can be repeated:
+//! delete item actions, snapshots, copies of volumes, files, restores, the object. What cannot be removed is named in
+//! the request's errors, and then the object stays: with its phase while everything is left, else as Failed, or as
+//! PartiallyFailed if only snapshots are gone. Only files of this backup are deleted; if another backup has its name
+//! in storage, only the object is deleted.
 
 mod copies;
 mod csi;
@@ -14,8 +14,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -24,6 +23,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{DeleteBackupRequest, names};
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::Turns;
 use lifeboat_plan::velero::deletion::{self, Extent, RequestPlan};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -33,39 +33,19 @@ use crate::dynamic;
 use crate::plugins::Acting;
 use gather::Gathered;
 
-/// How soon a request is looked at again whose backup another request deletes.
+/// When a request is tried again whose backup another request is deleting.
 const NEXT_TRY: Duration = Duration::from_secs(5);
 
 struct State {
     resource: ApiResource,
-    /// Backups that are being deleted: one request at a time works on each.
-    busy: Arc<Mutex<BTreeSet<String>>>,
-}
-
-/// The right to work on one backup; given back when dropped.
-struct Turn {
-    backup: String,
-    busy: Arc<Mutex<BTreeSet<String>>>,
-}
-
-impl State {
-    fn turn(&self, backup: &str) -> Option<Turn> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = || Turn { backup: backup.to_owned(), busy: Arc::clone(&self.busy) };
-        busy.insert(backup.to_owned()).then(turn)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.backup);
-    }
+    /// One request at a time works on each backup.
+    turns: Turns,
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<DeleteBackupRequest>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, busy: Arc::default() });
+    let state = Arc::new(State { resource, turns: Turns::default() });
     dynamic::drive("delete-backup-request", watches, context.clone(), state, reconcile).await;
 }
 
@@ -74,7 +54,7 @@ async fn reconcile(
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     match deletion::plan(&objects::to_json(&object), context.now()) {
         RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
         RequestPlan::Remove => {
@@ -88,7 +68,7 @@ async fn reconcile(
         let message = "spec.backupName is required: name the Backup to delete".to_owned();
         return status::answer(&context, &state, &object, vec![message]).await;
     }
-    let Some(_turn) = state.turn(backup) else {
+    let Some(_turn) = state.turns.try_take(backup.to_owned()) else {
         return Ok(Action::requeue(NEXT_TRY));
     };
     let gathered = gather::gather(&context, backup).await?;
@@ -106,18 +86,18 @@ async fn reconcile(
     }
 }
 
-/// How a deletion went.
+/// The result of a deletion.
 #[derive(Default)]
 struct Deleted {
     /// What could not be removed, for people.
     problems: Vec<String>,
-    /// Whether files were being removed.
+    /// Whether the removal of files was started.
     begun: bool,
-    /// Whether snapshots were.
+    /// Whether the removal of snapshots was started.
     snapshots: bool,
 }
 
-/// Carries the deletion out.
+/// Carries out the deletion.
 async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent: Extent) -> Deleted {
     let mut deleted = Deleted::default();
     let problems = &mut deleted.problems;
@@ -129,12 +109,12 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
         problems.extend(ran.problems);
         let copies = copies::read(location, &gathered.name).await;
         for message in &copies.problems {
-            // The list of volumes is read for CSI snapshots too.
+            // The list of volumes is also read for CSI snapshots, so its message may be there already.
             if !problems.contains(message) {
                 problems.push(message.clone());
             }
         }
-        // What keeps the backup anyhow keeps its snapshots too: it stays one that can be restored.
+        // If the backup is kept anyway, its snapshots are kept too, so that it can still be restored.
         if problems.is_empty() {
             let gone = snapshots::delete(context, location, &gathered.name).await;
             problems.extend(gone.problems);

@@ -1,5 +1,5 @@
-//! Links that this server answers: the secret that seals them, shared by all replicas through a Secret, and what a link
-//! opens. Any replica answers, whether it leads or not.
+//! Download links that this server answers: the secret that signs them, shared by all replicas through a Secret, and
+//! the file that a link refers to. Every replica answers, leader or not.
 
 pub(crate) mod request;
 
@@ -23,10 +23,10 @@ use crate::locations;
 /// The Secret and its key.
 const SECRET: (&str, &str) = ("lifeboat-download-key", "key");
 
-/// The secret that seals links; made where there is none.
+/// The secret that signs links; created if it does not exist.
 pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiError> {
     let (name, key) = SECRET;
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     if let Some(found) = read(&api).await? {
         return Ok(found);
     }
@@ -38,7 +38,7 @@ pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiErro
     };
     match api.create(&PostParams::default(), &secret).await.attempt(format!("create Secret {name}")) {
         Ok(_) => Ok(made),
-        // Somebody else made it at the same time: theirs is the one.
+        // Another replica created it at the same time: that one is used.
         Err(error) if error.is_conflict() => match read(&api).await? {
             Some(found) => Ok(found),
             None => Err(error),
@@ -47,7 +47,7 @@ pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiErro
     }
 }
 
-/// None where there is no Secret, or one without a key that is long enough.
+/// None if there is no Secret, or its key is too short.
 async fn read(api: &Api<Secret>) -> Result<Option<Vec<u8>>, ApiError> {
     let (name, key) = SECRET;
     let found = api.get_opt(name).await.attempt(format!("read Secret {name}"))?;
@@ -55,7 +55,7 @@ async fn read(api: &Api<Secret>) -> Result<Option<Vec<u8>>, ApiError> {
     Ok(value.map(|value| value.0).filter(|value| value.len() >= 16))
 }
 
-/// Opens links.
+/// Verifies links and opens their files.
 pub(crate) struct Links {
     pub(crate) context: Context,
 }
@@ -64,8 +64,8 @@ pub(crate) struct Links {
 impl Downloads for Links {
     async fn open(&self, token: &str) -> Result<Download, DownloadRefused> {
         let context = &self.context;
-        let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
-        // A link without the secret that sealed it is nobody's link.
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
+        // Without the secret that signed it, no link is valid.
         let secret = read(&api).await.map_err(|error| unavailable(&error.chain()))?;
         let secret = secret.ok_or(DownloadRefused::Invalid)?;
         let grant = download::open(token, &secret, context.now()).map_err(|error| match error {
@@ -86,7 +86,7 @@ impl Downloads for Links {
     }
 }
 
-/// Details are for the log: whoever holds a link need not know how storage is reached.
+/// The details go to the log: the user of a link need not know how storage is reached.
 fn unavailable(detail: &str) -> DownloadRefused {
     tracing::warn!(detail, "cannot serve a download");
     DownloadRefused::Unavailable

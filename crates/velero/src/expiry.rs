@@ -1,5 +1,5 @@
-//! Backups whose time to live has ended: at each turn all Backups are read page by page, and for each that has expired a
-//! deletion is asked for, as a person would ask. What keeps one from being deleted is shown as upstream's label.
+//! Expired backups: periodically all Backups are read page by page, and a DeleteBackupRequest is created for each
+//! expired one, as a user would do. The reason why one cannot be deleted is shown in upstream's label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::locations;
 
-/// Backups that are read at once.
+/// How many Backups are read at once.
 const PAGE: u32 = 200;
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
@@ -25,7 +25,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     }
     loop {
         if let Err(error) = collect(context).await {
-            tracing::warn!(error = error.chain(), "cannot look for expired backups");
+            tracing::warn!(error = error.chain(), "cannot list expired backups");
         }
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -35,8 +35,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 }
 
 async fn collect(context: &Context) -> Result<(), ApiError> {
-    let api =
-        objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<Backup>());
+    let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
     let mut locations = BTreeMap::new();
     let mut pending = None;
     let mut page = ListParams::default().limit(PAGE);
@@ -76,7 +75,7 @@ async fn carry_out(
             Some(label(reason.into()))
         }
         GarbagePlan::Request { unlabel } => {
-            tracing::info!(backup = name, "the backup has expired: its deletion is asked for");
+            tracing::info!(backup = name, "the backup has expired: requesting its deletion");
             request(context, &name, &backup.uid().unwrap_or_default()).await?;
             unlabel.then(|| label(Value::Null))
         }
@@ -92,16 +91,16 @@ async fn carry_out(
 
 async fn request(context: &Context, name: &str, uid: &str) -> Result<(), ApiError> {
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
-    let attempt = format!("ask for the deletion of Backup {name}");
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
+    let attempt = format!("request the deletion of Backup {name}");
     let Ok(object) = serde_json::from_value(garbage::request(name, uid)) else { return Ok(()) };
     api.create(&PostParams::default(), &object).await.attempt(attempt).map(drop)
 }
 
-/// The backups whose deletion was asked for and not answered yet.
+/// The backups with a DeleteBackupRequest that is not answered yet.
 async fn pending(context: &Context) -> Result<BTreeSet<String>, ApiError> {
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let listed = api.list(&ListParams::default()).await.attempt("list DeleteBackupRequests")?;
     let text = |object: &DynamicObject, path: &str| {
         object.data.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -110,7 +109,7 @@ async fn pending(context: &Context) -> Result<BTreeSet<String>, ApiError> {
     Ok(open.map(|request| text(request, "/spec/backupName")).collect())
 }
 
-/// What is known of the location of a backup; each is read once in a turn.
+/// What is known about the location of a backup; each is read once per run.
 async fn state(
     context: &Context,
     backup: &Value,
@@ -155,7 +154,7 @@ mod tests {
         let request = cluster.get("deletebackuprequests", &requests[0]).unwrap();
         assert_eq!(request["metadata"]["labels"]["velero.io/backup-uid"], "uid-old");
 
-        // An answered request does not keep the next turn from asking again.
+        // An answered request does not prevent the next run from asking again.
         cluster.change("deletebackuprequests", &requests[0], &json!({"status": {"phase": "Processed"}}));
         collect(&cluster.context).await.unwrap();
         assert_eq!(cluster.names("deletebackuprequests").len(), 2);

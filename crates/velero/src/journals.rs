@@ -1,5 +1,5 @@
-//! A journal in a ConfigMap: entries of text under keys, each written before the effect that it is about, so that a server that
-//! starts later knows of it. Used by backups and restores, which say what the entries mean.
+//! A journal in a ConfigMap: text entries under keys, each written before the effect that it records, so that a
+//! server that starts later knows about it. Used by backups and restores, which define the entries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use serde_json::{Value, json};
 
-/// How often a write is tried: a frozen pod may wait for it.
+/// How often a write is tried: a quiesced pod may wait for it.
 const TRIES: u32 = 5;
-/// Half of the pause before the second try; it doubles with each.
+/// Half of the pause before the second try; it doubles with each try.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// An entry that could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalError {
-    /// The API server refuses the ConfigMap itself: an object holds a megabyte, and there is no room for the entry.
+    /// The API server rejects the ConfigMap itself: an object holds at most a megabyte, and the entry does not fit.
     #[error(transparent)]
     Full(kube::Error),
-    /// The API server could not be reached, or did not write.
+    /// The API server could not be reached, or did not accept the write.
     #[error(transparent)]
     Unwritten(kube::Error),
-    /// The entry has no text form.
+    /// The entry cannot be serialised.
     #[error(transparent)]
     Entry(#[from] serde_json::Error),
 }
@@ -45,18 +45,18 @@ impl ConfigMapJournal {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// All entries; none where there is no ConfigMap.
+    /// All entries; empty if there is no ConfigMap.
     pub(crate) async fn read(&self) -> Result<BTreeMap<String, String>, ApiError> {
         let found = self.api.get_opt(self.name()).await.attempt("read the journal")?;
         Ok(found.and_then(|found| found.data).unwrap_or_default())
     }
 
-    /// Writes entries, by their keys; null removes one. They are durable when this ends well.
+    /// Writes entries by their keys; null removes one. They are durable when this returns Ok.
     pub(crate) async fn write(&self, entries: &Value) -> Result<(), JournalError> {
         for attempt in 1.. {
             match self.write_once(entries).await {
                 Ok(()) => break,
-                // Another try would be refused as well.
+                // Another try would be rejected as well.
                 Err(error) if is_final(&error) => return Err(JournalError::Full(error)),
                 Err(error) if attempt == TRIES => return Err(JournalError::Unwritten(error)),
                 Err(_) => tokio::time::sleep(PAUSE * (1 << attempt)).await,
@@ -65,7 +65,8 @@ impl ConfigMapJournal {
         Ok(())
     }
 
-    /// Deletes the ConfigMap. What fails is logged: a later server finds the journal, or it goes with its owner.
+    /// Deletes the ConfigMap. A failure is only logged: a later server finds the journal, or it is deleted with its
+    /// owner.
     pub(crate) async fn remove(&self) {
         match self.api.delete(self.name(), &DeleteParams::default()).await {
             Ok(_) => {}
@@ -86,7 +87,7 @@ impl ConfigMapJournal {
         let texts = entries.as_object().into_iter().flatten();
         let data: BTreeMap<_, _> =
             texts.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned()))).collect();
-        // Nothing is there to be removed.
+        // There are no entries that could be removed.
         if data.is_empty() {
             return Ok(());
         }
@@ -95,7 +96,7 @@ impl ConfigMapJournal {
     }
 }
 
-/// Whether asking again would get the same answer.
+/// Whether another try would get the same answer.
 fn is_final(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 413 | 422))
 }

@@ -1,6 +1,6 @@
-//! Velero's API: the controllers of its kinds, and what they share. [`Velero`] is what the server runs; [`preview_restore`] is
-//! what a dry run calls. Each controller reads, validates, plans, applies and writes status, in that
-//! order; what is decided is decided in crate `plan`.
+//! Velero's API: the controllers of its kinds, and what they share. [`Velero`] is the part that the server runs;
+//! [`preview_restore`] is called for a dry run. Each controller reads, validates, plans, applies and writes status,
+//! in that order; the decisions are in crate `plan`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod applying;
@@ -44,8 +44,7 @@ use lifeboat_control::dynamic;
 pub use lifeboat_items::preview::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use locations::{LocationError, store_config};
 pub use restore::preview_restore;
-pub use server_part::{Clients, Velero};
+pub use server_part::Velero;
 pub use settings::{
-    BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, StorageSettings,
-    VeleroSettings,
+    BackupSettings, DownloadSettings, PluginSettings, RestoreSettings, StorageSettings, VeleroSettings,
 };

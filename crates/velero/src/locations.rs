@@ -1,5 +1,5 @@
-//! Opening a location: the one way from a BackupStorageLocation to its bucket. The location's own controller judges with
-//! it, every other controller and pipeline reads and writes through it.
+//! Opens a location: the only way from a BackupStorageLocation to its bucket. The location's own controller validates
+//! with it; every other controller reads and writes through it.
 
 pub(crate) mod controller;
 mod stored;
@@ -27,12 +27,12 @@ pub(crate) use crate::plugin_store::PluginOpening;
 pub(crate) use crate::storage_problem::Problem;
 pub(crate) use stored::{METADATA_LIMIT, stored_backup};
 
-/// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
-/// below 5 MiB.
+/// Archives come out of one compressor: two parts in flight keep up with it and need little memory. S3 accepts no
+/// parts below 5 MiB.
 const PART: usize = 5 * 1024 * 1024;
 const PARTS_AT_ONCE: usize = 2;
 
-/// A Secret's values; the version tells whether it changed.
+/// The values of a Secret; the version shows whether it changed.
 #[derive(Clone)]
 pub(crate) struct SecretValues {
     pub(crate) version: String,
@@ -42,14 +42,15 @@ pub(crate) struct SecretValues {
 /// The Secrets that a location names, by name; a missing one is `None`.
 pub(crate) type Secrets = BTreeMap<String, Option<SecretValues>>;
 
-/// All that is needed to open the bucket: an installed plugin for the provider goes before the built-in store.
+/// Everything needed to open the bucket: an installed plugin for the provider takes precedence over the built-in
+/// store.
 pub(crate) enum Opening {
     BuiltIn(Box<StoreConfig>),
     Plugin(PluginOpening),
 }
 
 impl Opening {
-    /// Which store is used, for people.
+    /// The store that is used, for people.
     pub(crate) fn used(&self) -> &str {
         match self {
             Self::BuiltIn(_) => "the built-in store",
@@ -65,7 +66,7 @@ pub(crate) struct Location {
     pub(crate) store: Arc<dyn ObjectStore>,
 }
 
-/// Why a location is not open.
+/// Why a location cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
     #[error("backup storage location '{0}' does not exist")]
@@ -85,7 +86,7 @@ impl LocationError {
         }
     }
 
-    /// The state as decisions take it.
+    /// The location's state as the decisions in crate `plan` need it.
     pub(crate) fn state(&self) -> LocationState {
         match self {
             Self::NotFound(_) => LocationState::NotFound,
@@ -95,9 +96,9 @@ impl LocationError {
     }
 }
 
-/// The location called `name`, if it exists, as it can be read.
+/// Reads the location called `name`.
 pub(crate) async fn find(context: &Context, name: &str) -> Result<BackupStorageLocation, LocationError> {
-    find_in(&context.client, &context.settings.namespace, name).await
+    find_in(&context.client, &context.namespace, name).await
 }
 
 async fn find_in(
@@ -116,12 +117,12 @@ async fn find_in(
     objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error.to_string())))
 }
 
-/// The open location called `name`: it exists, was found Available, and its settings can be used.
+/// Opens the location called `name`: it must exist, be Available, and have usable settings.
 pub(crate) async fn open(context: &Context, name: &str) -> Result<Location, LocationError> {
     open_found(context, find(context, name).await?).await
 }
 
-/// Opens a location that was read already.
+/// Opens a location that was already read.
 pub(crate) async fn open_found(
     context: &Context,
     object: BackupStorageLocation,
@@ -130,7 +131,7 @@ pub(crate) async fn open_found(
     if object.phase() != Some(&BackupStorageLocationPhase::Available) {
         let message = object.status.as_ref().and_then(|status| status.message.clone());
         let message =
-            message.filter(|text| !text.is_empty()).unwrap_or_else(|| "it was not looked at yet".into());
+            message.filter(|text| !text.is_empty()).unwrap_or_else(|| "it was not validated yet".into());
         return Err(LocationError::Unavailable { name, message });
     }
     let secrets = secrets(context, &object).await?;
@@ -149,7 +150,7 @@ pub(crate) async fn open_found(
     Ok(Location { name, object, store: Arc::new(Bounded::new(store)) })
 }
 
-/// The store of a location that a plugin serves.
+/// The store of a location that uses a plugin.
 pub(crate) fn open_plugin(
     context: &Context,
     opening: &PluginOpening,
@@ -169,7 +170,8 @@ pub(crate) async fn secrets(
     named_secrets(context, secret_names(location)).await
 }
 
-/// What opens a location's bucket with a store of our own: for a program beside the server, which has no plugins.
+/// The settings that open a location's bucket with a built-in store: for a program beside the server, which has no
+/// plugins.
 pub async fn store_config(
     client: &Client,
     namespace: &str,
@@ -181,9 +183,9 @@ pub async fn store_config(
     config.map_err(|problem| unavailable(name, problem))
 }
 
-/// The Secrets of these names in Lifeboat's namespace.
+/// The Secrets with these names in Lifeboat's namespace.
 pub(crate) async fn named_secrets(context: &Context, names: Vec<String>) -> Result<Secrets, ApiError> {
-    secrets_in(&context.client, &context.settings.namespace, names).await
+    secrets_in(&context.client, &context.namespace, names).await
 }
 
 async fn secrets_in(client: &Client, namespace: &str, names: Vec<String>) -> Result<Secrets, ApiError> {
@@ -196,12 +198,12 @@ async fn secrets_in(client: &Client, namespace: &str, names: Vec<String>) -> Res
     Ok(secrets)
 }
 
-/// The Secrets a location depends on: its own, or the installation's.
+/// The names of the Secrets that a location depends on: its own, or the installation's.
 fn secret_names(location: &BackupStorageLocation) -> Vec<String> {
     let credential =
         location.spec.credential.as_ref().map_or(CLOUD_CREDENTIALS.0, |reference| reference.name.as_str());
     let authority = location.spec.object_storage.ca_cert_ref.as_ref().map(|reference| reference.name.clone());
-    // The key of encryption by customer key (SSE-C), as SECRET/KEY.
+    // The encryption key of SSE-C, as SECRET/KEY.
     let config = location.spec.config.iter().flatten();
     let customer_key = config
         .filter(|(key, _)| *key == "customerKeyEncryptionSecret")
@@ -220,12 +222,12 @@ fn values(secret: Secret) -> SecretValues {
     }
 }
 
-/// What is said of a location that is older than its schema.
+/// The problem of a location that does not match its schema.
 pub(crate) fn unreadable_problem(error: &str) -> Problem {
     Problem { category: "unreadable", message: unreadable::message(error, unreadable::EDIT) }
 }
 
-/// From a location and its Secrets to what opens its bucket.
+/// Builds everything needed to open the bucket from a location and its Secrets.
 pub(crate) fn opening(
     location: &BackupStorageLocation,
     secrets: &Secrets,
@@ -246,7 +248,7 @@ fn valid(location: &BackupStorageLocation) -> Result<ValidLocation, Problem> {
     })
 }
 
-/// What opens the bucket with a store of our own.
+/// The settings of a built-in store.
 fn built_in(secrets: &Secrets, valid: &ValidLocation) -> Result<StoreConfig, Problem> {
     if Provider::parse(&valid.provider).is_err() {
         return Err(no_store(&valid.provider));
@@ -275,8 +277,9 @@ fn built_in(secrets: &Secrets, valid: &ValidLocation) -> Result<StoreConfig, Pro
     Ok(config)
 }
 
-/// What a plugin is configured with, as upstream does it: the location's `config`, the certificate authority where there is
-/// one, and credentials as a file only where the location names its own; the installation's are in the environment.
+/// The settings of a plugin, as upstream passes them: the location's `config`, the certificate authority if there is
+/// one, and credentials as a file only if the location names its own; the installation's credentials are in the
+/// environment.
 fn plugin_opening(
     location: &BackupStorageLocation,
     secrets: &Secrets,
@@ -286,7 +289,7 @@ fn plugin_opening(
     let bucket = valid.bucket.trim_matches('/');
     if bucket.contains('/') {
         let message = format!(
-            "spec.objectStorage.bucket: {bucket:?} has a '/'; name the bucket only, and the directory in spec.objectStorage.prefix"
+            "spec.objectStorage.bucket: {bucket:?} has a '/'; set only the bucket's name here, and the directory in spec.objectStorage.prefix"
         );
         return Err(Problem { category: "config", message });
     }
@@ -294,7 +297,7 @@ fn plugin_opening(
     if let Some(pem) = authority(secrets, valid)? {
         let text = String::from_utf8(pem).map_err(|_| Problem {
             category: "config",
-            message: "spec.objectStorage: the certificate authority is no PEM text".to_owned(),
+            message: "spec.objectStorage: the certificate authority is not PEM text".to_owned(),
         })?;
         config.insert("caCert".to_owned(), text);
     }
@@ -318,7 +321,7 @@ fn plugin_opening(
     })
 }
 
-/// Both ways to get a store.
+/// No store for this provider; the message names both ways to get one.
 fn no_store(provider: &str) -> Problem {
     let message = format!(
         "spec.provider: there is no store for {provider:?}: it is neither built in (aws, gcp, azure, lifeboat.io/local) nor is \
@@ -337,12 +340,12 @@ fn authority(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<Vec<u8>>
     }
 }
 
-/// The location's own credentials; else the installation's, where there are some.
+/// The location's own credentials, or else the installation's, if there are any.
 fn credentials(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<SecretSlice<u8>>, Problem> {
     if let Some(wanted) = &valid.credential {
         return secret_value(secrets, "spec.credential", wanted).map(|value| Some(SecretSlice::from(value)));
     }
-    // A file in the server that the location names goes before the installation's credentials.
+    // A credentials file in the server that the location names takes precedence over the installation's credentials.
     if valid.config.get("credentialsFile").is_some_and(|path| !path.is_empty()) {
         return Ok(None);
     }
@@ -351,7 +354,7 @@ fn credentials(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<Secret
     Ok(installation.and_then(|secret| secret.values.get(key)).map(|value| SecretSlice::from(value.clone())))
 }
 
-/// One value of a Secret that `field` names.
+/// One value of a Secret; `field` is the field that names it.
 pub(crate) fn secret_value(secrets: &Secrets, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Problem> {
     let SecretKey { secret: name, key } = wanted;
     let Some(Some(secret)) = secrets.get(name) else {
@@ -369,17 +372,17 @@ fn no_secret(message: String) -> Problem {
     Problem { category: "secret_not_found", message }
 }
 
-/// An error of storage, its causes where they add something, and what to do.
+/// An error of storage with its causes, where they add something, and a hint.
 pub(crate) fn problem(error: &lifeboat_store::Error) -> Problem {
     Problem { category: error.category(), message: storage_message(error) }
 }
 
-/// The same for an error on the way through the narrow trait.
+/// An error of the narrow store trait as a message with its causes and a hint.
 pub(crate) fn message(error: &lifeboat_archive::StoreError) -> String {
     narrow_problem(error).message
 }
 
-/// The same as a problem.
+/// An error of the narrow store trait as a problem.
 pub(crate) fn narrow_problem(error: &lifeboat_archive::StoreError) -> Problem {
     match error {
         lifeboat_archive::StoreError::Store(error) => problem(error),

@@ -1,5 +1,5 @@
-//! What actions may ask of the cluster: [`ClusterLookup`] behind the trait of crate `plugin`. Made for each backup and restore with
-//! the types that the cluster served when it began.
+//! What actions may read from the cluster: [`ClusterLookup`] behind the trait of crate `plugin`. Made for each backup
+//! and restore with the types that the cluster served when it started.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl ActionLookup {
         Self(cluster)
     }
 
-    /// Reads with a client.
+    /// Reads through this client.
     pub(crate) fn with_client(client: Client, catalogue: Arc<Catalogue>) -> Self {
         let writer = Writer::new(client, Arc::new(Throttle::default()));
         Self(ClusterLookup::new(Arc::new(writer), catalogue))

@@ -1,6 +1,6 @@
-//! What Velero's API shows in `/metrics` (docs/metrics.md), registered once when the server starts: what its leader knows, and what
-//! public dashboards for Velero read: its names, labels and buckets. The label is the schedule's name, empty for
-//! backups without a schedule. Counters begin at zero with the process, as upstream's.
+//! The metrics of Velero's API (docs/metrics.md), registered once when the server starts: what only the leader knows,
+//! and what public dashboards for Velero read, with Velero's names, labels and buckets. The label is the schedule's
+//! name, empty for backups without a schedule. Counters start at zero with the process, as upstream's.
 
 mod leader;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Operations that actions go on with in the background: what an answer about one changes in its record. Shared by backups
-//! and restores, which ask and wait each in their own way.
+//! Operations that actions started: how an answer about one changes its record. Shared by backups and restores, which
+//! poll and wait each in their own way.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -11,16 +11,17 @@ use lifeboat_archive::documents::{OperationPhase, OperationStatus};
 use lifeboat_plugin::actions::{ActionError, OperationProgress};
 use tokio::time::timeout;
 
-/// How long an action may take to answer one question. Silence is borne until the operation's own time is over.
+/// How long an action may take to answer one question. Missing answers are tolerated until the operation's own time
+/// is over.
 pub(crate) const ANSWER: Duration = Duration::from_mins(1);
 
-/// The actions that did not answer in one round of questions: for each of their other operations one would wait as long, and
-/// there may be thousands.
+/// The actions that did not answer in this round of polls: their other operations are not asked, because each would
+/// wait as long, and there may be thousands.
 #[derive(Default)]
-pub(crate) struct Silent(BTreeSet<String>);
+pub(crate) struct Unresponsive(BTreeSet<String>);
 
-impl Silent {
-    /// The answer of an action; None where it gives none, or gave none before.
+impl Unresponsive {
+    /// The answer of an action; None if it does not answer, or did not before.
     pub(crate) async fn ask<T>(&mut self, action: &str, question: impl Future<Output = T>) -> Option<T> {
         if self.0.contains(action) {
             return None;
@@ -33,7 +34,7 @@ impl Silent {
     }
 }
 
-/// Takes over what the action answered.
+/// Writes the action's answer into the record of the operation.
 pub(crate) fn answered(status: &mut OperationStatus, answer: Result<OperationProgress, ActionError>) {
     let progress = match answer {
         Ok(progress) => progress,
@@ -56,7 +57,7 @@ pub(crate) fn fail(status: &mut OperationStatus, message: impl Into<String>) {
     status.error = message.into();
 }
 
-/// Whether an operation that goes on had all the time it gets.
+/// Whether a running operation has exceeded its timeout.
 pub(crate) fn is_over(status: &OperationStatus, timeout: Duration, now: Timestamp) -> bool {
     let created = status.created.as_ref().map(|time| time.0);
     let end = created.and_then(|time| time.checked_add(timeout).ok());
@@ -69,7 +70,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn thousands_of_operations_of_an_action_that_hangs_cost_one_wait() {
-        let (mut silent, begin) = (Silent::default(), tokio::time::Instant::now());
+        let (mut silent, begin) = (Unresponsive::default(), tokio::time::Instant::now());
         for _ in 0..1000 {
             assert_eq!(silent.ask("hangs", std::future::pending::<()>()).await, None);
             assert_eq!(silent.ask("answers", async { 1 }).await, Some(1));

@@ -1,7 +1,7 @@
-//! The server's own Deployment: completes init containers that stock `velero plugin add` put there, so that a namespace that
-//! enforces `restricted` takes the next pods, and tells by events what keeps plugins from being used. What is wrong and what
-//! is missing is decided in `plan::plugin_images`; the Deployment rolls with maxUnavailable 0, so an old server is there to
-//! do it. A server that runs outside of the cluster has no Deployment, and nothing to do here.
+//! The server's own Deployment: adds security settings to init containers that upstream's `velero plugin add` put
+//! there, so that a namespace that enforces `restricted` accepts the next pods, and reports by events why plugins are
+//! not used. `plan::plugin_images` decides what is wrong and missing; the Deployment rolls with maxUnavailable 0, so
+//! an old server still runs and can do it. A server outside of the cluster has no Deployment and does nothing here.
 
 #[cfg(test)]
 mod tests;
@@ -26,22 +26,23 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 
-/// So often the same containers are completed: whoever takes it away again (a GitOps tool) would make new servers for ever.
+/// How often the same containers are completed: if a GitOps tool reverted it each time, new servers would be rolled
+/// out for ever.
 const MOST_COMPLETIONS: u32 = 3;
 
-/// What was told of the present generation of the Deployment: a new one is told anew.
+/// What was reported about the current generation of the Deployment: a new generation is reported again.
 struct State {
     deployments: ApiResource,
     pods: ApiResource,
-    told: Mutex<Told>,
-    /// How often each container was completed by this server, by name and image.
+    reported: Mutex<Reported>,
+    /// How often this server completed each container, by name and image.
     completed: Mutex<BTreeMap<(String, String), u32>>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     generation: Option<i64>,
-    /// Programs that cannot be used are told once, however often the Deployment changes.
+    /// Programs that cannot be used are reported once, however often the Deployment changes.
     problems: bool,
     what: BTreeSet<String>,
 }
@@ -51,21 +52,21 @@ impl State {
         Self {
             deployments: objects::resource("apps", "v1", "Deployment", "deployments"),
             pods: objects::resource("", "v1", "Pod", "pods"),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             completed: Mutex::default(),
         }
     }
 
-    fn is_news(&self, generation: Option<i64>, what: String) -> bool {
-        let mut told = locked(&self.told);
-        if told.generation != generation {
-            told.generation = generation;
-            told.what.clear();
+    fn is_unreported(&self, generation: Option<i64>, what: String) -> bool {
+        let mut reported = locked(&self.reported);
+        if reported.generation != generation {
+            reported.generation = generation;
+            reported.what.clear();
         }
-        told.what.insert(what)
+        reported.what.insert(what)
     }
 
-    /// The containers that were completed so often that somebody must be taking it away.
+    /// The containers that were completed so often that something must be reverting it.
     fn contested(&self, completion: &Completion) -> Vec<(String, String)> {
         let counts = locked(&self.completed);
         let often = |one: &&(String, String)| counts.get(one).is_some_and(|count| *count >= MOST_COMPLETIONS);
@@ -80,17 +81,17 @@ impl State {
     }
 
     fn first_time(&self) -> bool {
-        let mut told = locked(&self.told);
-        !std::mem::replace(&mut told.problems, true)
+        let mut reported = locked(&self.reported);
+        !std::mem::replace(&mut reported.problems, true)
     }
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let state = Arc::new(State::new());
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let deployments = objects::namespaced(&context.client, namespace, &state.deployments);
     let pods = objects::namespaced(&context.client, namespace, &state.pods);
-    // The rights of a limited installation are for this one Deployment, so only it may be asked for.
+    // The permissions of a limited installation cover only this Deployment, so only it is watched.
     let only_ours = dynamic::watching().fields(&format!("metadata.name={DEPLOYMENT}"));
     let about = ObjectRef::new_with(DEPLOYMENT, state.deployments.clone()).within(namespace);
     let controller = Controller::new_with(deployments, only_ours, state.deployments.clone())
@@ -104,7 +105,7 @@ fn its_pods() -> watcher::Config {
     dynamic::watching().labels(&selector())
 }
 
-/// The labels of the server's pods.
+/// The selector of the server's pods.
 fn selector() -> String {
     let labels = labels();
     let pairs = labels.as_object().into_iter().flatten();
@@ -122,51 +123,51 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     let about = object.object_ref(&state.deployments);
-    tell_problems(&context, &state, &about).await;
+    report_problems(&context, &state, &about).await;
     let deployment = objects::to_json(&object);
     let completion = plugin_images::completion(&deployment);
     let contested = state.contested(&completion);
-    tell_contested(&context, &state, &about, &contested).await;
+    report_contested(&context, &state, &about, &contested).await;
     let completed = contested.is_empty() && complete(&context, &state, &object, &completion).await?;
     let generation = object.metadata.generation;
     if completed {
         state.count(&completion);
         for (container, image) in &completion.completed {
             let note = format!(
-                "init container '{container}' (image {image}) got what Pod Security level 'restricted' asks for"
+                "init container '{container}' (image {image}) got the settings that Pod Security level 'restricted' requires"
             );
             context.events.normal(&about, "PluginContainerCompleted", &note).await;
         }
-        // That change brings the next reconcile.
+        // The change triggers the next reconcile.
         return Ok(Action::await_change());
     }
     for refusal in completion.refused {
-        if state.is_news(generation, format!("refused/{}", refusal.container)) {
+        if state.is_unreported(generation, format!("refused/{}", refusal.container)) {
             context.events.warning(&about, "PluginNeedsRoot", &refusal.message).await;
         }
     }
     for trouble in plugin_images::troubles(&deployment, &pods(&context, &state).await?) {
-        if state.is_news(generation, format!("{:?}/{}", trouble.kind, trouble.container)) {
+        if state.is_unreported(generation, format!("{:?}/{}", trouble.kind, trouble.container)) {
             context.events.warning(&about, trouble.kind.reason(), &trouble.message).await;
         }
     }
     Ok(Action::await_change())
 }
 
-/// Told once for each container, however often it is taken away.
-async fn tell_contested(
+/// Reports each contested container once, however often it is reverted.
+async fn report_contested(
     context: &Context,
     state: &State,
     about: &ObjectReference,
     contested: &[(String, String)],
 ) {
     for (container, image) in contested {
-        let told = {
+        let reported = {
             let mut counts = locked(&state.completed);
             let count = counts.entry((container.clone(), image.clone())).or_default();
             std::mem::replace(count, u32::MAX) == u32::MAX
         };
-        if told {
+        if reported {
             continue;
         }
         let note = format!(
@@ -178,7 +179,7 @@ async fn tell_contested(
     }
 }
 
-/// True where something was written.
+/// Completes the containers. True if the Deployment was changed.
 async fn complete(
     context: &Context,
     state: &State,
@@ -186,21 +187,21 @@ async fn complete(
     completion: &Completion,
 ) -> Result<bool, ApiError> {
     let Some(patch) = &completion.patch else { return Ok(false) };
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.deployments);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.deployments);
     objects::merge_lists(&api, object, patch.clone()).await?;
     tracing::info!(containers = ?completion.completed, "completed init containers of plugins");
     Ok(true)
 }
 
 async fn pods(context: &Context, state: &State) -> Result<Vec<Value>, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.pods);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.pods);
     let listed =
         api.list(&ListParams::default().labels(&selector())).await.attempt("list the server's pods")?;
     Ok(listed.items.iter().map(objects::to_json).collect())
 }
 
-/// What this server found in its plugin directory and cannot use.
-async fn tell_problems(context: &Context, state: &State, about: &ObjectReference) {
+/// Reports the programs in the plugin directory that this server cannot use.
+async fn report_problems(context: &Context, state: &State, about: &ObjectReference) {
     if !state.first_time() {
         return;
     }

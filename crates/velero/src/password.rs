@@ -1,5 +1,5 @@
-//! The repository password of this installation: sees to it that the Secret holds one (see `plan::password`), reads it
-//! for the controllers, which tell people whether it was ever exported, and shows the same in the metrics.
+//! The repository password of this installation: makes sure that the Secret has one (see `plan::password`), reads it
+//! for the controllers, which show whether it was ever exported, and shows the same in the metrics.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,10 +28,10 @@ use crate::dynamic;
 /// How long the controllers wait for the first try.
 const FIRST_TRY: Duration = Duration::from_secs(15);
 
-/// How often somebody else may write the Secret at the same time before that is an error.
+/// How often others may write the Secret at the same time before that is an error.
 const CONFLICTS: usize = 5;
 
-/// Why the Secret was not seen to.
+/// Why the Secret could not be checked or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
     #[error(transparent)]
@@ -40,25 +40,25 @@ pub enum SettleError {
     Password(#[from] PasswordError),
 }
 
-/// Tries once, in a bounded time; false where the Secret must be seen to later, with [`ensure`].
+/// Tries once, with a time limit; false if [`ensure`] has to try later.
 pub(crate) async fn first_try(context: &Context) -> bool {
-    let settled = timeout(FIRST_TRY, settle(&context.client, &context.settings.namespace, None)).await;
+    let settled = timeout(FIRST_TRY, settle(&context.client, &context.namespace, None)).await;
     match settled {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => warn(&error),
-        Err(_elapsed) => tracing::warn!("cannot see to the repository password in time"),
+        Err(_elapsed) => tracing::warn!("cannot check the repository password in time"),
     }
     false
 }
 
-/// Sees to the Secret, trying again until it holds a password.
+/// Makes sure that the Secret has a password; retries until it has.
 pub(crate) async fn ensure(context: &Context, shutdown: &CancellationToken) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = sleep(Duration::from_secs(10)) => {}
         }
-        match settle(&context.client, &context.settings.namespace, None).await {
+        match settle(&context.client, &context.namespace, None).await {
             Ok(()) => return,
             Err(error) => warn(&error),
         }
@@ -66,12 +66,12 @@ pub(crate) async fn ensure(context: &Context, shutdown: &CancellationToken) {
 }
 
 fn warn(error: &SettleError) {
-    tracing::warn!(error = error as &dyn std::error::Error, "cannot see to the repository password");
+    tracing::warn!(error = error as &dyn std::error::Error, "cannot check the repository password");
 }
 
-/// Shows in the metrics what the Secret says, now and whenever it changes: also where there is no location yet.
+/// Keeps the metrics of the password up to date with the Secret, also if there is no location yet.
 pub(crate) async fn follow(context: &Context, shutdown: &CancellationToken) {
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let only = dynamic::watching().fields(&format!("metadata.name={SECRET}"));
     let mut changes = pin!(watcher(secrets, only).default_backoff());
     let mut listed = None;
@@ -86,26 +86,29 @@ pub(crate) async fn follow(context: &Context, shutdown: &CancellationToken) {
             Some(Ok(Event::InitDone)) => show(context, listed.as_ref()),
             Some(Ok(Event::Apply(secret))) => {
                 show(context, Some(&holds(secret)));
-                mend(context).await;
+                repair(context).await;
             }
             Some(Ok(Event::Delete(_))) => {
                 show(context, None);
                 tracing::warn!(
-                    "Secret {SECRET} was deleted: a new repository password is made; keep the old one for repositories that exist"
+                    "Secret {SECRET} was deleted: a new repository password is created; keep the old one for existing repositories"
                 );
-                mend(context).await;
+                repair(context).await;
             }
             Some(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "watch of the password disturbed");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the watch of the repository password failed; trying again"
+                );
             }
             None => return,
         }
     }
 }
 
-/// Sees to the Secret again after somebody changed it: a key may be missing now.
-async fn mend(context: &Context) {
-    if let Err(error) = settle(&context.client, &context.settings.namespace, None).await {
+/// Repairs the Secret after it was changed: a key may be missing.
+async fn repair(context: &Context) {
+    if let Err(error) = settle(&context.client, &context.namespace, None).await {
         warn(&error);
     }
 }
@@ -115,8 +118,9 @@ fn show(context: &Context, secret: Option<&PasswordSecret>) {
     context.metrics.set_password(exported, password::uses_public_default(secret));
 }
 
-/// Sees to it that the Secret holds a password: `given`, or a random one. Whoever else writes it at the same time (a
-/// server beside `lifeboat install`) gets a conflict or gives us one; then what is there now is read and decided on.
+/// Makes sure that the Secret has a password: `given`, or a random one. If another process (a server beside `lifeboat
+/// install`) writes it at the same time, one of the two gets a conflict; then the Secret is read again and decided
+/// on.
 pub async fn settle(client: &Client, namespace: &str, given: Option<&str>) -> Result<(), SettleError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let mut conflicts = 0;
@@ -131,8 +135,7 @@ pub async fn settle(client: &Client, namespace: &str, given: Option<&str>) -> Re
     }
 }
 
-/// Writes what was planned, on the condition that the Secret still is as it was read: a conflict means that it is not,
-/// and that the plan must be made anew.
+/// Writes the plan, if the Secret has not changed since it was read: after a conflict the plan must be made again.
 async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiError> {
     let attempt = format!("write Secret {SECRET}");
     match plan {
@@ -150,7 +153,7 @@ async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiE
             secrets.create(&PostParams::default(), &secret).await.attempt(attempt).map(drop)
         }
         PasswordPlan::AddKey { key, password, version } => {
-            // A new password has been exported by nobody.
+            // A new password was not exported yet.
             let patch = serde_json::json!({
                 "metadata": {
                     "resourceVersion": version,
@@ -165,13 +168,13 @@ async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiE
     }
 }
 
-/// The password opens every repository: it is not to lie beside them in a backup.
+/// Keeps the Secret out of backups: the password opens every repository and must not be stored beside them.
 fn labels() -> BTreeMap<String, String> {
     let labels = [("app.kubernetes.io/name", "lifeboat"), (names::EXCLUDE_FROM_BACKUP, "true")];
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// What the Secret holds; `None` where there is none.
+/// The Secret's content; `None` if it does not exist.
 pub async fn read(client: &Client, namespace: &str) -> Result<Option<PasswordSecret>, ApiError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let found = secrets.get_opt(SECRET).await.attempt(format!("read Secret {namespace}/{SECRET}"))?;

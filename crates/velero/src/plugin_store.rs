@@ -1,6 +1,6 @@
-//! Locations whose object store is a plugin. Takes what [`crate::locations::opening`] found out, gives the store. One process serves a
-//! location for as long as somebody uses it and a while longer, whoever asks: a look at the bucket each minute must not
-//! start a program each minute. Other settings or other credentials get another process.
+//! Locations whose object store is a plugin. Takes the settings from [`crate::locations::opening`], returns the
+//! store. One process serves a location for as long as it is used and five minutes longer, because a check of the
+//! bucket each minute must not start a program each minute. Other settings or other credentials get another process.
 
 mod leased;
 #[cfg(test)]
@@ -23,21 +23,21 @@ use crate::credential_files;
 use crate::storage_problem::Problem;
 use leased::Leased;
 
-/// How long a process stays that nobody uses.
+/// How long an unused process is kept.
 const IDLE: Duration = Duration::from_mins(5);
 
-/// More locations than this get a process for each use.
+/// If there are more locations than this, the others get a process for each use.
 const MOST: usize = 32;
 
-/// All that is needed to open a location through a plugin.
+/// Everything needed to open a location through a plugin.
 #[derive(Debug)]
 pub(crate) struct PluginOpening {
     /// The location's UID.
     pub(crate) uid: String,
-    /// What tells one state of the location from another: its spec and the versions of its Secrets.
+    /// Identifies one state of the location: its spec and the versions of its Secrets.
     pub(crate) state: String,
     pub(crate) provider: String,
-    /// `plugin velero.io/aws (/plugins/velero-plugin-for-aws)`.
+    /// For people, as in `plugin velero.io/aws (/plugins/velero-plugin-for-aws)`.
     pub(crate) used: String,
     pub(crate) location: ObjectStoreLocation,
     /// The content of `spec.credential`, which the plugin gets as a file.
@@ -47,16 +47,16 @@ pub(crate) struct PluginOpening {
 /// The processes of all locations; clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct PluginStores {
-    open: Arc<Mutex<BTreeMap<String, Open>>>,
+    open: Arc<Mutex<BTreeMap<String, OpenProcess>>>,
 }
 
-struct Open {
+struct OpenProcess {
     state: String,
     held: Arc<Held>,
     last_use: Instant,
 }
 
-/// A process and what it needs; all of it ends with the last user.
+/// A process and its credentials file; both end with the last user.
 struct Held {
     session: Session,
     store: Arc<dyn ObjectStore>,
@@ -80,11 +80,14 @@ impl PluginStores {
             return Ok(Arc::new(Leased::new(Arc::clone(&open.held))));
         }
         let held = Arc::new(start(host, directory, opening)?);
-        // An older state goes when its last user does.
+        // The process of an older state ends with its last user.
         all.remove(&opening.uid);
         if all.len() < MOST {
-            let open =
-                Open { state: opening.state.clone(), held: Arc::clone(&held), last_use: Instant::now() };
+            let open = OpenProcess {
+                state: opening.state.clone(),
+                held: Arc::clone(&held),
+                last_use: Instant::now(),
+            };
             all.insert(opening.uid.clone(), open);
             tokio::spawn(end_when_idle(
                 Arc::downgrade(&self.open),
@@ -95,18 +98,18 @@ impl PluginStores {
         Ok(Arc::new(Leased::new(held)))
     }
 
-    /// The next user gets a new process: this one did not do well.
+    /// Makes the next user start a new process, because this one failed.
     pub(crate) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
     }
 
-    /// Ends all processes, politely.
+    /// Ends all processes, with time to shut down.
     pub(crate) async fn close(&self) {
         let all = std::mem::take(&mut *self.lock());
         futures::future::join_all(all.values().map(|open| open.held.session.close())).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenProcess>> {
         locked(&self.open)
     }
 }
@@ -135,8 +138,8 @@ fn start(host: &PluginHost, directory: &Path, opening: &PluginOpening) -> Result
     Ok(Held { session, store, _credentials: file })
 }
 
-/// Ends a process that nobody has used for a while.
-async fn end_when_idle(all: Weak<Mutex<BTreeMap<String, Open>>>, uid: String, watched: Weak<Held>) {
+/// Ends a process that was not used for a while.
+async fn end_when_idle(all: Weak<Mutex<BTreeMap<String, OpenProcess>>>, uid: String, watched: Weak<Held>) {
     loop {
         sleep(IDLE / 5).await;
         let Some(all) = all.upgrade() else { return };

@@ -1,5 +1,5 @@
-//! What one operation (a backup, a restore, a deletion, a look at a location) uses of the installed plugins: the actions
-//! that run for it, and the processes behind them, which end with it. Made by [`Context::acting`].
+//! The plugins of one operation (a backup, a restore, a deletion, a check of a location): the actions that run for
+//! it, and their processes, which end with it. Made by [`Context::acting`].
 
 use std::sync::Arc;
 
@@ -10,14 +10,15 @@ use lifeboat_plugin::host::{Kind, LogLevel, LogLine, LogSink, Plugin, ServerLog,
 
 use crate::context::Context;
 
-/// The actions of one operation, built-in ones and plugins'. Dropping it kills what still runs; [`Self::close`] asks first.
+/// The actions of one operation, built-in ones and those of plugins. Dropping it kills running processes;
+/// [`Self::close`] lets them shut down first.
 pub(crate) struct Acting {
     pub(crate) actions: Registry,
     pub(crate) session: Session,
 }
 
 impl Context {
-    /// The actions of one operation; their plugins' log lines go to `sink`.
+    /// The actions of one operation; log lines of their plugins go to `sink`.
     pub(crate) fn acting(&self, sink: Arc<dyn LogSink>) -> Acting {
         let session = self.plugins.session(sink);
         Acting { actions: self.actions.with_plugins(&session), session }
@@ -30,7 +31,7 @@ impl Context {
 }
 
 impl Context {
-    /// All actions and plugins, built-in ones first, and what cannot be used.
+    /// All actions and plugins, built-in ones first, and plugins that cannot be used.
     pub(crate) fn listed_plugins(&self) -> Details {
         let actions = &self.actions;
         let built_in = |kind: Kind, name: &str| ListedPlugin {
@@ -65,7 +66,7 @@ impl Context {
         Details { plugins, problems }
     }
 
-    /// A built-in action has the plugin's name, and goes before it.
+    /// Whether a built-in action has the plugin's name and takes precedence.
     fn is_hidden(&self, plugin: &Plugin) -> bool {
         let (actions, name) = (&self.actions, plugin.name.as_str());
         match plugin.kind {
@@ -83,8 +84,8 @@ impl Context {
 }
 
 impl Acting {
-    /// Says in `log` how the plugins were used so far.
-    pub(crate) fn tell_usage(&self, log: &RunLog) {
+    /// Writes into `log` how the plugins were used so far.
+    pub(crate) fn log_usage(&self, log: &RunLog) {
         for used in self.session.usage() {
             log.info(&used.to_string(), &[]);
         }
@@ -96,7 +97,7 @@ impl Acting {
     }
 }
 
-/// A restore's log, for the lines of its plugins. As upstream, they change nothing but the log.
+/// A restore's log, as the target of its plugins' log lines. As upstream, they do not count in the results.
 pub(crate) struct PluginLines(pub(crate) RunLog);
 
 impl LogSink for PluginLines {
@@ -105,7 +106,7 @@ impl LogSink for PluginLines {
     }
 }
 
-/// Writes a plugin's line with its level and fields.
+/// Writes a plugin's log line with its level and fields.
 pub(crate) fn write(line: &LogLine, write: impl FnOnce(Level, &[(&str, &str)])) {
     let level = match line.level {
         LogLevel::Debug => Level::Debug,

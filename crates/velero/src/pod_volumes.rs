@@ -1,5 +1,5 @@
-//! Copying the volumes of pods into repositories and back: what PodVolumeBackup and PodVolumeRestore do in their own way on
-//! the way to their ends ([`crate::transfers`]).
+//! Copies pod volumes into repositories and back: the steps in which PodVolumeBackups and PodVolumeRestores differ
+//! from other transfers ([`crate::transfers`]).
 
 mod copying;
 mod filling;

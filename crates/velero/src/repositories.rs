@@ -1,6 +1,6 @@
-//! Repositories of volume data of the Velero API: one for each namespace and location, at Velero's restic path
+//! Repositories of volume data of Velero's API: one per namespace and location, at Velero's restic path
 //! (`restic/<namespace>`), with a BackupRepository that shows its state. Called by backups, restores, deletions and
-//! maintenance of volume data; what is the same for every API is in [`lifeboat_transfer::repositories`].
+//! maintenance of volume data; what all APIs share is in [`lifeboat_transfer::repositories`].
 
 pub(crate) mod controller;
 pub(crate) mod object;
@@ -26,7 +26,7 @@ use crate::password;
 /// The repositories of locations, with their BackupRepositories as records.
 pub(crate) struct LocationRepositories(pub(crate) Context);
 
-/// The key of the repository that a BackupRepository stands for.
+/// The key of a BackupRepository's repository.
 pub(crate) fn key_of(object: &Value) -> RepositoryKey {
     let text = |field: &str| object["spec"][field].as_str().unwrap_or_default();
     let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
@@ -61,10 +61,10 @@ impl AccessSource for LocationRepositories {
         let path = format!("restic/{}", key.name());
         let storage = Storage { config: &config, environment: &context.settings.cloud, path: &path };
         let identity = Identity {
-            host: format!("{}/{}", context.repositories.cluster(context).await?, context.settings.identity),
+            host: format!("{}/{}", context.repositories.cluster(context).await?, context.identity),
             ..Identity::of_system()
         };
-        // Looks and small changes in the server, with little memory.
+        // The server only reads and makes small changes, with little memory.
         let options = Options {
             uploads: 1,
             reads: 2,
@@ -79,7 +79,7 @@ impl AccessSource for LocationRepositories {
 
 /// The passwords of the installation.
 async fn passwords(context: &Context) -> Result<Passwords, ApiError> {
-    let secret = password::read(&context.client, &context.settings.namespace).await?.unwrap_or_default();
+    let secret = password::read(&context.client, &context.namespace).await?.unwrap_or_default();
     let to_try = to_try(&secret).into_iter().map(|text| SecretString::from(text.to_owned())).collect();
     let missing = format!(
         "Secret {SECRET} holds no repository password; restore it (`lifeboat install --repository-password-file`), or let the \
@@ -127,7 +127,7 @@ impl RepositoryRecords for LocationRepositories {
     }
 }
 
-/// Reads what opens the repository of a mover.
+/// Reads the credentials of a mover's repository.
 pub(crate) fn keys(context: &Context, key: &RepositoryKey) -> Arc<dyn Keys> {
     Arc::new(SourceKeys { source: host(context), key: key.clone() })
 }
@@ -136,8 +136,8 @@ pub(crate) async fn access(context: &Context, key: &RepositoryKey) -> Result<Acc
     host(context).access(key).await
 }
 
-/// The repository of a namespace in a location, ready to be used: made where there is none yet, and shown by its
-/// BackupRepository.
+/// Opens the repository of a namespace in a location for new data: it is created if it does not exist, and its
+/// BackupRepository shows it.
 pub(crate) async fn ensure(context: &Context, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
     Box::pin(context.repositories.ensure(host(context).as_ref(), key)).await
 }
@@ -147,7 +147,7 @@ pub(crate) async fn open(context: &Context, access: &Access) -> Result<Repositor
     context.repositories.open(access).await
 }
 
-/// Removes snapshots from a namespace's repository. Those that are gone already are no error.
+/// Forgets snapshots in a namespace's repository. Snapshots that are gone already are no error.
 pub(crate) async fn forget(
     context: &Context,
     key: &RepositoryKey,
@@ -156,7 +156,7 @@ pub(crate) async fn forget(
     Box::pin(context.repositories.forget(host(context).as_ref(), key, ids)).await
 }
 
-/// Forgets the snapshots of these tasks, where there are any.
+/// Forgets the snapshots of these tasks, if there are any.
 pub(crate) async fn forget_tasks(
     context: &Context,
     key: &RepositoryKey,
@@ -165,12 +165,12 @@ pub(crate) async fn forget_tasks(
     Box::pin(context.repositories.forget_tasks(host(context).as_ref(), key, tasks)).await
 }
 
-/// There is a snapshot: the record must not say that the repository was emptied.
+/// Clears the record's mark that the repository was emptied, because it has a snapshot.
 pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(), ApiError> {
     host(context).set_emptied(&access.key, false).await
 }
 
-/// Removes the locks of an owner whose end was reported.
+/// Removes the locks of an owner that has ended for certain.
 pub(crate) async fn unlock(context: &Context, key: &RepositoryKey, owner: &str) {
     Box::pin(context.repositories.unlock(host(context).as_ref(), key, owner)).await;
 }

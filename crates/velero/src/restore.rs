@@ -17,10 +17,11 @@ mod tests;
 mod validate;
 mod volume_data;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
@@ -28,10 +29,8 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::Known;
+use lifeboat_control::{Known, LongWork};
 use serde_json::json;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -50,49 +49,45 @@ const LOOK: Duration = Duration::from_secs(2);
 
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A run that is asked for.
+/// A run that begins.
 struct Order {
     restore: Restore,
     cancel: CancellationToken,
 }
 
+/// What a run does. Tests put their own in place.
+type Run = Box<dyn Fn(Context, Order) -> BoxFuture<'static, ()> + Send + Sync>;
+
 struct State {
     resource: ApiResource,
-    /// The runs of this term, by the UID of their Restore.
-    running: Mutex<BTreeMap<String, CancellationToken>>,
-    orders: mpsc::UnboundedSender<Order>,
+    /// The runs of this term.
+    runs: LongWork,
+    run: Run,
 }
 
 impl State {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, CancellationToken>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(run: Run) -> Self {
+        Self { resource: objects::resource_of::<Restore>(), runs: LongWork::new("restore"), run }
     }
 
-    /// Orders a run, unless there is one.
-    fn order(&self, restore: Restore) {
+    /// Begins a run, unless there is one.
+    fn start(&self, context: &Context, restore: Restore) {
         let uid = restore.uid().unwrap_or_default();
-        let cancel = CancellationToken::new();
-        let mut running = self.running();
-        if running.contains_key(&uid) {
-            return;
-        }
-        running.insert(uid, cancel.clone());
-        // The receiver lives as long as the term.
-        let _ = self.orders.send(Order { restore, cancel });
+        self.runs.start(&uid, |cancel| (self.run)(context.clone(), Order { restore, cancel }));
     }
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
-    let resource = objects::resource_of::<Restore>();
-    let watches = context.watches(&resource).until(shutdown);
-    let (orders, received) = mpsc::unbounded_channel();
+    let state = Arc::new(State::new(Box::new(|context, order| {
+        async move { execute::execute(&context, order).await }.boxed()
+    })));
+    let watches = context.watches(&state.resource).until(shutdown);
     let restores = watches.known();
-    let state = Arc::new(State { resource, running: Mutex::default(), orders });
     tokio::join!(
         count(context, &restores, shutdown),
         dynamic::drive("restore", watches, context.clone(), state.clone(), reconcile),
-        run_orders(context, &state, received, shutdown),
     );
+    state.runs.leave().await;
 }
 
 /// Shows how many Restores there are.
@@ -102,58 +97,17 @@ async fn count(context: &Context, restores: &Known, shutdown: &CancellationToken
     }
 }
 
-/// Runs what is ordered. Dropped with the term, and with it every run.
-async fn run_orders(
-    context: &Context,
-    state: &Arc<State>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
-    shutdown: &CancellationToken,
-) {
-    let mut runs = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            Some(order) = orders.recv() => {
-                let (context, state) = (context.clone(), state.clone());
-                runs.spawn(async move {
-                    let uid = order.restore.uid().unwrap_or_default();
-                    let running = Running { state, uid };
-                    Box::pin(execute::execute(&context, &running.state.resource, order)).await;
-                });
-            }
-            Some(ended) = runs.join_next(), if !runs.is_empty() => {
-                if let Err(error) = ended && error.is_panic() {
-                    tracing::error!("a restore ended unexpectedly; this is a defect of Lifeboat. It is begun again");
-                }
-            }
-        }
-    }
-}
-
-/// A run, in the list of those of this term until it ends, however that is.
-struct Running {
-    state: Arc<State>,
-    uid: String,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.state.running().remove(&self.uid);
-    }
-}
-
 async fn reconcile(
     object: Arc<DynamicObject>,
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let uid = object.uid().unwrap_or_default();
     let cancelled = object.annotations().get(CANCEL).is_some_and(|value| value == "true");
-    let run = state.running().get(&uid).cloned();
-    if let Some(run) = run {
+    if state.runs.is_running(&uid) {
         if cancelled || object.metadata.deletion_timestamp.is_some() {
-            run.cancel();
+            state.runs.cancel(&uid);
         }
         return Ok(Action::requeue(LOOK));
     }
@@ -193,14 +147,14 @@ async fn reconcile(
             let written = objects::merge(&api, &object, status::begin(&context, &restore, &claim)).await?;
             context.metrics.restore_started(&claim.schedule);
             if let Ok(restore) = objects::typed::<Restore>(&written) {
-                state.order(restore);
+                state.start(&context, restore);
             }
             Ok(Action::requeue(LOOK))
         }
     }
 }
 
-/// Orders the next attempt of a run that another server began; false where there were too many.
+/// Begins the next attempt of a run that another server began; false where there were too many.
 async fn go_on(
     context: &Context,
     api: &Api<DynamicObject>,
@@ -211,7 +165,7 @@ async fn go_on(
     let written = objects::merge(api, object, status::go_on(context, restore)).await?;
     match objects::typed::<Restore>(&written) {
         Ok(next) if !next.phase().is_terminal() => {
-            state.order(next);
+            state.start(context, next);
             Ok(true)
         }
         _ => {

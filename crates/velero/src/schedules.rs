@@ -1,6 +1,6 @@
-//! Schedule: makes a Backup at each due time. Decisions are `plan::schedule`'s; this carries them out: status (phase, skipped
-//! runs) -> gather (the schedule's backups, only when a run is due) -> apply (create) -> status (the run is noted). At rest a
-//! schedule costs a look at the clock every minute and no request.
+//! Schedule: creates a Backup at each due time. The decisions are in `plan::schedule`; this carries them out: status
+//! (phase, skipped runs) -> gather (the schedule's backups, only when a run is due) -> apply (create) -> status
+//! (record the run). While no run is due, a schedule costs one look at the clock per minute and no request.
 
 mod apply;
 mod gather;
@@ -19,29 +19,30 @@ use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Schedule;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::{Known, Written, locked};
-use lifeboat_plan::velero::schedule::{Run, Submission, backup_name, made, past, plan, submission};
+use lifeboat_plan::schedule::Run;
+use lifeboat_plan::velero::schedule::{Submission, backup_name, made, past, plan, submission};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
 
-/// How soon a run is tried again that an unfinished backup holds up.
+/// When a run that an unfinished backup blocks is tried again.
 const HELD_UP: Duration = Duration::from_secs(15);
 
-/// How soon a run is tried again that was refused: only a person can help, and each try makes an event.
+/// When a run that was refused is tried again: the cause has to be fixed first, and each try writes an event.
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// What outlives one reconcile.
 struct State {
     resource: ApiResource,
     schedules: Known,
-    /// The schedules that metrics show.
+    /// The schedules that are in the metrics.
     shown: Mutex<BTreeSet<String>>,
 }
 
 impl State {
-    /// Metrics show the schedules that there are, with zeros before their first backup.
+    /// Adds a schedule to the metrics, with zeros before its first backup, and removes those that are gone.
     fn show(&self, context: &Context, name: &str) {
         let mut shown = locked(&self.shown);
         if shown.insert(name.to_owned()) {
@@ -63,7 +64,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<Schedule>();
     let watches = context.watches(&resource).until(shutdown);
     let state = State { schedules: watches.known(), resource, shown: Mutex::default() };
-    // Backups that nobody scheduled are shown under no name.
+    // Backups without a schedule have an empty label.
     context.metrics.init_schedule("");
     dynamic::drive("schedule", watches, context.clone(), Arc::new(state), reconcile).await;
 }
@@ -95,8 +96,8 @@ async fn work(
     if let Some(patch) = plan.patch {
         let was = object.data.pointer("/status/validationErrors").cloned();
         let written = write(object, context, resource, patch.clone()).await?;
-        tell_errors(object, context, resource, was.as_ref(), &patch).await;
-        // The change brings the next reconcile, with the version that the next write has to name.
+        report_errors(object, context, resource, was.as_ref(), &patch).await;
+        // The change triggers the next reconcile, with the resource version that the next write needs.
         return Ok(written.unwrap_or_else(Action::await_change));
     }
     match plan.run {
@@ -106,7 +107,7 @@ async fn work(
     }
 }
 
-/// Makes the run of that time, and notes it.
+/// Creates the Backup of a due run, and records the run.
 async fn submit(
     object: &DynamicObject,
     schedule: &Schedule,
@@ -129,18 +130,19 @@ async fn submit(
         Submission::IsThere => {}
         Submission::Create => {
             if let Some(problem) = apply::create(context, schedule, &name).await? {
-                let note = format!("backup {name} is due and was not made: {problem}");
+                let note = format!("backup {name} is due and was not created: {problem}");
                 context.events.warning(&object.object_ref(resource), "NotMade", &note).await;
                 return Ok(Action::requeue(REFUSED));
             }
-            tracing::info!(schedule = object.name_any(), backup = name, "backup made");
+            tracing::info!(schedule = object.name_any(), backup = name, "backup created");
         }
     }
     let written = write(object, context, resource, made(&past(schedule), due)).await?;
     Ok(written.unwrap_or_else(Action::await_change))
 }
 
-/// Merges, on the condition that nobody changed the object. A refusal (an object older than its schema) is told by an event.
+/// Merges a patch, if the object has not changed. If the API server rejects it (the object does not match its
+/// schema), an event reports that.
 async fn write(
     object: &DynamicObject,
     context: &Context,
@@ -154,7 +156,7 @@ async fn write(
     })
 }
 
-/// An object that is older than its schema, or that someone wrote past it.
+/// An object that does not match its schema.
 async fn unreadable(
     object: &DynamicObject,
     context: &Context,
@@ -167,12 +169,12 @@ async fn unreadable(
     }
     let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": errors}});
     let written = write(object, context, resource, patch.clone()).await?;
-    tell_errors(object, context, resource, None, &patch).await;
+    report_errors(object, context, resource, None, &patch).await;
     Ok(written.unwrap_or_else(Action::await_change))
 }
 
-/// An event for what is wrong, where it is news.
-async fn tell_errors(
+/// Writes an event for errors that were not reported yet.
+async fn report_errors(
     object: &DynamicObject,
     context: &Context,
     resource: &ApiResource,
@@ -182,8 +184,8 @@ async fn tell_errors(
     let Some(errors) = patch.pointer("/status/validationErrors").filter(|errors| Some(*errors) != was) else {
         return;
     };
-    let words: Vec<_> = errors.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !words.is_empty() {
-        context.events.warning(&object.object_ref(resource), "FailedValidation", &words.join("; ")).await;
+    let messages: Vec<_> = errors.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !messages.is_empty() {
+        context.events.warning(&object.object_ref(resource), "FailedValidation", &messages.join("; ")).await;
     }
 }

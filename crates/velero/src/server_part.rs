@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use lifeboat_control::Core;
 use lifeboat_plugin::host::PluginHost;
-use lifeboat_web::{Metrics, WebError};
+use lifeboat_transfer::TransferService;
+use lifeboat_web::WebError;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -13,31 +14,19 @@ use crate::downloads::Links;
 use crate::settings::VeleroSettings;
 use crate::{controllers, credential_files};
 
-/// The clients of one server.
-#[derive(Clone)]
-pub struct Clients {
-    /// Repeats requests that failed for a passing reason.
-    pub usual: Client,
-    /// Makes each request once: for callers that limit the number of requests themselves.
-    pub direct: Client,
-    /// Waits for commands in pods that print nothing for a long time.
-    pub patient: Client,
-}
-
 /// Velero's API in a server.
 pub struct Velero {
     context: Context,
 }
 
 impl Velero {
-    /// Registers its metrics, removes what an earlier process left in the spool directory, and runs each plugin program once.
-    pub async fn new(clients: Clients, metrics: Metrics, settings: VeleroSettings) -> Self {
+    /// Registers its metrics and its records of tasks, removes what an earlier process left in the spool directory, and runs
+    /// each plugin program once. `core` and `transfer` are the server's, which other APIs share.
+    pub async fn new(core: &Core, transfer: &TransferService, settings: VeleroSettings) -> Self {
         let settings = Arc::new(settings);
-        let context = Context::new(clients.usual, metrics, settings.clone())
-            .with_patient_client(clients.patient)
-            .with_direct_client(clients.direct);
+        let context = Context::new(core.clone(), transfer.clone(), settings.clone());
         credential_files::clear(&settings.storage.spool_directory);
-        let plugins = discover_plugins(&settings).await;
+        let plugins = discover_plugins(&core.namespace, &settings).await;
         Self { context: context.with_plugins(plugins) }
     }
 
@@ -49,7 +38,6 @@ impl Velero {
     /// This replica leads no more: its metrics do not show what only a leader knows.
     pub fn end_term(&self) {
         self.context.metrics.end_term();
-        self.context.movers.end_term();
     }
 
     /// Answers links to files where the settings say so, until `stop` is cancelled; else it never ends.
@@ -68,11 +56,11 @@ impl Velero {
 }
 
 /// Runs each program of the plugin directory once. A program that cannot be used does not keep the server from starting.
-async fn discover_plugins(settings: &VeleroSettings) -> PluginHost {
+async fn discover_plugins(namespace: &str, settings: &VeleroSettings) -> PluginHost {
     let Some(plugins) = &settings.plugins else { return PluginHost::empty() };
     let backups = &settings.backup;
     let volume = backups.defaults.item_operation_timeout;
-    let host = PluginHost::discover(plugins.host(&settings.namespace, &backups.features, volume)).await;
+    let host = PluginHost::discover(plugins.host(namespace, &backups.features, volume)).await;
     for plugin in host.plugins() {
         tracing::info!(kind = %plugin.kind, name = plugin.name, program = %plugin.program.display(), "plugin found");
     }

@@ -1,5 +1,5 @@
-//! ServerStatusRequest: answers which server runs and which plugins it has, and removes answered requests. One decision
-//! (`plan::velero::server_status`), one write: there is nothing to gather or to validate.
+//! ServerStatusRequest: answers with the server's version and its plugins, and removes answered requests. One
+//! decision (`plan::velero::server_status`), one write: there is nothing to gather or to validate.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ async fn reconcile(
     context: Context,
     resource: Arc<ApiResource>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     match plan(&objects::to_json(&object), VERSION, &context.listed_plugins(), context.now()) {
         RequestPlan::Answer(status) => match objects::merge(&api, &object, status).await {
             Ok(_) => Ok(Action::requeue(KEEP)),

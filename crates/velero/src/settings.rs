@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lifeboat_archive::SpoolLimits;
-pub use lifeboat_transfer::MoverSettings;
 use url::Url;
 
 pub use backup::BackupSettings;
@@ -19,10 +18,6 @@ pub use restore::RestoreSettings;
 /// All that can be set about Velero's controllers.
 #[derive(Clone, Debug)]
 pub struct VeleroSettings {
-    /// Where Lifeboat's own objects live.
-    pub namespace: String,
-    /// The name of this replica in events.
-    pub identity: String,
     /// How often a location without its own frequency is validated.
     pub validation_frequency: Duration,
     /// Whether schedules that do not say so leave out a run that is due at once.
@@ -32,24 +27,20 @@ pub struct VeleroSettings {
     pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub restore: RestoreSettings,
-    pub movers: MoverSettings,
     /// How plugin programs are found and started; None where there are none.
     pub plugins: Option<PluginSettings>,
 }
 
 impl VeleroSettings {
     /// Everything else as it is by default.
-    pub fn new(namespace: String, identity: String, cloud: lifeboat_store::Environment) -> Self {
+    pub fn new(cloud: lifeboat_store::Environment) -> Self {
         Self {
-            namespace,
-            identity,
             validation_frequency: Duration::from_mins(1),
             schedule_skip_immediately: false,
             cloud,
             storage: StorageSettings::default(),
             backup: BackupSettings::default(),
             restore: RestoreSettings::default(),
-            movers: MoverSettings::default(),
             plugins: None,
         }
     }

@@ -1,6 +1,6 @@
-//! Opening a VolumeSnapshotLocation: the one way from its object to the snapshotter of its provider, configured for it.
-//! Its own controller judges with it; backups, restores and deletion use it, each with a [`Session`] of its own, because a
-//! stock snapshotter does one call at a time. Nothing is started until the first call.
+//! Opens a VolumeSnapshotLocation: the only way from its object to its provider's snapshotter, configured for it. Its
+//! own controller validates with it; backups, restores and deletions use it, each with a [`Session`] of its own,
+//! because a snapshotter of upstream's SDK handles one call at a time. No program is started until the first call.
 
 pub(crate) mod controller;
 
@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::credential_files;
 use crate::locations::{Secrets, named_secrets, secret_value};
 
-/// The key of a location's configuration under which plugins look for the file with its credentials.
+/// The key of a location's configuration in which plugins expect the path of its credentials file.
 const CREDENTIALS_FILE: &str = "credentialsFile";
 
 /// The snapshotter of one location. Its credentials are in a file for as long as this value lives.
@@ -37,10 +37,10 @@ pub(crate) struct OpenSnapshotter {
 /// Why a location has no snapshotter.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotterError {
-    /// May pass.
+    /// May be temporary.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// Will not pass by itself.
+    /// Permanent, until the location or the installation is changed.
     #[error("{0}")]
     Unusable(String),
 }
@@ -60,7 +60,7 @@ impl SnapshotterError {
 }
 
 impl OpenSnapshotter {
-    /// For snapshotters that are no plugins.
+    /// Opens a snapshotter that is not a plugin.
     pub(crate) fn built_in(location: &str, snapshotter: Arc<dyn VolumeSnapshotter>) -> Self {
         Self { location: location.to_owned(), snapshotter, _credentials: None }
     }
@@ -79,10 +79,10 @@ pub(crate) async fn open(
 
 async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let missing = || {
         SnapshotterError::Unusable(format!(
-            "volume snapshot location '{name}' does not exist; make it with `lifeboat snapshot-location create`"
+            "volume snapshot location '{name}' does not exist; create it with `lifeboat snapshot-location create`"
         ))
     };
     if name.is_empty() {
@@ -90,7 +90,7 @@ async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, S
     }
     let mut found = api.get_opt(name).await.attempt(format!("read VolumeSnapshotLocation {name}"))?;
     if found.is_none() {
-        // A name that is too long for a label is there with a hash at its end.
+        // A name that is too long for a label is cut and ends in a hash.
         let all = api.list(&ListParams::default()).await.attempt("list volumesnapshotlocations")?;
         found = all.items.into_iter().find(|one| label::value(&one.name_any()) == name);
     }
@@ -101,7 +101,7 @@ async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, S
 pub(crate) fn read(object: &DynamicObject) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     objects::typed(object).map_err(|error| {
         let message =
-            format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
+            format!("the object cannot be read: {error}; correct it with `kubectl edit`, or create it again");
         SnapshotterError::unusable(&object.name_any(), &message)
     })
 }
@@ -115,7 +115,7 @@ pub(crate) async fn secrets(
     named_secrets(context, names.filter(|name| !name.is_empty()).collect()).await
 }
 
-/// Opens a location that was read already, with its Secret.
+/// Opens a location that was already read, with its Secret.
 pub(crate) fn open_with(
     context: &Context,
     session: &Session,
@@ -142,7 +142,8 @@ pub(crate) fn open_with(
     Ok(OpenSnapshotter { location: name, snapshotter, _credentials: credentials })
 }
 
-/// The location's own credentials, in a file that only the server and its plugins read; it goes when it is dropped.
+/// The location's own credentials, in a file that only the server and its plugins can read; it is removed when
+/// dropped.
 fn credentials(
     location: &VolumeSnapshotLocation,
     secrets: &Secrets,

@@ -1,5 +1,5 @@
-//! Backups of a bucket, in the cluster: each location is listed when its turn comes; backups that the cluster does not
-//! know come in, objects whose backup is gone go. Nothing is concluded from a listing that failed.
+//! Syncs the backups of buckets with the cluster: each location is listed when it is due; backups without an object
+//! get one, and objects whose backup is gone are deleted. Nothing is concluded from a listing that failed.
 
 mod bring;
 mod remove;
@@ -31,27 +31,27 @@ use crate::context::Context;
 use crate::dynamic;
 use crate::locations::{self, Location};
 
-/// Why a location, or one backup of it, was not synced.
+/// Why a location, or one of its backups, was not synced.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     #[error("{}", locations::message(.0))]
     Store(#[from] StoreError),
     #[error("{}", .0.chain())]
     Api(#[from] ApiError),
-    /// A name from which no file names can be made.
+    /// A name that cannot be part of a file name.
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("velero-backup.json is no JSON: {0}")]
+    #[error("velero-backup.json is not JSON: {0}")]
     Metadata(serde_json::Error),
-    /// `velero-backup.json` holds something that must not come in.
+    /// `velero-backup.json` has content that must not be synced.
     #[error("{0}")]
     Refused(String),
     #[error("its list of {what} cannot be read: {cause}")]
     List { what: &'static str, cause: DocumentError },
-    #[error("it is no object: {0}")]
+    #[error("it is not an object: {0}")]
     NoObject(serde_json::Error),
-    /// The Backup is there; objects of its volumes are not.
-    #[error("it came without some: {}", .0.iter().map(Self::to_string).collect::<Vec<_>>().join("; "))]
+    /// The Backup was created, but some objects of its volumes were not.
+    #[error("some objects of its volumes were not created: {}", .0.iter().map(Self::to_string).collect::<Vec<_>>().join("; "))]
     Incomplete(Vec<Self>),
 }
 
@@ -67,11 +67,11 @@ struct State {
 struct Past {
     last: Option<Timestamp>,
     absences: Absences,
-    /// Problems that were told, by backup.
-    told: BTreeMap<String, String>,
+    /// Problems that were reported, by backup.
+    reported: BTreeMap<String, String>,
 }
 
-/// The names of all Backup objects, and of those that are in one location.
+/// The names of all Backup objects, and of those in one location.
 struct InCluster {
     all: BTreeSet<String>,
     here: BTreeSet<String>,
@@ -97,10 +97,9 @@ impl State {
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
     let watches = context.watches(&resource).until(shutdown);
-    // Names and labels only, and those without who set them: thousands of backups cost little memory and no listing.
+    // Only names and labels, without managed fields: thousands of backups need little memory and no listing.
     let (backups, writer) = reflector::store();
-    let api: Api<PartialObjectMeta<Backup>> =
-        Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<PartialObjectMeta<Backup>> = Api::namespaced(context.client.clone(), &context.namespace);
     let watch = watcher(api, dynamic::watching())
         .default_backoff()
         .modify(|backup| {
@@ -120,7 +119,7 @@ async fn reconcile(
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    // The location's own controller tells what is wrong with an unreadable or unavailable one.
+    // The location's own controller reports what is wrong with an unreadable or unavailable location.
     let Ok(location) = objects::typed::<BackupStorageLocation>(&object) else {
         return Ok(Action::await_change());
     };
@@ -154,7 +153,7 @@ async fn reconcile(
     Ok(Action::requeue(own.unwrap_or(default)))
 }
 
-/// One sync of one location.
+/// Syncs one location.
 async fn sync(
     context: &Context,
     location: &Location,
@@ -164,17 +163,18 @@ async fn sync(
     let listed = location.store.directories(layout::BACKUPS).await?;
     let listed: BTreeSet<String> = listed.into_iter().filter(|name| BackupFiles::new(name).is_ok()).collect();
     let missing: Vec<&String> = listed.difference(&in_cluster.all).collect();
-    past.told.retain(|name, _| listed.contains(name));
+    past.reported.retain(|name, _| listed.contains(name));
     if !missing.is_empty() {
-        bring::bring(context, location, &missing, &mut past.told).await?;
+        bring::bring(context, location, &missing, &mut past.reported).await?;
     }
     let absent = past.absences.observe(&listed, &in_cluster.here);
     remove::remove(context, location, &absent).await
 }
 
-/// Writes when the location was last synced, where stock clients look for it. Whoever changed the object meanwhile wins.
+/// Writes when the location was last synced, into the field that upstream's clients read. On a conflict nothing is
+/// written.
 async fn show(context: &Context, state: &State, object: &DynamicObject) {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let patch = json!({"status": {"lastSyncedTime": time::seconds(context.now())}});
     if let Err(error) = objects::merge(&api, object, patch).await
         && !error.is_conflict()

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use kube::Client;
 pub(crate) use lifeboat_cluster::testing::merge;
+use lifeboat_control::Core;
 use lifeboat_control::testing::{ApiServer, Requests, ServedType, Verb, When};
 use lifeboat_store::Store;
+use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 
@@ -18,11 +20,17 @@ use crate::context::Context;
 use crate::settings::VeleroSettings;
 
 pub(crate) fn settings() -> VeleroSettings {
-    VeleroSettings::new("lifeboat".into(), "me".into(), lifeboat_store::Environment::default())
+    VeleroSettings::new(lifeboat_store::Environment::default())
 }
 
 pub(crate) fn context(client: Client) -> Context {
-    Context::new(client, Metrics::new("0"), Arc::new(settings()))
+    context_with(client, settings(), MoverSettings::default())
+}
+
+pub(crate) fn context_with(client: Client, settings: VeleroSettings, movers: MoverSettings) -> Context {
+    let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
+    let transfer = TransferService::new(&core, movers);
+    Context::new(core, transfer, Arc::new(settings))
 }
 
 /// The objects of Lifeboat's namespace and of the cluster.
@@ -39,6 +47,14 @@ impl Cluster {
     }
 
     pub(crate) async fn with_settings(settings: VeleroSettings) -> Self {
+        Self::with(settings, MoverSettings::default()).await
+    }
+
+    pub(crate) async fn with_movers(movers: MoverSettings) -> Self {
+        Self::with(settings(), movers).await
+    }
+
+    async fn with(settings: VeleroSettings, movers: MoverSettings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("bucket")).unwrap();
         let server = ApiServer::default();
@@ -46,7 +62,7 @@ impl Cluster {
             ServedType::new("v1", "configmaps", "ConfigMap").short_name("cm"),
             ServedType::new("v1", "secrets", "Secret"),
         ]);
-        let context = Context::new(server.client().await, Metrics::new("0"), Arc::new(settings));
+        let context = context_with(server.client().await, settings, movers);
         let cluster = Self { context, server, directory };
         cluster.put(
             "backupstoragelocations",

@@ -1,6 +1,6 @@
-//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload: every open object that is for Lifeboat's own movers gets a
-//! task that brings it to its end ([`crate::transfers`]). What a server leaves open the next one takes up again; objects for
-//! other data movers are left to those.
+//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload: every open object for Lifeboat's own movers gets a
+//! task that runs its transfer to the end ([`crate::transfers`]). The next server continues what a server leaves
+//! unfinished; objects for other data movers are left to those.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::data_movement::sweep;
 use crate::dynamic;
-use crate::transfers::{Carried, work_context};
+use crate::transfers::{TransferKind, work_context};
 
-/// How often objects are looked for that are gone, and the pause after trouble with the API.
+/// How often deleted objects are looked for, and the pause after API errors.
 const LOOK: Duration = Duration::from_secs(5);
 
 struct State {
@@ -41,20 +41,21 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     );
 }
 
-async fn run_kind<K: Carried>(context: &Context, shutdown: &CancellationToken) {
+async fn run_kind<K: TransferKind>(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<K>();
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
-    let state = Arc::new(State { resource, transfers: LongWork::default(), work: work_context(context) });
+    let state =
+        Arc::new(State { resource, transfers: LongWork::new(K::CONTROLLER), work: work_context(context) });
     tokio::select! {
         () = dynamic::drive(K::CONTROLLER, watches, context.clone(), state.clone(), reconcile::<K>) => {}
-        () = look(&state, &there) => {}
+        () = cancel_gone(&state, &there) => {}
     }
     state.transfers.leave().await;
 }
 
-/// Ends the work on objects that are gone: no reconcile tells of them.
-async fn look(state: &State, there: &Known) {
+/// Cancels the work on objects that are gone, which trigger no reconcile.
+async fn cancel_gone(state: &State, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
     }
@@ -65,7 +66,7 @@ async fn look(state: &State, there: &Known) {
     }
 }
 
-async fn reconcile<K: Carried>(
+async fn reconcile<K: TransferKind>(
     object: Arc<DynamicObject>,
     context: Context,
     state: Arc<State>,
@@ -77,32 +78,32 @@ async fn reconcile<K: Carried>(
         return Ok(Action::await_change());
     };
     let (uid, work) = (object.uid().unwrap_or_default(), state.work.clone());
-    state.transfers.start(&uid, |cancel| async move { carry(&work, &shown, &cancel).await });
+    state.transfers.start(&uid, |cancel| async move { run_transfer(&work, &shown, &cancel).await });
     if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
         state.transfers.cancel(&uid);
         if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
-            // On the condition that nobody wrote its end meanwhile.
+            // Only if the object has not changed, because its end may have been written in the meantime.
             objects::merge(&context.objects::<K>(), &object, status::canceling()).await?;
         }
     }
     Ok(Action::await_change())
 }
 
-/// Brings an object to its end, through all trouble with the API.
-async fn carry<K: Carried>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
+/// Runs an object's transfer to its end; retries after API errors.
+async fn run_transfer<K: TransferKind>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
     let mut last = Box::new(shown.clone());
     loop {
         let ended = match fresh(&work.core, &*last).await {
             Ok(Fresh::Ended) => return,
             Ok(Fresh::Open(object)) => {
                 last = object;
-                last.carry(work, cancel).await
+                last.run_transfer(work, cancel).await
             }
             Err(error) => Err(error),
         };
         let Err(error) = ended else { return };
         let name = shown.name_any();
-        tracing::warn!(object = name, error = error.chain(), "cannot go on with a volume yet");
+        tracing::warn!(object = name, error = error.chain(), "cannot continue a transfer; trying again");
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -118,9 +119,9 @@ enum Fresh<K> {
     Ended,
 }
 
-/// What is watched lags behind what this server wrote itself: work must not begin again on old news. One that is gone is
-/// given as it was last seen, so that what was begun for it is ended.
-async fn fresh<K: Carried>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError> {
+/// Reads the object again, because the watch lags behind this server's own writes and work must not start on outdated
+/// state. An object that is gone is returned as it was last seen, so that what was made for it is removed.
+async fn fresh<K: TransferKind>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError> {
     let name = shown.name_any();
     let found = core.objects::<K>().get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
     let found = found.filter(|found| found.uid() == shown.uid());
@@ -131,8 +132,8 @@ async fn fresh<K: Carried>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError>
     }
 }
 
-/// The typed form; one that cannot be read ends at once, with what is wrong.
-async fn read<K: Carried>(
+/// The typed form; an object that cannot be read ends at once with an error.
+async fn read<K: TransferKind>(
     object: &DynamicObject,
     context: &Context,
     state: &State,
@@ -165,7 +166,7 @@ mod tests {
         let shown: PodVolumeBackup = serde_json::from_value(object("InProgress", "o-1")).unwrap();
         cluster.put("podvolumebackups", &object("Completed", "o-1"));
         assert!(matches!(fresh(&cluster.context, &shown).await.unwrap(), Fresh::Ended));
-        // Another that took its name says nothing about it.
+        // Another object with the same name does not count.
         cluster.put("podvolumebackups", &object("Completed", "o-2"));
         assert!(matches!(fresh(&cluster.context, &shown).await.unwrap(), Fresh::Open(_)));
     }

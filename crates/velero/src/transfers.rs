@@ -1,6 +1,6 @@
-//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload as transfers: what the four kinds have in common beside
-//! crate `transfer`, which brings them to their ends. What differs is in [`crate::pod_volumes`] and
-//! [`crate::data_movement`]; the controller of all four is [`crate::transfer_kinds`].
+//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload as transfers: what the four kinds have in common
+//! beside crate `transfer`, which runs them. What differs is in [`crate::pod_volumes`] and [`crate::data_movement`];
+//! the controller of all four is [`crate::transfer_kinds`].
 
 mod followed;
 mod record;
@@ -30,27 +30,27 @@ use crate::context::Context;
 use crate::repositories::{LocationRepositories, RepositoryKey};
 use reports::LocationReports;
 
-/// A kind whose objects movers bring to their ends.
-pub(crate) trait Carried:
+/// A kind whose objects are transfers that movers carry out.
+pub(crate) trait TransferKind:
     Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static
 {
-    /// Its controller, in logs.
+    /// The name of its controller in logs.
     const CONTROLLER: &'static str;
 
-    /// Objects for other data movers are left to those.
+    /// Whether the object is for Lifeboat's movers; objects for other data movers are left to those.
     fn is_ours(&self) -> bool {
         true
     }
 
-    /// Brings the object to its end. An error is the API's, and worth another try from the beginning.
-    fn carry(
+    /// Runs the object's transfer to its end. An error is an API error; the caller starts again from the beginning.
+    fn run_transfer(
         &self,
         work: &WorkContext,
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<(), ApiError>> + Send;
 }
 
-/// The server's work on transfers.
+/// The context of the server's work on transfers.
 pub(crate) fn work_context(context: &Context) -> WorkContext {
     let effects = ServerEffects {
         core: Core::clone(context),
@@ -59,24 +59,24 @@ pub(crate) fn work_context(context: &Context) -> WorkContext {
         host: Arc::new(LocationRepositories(context.clone())),
         reports: Arc::new(LocationReports(context.clone())),
     };
-    WorkContext::new(&context.core, Arc::new(context.settings.movers.clone()), Arc::new(effects))
+    WorkContext::new(&context.core, context.movers.settings().clone(), Arc::new(effects))
 }
 
-/// How long one volume may take: what the annotation says, else the server's setting.
+/// How long one volume may take: by the annotation, or else the server's setting.
 pub(crate) fn limit(annotation: Option<&str>, setting: Duration) -> Duration {
     let noted = annotation.and_then(|text| text.parse::<GoDuration>().ok()).and_then(GoDuration::to_std);
     noted.filter(|limit| !limit.is_zero()).unwrap_or(setting)
 }
 
-/// What an object says of its transfer.
-pub(crate) struct Terms<'a> {
+/// What an object asks for.
+pub(crate) struct TransferRequest<'a> {
     pub(crate) key: RepositoryKey,
-    /// Whether a repository that does not exist is made.
+    /// Whether a repository that does not exist is created.
     pub(crate) make: bool,
     /// The backup or restore that it is part of.
     pub(crate) group: String,
     pub(crate) phase: &'a DataMovePhase,
-    /// When an earlier attempt began.
+    /// When an earlier attempt started.
     pub(crate) started: Option<Timestamp>,
     pub(crate) shows: Shows,
 }
@@ -85,20 +85,22 @@ pub(crate) struct Terms<'a> {
 pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
     work: &WorkContext,
     object: &K,
-    terms: Terms<'_>,
+    request: TransferRequest<'_>,
 ) -> (Transfer, Arc<ObjectRecord>) {
     let meta = object.meta();
     let note = |name: &str| meta.annotations.as_ref()?.get(name).map(String::as_str);
-    let record = ObjectRecord::new(&work.core, object, terms.started, terms.shows);
+    let record = ObjectRecord::new(&work.core, object, request.started, request.shows);
     let record = Arc::new(record);
     let spec = TransferSpec {
-        repository: format!("the repository of namespace {}", terms.key.name()),
-        key: terms.key,
-        make: terms.make,
-        group: terms.group,
+        task_base: record.uid.clone(),
+        namespace: work.settings.namespace.clone(),
+        repository: format!("the repository of namespace {}", request.key.name()),
+        key: request.key,
+        make: request.make,
+        group: request.group,
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         limit: limit(note(names::POD_VOLUME_TIMEOUT), work.settings.copy_timeout),
-        is_new: matches!(terms.phase, DataMovePhase::New),
+        is_new: matches!(request.phase, DataMovePhase::New),
         attempt: note(ATTEMPT).map(|text| attempt(Some(text))),
         dead_owners: dead_owners(note(DEAD_OWNERS)),
     };

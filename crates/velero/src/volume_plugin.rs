@@ -1,19 +1,19 @@
-//! The VolumePluginBackup or VolumePluginRestore of one operation of a volume snapshotter, from before its call to its end.
-//! Called by the backup pass and by restores; what is written when is decided in `plan::velero::volume_plugin`.
+//! The VolumePluginBackup or VolumePluginRestore of one operation of a volume snapshotter, from before its call to
+//! its end. Called by the backup pass and by restores; `plan::velero::volume_plugin` decides what is written when.
 //!
 //! How to use it, for either kind:
-//! 1. Fill a [`Subject`] (kind, owner, backup, plugin, location, volume, of a restore the snapshot) and an [`Operation`], and
-//!    give [`run`] the future of the call: `run(&operation, snapshotter.create_snapshot(&request)).await`. The server's
-//!    object is there before the call; the `Progress` service is polled beside it. A call that takes longer than `limit`
-//!    is dropped and has failed.
-//! 2. [`Called`]`::made` is what the call returned; `standing` how the operation stands: a call that returned well may
-//!    go on in the background (`Open`), or be known as failed (`Failed`). `object` is the one object that is left, ours or
-//!    the plugin's own, as JSON; None where the API server took none (which is borne and in the log).
-//! 3. What is `Open` is looked at again and again with [`follow`], which gives the object as it is now and how it stands,
-//!    makes it again where somebody deleted it, and gives it up when its time is over or its plugin is gone.
-//! 4. [`end_open`] ends all objects of a Backup or Restore that ended otherwise; [`delete_all`] takes them away.
+//! 1. Fill a [`Subject`] (kind, owner, backup, plugin, location, volume, and for a restore the snapshot) and an
+//!    [`Operation`], and pass [`run`] the future of the call:
+//!    `run(&operation, snapshotter.create_snapshot(&request)).await`. The server's object is created before the call; the
+//!    `Progress` service is polled beside it. A call that takes longer than `limit` is dropped and has failed.
+//! 2. [`Called`]`::made` is what the call returned; `standing` is the state of the operation: after a successful call it
+//!    may still be running (`Open`), or have failed (`Failed`). `object` is the one object that is left, ours or the
+//!    plugin's own, as JSON; None if the API server rejected it (which is tolerated and logged).
+//! 3. Poll `Open` operations with [`follow`], which returns the object as it is now and its state, creates the object
+//!    again if it was deleted, and gives the operation up when its time is over or its plugin is gone.
+//! 4. [`end_open`] ends all objects of a Backup or Restore that ended for another reason; [`delete_all`] deletes them.
 //!
-//! Nothing here fails an operation: trouble with objects is in the log, once.
+//! A failure to write objects never fails an operation; it is logged once.
 
 mod keep;
 mod shown;
@@ -38,19 +38,19 @@ pub(crate) use plan::{Kind, OperationState, Subject};
 use keep::Kept;
 use shown::Mirror;
 
-/// How often progress is asked for, which is how often at most it is written.
+/// How often progress is polled, and so how often at most it is written.
 pub(crate) const PACE: Duration = Duration::from_secs(1);
 
-/// One call of a snapshotter that takes its time.
+/// One call of a snapshotter that may take long.
 pub(crate) struct Operation<'a> {
     pub(crate) client: &'a Client,
     pub(crate) subject: &'a Subject,
     pub(crate) snapshotter: &'a dyn VolumeSnapshotter,
-    /// How its progress is asked for while the call runs.
+    /// How its progress is polled while the call runs.
     pub(crate) of: ProgressOf,
     /// How long the call may take.
     pub(crate) limit: Duration,
-    /// For messages about the progress.
+    /// The log for messages about the progress.
     pub(crate) log: &'a RunLog,
     pub(crate) pace: Duration,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Operation<'a> {
 /// A call that has returned.
 #[derive(Debug)]
 pub(crate) struct Called {
-    /// The name that the provider gave the snapshot or the volume, or why there is none.
+    /// The provider's ID of the snapshot or the volume, or why there is none.
     pub(crate) made: Result<String, String>,
     pub(crate) standing: OperationState,
     /// The object that is left.
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// The call, with its progress mirrored meanwhile.
+/// Runs the call, and mirrors its progress into the object meanwhile.
 async fn watched<F>(operation: &Operation<'_>, kept: &mut Kept<'_>, call: F) -> Result<String, String>
 where
     F: Future<Output = Result<String, ActionError>> + Send,
@@ -97,7 +97,7 @@ where
                     kept.show(shown).await;
                 }
                 Ok(None) => {}
-                Err(error) => mirror.complain(log, &format!("its progress cannot be asked for: {error}")),
+                Err(error) => mirror.complain(log, &format!("its progress cannot be read: {error}")),
             }
             tokio::time::sleep(*pace).await;
         }
@@ -108,14 +108,14 @@ where
         () = watching => return Err("the progress ended before the call".to_owned()),
     };
     match returned {
-        Ok(Ok(made)) if made.is_empty() => Err("the plugin returned an empty name".to_owned()),
+        Ok(Ok(made)) if made.is_empty() => Err("the plugin returned an empty ID".to_owned()),
         Ok(Ok(made)) => Ok(made),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_elapsed) => Err(format!("the plugin did not answer within {}", text(*limit))),
     }
 }
 
-/// A plugin's own object stands for the operation.
+/// The plugin's own object represents the operation.
 async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, String>) -> Called {
     let Operation { client, subject, log, .. } = operation;
     let own = objects::to_json(&own);
@@ -133,7 +133,7 @@ async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<Str
     Called { made, standing: OperationState::Failed(message), object }
 }
 
-/// The server's object stands for it.
+/// The server's object represents the operation.
 async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, String>) -> Called {
     let shown = kept.shown().clone();
     let (shown, standing) = match &made {
@@ -148,8 +148,8 @@ async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<Strin
     Called { made, standing, object }
 }
 
-/// One look at an operation that goes on after its call, from its object as it was seen last. `snapshotter`: None where its
-/// plugin cannot be asked. `over`: why it is given up, where it is still open.
+/// Polls an operation that is not finished after its call, from its object as it was seen last. `snapshotter`: None
+/// if its plugin cannot be called. `over`: why it is given up, if it is still open.
 pub(crate) async fn follow(
     client: &Client,
     kind: Kind,
@@ -160,10 +160,10 @@ pub(crate) async fn follow(
 ) -> Result<(Value, OperationState), ApiError> {
     let mut now = object.clone();
     if let Some(snapshotter) = snapshotter {
-        match look(client, kind, namespace, object, snapshotter).await {
+        match poll(client, kind, namespace, object, snapshotter).await {
             Ok((seen, OperationState::Open)) => now = seen,
             Ok(ended) => return Ok(ended),
-            // Somebody else wrote it meanwhile: the next look sees that.
+            // Another client wrote it in the meantime: the next poll sees that.
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error),
         }
@@ -180,8 +180,8 @@ pub(crate) async fn follow(
     Ok((given_up, standing))
 }
 
-/// One look at an operation that was open when its call had returned. `object`: as it was seen last.
-pub(crate) async fn look(
+/// Polls an operation that was open when its call returned. `object`: as it was seen last.
+async fn poll(
     client: &Client,
     kind: Kind,
     namespace: &str,
@@ -193,7 +193,7 @@ pub(crate) async fn look(
     let found = api.get_opt(&name).await.attempt(format!("read {} {name}", kind.name()))?;
     let found = match found {
         Some(found) => found,
-        // Somebody deleted it; the operation goes on.
+        // The object was deleted; the operation continues.
         None => again(&api, kind, object).await?,
     };
     let now = objects::to_json(&found);
@@ -226,9 +226,9 @@ async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<D
     api.create(&PostParams::default(), &made).await.attempt(attempt)
 }
 
-/// The operation has failed because its plugin will not bring it to its end: written on a plugin's own object too. One that ended
-/// meanwhile stays as it is. None where the object is gone.
-pub(crate) async fn give_up(
+/// Ends an operation as failed because its plugin will not finish it; written to a plugin's own object too. One that
+/// ended in the meantime is not changed. None if the object is gone.
+async fn give_up(
     client: &Client,
     kind: Kind,
     namespace: &str,
@@ -252,8 +252,9 @@ pub(crate) async fn give_up(
     }
 }
 
-/// The plugin's own object of a snapshot that was made in a call whose end no server saw; then the server's, `ours`, goes.
-/// Others of such calls are ended, and go with the Backup. `since`: when the Backup began.
+/// The plugin's own object of a snapshot that was taken in a call whose end no server saw; then the server's object,
+/// `ours`, is removed. Other objects of such calls are ended, and are deleted with the Backup. `since`: when the
+/// Backup started.
 pub(crate) async fn left_by_plugin(
     client: &Client,
     subject: &Subject,
@@ -293,7 +294,7 @@ pub(crate) async fn left_by_plugin(
     found
 }
 
-/// Ends every object of a Backup or Restore, by its UID, that is not at its end.
+/// Ends every unfinished object of a Backup or Restore, by its UID.
 pub(crate) async fn end_open(client: &Client, kind: Kind, namespace: &str, uid: &str, message: &str) {
     let ended = async {
         for object in of_owner(client, kind, namespace, &kind.uid_selector(uid)).await? {

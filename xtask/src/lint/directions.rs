@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
@@ -56,13 +56,30 @@ const MAY_USE: [(&str, &[&str]); 22] = [
         ],
     ),
     (
+        "lifeboat-stash",
+        &[
+            "lifeboat-api",
+            "lifeboat-plan",
+            "lifeboat-store",
+            "lifeboat-repository",
+            "lifeboat-mover",
+            "lifeboat-cluster",
+            "lifeboat-control",
+            "lifeboat-transfer",
+            "lifeboat-items",
+            "lifeboat-web",
+        ],
+    ),
+    (
         "lifeboat-operator",
         &[
             "lifeboat-api",
             "lifeboat-plan",
             "lifeboat-cluster",
             "lifeboat-control",
+            "lifeboat-transfer",
             "lifeboat-velero",
+            "lifeboat-stash",
             "lifeboat-web",
         ],
     ),
@@ -77,6 +94,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "lifeboat-archive",
             "lifeboat-cluster",
             "lifeboat-velero",
+            "lifeboat-stash",
             "lifeboat-operator",
         ],
     ),

@@ -1,5 +1,5 @@
 //! Crates and modules that serve any API, and therefore must not name the kinds of one: `cluster`, `control`, `transfer`,
-//! `items`, and every module of `plan` except `plan::velero`. What they need of a Velero or Stash object is passed to
+//! `items`, and every module of `plan` except `plan::velero` and `plan::stash`. What they need of a Velero or Stash object is passed to
 //! them in types of their own, so that a second API can use them as they are.
 
 use std::collections::BTreeMap;
@@ -14,11 +14,13 @@ use super::uses::{self, Use};
 const NEUTRAL: [&str; 4] = ["lifeboat-cluster", "lifeboat-control", "lifeboat-items", "lifeboat-transfer"];
 
 /// The package of decisions, and its modules about the kinds of one API.
-const PLAN: (&str, &[&str]) = ("lifeboat-plan", &["velero"]);
+const PLAN: (&str, &[&str]) = ("lifeboat-plan", &["velero", "stash"]);
 
 /// Modules of other crates that define or decide about the kinds of one API. `*` imports them as well.
-const OF_ONE_API: [(&str, &[&str]); 2] =
-    [("lifeboat_api", &["velero", "stash", "*"]), ("lifeboat_plan", &["velero", "*"])];
+const OF_ONE_API: [(&str, &[&str]); 2] = [
+    ("lifeboat_api", &["velero", "stash", "repositories", "*"]),
+    ("lifeboat_plan", &["velero", "stash", "*"]),
+];
 
 /// How many lines of a file are known to name such kinds. These numbers may only become smaller.
 #[rustfmt::skip] // one line for each file

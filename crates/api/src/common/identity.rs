@@ -1,5 +1,6 @@
-//! Names and IDs that are text and must not be mixed up: a location beside a namespace, a task beside a Backup. They are
-//! made where text comes in (an object's spec, a label, an annotation) and are read as text everywhere.
+//! Newtypes for names and IDs that must not be mixed up: the name of a location with that of a namespace, the ID of a task
+//! with the UID of a Backup. They are created where text is read (an object's spec, a label, an annotation) and can be
+//! used as `&str` everywhere.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -75,13 +76,13 @@ identity! {
 }
 
 identity! {
-    /// One attempt of one mover: the UID of the object that asks for it and the number of the attempt. Its Job, its Secret
-    /// and the tag of its snapshot are named by it.
+    /// The ID of one attempt of a mover: the UID of the object that the mover works for, and the number of the attempt. The
+    /// names of its Job and Secret and the tag of its snapshot contain it.
     TaskId
 }
 
 identity! {
-    /// The UID of a Backup. It is never given twice, so what carries it belongs to no other backup.
+    /// The UID of a Backup. UIDs are never reused, so an object or snapshot that has it belongs to no other backup.
     BackupUid
 }
 

@@ -31,10 +31,10 @@ pub struct Backend {
     /// Azure Blob Storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub azure: Option<AzureBackend>,
-    /// OpenStack Swift.
+    /// OpenStack Swift. Not supported: use `s3`, because OpenStack serves the same containers by its S3 API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swift: Option<SwiftBackend>,
-    /// Backblaze B2.
+    /// Backblaze B2, opened by its S3 API. The Secret also has B2_ENDPOINT, such as "s3.us-west-004.backblazeb2.com".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b2: Option<B2Backend>,
     /// A restic REST server.
@@ -143,7 +143,9 @@ pub struct SwiftBackend {
     pub prefix: Option<String>,
 }
 
-/// A repository in a bucket of Backblaze B2.
+/// A repository in a bucket of Backblaze B2, which is opened by its S3 API. The Secret has B2_ACCOUNT_ID, B2_ACCOUNT_KEY (an
+/// application key; the master key does not open the S3 API) and B2_ENDPOINT, the endpoint that Backblaze shows for the bucket,
+/// such as "s3.us-west-004.backblazeb2.com".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct B2Backend {

@@ -12,7 +12,7 @@ use super::member::BackupMember;
 use super::reference::{ObjectRef, TargetRef};
 use super::retention::RetentionPolicy;
 use super::runtime::RuntimeSettings;
-use crate::common::{Condition, GoDuration};
+use crate::common::{Condition, GoDuration, Time};
 
 /// Targets to back up together, schedule, repository and retention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -108,6 +108,9 @@ pub struct BackupBatchStatus {
     /// Ready, NotReady or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InvokerPhase>,
+    /// When the last scheduled BackupSession was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_schedule_time: Option<Time>,
 }
 
 /// Conditions of one member.

@@ -10,7 +10,7 @@ use super::limits;
 use super::member::BackupMember;
 use super::reference::ObjectRef;
 use super::retention::RetentionPolicy;
-use crate::common::{Condition, GoDuration};
+use crate::common::{Condition, GoDuration, Time};
 
 /// Target to back up, schedule, repository and retention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -81,4 +81,7 @@ pub struct BackupConfigurationStatus {
     /// Ready, NotReady or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InvokerPhase>,
+    /// When the last scheduled BackupSession was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_schedule_time: Option<Time>,
 }

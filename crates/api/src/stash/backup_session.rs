@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cel;
+use super::host_run::HostRun;
 use super::limits;
 use super::reference::TargetRef;
 use crate::common::{Condition, GoDuration, Time, string_enum};
@@ -98,8 +99,12 @@ string_enum! {
 }
 
 string_enum! {
-    /// Result of the backup of one host.
+    /// Phase of the backup of one host.
     pub enum HostBackupPhase {
+        /// Not started.
+        Pending = "Pending",
+        /// Running.
+        Running = "Running",
         /// Every path was stored in a snapshot.
         Succeeded = "Succeeded",
         /// At least one path was not stored; see `error`.
@@ -170,7 +175,7 @@ pub struct HostBackupStats {
     /// Name of the host in the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// Succeeded or Failed.
+    /// Pending, Running, Succeeded or Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<HostBackupPhase>,
     /// The snapshots that were created, one for each path.
@@ -182,6 +187,9 @@ pub struct HostBackupStats {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How the backup of the host goes on.
+    #[serde(flatten)]
+    pub run: HostRun,
 }
 
 /// One snapshot.

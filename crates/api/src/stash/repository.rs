@@ -114,6 +114,12 @@ pub struct RepositoryStatus {
     /// Number of snapshots that the retention policy removed at its last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_removed_on_last_cleanup: Option<i64>,
+    /// When space of removed snapshots was last freed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_prune_time: Option<Time>,
+    /// When the repository was last checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_check_time: Option<Time>,
     /// The objects that use it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<TypedObjectRef>,

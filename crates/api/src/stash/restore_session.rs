@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cel;
+use super::host_run::HostRun;
 use super::invoker::{self, Driver};
 use super::limits;
 use super::member::RestoreMember;
@@ -70,8 +71,10 @@ string_enum! {
 }
 
 string_enum! {
-    /// Result of the restore of one host.
+    /// Phase of the restore of one host.
     pub enum HostRestorePhase {
+        /// Not started.
+        Pending = "Pending",
         /// All requested data was restored.
         Succeeded = "Succeeded",
         /// Not all data was restored; see `error`.
@@ -115,7 +118,7 @@ pub struct HostRestoreStats {
     /// Name of the host that got the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// Succeeded, Failed, Running or Unknown.
+    /// Pending, Running, Succeeded, Failed or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<HostRestorePhase>,
     /// How long the host took.
@@ -124,4 +127,7 @@ pub struct HostRestoreStats {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How the restore of the host goes on.
+    #[serde(flatten)]
+    pub run: HostRun,
 }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use lifeboat_mover::program::copy_to;
 use lifeboat_mover::report::RESULT_FILE;
 use lifeboat_mover::run::{MoverSettings, run as carry_out};
 use lifeboat_mover::task::{DIRECTORY, POD_UID};
@@ -24,12 +25,18 @@ pub(crate) struct Args {
     /// UID of this pod, which owns the locks that are taken
     #[arg(long, value_name = "UID", env = POD_UID, default_value = "")]
     pod_uid: String,
+    /// Copy this program into the directory and do nothing else: for an image with other tools
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["task_dir", "result_file"])]
+    copy_to: Option<PathBuf>,
     /// Minimum level of the engine's log lines; lines of the mover's protocol are always printed
     #[arg(long, value_name = "LEVEL", default_value = "error")]
     log_level: String,
 }
 
 pub(crate) async fn run(args: Args) -> Result<(), CliError> {
+    if let Some(directory) = &args.copy_to {
+        return copy_to(directory).map_err(|error| CliError::failed("cannot bring the program along", error));
+    }
     let filter = EnvFilter::try_new(&args.log_level).map_err(|error| {
         CliError::failed(format!("cannot use --log-level {:?}", args.log_level), error)
             .help("use one of error, warn, info, debug, trace")

@@ -4,6 +4,7 @@ mod backups;
 pub(crate) mod movers;
 mod plugins;
 mod restores;
+mod stash;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use backups::BackupArgs;
 use movers::MoverArgs;
 use plugins::PluginArgs;
 use restores::RestoreArgs;
+use stash::StashArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -65,6 +67,8 @@ pub(crate) struct Args {
     movers: MoverArgs,
     #[command(flatten)]
     plugins: PluginArgs,
+    #[command(flatten)]
+    stash: StashArgs,
     /// Log level: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -82,9 +86,8 @@ enum LogFormat {
 pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> {
     start_log(&args)?;
     let plugins = args.plugins.settings(&args.log_level);
+    let stash = args.stash.settings(&args.spool_directory);
     let velero = VeleroSettings {
-        namespace: settings.namespace,
-        identity: args.identity.clone(),
         validation_frequency: args.store_validation_frequency,
         schedule_skip_immediately: args.schedule_skip_immediately,
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
@@ -98,15 +101,17 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         restore: args
             .restores
             .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
-        backup: args.backups.settings(),
-        movers: args.movers.settings(),
+        backup: args.backups.settings(args.movers.velero_compatible_volumes),
         plugins: Some(plugins),
     };
     let server = ServerSettings {
+        namespace: settings.namespace,
         identity: args.identity,
         metrics_address: args.metrics_address,
         lease: LeaseTimes::default(),
+        movers: args.movers.settings(),
         velero,
+        stash,
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));

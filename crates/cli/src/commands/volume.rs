@@ -20,7 +20,7 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), CliError> {
     match command {
-        Command::Ls(args) => ls::run(settings, args).await,
+        Command::Ls(args) => Box::pin(ls::run(settings, args)).await,
         Command::Restore(args) => Box::pin(restore::run(settings, args)).await,
     }
 }

@@ -11,7 +11,8 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::pod_volumes::{CHANGED_FILES, CONSISTENCY};
+use lifeboat_plan::transfer::attempts::CONSISTENCY;
+use lifeboat_plan::velero::pod_volumes::CHANGED_FILES;
 use lifeboat_plan::velero::volume_plugin::{
     Kind, OperationState, PROVIDER_VOLUME, SNAPSHOT_LOCATION, hung, operation_state, progress,
 };

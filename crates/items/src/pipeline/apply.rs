@@ -1,5 +1,5 @@
-//! Creates the object, or finds out what is there; then its status, its fields' owners, a definition's readiness, and what the
-//! handler does with a new object.
+//! Creates the object, or handles the existing one; then restores its status and its fields' owners, waits until a
+//! CustomResourceDefinition is ready, and calls the handler for a new object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::effects::{Awaited, Waited};
 use crate::outcome::{ItemOutcome, Notes, SkipReason};
 use crate::pace::Pace;
 
-/// How long a type that has just been defined may be unknown to the API server that is asked.
+/// How long the API server may not know a type that was just defined.
 const JUST_DEFINED: Duration = Duration::from_secs(15);
 
-/// Brings the object into the cluster. The error is an outcome that was found before anything was written.
+/// Creates the object in the cluster. The error is an outcome that was reached before anything was written.
 pub(super) async fn apply(
     run: &Arc<Run>,
     item: &WorkItem,
@@ -41,7 +41,7 @@ pub(super) async fn apply(
             after(run, item, &target, taken, &made, notes).await;
             Ok(ItemOutcome::Created)
         }
-        // Quotas and policies are checked before the API server looks whether the object is there.
+        // The API server checks quotas and policies before it checks whether the object exists.
         Err(error)
             if already_exists(&error)
                 || is_forbidden(&error)
@@ -50,7 +50,7 @@ pub(super) async fn apply(
             let conflict = existing::Conflict { item, target: &target, wanted: &object, error };
             let settled = existing::settle(run, conflict, notes).await;
             if let Some(ours) = settled.ours {
-                // The attempt that created it may not have come further: a lost answer, a server that died.
+                // The attempt that created it may not have finished: its answer was lost, or its server died.
                 after(run, item, &target, taken, &ours, notes).await;
             } else if settled.outcome.is_in_cluster() {
                 run.handler.met_another(item, &target, notes);
@@ -61,7 +61,8 @@ pub(super) async fn apply(
     }
 }
 
-/// Whether this object may be created: by what it is now, after all actions and modifiers, and wherever it lay in the archive.
+/// Whether this object may be created: by its type after all actions and modifiers, whatever its directory in the
+/// archive was.
 fn may_be_created(run: &Run, item: &WorkItem, target: &Target, notes: &mut Notes) -> Result<(), ItemOutcome> {
     let resource = resource_of(target);
     if filter::is_never_created(&resource) {
@@ -77,18 +78,18 @@ fn may_be_created(run: &Run, item: &WorkItem, target: &Target, notes: &mut Notes
     }
 }
 
-/// The type that is written to.
+/// The type of the object that is written.
 fn resource_of(target: &Target) -> GroupResource {
     let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
     GroupResource::new(group, target.plural.clone())
 }
 
-/// The API server's message, without what was attempted: the caller's message says that already.
+/// The API server's message without the attempted request, which the caller's message names already.
 pub(super) fn cause(error: &ApiError) -> String {
     error.source.to_string()
 }
 
-/// Creates the object; a pod is given back as the API server made it.
+/// Creates the object; a pod is returned as the API server created it.
 async fn create(run: &Run, item: &WorkItem, target: &Target, object: &Value) -> Result<Value, ApiError> {
     let answer = if item.is("pods") { Answer::Object } else { Answer::Nothing };
     let (start, mut pace) = (Instant::now(), Pace::default());
@@ -97,7 +98,7 @@ async fn create(run: &Run, item: &WorkItem, target: &Target, object: &Value) -> 
             Ok(made) => return Ok(made),
             Err(error) => error,
         };
-        // A type that was defined a moment ago, or two writers who met at a quota.
+        // A type that was just defined, or two writers with a conflict at a quota.
         let passing = (error.is_not_found() && target.api_version.contains('.'))
             || (error.is_conflict() && !already_exists(&error));
         if !passing || start.elapsed() >= JUST_DEFINED {
@@ -123,7 +124,7 @@ async fn restore_status(run: &Run, target: &Target, status: &Value, notes: &mut 
     }
 }
 
-/// Writes who owned which fields. Only server-side appliers ask for it, so only their entries are brought back.
+/// Restores the owners of fields. Only server-side apply uses them, so only its entries are restored.
 async fn restore_owners(run: &Run, target: &Target, fields: &Value, notes: &mut Notes) {
     let patch = json!({"metadata": {"managedFields": fields}});
     if let Err(error) = run.effects.merge(target, None, &patch).await {
@@ -131,7 +132,7 @@ async fn restore_owners(run: &Run, target: &Target, fields: &Value, notes: &mut 
     }
 }
 
-/// What follows once the object is there and this restore made it. May be done twice.
+/// The steps after the object exists and was created by this restore. They may be repeated.
 async fn after(
     run: &Arc<Run>,
     item: &WorkItem,
@@ -154,7 +155,7 @@ async fn after(
     }
 }
 
-/// Waits until a definition can be used.
+/// Waits until a CustomResourceDefinition is established.
 async fn established(run: &Run, item: &WorkItem, target: &Target) -> Result<(), String> {
     let (start, mut pace) = (Instant::now(), Pace::default());
     let mut waiting = None;

@@ -1,5 +1,5 @@
-//! An object that is in the cluster already: one that is being deleted is waited for, one of this restore is gone on with, any
-//! other is compared and treated as the Restore says.
+//! An object that exists in the cluster already: if it is being deleted, the restore waits; if this restore created
+//! it, the restore continues with it; any other is compared and handled by the Restore's existing resource policy.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::effects::Awaited;
 use crate::outcome::{ItemOutcome, Notes};
 use crate::pace::Pace;
 
-/// A create that met an existing object.
+/// A create request for an object that exists.
 pub(super) struct Conflict<'a> {
     pub(super) item: &'a WorkItem,
     pub(super) target: &'a Target,
@@ -28,7 +28,7 @@ pub(super) struct Conflict<'a> {
 /// How a conflict ended.
 pub(super) struct Settled {
     pub(super) outcome: ItemOutcome,
-    /// The object, where this restore made it.
+    /// The object, if this restore created it.
     pub(super) ours: Option<Value>,
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn settle(run: &Arc<Run>, conflict: Conflict<'_>, notes: &mut N
             }
         };
         match found {
-            // A port that another service has, a quota that is used up: this object is not there.
+            // For example a port that another service has, or a quota that is used up: this object does not exist.
             None if !already_exists(&error) => {
                 return notes
                     .fail(format!("error restoring {}: {}", item.resource_id(), cause(&error)))
@@ -74,7 +74,7 @@ pub(super) async fn settle(run: &Arc<Run>, conflict: Conflict<'_>, notes: &mut N
     }
 }
 
-/// The object was there and is gone. None: another client has created it once more.
+/// Creates the object again, because the existing one is gone. None: another client has created it in the meantime.
 async fn again(
     run: &Run,
     item: &WorkItem,

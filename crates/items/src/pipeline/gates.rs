@@ -1,5 +1,5 @@
-//! Webhook configurations and APIServices stand between clients and the API server: they are restored when the service
-//! behind them answers. One that does not in time is restored all the same, with a warning.
+//! Webhook configurations and APIServices affect other requests to the API server: they are restored when the service
+//! behind them is ready. If it is not in time, they are restored nevertheless, with a warning.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::effects::{Awaited, Waited};
 use crate::outcome::Notes;
 use crate::pace::Pace;
 
-/// How long the services are waited for: everything else is restored by then.
+/// How long to wait for the services: everything else is restored by then.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(super) async fn await_service(run: &Run, item: &WorkItem, object: &Value, notes: &mut Notes) {
@@ -60,7 +60,7 @@ fn services(item: &WorkItem, object: &Value) -> BTreeSet<(String, String)> {
     }
 }
 
-/// Whether a service has an endpoint that is ready. Where that cannot be read it is taken to have one.
+/// Whether a service has a ready endpoint. If that cannot be read, it counts as ready.
 async fn answers(run: &Run, namespace: &str, name: &str) -> bool {
     let Some(known) = run.catalogue.get(&GroupResource::new("discovery.k8s.io", "endpointslices")) else {
         return false;

@@ -1,5 +1,5 @@
-//! What is done to each item between reading it and creating its object, and after that. The pipeline calls it for every item;
-//! Velero's is `VeleroHandler` in crate `velero`.
+//! What is done with each item between reading it and creating its object, and after that. The pipeline calls it for
+//! every item; Velero's is `VeleroHandler` in crate `velero`.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::item::WorkItem;
 use super::run::Run;
 use crate::outcome::{ItemOutcome, Notes};
 
-/// An object as it is to be created.
+/// An object that is ready to be created.
 pub struct Transformed {
     pub object: Value,
     /// What is written after the object was created.
     pub taken: Taken,
 }
 
-/// Changes items, and follows what becomes of them.
+/// Changes items, and is called with their results.
 #[async_trait]
 pub trait ItemHandler: Send + Sync {
-    /// From the item as the source has it to the object that is to be created. The error is the end of the item.
+    /// Turns the item from the source into the object that is to be created. An error ends the item.
     async fn transform(
         &self,
         run: &Arc<Run>,
@@ -31,15 +31,16 @@ pub trait ItemHandler: Send + Sync {
         notes: &mut Notes,
     ) -> Result<Transformed, ItemOutcome>;
 
-    /// Puts the object into its namespace, and marks it as made by this restore. Called after resource modifiers.
+    /// Sets the object's namespace, and labels it as created by this restore. Called after resource modifiers.
     fn mark(&self, object: &mut Value, namespace: Option<&str>);
 
-    /// Whether an object in the cluster was made by this restore: by an earlier attempt, or by a request without an answer.
+    /// Whether an object in the cluster was created by this restore: by an earlier attempt, or by a request whose
+    /// answer was lost.
     fn is_ours(&self, found: &Value) -> bool;
 
-    /// The object is in the cluster, and this restore made it. May be called again by a later attempt.
+    /// Called when the object exists and was created by this restore. A later attempt may call it again.
     async fn created(&self, item: &WorkItem, target: &Target, object: &Value, notes: &mut Notes);
 
-    /// An object of this name is in the cluster that this restore did not make.
+    /// Called when an object with this name exists that this restore did not create.
     fn met_another(&self, item: &WorkItem, target: &Target, notes: &mut Notes);
 }

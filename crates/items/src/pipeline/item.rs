@@ -1,5 +1,6 @@
-//! One item from its source to the cluster. [`steps`] is the only place that says what happens to an item, for a restore and for
-//! its preview: what is left out, what the handler changes, resource modifiers, gates, then [`super::apply`].
+//! One item from its source to the cluster. [`steps`] is the only place that defines what happens to an item, for a
+//! restore and for a dry run: what is left out, what the handler changes, resource modifiers, gates, then
+//! [`super::apply`].
 
 use std::sync::Arc;
 
@@ -14,17 +15,17 @@ use super::run::{Ending, Request, Run, Work};
 use super::{apply, gates, namespaces};
 use crate::outcome::{ItemOutcome, Notes, SkipReason};
 
-/// The item that is worked on.
+/// The item that is being restored.
 #[derive(Debug)]
 pub struct WorkItem {
     pub work: usize,
-    /// Where its source has it, in the version that is restored.
+    /// Its position in the source, in the version that is restored.
     pub position: usize,
-    /// As it is called in the backup.
+    /// Its ID in the backup.
     pub id: ItemId,
     pub api_version: String,
     pub kind: String,
-    /// The namespace that it goes into.
+    /// The namespace that it is restored into.
     pub target: Option<String>,
 }
 
@@ -45,7 +46,7 @@ impl WorkItem {
         })
     }
 
-    /// Upstream's way to name an item in messages.
+    /// The item's name in upstream's messages.
     pub fn resource_id(&self) -> String {
         match &self.target {
             Some(namespace) => format!("{}/{namespace}/{}", self.id.resource, self.id.name),
@@ -57,13 +58,13 @@ impl WorkItem {
         self.id.resource.to_string() == resource
     }
 
-    /// Its ID in the cluster: the namespace is the one that it goes into.
+    /// Its ID in the cluster, with the namespace that it is restored into.
     pub fn in_cluster(&self) -> ItemId {
         ItemId { namespace: self.target.clone(), ..self.id.clone() }
     }
 }
 
-/// Does one piece of work and reports its end to the scheduler.
+/// Processes one item or namespace and reports its end to the scheduler.
 pub fn process(run: Arc<Run>, work: usize, request: Request) -> BoxFuture<'static, ()> {
     async move {
         let mut ending = Ending::new(&run, work);
@@ -78,7 +79,7 @@ pub fn process(run: Arc<Run>, work: usize, request: Request) -> BoxFuture<'stati
     .boxed()
 }
 
-/// Whether the object is in the cluster afterwards.
+/// Restores one item; true if its object exists in the cluster afterwards.
 async fn restore(run: &Arc<Run>, item: &WorkItem, request: Request) -> bool {
     let mut notes = Notes::default();
     let outcome = match steps(run, item, request, &mut notes).await {
@@ -89,7 +90,7 @@ async fn restore(run: &Arc<Run>, item: &WorkItem, request: Request) -> bool {
     exists
 }
 
-/// The outcome of the item; where a step ends it early, that is the error.
+/// The outcome of the item; a step that ends it early returns the outcome as an error.
 async fn steps(
     run: &Arc<Run>,
     item: &WorkItem,
@@ -113,7 +114,7 @@ async fn steps(
     apply::apply(run, item, object, taken, notes).await
 }
 
-/// Whether an additional item is restored; items that the Restore selects itself were judged before.
+/// Whether an additional item is restored; items that the Restore selects itself were checked before.
 fn selected(run: &Run, item: &WorkItem, request: Request) -> Result<(), ItemOutcome> {
     if !matches!(request, Request::Additional { must_include: false }) {
         return Ok(());
@@ -122,7 +123,7 @@ fn selected(run: &Run, item: &WorkItem, request: Request) -> Result<(), ItemOutc
     judged.map_err(|reason| ItemOutcome::NotSelected(reason.to_string()))
 }
 
-/// Whether objects of this type may come from the item's location.
+/// Whether objects of this type may be restored from the item's location.
 pub(super) fn trusted(run: &Run, resource: &GroupResource) -> Result<(), ItemOutcome> {
     let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
     match run.untrusted.as_ref().filter(|_| privileged) {
@@ -138,7 +139,7 @@ async fn read(run: &Run, item: &WorkItem, notes: &mut Notes) -> Result<Value, It
     serde_json::from_slice(&bytes).map_err(|error| failed(&error))
 }
 
-/// Whether the object has something to do in the cluster.
+/// Whether the object is of use in the cluster: completed pods and Jobs, for example, are not.
 fn still_of_use(run: &Run, item: &WorkItem, original: &Value) -> Result<(), ItemOutcome> {
     let reason = if sanitise::is_completed(&item.id.resource, original) {
         SkipReason::Completed

@@ -1,5 +1,5 @@
-//! Creates the namespaces that items are restored into: from the backup where it has them, once for each, after one that is being
-//! deleted has gone. Called for every namespace, and by every item before it is read.
+//! Creates the namespaces that items are restored into: from the backup if it has them, once each, after a namespace
+//! that is being deleted is gone. Called for every namespace, and by every item before it is read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,14 +17,14 @@ use crate::effects::Awaited;
 use crate::pace::Pace;
 use lifeboat_control::locked;
 
-/// How a namespace came to be in the cluster.
+/// How a namespace came into the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceState {
     Created,
     WasThere,
 }
 
-/// Why items cannot go into a namespace.
+/// Why items cannot be restored into a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     #[error("error creating namespace {name}: {cause}")]
@@ -37,23 +37,24 @@ pub enum NamespaceError {
     Terminating(String),
 }
 
-/// A namespace that items can go into; or why they cannot.
+/// A namespace that items can be restored into, or why they cannot.
 type State = Result<NamespaceState, NamespaceError>;
 
-/// The namespaces that were asked for so far, by their names in the cluster.
+/// The namespaces that were requested so far, by their names in the cluster.
 #[derive(Default)]
 pub struct Namespaces {
     known: Mutex<BTreeMap<String, Arc<OnceCell<State>>>>,
 }
 
 impl Namespaces {
-    /// What became of a namespace, by its name in the cluster; None where it was not asked for.
+    /// The state of a namespace, by its name in the cluster; None if it was not requested.
     pub fn state(&self, name: &str) -> Option<State> {
         locked(&self.known).get(name)?.get().cloned()
     }
 }
 
-/// Creates the namespace that `original` is restored into, where it is not there. The error was reported when it was met first.
+/// Creates the namespace that `original` is restored into, if it does not exist. An error is reported only the first
+/// time.
 pub(super) async fn ensure(run: &Run, original: &str, work: usize) -> State {
     let target = run.rules.target(original).to_owned();
     let cell = locked(&run.namespaces.known).entry(target.clone()).or_default().clone();
@@ -114,7 +115,7 @@ async fn from_backup(run: &Run, name: &str) -> Option<Value> {
     serde_json::from_slice(&run.source.read(position).await.ok()?).ok()
 }
 
-/// The name is taken, also by an object that is being deleted.
+/// Whether the name is taken, also by an object that is being deleted.
 pub(super) fn already_exists(error: &ApiError) -> bool {
     matches!(&error.source, Cause::Api(status) if status.code == 409 && status.reason != "Conflict")
 }

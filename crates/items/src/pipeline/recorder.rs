@@ -1,5 +1,5 @@
-//! Where the pipeline says what happened. A restore collects results, list and log
-//! (`Report` in crate `velero`); a preview keeps each item's outcome ([`crate::preview`]).
+//! Where the pipeline reports what happened. A restore collects results, list and log (`Report` in crate `velero`); a
+//! dry run keeps each item's outcome ([`crate::preview`]).
 
 use lifeboat_plan::catalogue::ItemId;
 
@@ -7,7 +7,7 @@ use super::item::WorkItem;
 use crate::outcome::{ItemOutcome, Notes};
 
 pub trait Recorder: Send + Sync {
-    /// An item has come to its end.
+    /// An item has ended.
     fn item(&self, item: &WorkItem, outcome: ItemOutcome, notes: Notes);
     /// A namespace was created, by its name in the cluster.
     fn namespace_created(&self, name: &str);

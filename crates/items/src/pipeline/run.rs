@@ -1,4 +1,4 @@
-//! What all tasks of a restore share, and the loop that starts items as the scheduler allows it.
+//! What all tasks of a restore share, and the loop that starts items when the scheduler allows it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -28,30 +28,30 @@ use crate::effects::Effects;
 use crate::progress::{Progress, Waiting};
 use crate::source::ItemSource;
 
-/// A place in the cluster: type, namespace, name.
-pub type ClusterPlace = (GroupResource, Option<String>, String);
+/// The identity of an object in the cluster: type, namespace, name.
+pub type ClusterKey = (GroupResource, Option<String>, String);
 
-/// How an item came to be restored.
+/// Why an item is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The Restore selects it.
     Selected,
-    /// Another item asked for it; `must_include`: and said that filters do not apply.
+    /// It is an additional item; `must_include`: filters do not apply.
     Additional { must_include: bool },
 }
 
-/// How long things in the cluster are waited for.
+/// Time limits for waits, and the number of concurrent items.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// A namespace or an object to be gone.
+    /// For a namespace or an object that is being deleted to be gone.
     pub terminating: Duration,
-    /// A definition to be established.
+    /// For a CustomResourceDefinition to be established.
     pub resource: Duration,
-    /// Items under way at once, without those that wait: each holds one object.
+    /// How many items are processed at once, without those that wait: each one holds an object in memory.
     pub items: usize,
 }
 
-/// What a run is made of.
+/// The parts of a run.
 pub struct RunParts<'a> {
     pub source: Arc<dyn ItemSource>,
     pub rules: ItemRules,
@@ -61,12 +61,12 @@ pub struct RunParts<'a> {
     pub handler: Arc<dyn ItemHandler>,
     pub recorder: Arc<dyn Recorder>,
     pub progress: Arc<Progress>,
-    /// The location, where its content is untrusted and the Restore does not allow privileged objects.
+    /// The location, if its content is untrusted and the Restore does not allow privileged objects.
     pub untrusted: Option<String>,
     pub limits: Limits,
 }
 
-/// Shared by all tasks.
+/// The state of a run; shared by all tasks.
 pub struct Run {
     pub source: Arc<dyn ItemSource>,
     pub rules: ItemRules,
@@ -78,15 +78,15 @@ pub struct Run {
     pub namespaces: Namespaces,
     pub untrusted: Option<String>,
     pub limits: Limits,
-    /// Which item took a place in the cluster, where several could want the same one.
-    taken: Mutex<HashMap<ClusterPlace, ItemId>>,
+    /// Which item is restored to which object, if several items could be restored to the same one.
+    taken: Mutex<HashMap<ClusterKey, ItemId>>,
     works: Vec<Work>,
     /// How many works the Restore selects.
     selected: usize,
     /// The work for a position of the source.
     by_position: HashMap<usize, usize>,
     scheduler: Mutex<Scheduler>,
-    /// For each work: 0 under way or before, 1 ended, 2 ended and the object is in the cluster.
+    /// For each work: 0 not ended, 1 ended, 2 ended and the object exists in the cluster.
     ends: Vec<AtomicU8>,
     awaited: Mutex<HashMap<usize, Arc<Notify>>>,
     changed: Notify,
@@ -137,7 +137,7 @@ impl Run {
         self.selected
     }
 
-    /// The namespaces that something is restored from.
+    /// The namespaces that items are restored from.
     pub fn homes(&self) -> BTreeSet<&str> {
         self.works.iter().filter_map(Work::namespace).collect()
     }
@@ -153,7 +153,7 @@ impl Run {
         head.is_some_and(|head| is_selected(&head, &self.rules))
     }
 
-    /// An object of the cluster; None where there is none, or where its type is not served.
+    /// An object of the cluster; None if it does not exist, or if its type is not served.
     pub async fn get(&self, id: &ItemId) -> Result<Option<Value>, ApiError> {
         match lookup::target(&self.catalogue, id) {
             Some(target) => self.effects.get(&target).await,
@@ -161,10 +161,10 @@ impl Run {
         }
     }
 
-    /// Takes a place in the cluster for an item; gives the other item of this restore that has it.
-    pub fn take(&self, place: ClusterPlace, id: &ItemId) -> Option<ItemId> {
+    /// Reserves an object in the cluster for an item; returns the other item of this restore that has it already.
+    pub fn take(&self, place: ClusterKey, id: &ItemId) -> Option<ItemId> {
         let moved = place.0 != id.resource || place.2 != id.name;
-        // Without mapping every item has a place of its own, and a million of them need not be remembered.
+        // Without namespace mapping no two items have the same target, and a million items need not be remembered.
         if self.rules.mapping.is_empty() && !moved {
             return None;
         }
@@ -173,8 +173,8 @@ impl Run {
         (holder != id).then(|| holder.clone())
     }
 
-    /// An item waits for things outside: it leaves its barrier, and is shown as waiting until what this gives is dropped.
-    /// `action`: which action asks for it; empty for the server.
+    /// An item waits for something outside: it leaves its barrier, and is shown as waiting until the returned value
+    /// is dropped. `action`: the action that asks for the wait; empty for the server.
     pub fn waiting(&self, item: &WorkItem, things: &[String], action: &str) -> Waiting {
         self.wait(item.work);
         let now = jiff::Timestamp::now();
@@ -184,13 +184,14 @@ impl Run {
         self.progress.wait(item.work, wait)
     }
 
-    /// Work that waits for something outside leaves its barrier.
+    /// Takes work that waits for something outside out of its barrier.
     pub fn wait(&self, work: usize) {
         self.scheduler().wait(work);
         self.changed.notify_one();
     }
 
-    /// Restores an item that `item` asks for, and waits for its end. Gives whether its object is in the cluster afterwards.
+    /// Restores an additional item of `item`, and waits for its end. Returns whether its object exists in the cluster
+    /// afterwards.
     pub async fn restore_additional(
         self: &Arc<Self>,
         item: &WorkItem,
@@ -202,14 +203,17 @@ impl Run {
         match need {
             Need::Done => {}
             Need::Start => {
-                // A task of its own, which ends with this one: a chain of items, each of which names the next, may be long.
+                // A task of its own, which ends with this one: a chain of items that each name the next may be long.
                 let mut task = JoinSet::new();
                 task.spawn(item::process(self.clone(), other, request));
                 task.join_next().await;
             }
             Need::Wait => self.ended(other).await,
             Need::Circle => {
-                self.recorder.info("an additional item waits for this item itself; going on", Some(&item.id));
+                self.recorder.info(
+                    "an additional item waits for this item itself; continuing without waiting",
+                    Some(&item.id),
+                );
                 return false;
             }
         }
@@ -250,7 +254,7 @@ impl Run {
     }
 }
 
-/// Ends work however its task ends.
+/// Marks work as ended however its task ends.
 pub(super) struct Ending<'a> {
     run: &'a Run,
     work: usize,
@@ -269,7 +273,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs until every item has ended, or `cancel`.
+/// Runs until every item has ended, or `cancel` is cancelled.
 pub async fn drive(run: &Arc<Run>, cancel: &CancellationToken) {
     let mut tasks = JoinSet::new();
     loop {
@@ -297,7 +301,7 @@ pub async fn drive(run: &Arc<Run>, cancel: &CancellationToken) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Starts what may start; gives the number of items that wait.
+/// Starts all items that may start; returns the number of items that wait.
 fn start(run: &Arc<Run>, tasks: &mut JoinSet<()>) -> usize {
     while tasks.try_join_next().is_some() {}
     let mut scheduler = run.scheduler();

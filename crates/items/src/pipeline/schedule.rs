@@ -1,5 +1,5 @@
-//! From the heads of all items to what is done in which order: one piece of work for each item and each namespace, and the
-//! scheduler over them. Called once when a run begins.
+//! Builds the work of a run from the heads of all items: one work for each item and each namespace, and the scheduler
+//! that orders them. Called once when a run starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use lifeboat_plan::items::scheduler::Scheduler;
 
 use crate::source::{ItemHead, ItemSource};
 
-/// One thing to do.
+/// One unit of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Create a namespace where it is missing, by its name in the backup.
+    /// Create a namespace if it is missing, by its name in the backup.
     Namespace(String),
     /// Restore the item at a position of the source.
     Item(usize),
@@ -29,12 +29,13 @@ impl Work {
 /// All work of a run.
 pub(super) struct Schedule {
     pub(super) works: Vec<Work>,
-    /// How many of them the Restore selects; the others wait until an item asks for them.
+    /// How many works the Restore selects; the others wait until an item asks for them.
     pub(super) selected: usize,
     pub(super) scheduler: Scheduler,
 }
 
-/// Schedules all items of the source, those that are not selected asleep, and the namespaces that something is restored into.
+/// Schedules all items of the source (unselected ones start only as additional items) and the namespaces that items
+/// are restored into.
 pub(super) fn schedule(
     source: &dyn ItemSource,
     rules: &ItemRules,
@@ -82,7 +83,7 @@ pub(super) fn schedule(
     Schedule { works, selected: count, scheduler }
 }
 
-/// The namespaces that something is restored from, and those that are selected themselves.
+/// The namespaces that items are restored from, and those that are selected themselves.
 fn homes<'a>(
     source: &'a dyn ItemSource,
     items: &[ItemHead<'a>],
@@ -96,7 +97,7 @@ fn homes<'a>(
     homes
 }
 
-/// Whether the Restore asks for an item for its own sake.
+/// Whether the Restore selects an item itself, not only as an additional item.
 pub(super) fn is_selected(head: &ItemHead<'_>, rules: &ItemRules) -> bool {
     let labels =
         if rules.filter.asks_for_labels() { head.labels.iter().cloned().collect() } else { BTreeMap::new() };

@@ -1,4 +1,4 @@
-//! Where an object is written to: its type must be served, or defined by an item of the same backup.
+//! Where an object is written: its type must be served, or defined by an item of the same backup.
 
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::catalogue::{GroupResource, ItemId, is_path_segment};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::item::WorkItem;
 use super::run::Run;
 
-/// An object that cannot be written anywhere.
+/// Why an object cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTarget {
-    #[error("an action made a {api_version} {kind} of it, which the cluster does not serve")]
+    #[error("an action changed its kind to {api_version} {kind}, which the cluster does not serve")]
     ChangedKind { api_version: String, kind: String },
     #[error(
         "the cluster does not serve {0}; install its definition and restore again, or leave the type out (--exclude-resources)"
@@ -20,11 +20,12 @@ pub enum NoTarget {
         "the cluster serves {resource} as {served}, the backup holds {version}; back it up again from a cluster that serves both (--features EnableAPIGroupVersions), or change it with a resource modifier"
     )]
     Version { resource: GroupResource, served: String, version: String },
-    #[error("an action or a resource modifier gave it the name {0:?}, which no object can have")]
+    #[error("an action or a resource modifier gave it the name {0:?}, which is not valid for an object")]
     Name(String),
 }
 
-/// Where the object goes: its version must be served, and an action may have made another kind of it.
+/// The type and name under which the object is written: its version must be served, and an action may have changed
+/// its kind.
 pub fn target(run: &Run, item: &WorkItem, object: &Value) -> Result<Target, NoTarget> {
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -52,7 +53,7 @@ fn is_served(run: &Run, api_version: &str, plural: &str) -> Result<(), NoTarget>
     if served.contains(&version) {
         return Ok(());
     }
-    // A definition in the same backup may bring the version.
+    // A CustomResourceDefinition in the same backup may add the version.
     let definitions = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
     if run.source.find(&ItemId::cluster(definitions, id.to_string())).is_some() {
         return Ok(());

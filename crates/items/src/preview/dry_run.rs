@@ -1,5 +1,5 @@
-//! The effects of a preview: the cluster is read, and whatever would be created is only remembered, so that later steps find it.
-//! Nothing here can write: a [`DryRun`] has a reader, and no writer.
+//! The effects of a dry run: the cluster is read, and objects that would be created are only remembered, so that
+//! later steps find them. Nothing here can write: a [`DryRun`] has a reader, and no writer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,21 +19,21 @@ use lifeboat_control::locked;
 /// `apiVersion` without its version, plural, namespace, name.
 type ObjectKey = (String, String, Option<String>, String);
 
-/// Reads the cluster and remembers what would be there.
+/// Reads the cluster and remembers what a restore would have changed.
 pub struct DryRun {
     cluster: Arc<dyn Reader>,
     imagined: Mutex<BTreeMap<ObjectKey, Imagined>>,
-    /// Objects that a create met: the next read of each is answered from here.
+    /// Existing objects that a create request found: the next read of each is answered from here.
     met: Mutex<BTreeMap<ObjectKey, Value>>,
     notes: Mutex<Vec<String>>,
 }
 
-/// An object that would not be as the cluster has it.
+/// An object whose state would differ from the cluster's.
 #[derive(Clone)]
 enum Imagined {
     /// It would have been created: its metadata.
     Created(Value),
-    /// It would have been waited for until it was deleted.
+    /// The restore would have waited until it was deleted.
     Gone,
 }
 
@@ -53,7 +53,7 @@ impl DryRun {
 
     async fn read_cluster(&self, target: &Target) -> Result<Option<Value>, ApiError> {
         match self.cluster.get(target).await {
-            // The preview runs with its user's rights, and who may not look at a namespace may work in it all the same.
+            // The dry run has its user's permissions, and a user who may not read a namespace may still work in it.
             Err(error) if error.code() == Some(403) && target.kind == "Namespace" => {
                 Ok(Some(json!({"metadata": {"name": target.name}})))
             }
@@ -85,8 +85,8 @@ impl Reader for DryRun {
         selector: &str,
     ) -> Result<Vec<Value>, ApiError> {
         let mut found = self.cluster.list(known, namespace, selector).await?;
-        // Labels of imagined objects are not compared: only settings of actions are listed by label, and those are not restored
-        // for the restore that they are for.
+        // Labels of imagined objects are not compared: only settings of actions are listed by label, and a restore
+        // does not use the settings that it restores itself.
         if selector.is_empty() {
             let imagined = locked(&self.imagined);
             let of_type = imagined.iter().filter(|((group, plural, home, _), _)| {

@@ -1,5 +1,5 @@
-//! Controllers in the cluster whose selectors match pods that would be restored: they count them as theirs, and may delete
-//! them, or others for them.
+//! Controllers in the cluster whose selectors match pods that would be restored: they would adopt these pods, and may
+//! delete them, or others for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Fight;
 use crate::pipeline::run::Run;
 
-/// Controllers of pods in the cluster.
+/// Kinds of controllers of pods.
 const CONTROLLERS: [(&str, &str); 5] = [
     ("apps", "replicasets"),
     ("apps", "statefulsets"),
@@ -19,13 +19,14 @@ const CONTROLLERS: [(&str, &str); 5] = [
     ("", "replicationcontrollers"),
 ];
 
-/// A controller that wants pods.
+/// A controller that selects pods.
 struct Controller {
     name: String,
     selector: Selector,
 }
 
-/// `pods`: the namespace that each goes into, and its position in the source.
+/// Finds the controllers that would adopt restored pods. `pods`: the namespace that each pod is restored into, and
+/// its position in the source.
 pub(super) async fn fights(run: &Run, pods: &[(String, usize)]) -> Vec<Fight> {
     let namespaces: BTreeSet<&String> = pods.iter().map(|(namespace, _)| namespace).collect();
     let mut controllers = BTreeMap::new();
@@ -55,7 +56,7 @@ async fn controllers_in(run: &Run, namespace: &str) -> Vec<Controller> {
     found
 }
 
-/// None where it wants no pods, or has no selector.
+/// None if it wants no replicas, or has no selector.
 fn controller(kind: &str, namespace: &str, object: &Value) -> Option<Controller> {
     if object.pointer("/spec/replicas").and_then(Value::as_i64) == Some(0) {
         return None;

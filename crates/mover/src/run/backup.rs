@@ -23,7 +23,7 @@ use super::failure::{self, Failed};
 use super::open::Opened;
 use super::proof::Volume;
 use crate::report::{BackedUp, Cause, Failure, Level, Listed};
-use crate::task::{BackupWork, UID_TAG, UNREADABLE_TAG, unreadable};
+use crate::task::{BackupWork, INCOMPLETE_TAG, UID_TAG, UNREADABLE_TAG, unreadable};
 use input::Input;
 
 /// The directory of the done files of restores, which are not part of a volume's data.
@@ -115,6 +115,12 @@ impl Backup<'_> {
         Ok(BackupOptions {
             tags,
             incomplete_tag: Some(UNREADABLE_TAG.to_owned()),
+            incomplete_tags: self
+                .work
+                .incomplete_tag
+                .then(|| INCOMPLETE_TAG.to_owned())
+                .into_iter()
+                .collect(),
             filter: Filter { patterns: vec![patterns], ..Filter::default() },
             excludes: if directory.is_some() { excludes } else { Vec::new() },
             growth: Some(GROWTH),
@@ -146,9 +152,8 @@ impl Backup<'_> {
             }),
             ..counted(outcome.snapshot_id, &outcome.snapshot)
         };
-        if let Some(key) = &self.work.report
-            && let Err(error) =
-                report::write(&self.opened.location, key, self.uid, self.work, &result, outcome).await
+        if let (Some(key), Some(location)) = (&self.work.report, &self.opened.location)
+            && let Err(error) = report::write(location, key, self.uid, self.work, &result, outcome).await
         {
             let text = format!("cannot write the full report to '{key}': {error}");
             self.context.reporter.message(Level::Warning, &text);

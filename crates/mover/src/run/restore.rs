@@ -159,6 +159,7 @@ impl Restore<'_> {
         let restored = restore(repository, snapshot, options, progress, cancel.clone()).await;
         let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
         let mut failed = problems(&outcome, &wanted);
+        let mut owners = kept_owners(&outcome);
         if outcome.total_files == 0 && wanted.has_patterns() {
             let text = "the patterns of the restore match no file of the snapshot: nothing was restored";
             self.context.reporter.message(Level::Warning, text);
@@ -168,9 +169,11 @@ impl Restore<'_> {
         }
         // A directory that is restored beside other files keeps the mode that it was created with.
         if failed.count == 0 && wanted.is_everything() && beside.is_none() {
-            folder.give_owner(&root).unwrap_or_else(|error| {
-                add(&mut failed, format!("/: cannot set its owner and mode: {error}"));
-            });
+            match folder.give_owner(&root) {
+                Ok(true) => {}
+                Ok(false) => add(&mut owners, "/".to_owned()),
+                Err(error) => add(&mut failed, format!("/: cannot set its owner and mode: {error}")),
+            }
         }
         if failed.count == 0 {
             self.complete(volume).await?;
@@ -180,6 +183,7 @@ impl Restore<'_> {
             bytes: outcome.total_bytes,
             verified: outcome.files_verified.is_some() && failed.count == 0,
             failed,
+            owners,
             ..Restored::default()
         })
     }
@@ -255,6 +259,11 @@ fn problems(outcome: &RestoreOutcome, wanted: &Wanted) -> Listed {
     failed
 }
 
+/// Entries that belong to the mover's user, because only root may give files away.
+fn kept_owners(outcome: &RestoreOutcome) -> Listed {
+    Listed { count: outcome.kept_owner_count, ..listed(&outcome.kept_owners, String::clone) }
+}
+
 fn add(listed: &mut Listed, problem: String) {
     listed.count += 1;
     listed.first.push(problem);
@@ -277,4 +286,17 @@ fn must_be_below(file: &Path) -> Result<(), Failure> {
     }
     let message = format!("doneFile: '{}' is not a path below the target", file.display());
     Err(Failure { cause: Cause::Task, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_entries_with_another_owner_are_counted_and_the_first_are_named() {
+        let kept_owners = (0..30).map(|number| format!("/{number}")).collect();
+        let outcome = RestoreOutcome { kept_owners, kept_owner_count: 1000, ..RestoreOutcome::default() };
+        let listed = super::kept_owners(&outcome);
+        assert_eq!((listed.count, &*listed.first[19], listed.first.len()), (1000, "/19", 20));
+    }
 }

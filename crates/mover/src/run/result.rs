@@ -106,9 +106,14 @@ fn outcomes(outcome: &mut Outcome) -> Vec<&mut Outcome> {
 fn lists(outcome: &mut Outcome) -> Vec<&mut Listed> {
     match outcome {
         Outcome::BackedUp(backed_up) => vec![&mut backed_up.changed, &mut backed_up.unreadable],
-        Outcome::Restored(restored) => vec![&mut restored.failed],
+        Outcome::Restored(restored) => vec![&mut restored.failed, &mut restored.owners],
         Outcome::Maintained(maintained) => vec![&mut maintained.problems],
-        Outcome::Failed(_) | Outcome::Parts(_) => Vec::new(),
+        Outcome::Initialized(_)
+        | Outcome::Looked(_)
+        | Outcome::Forgotten(_)
+        | Outcome::Called(_)
+        | Outcome::Failed(_)
+        | Outcome::Parts(_) => Vec::new(),
     }
 }
 

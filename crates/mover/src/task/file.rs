@@ -8,7 +8,9 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Target, Task, TaskWork, VERSION};
+use super::{
+    Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Target, Task, TaskWork, Transport, VERSION,
+};
 
 /// UIDs are part of object names, and of a result of limited size.
 const LONGEST_UID: usize = 128;
@@ -35,6 +37,8 @@ pub enum TaskFileError {
     SameDoneFile(String),
     #[error("repository.passwords: expected the name of at least one file")]
     NoPassword,
+    #[error("repository: it is missing, and part '{0}' works on one")]
+    NoRepository(String),
 }
 
 /// The content of `task.json`, of any version.
@@ -49,7 +53,9 @@ pub(super) struct TaskFile {
     /// Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parts: Option<Vec<Part>>,
-    repository: RepositoryAccess,
+    /// Missing if every part is a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repository: Option<RepositoryAccess>,
     lock: LockTerms,
     #[serde(default)]
     limits: Limits,
@@ -60,8 +66,8 @@ pub(super) struct TaskFile {
 impl From<Task> for TaskFile {
     fn from(task: Task) -> Self {
         let Task { uid, mut parts, repository, lock, limits, deadline } = task;
-        let fits_version_1 =
-            matches!(&*parts, [part] if part.uid == uid && newer_field(&part.work).is_none());
+        let fits_version_1 = newer_setting(repository.as_ref(), &limits).is_none()
+            && matches!(&*parts, [part] if part.uid == uid && newer_field(&part.work).is_none());
         let (version, work, parts) = if fits_version_1 {
             (1, parts.pop().map(|part| part.work), None)
         } else {
@@ -78,10 +84,12 @@ impl TryFrom<TaskFile> for Task {
         let TaskFile { version, uid, work, parts, repository, lock, limits, deadline } = file;
         let other = |field, expected| TaskFileError::OtherVersion { version, field, expected };
         let parts = match (version, work, parts) {
-            (1, Some(work), None) => match newer_field(&work) {
-                None => vec![Part { uid: uid.clone(), work }],
-                Some(field) => return Err(other(field, "version 2")),
-            },
+            (1, Some(work), None) => {
+                match newer_field(&work).or_else(|| newer_setting(repository.as_ref(), &limits)) {
+                    None => vec![Part { uid: uid.clone(), work }],
+                    Some(field) => return Err(other(field, "version 2")),
+                }
+            }
             (VERSION, None, Some(parts)) => parts,
             (1, ..) => return Err(other("parts", "work")),
             (VERSION, ..) => return Err(other("work", "parts")),
@@ -96,7 +104,11 @@ impl TryFrom<TaskFile> for Task {
 /// The first field of a work that version 1 does not have.
 fn newer_field(work: &TaskWork) -> Option<&'static str> {
     let fields: &[(bool, &'static str)] = match work {
-        TaskWork::Backup(work) => &[(work.sub_path.is_some(), "subPath"), (work.at.is_some(), "at")],
+        TaskWork::Backup(work) => &[
+            (work.sub_path.is_some(), "subPath"),
+            (work.at.is_some(), "at"),
+            (work.incomplete_tag, "incompleteTag"),
+        ],
         TaskWork::Restore(work) => &[
             (!work.include.is_empty(), "include"),
             (!work.exclude.is_empty(), "exclude"),
@@ -104,8 +116,21 @@ fn newer_field(work: &TaskWork) -> Option<&'static str> {
             (work.sub_path.is_some(), "subPath"),
         ],
         TaskWork::Maintain(_) => &[],
+        TaskWork::Init => &[(true, "init")],
+        TaskWork::Look(_) => &[(true, "look")],
+        TaskWork::Forget(_) => &[(true, "forget")],
+        TaskWork::Call(_) => &[(true, "call")],
     };
     fields.iter().find(|(is_set, _)| *is_set).map(|(_, name)| *name)
+}
+
+/// The first field beside the work that version 1 does not have.
+fn newer_setting(repository: Option<&RepositoryAccess>, limits: &Limits) -> Option<&'static str> {
+    match repository.map(|repository| &repository.transport) {
+        Some(Transport::Rest { .. }) => Some("rest"),
+        Some(Transport::Directory { .. }) => Some("directory"),
+        Some(Transport::Direct(_) | Transport::Gateway { .. }) | None => limits.nice.map(|_| "nice"),
+    }
 }
 
 fn check(task: &Task) -> Result<(), TaskFileError> {
@@ -126,10 +151,14 @@ fn check(task: &Task) -> Result<(), TaskFileError> {
     if let Some((_, file)) = done_files(task).find(|done_file| !seen.insert(*done_file)) {
         return Err(TaskFileError::SameDoneFile(file.display().to_string()));
     }
-    if task.repository.passwords.is_empty() {
-        return Err(TaskFileError::NoPassword);
+    match &task.repository {
+        Some(repository) if repository.passwords.is_empty() => Err(TaskFileError::NoPassword),
+        Some(_) => Ok(()),
+        None => match task.parts.iter().find(|part| part.work.needs_repository()) {
+            Some(part) => Err(TaskFileError::NoRepository(part.uid.clone())),
+            None => Ok(()),
+        },
     }
-    Ok(())
 }
 
 /// Targets and their done files. A part that finds its done file has nothing to do, so no two parts may share one.

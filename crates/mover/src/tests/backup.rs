@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{World, backup_of};
 use crate::report::{Cause, FullReport, LogLine};
-use crate::task::{Source, TaskWork};
+use crate::task::{BackupWork, INCOMPLETE_TAG, Source, TaskWork};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_snapshot_has_the_volumes_root_and_carries_the_tasks_uid() {
@@ -124,6 +124,25 @@ async fn what_cannot_be_read_is_listed_and_the_rest_is_stored() {
     assert!(backed_up.unreadable.first[0].starts_with("/mem: "), "{:?}", backed_up.unreadable);
     let again = world.run(&task).await.backed_up();
     assert_eq!((again.snapshot, again.unreadable.count), (backed_up.snapshot, 1), "the snapshot records it");
+}
+
+#[rstest::rstest]
+#[case::incomplete("!/mem", true, true)]
+#[case::not_asked_for("!/mem", false, false)]
+#[case::complete("!/status", true, false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_without_all_files_is_tagged_where_the_task_asks_for_it(
+    #[case] pattern: &str,
+    #[case] incomplete_tag: bool,
+    #[case] expected: bool,
+) {
+    let world = World::new().await;
+    let source = Source::Path { path: format!("/proc/{}", std::process::id()).into(), proof: None };
+    let excludes = ["/*", pattern, "!/comm"].map(str::to_owned).to_vec();
+    let work = BackupWork { excludes, incomplete_tag, ..backup_of(source) };
+    let id = world.run(&world.task("uid-1", TaskWork::Backup(work))).await.backed_up().snapshot;
+    let snapshot = world.repository().await.load_snapshot(id.parse().unwrap()).await.unwrap();
+    assert_eq!(snapshot.tags.iter().any(|tag| tag == INCOMPLETE_TAG), expected, "{:?}", snapshot.tags);
 }
 
 #[rstest::rstest]

@@ -4,32 +4,55 @@ use jiff::Timestamp;
 use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
-use super::world::World;
+use super::world::{World, access};
 use crate::report::{Cause, LogLine};
 use crate::task::{Task, Transport};
 
 fn direct(task: &mut Task) -> &mut crate::task::Direct {
-    let Transport::Direct(direct) = &mut task.repository.transport else { panic!() };
+    let Transport::Direct(direct) = &mut access(task).transport else { panic!() };
     direct
 }
 
 type Spoil = fn(&mut Task);
 
 #[rstest::rstest]
-#[case::wrong_password(|task: &mut Task| task.repository.passwords.truncate(1), Cause::Password, "--repository-password-file")]
+#[case::wrong_password(|task: &mut Task| access(task).passwords.truncate(1), Cause::Password, "--repository-password-file")]
 #[case::no_repository(|task: &mut Task| direct(task).path = "restic/none".to_owned(), Cause::NoRepository, "restic/none")]
 #[case::no_bucket(|task: &mut Task| direct(task).bucket = "none".to_owned(), Cause::Storage, "none")]
 #[case::unknown_setting(|task: &mut Task| _ = direct(task).config.insert("paht".to_owned(), String::new()), Cause::Storage, "paht")]
 #[case::file_not_there(|task: &mut Task| direct(task).credentials = Some("none".to_owned()), Cause::Task, "/none'")]
-#[case::file_elsewhere(|task: &mut Task| task.repository.passwords = vec!["../x".to_owned()], Cause::Task, "plain name")]
+#[case::file_elsewhere(|task: &mut Task| access(task).passwords = vec!["../x".to_owned()], Cause::Task, "plain name")]
 #[case::gateway(
-    |task: &mut Task| task.repository.transport =
+    |task: &mut Task| access(task).transport =
         Transport::Gateway { url: "https://gateway".to_owned(), token: "t".to_owned(), ca: None },
     Cause::Task,
     "https://gateway"
 )]
+#[case::rest_server_without_a_scheme(
+    |task: &mut Task| access(task).transport =
+        Transport::Rest { url: "backup.shop:8000".to_owned(), credentials: None, ca: None },
+    Cause::Storage,
+    "http://"
+)]
+#[case::no_user_and_password(
+    |task: &mut Task| access(task).transport = Transport::Rest {
+        url: "http://backup.shop:8000/".to_owned(), credentials: Some("password-1".to_owned()), ca: None },
+    Cause::Task,
+    "user:password"
+)]
+#[case::directory_elsewhere(
+    |task: &mut Task| access(task).transport = Transport::Directory { path: "/mover/repository/../task".into() },
+    Cause::Task,
+    "without '..'"
+)]
+#[case::directory_not_there(
+    |task: &mut Task| access(task).transport = Transport::Directory { path: "/none".into() },
+    Cause::NoRepository,
+    "'/none'"
+)]
+#[case::no_repository_at_all(|task: &mut Task| task.repository = None, Cause::Task, "part 'uid-1' works on one")]
 #[case::deadline(|task: &mut Task| task.deadline = Some(Timestamp::UNIX_EPOCH), Cause::Deadline, "1970")]
-#[case::no_password(|task: &mut Task| task.repository.passwords.clear(), Cause::Task, "repository.passwords")]
+#[case::no_password(|task: &mut Task| access(task).passwords.clear(), Cause::Task, "repository.passwords")]
 #[case::no_uid(|task: &mut Task| task.uid.clear(), Cause::Task, "uid")]
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_has_its_cause_and_says_what_it_is_about(

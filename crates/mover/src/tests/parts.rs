@@ -3,7 +3,7 @@
 use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
-use super::world::{World, backup_of, restore_to, tree};
+use super::world::{World, access, backup_of, restore_to, tree};
 use crate::report::{Cause, LogLine, Outcome};
 use crate::task::{BackupWork, Proof, RestoreWork, Source, Target, Task, TaskWork};
 
@@ -75,7 +75,7 @@ async fn a_part_that_fails_does_not_stop_the_others_and_only_it_is_done_again() 
 async fn what_fails_before_the_first_part_is_the_result_of_the_task() {
     let world = World::new().await;
     let mut task = three(&world);
-    task.repository.passwords.truncate(1);
+    access(&mut task).passwords.truncate(1);
     let end = world.run(&task).await;
     assert_eq!((end.result.version, end.result.uid.as_str()), (1, "task"));
     assert_eq!(end.failed().cause, Cause::Password);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::report::{
-    BackedUp, Cause, Failure, Level, Listed, LogLine, Maintained, Outcome, Reading, Restored, TaskResult,
+    BackedUp, Cause, Failure, Level, Listed, LogLine, Maintained, Outcome, Reading, Restored, SnapshotLine,
+    TaskResult,
 };
 use crate::task::*;
 
@@ -61,6 +62,7 @@ fn tasks_of_version_1() -> Vec<Task> {
                 upload: Some(1),
                 download: Some(2),
                 scratch: Some("/s".into()),
+                nice: None,
             },
             deadline: Some("2026-01-02T03:04:05Z".parse().unwrap()),
             ..Task::single("uid-1", work, repository, lock)
@@ -94,7 +96,26 @@ fn tasks_of_version_2() -> Vec<Task> {
         restore(|work| work.exclude = vec!["*.log".into()]),
         restore(|work| work.folder = Some("/source/data".into())),
         restore(|work| work.sub_path = Some("a".into())),
+        backup(|work| work.incomplete_tag = true),
+        TaskWork::Init,
+        TaskWork::Look(LookWork { newest: 50 }),
+        TaskWork::Forget(ForgetWork { snapshots: vec!["0".repeat(64)] }),
+        TaskWork::Call(call(http())),
+        TaskWork::Call(call(Call::Tcp { host: "db".into(), port: 5432 })),
     ];
+    let transports = [
+        Transport::Rest {
+            url: "https://r/shop".into(),
+            credentials: Some("credentials".into()),
+            ca: Some("ca".into()),
+        },
+        Transport::Directory { path: "/mover/repository/shop".into() },
+    ];
+    let by_transport = transports.into_iter().map(|transport| {
+        let passwords = vec!["password-0".into()];
+        Task { repository: Some(RepositoryAccess { transport, passwords }), ..one.clone() }
+    });
+    let nice = Task { limits: Limits { nice: Some(5), ..one.limits.clone() }, ..one.clone() };
     let part =
         |(number, work): (usize, &TaskWork)| Part { uid: format!("part-{number}"), work: work.clone() };
     let several = Task { parts: works.iter().enumerate().map(part).collect(), ..one.clone() };
@@ -102,7 +123,22 @@ fn tasks_of_version_2() -> Vec<Task> {
     let single = works
         .iter()
         .map(|work| Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() });
-    single.chain([several, own_uid]).collect()
+    single.chain(by_transport).chain([several, own_uid, nice, Task::call("uid-1", call(http()))]).collect()
+}
+
+fn call(call: Call) -> CallWork {
+    CallWork { call, timeout_seconds: 30 }
+}
+
+fn http() -> Call {
+    Call::Http {
+        method: Method::Post,
+        url: "https://shop:8443/quiesce".into(),
+        headers: vec![Header { name: "X-Token".into(), value: "secret".into() }],
+        body: Some("{}".into()),
+        form: vec![FormField { name: "a".into(), values: vec!["1".into(), "2".into()] }],
+        skip_verify: true,
+    }
 }
 
 fn tasks() -> Vec<Task> {
@@ -139,7 +175,14 @@ fn a_result_of_version_1_is_still_understood() {
         changed: Listed::default(),
         unreadable: listed.clone(),
     };
-    let restored = Restored { files: 1, bytes: 2, verified: true, milliseconds: 3, failed: listed };
+    let restored = Restored {
+        files: 1,
+        bytes: 2,
+        verified: true,
+        milliseconds: 3,
+        failed: listed,
+        owners: Listed::default(),
+    };
     let maintained = Maintained { bytes_freed: 1, packs_deleted: 2, problems: Listed::default() };
     let failure = Failure { cause: Cause::WrongVolume, message: "why".into() };
     let expected = [
@@ -177,7 +220,7 @@ fn version_2_is_written_only_where_version_1_has_no_room() {
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!("part-0"), "the UID 'part-0'")]
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!(""), "parts.uid: expected 1 to 128")]
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!("u".repeat(129)), "it has 129")]
-#[case(|value: &mut Value| value["parts"][1]["work"]["kind"] = json!("forget"), "forget")]
+#[case(|value: &mut Value| value["parts"][1]["work"]["kind"] = json!("novel"), "novel")]
 #[case(
     |value: &mut Value| {
         value["parts"][2]["work"]["doneFile"] = json!(".velero/x");
@@ -237,6 +280,11 @@ fn a_field_that_is_not_known_is_refused_wherever_it_is() {
 }
 
 #[test]
+fn values_of_headers_are_not_shown() {
+    assert!(!format!("{:?}", Task::call("uid-1", call(http()))).contains("secret"));
+}
+
+#[test]
 fn every_line_comes_back_as_it_was() {
     let lines = [
         LogLine::Progress(Reading {
@@ -248,6 +296,7 @@ fn every_line_comes_back_as_it_was() {
         LogLine::Progress(Reading { part: Some("part-1".into()), ..Reading::default() }),
         LogLine::Waiting { holder: "c/p".into(), until: Some("2026-01-02T03:04:05Z".into()) },
         LogLine::Message { level: Level::Warning, text: "line\nbreak".into() },
+        LogLine::Snapshots { snapshots: vec![SnapshotLine::default()] },
     ];
     for line in lines {
         let text = serde_json::to_string(&line).unwrap();

@@ -87,6 +87,15 @@ impl World {
         Task { limits, ..Task::single(uid, work, repository, lock) }
     }
 
+    /// A task whose repository is in a directory of its own, which does not exist yet.
+    pub(crate) fn in_directory(&self, uid: &str, work: TaskWork) -> Task {
+        let mut task = self.task(uid, work);
+        // The first password is that of new repositories.
+        access(&mut task).passwords = vec!["password-1".to_owned()];
+        access(&mut task).transport = Transport::Directory { path: self.path("mounted/team/shop") };
+        task
+    }
+
     /// A task with several parts.
     pub(crate) fn tasks<'a>(&self, uid: &str, works: impl IntoIterator<Item = (&'a str, TaskWork)>) -> Task {
         let parts = works.into_iter().map(|(uid, work)| Part { uid: uid.to_owned(), work });
@@ -148,6 +157,11 @@ impl World {
     }
 }
 
+/// The repository of a task that has one.
+pub(crate) fn access(task: &mut Task) -> &mut RepositoryAccess {
+    task.repository.as_mut().unwrap()
+}
+
 pub(crate) fn backup_of(source: Source) -> BackupWork {
     BackupWork { tags: vec!["backup=nightly".to_owned()], ..BackupWork::new(source, "shop/data") }
 }
@@ -180,6 +194,12 @@ impl MoverEnd {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The outcome of a task that is done.
+    pub(crate) fn done(self) -> Outcome {
+        assert_eq!(self.code, 0, "{:?}", self.result);
+        self.result.outcome
     }
 
     pub(crate) fn failed(self) -> Failure {

@@ -129,7 +129,7 @@ pub fn directory(
         return Err(DirectoryError::Block { volume: bound_name.to_owned() });
     }
     if let Some(path) = bound.pointer("/spec/hostPath/path").and_then(Value::as_str) {
-        return of_host(bound_name, path);
+        return host_directory(bound_name, path);
     }
     let migrated = bound["metadata"]["annotations"][MIGRATED].as_str();
     if migrated.is_some_and(|driver| !driver.is_empty()) && bound["spec"].get("csi").is_none() {
@@ -184,8 +184,8 @@ fn csi(volumes: &str, name: &str, proof: Proof) -> Directory {
     Directory { mount: format!("{volumes}/kubernetes.io~csi/{name}"), path: "mount".to_owned(), proof }
 }
 
-/// The directory of a PersistentVolume that is a directory of the node.
-fn of_host(name: &str, path: &str) -> Result<Directory, DirectoryError> {
+/// The directory of a volume that is a directory of the node. `name`: the volume's name in messages.
+pub fn host_directory(name: &str, path: &str) -> Result<Directory, DirectoryError> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let usable = path.starts_with('/') && !parts.iter().any(|part| matches!(*part, "." | ".."));
     let (mount, path) = match parts.split_last() {

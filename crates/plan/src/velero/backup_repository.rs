@@ -3,31 +3,20 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::common::time::seconds;
-use lifeboat_api::common::{GoDuration, TaskId};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
 use crate::label;
+use crate::transfer::repository_notes::{self, TaskFate, after};
+pub use crate::transfer::repository_notes::{
+    EMPTIED, GivenUp, MAINTAIN_SINCE, MAINTENANCE, dead_owners, give_up, is_under_way, looked_for, note_dead,
+    task, unlocked,
+};
 use crate::velero::pod_volumes;
 
-/// Annotation of a BackupRepository: the number of the running maintenance, so that the next leader finds the same
-/// Job.
-pub const MAINTENANCE: &str = "lifeboat.io/maintenance";
-/// Set by users (`lifeboat repo maintain`): maintenance is due since this time.
-pub const MAINTAIN_SINCE: &str = "lifeboat.io/maintain-since";
-/// Set when Lifeboat itself forgot the last snapshot, and removed before a new one is stored: only with it may
-/// maintenance treat the repository as empty and free all of its space.
-pub const EMPTIED: &str = "lifeboat.io/emptied";
-/// Annotations of a BackupRepository, one per task that was given up while its mover may still have been running:
-/// until when the mover can store a snapshot, which is then forgotten.
-const GIVEN_UP: &str = "given-up.lifeboat.io/";
-/// Annotations of a BackupRepository, one per mover whose end was reported and whose locks could not be removed: the
-/// owner of the locks.
-const DEAD_OWNER: &str = "dead-owner.lifeboat.io/";
-/// How long after its deadline a mover may still write.
-const LAST_WORDS: Duration = Duration::from_mins(10);
 /// How many runs are kept in the status: upstream's number.
 const REMEMBERED: usize = 25;
 /// The maximum delay before a failed maintenance is retried.
@@ -90,92 +79,23 @@ pub fn object(about: RepositoryId<'_>, identifier: &str, frequency: Duration) ->
     })
 }
 
-/// The patch when a task is given up whose mover may keep running until `deadline`.
-pub fn give_up(task: &TaskId, deadline: Timestamp) -> Value {
-    let until = seconds(after(deadline, LAST_WORDS));
-    json!({"metadata": {"annotations": {format!("{GIVEN_UP}{task}"): until}}})
-}
-
-/// The tasks that were given up, by what happens to their snapshots.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GivenUp {
-    /// Tasks whose snapshots are forgotten.
-    pub unwanted: Vec<TaskId>,
-    /// Tasks about which nothing is known, or not yet.
-    pub unknown: Vec<TaskId>,
-    /// Tasks whose snapshot is the copy after all.
-    pub wanted: Vec<TaskId>,
-}
-
-impl GivenUp {
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Sorts the tasks that were given up. `objects`: all PodVolumeBackups and DataUploads. A task is recorded before the
 /// end of its object, so the object decides; if the object is gone, nothing is deleted.
 pub fn given_up(repository: &Value, objects: &[Value]) -> GivenUp {
-    let mut found = GivenUp::default();
-    for (task, _) in notes(repository) {
+    repository_notes::given_up(repository, |task| {
         let object = objects.iter().find(|object| {
             object["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty() && task.starts_with(uid))
         });
-        let list = match object {
-            None => &mut found.unknown,
-            Some(object) if pod_volumes::task_of(object) != task => &mut found.unwanted,
+        match object {
+            None => TaskFate::Unknown,
+            Some(object) if pod_volumes::task_of(object) != task => TaskFate::Unwanted,
             Some(object) => match object["status"]["phase"].as_str() {
-                Some("Failed" | "Canceled") => &mut found.unwanted,
-                Some("Completed") => &mut found.wanted,
-                _ => &mut found.unknown,
+                Some("Failed" | "Canceled") => TaskFate::Unwanted,
+                Some("Completed") => TaskFate::Wanted,
+                _ => TaskFate::Unknown,
             },
-        };
-        list.push(TaskId::new(task));
-    }
-    found
-}
-
-/// The patch after the snapshots of the unwanted tasks were searched for at `looked`; None if all tasks stay
-/// recorded.
-pub fn looked_for(repository: &Value, found: &GivenUp, looked: Timestamp) -> Option<Value> {
-    let over = |(task, until): &(&str, &Value)| {
-        let until = until.as_str().and_then(|text| text.parse::<Timestamp>().ok());
-        found.wanted.iter().any(|wanted| wanted == task) || until.is_none_or(|until| until < looked)
-    };
-    let over: serde_json::Map<String, Value> =
-        notes(repository).filter(over).map(|(task, _)| (format!("{GIVEN_UP}{task}"), Value::Null)).collect();
-    (!over.is_empty()).then(|| json!({"metadata": {"annotations": over}}))
-}
-
-fn notes(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    of_prefix(object, GIVEN_UP)
-}
-
-/// The annotations with a prefix, without the prefix.
-fn of_prefix<'a>(object: &'a Value, prefix: &'static str) -> impl Iterator<Item = (&'a str, &'a Value)> {
-    let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
-    annotations.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
-}
-
-/// The patch if the locks of a dead owner, `<cluster>/<pod>`, could not be removed.
-pub fn note_dead(owner: &str) -> Value {
-    json!({"metadata": {"annotations": {dead_note(owner): owner}}})
-}
-
-fn dead_note(owner: &str) -> String {
-    format!("{DEAD_OWNER}{}", owner.rsplit('/').next().unwrap_or_default())
-}
-
-/// The recorded owners.
-pub fn dead_owners(repository: &Value) -> Vec<String> {
-    of_prefix(repository, DEAD_OWNER).filter_map(|(_, owner)| owner.as_str().map(str::to_owned)).collect()
-}
-
-/// The patch after their locks were removed.
-pub fn unlocked(owners: &[String]) -> Value {
-    let gone: serde_json::Map<String, Value> =
-        owners.iter().map(|owner| (dead_note(owner), Value::Null)).collect();
-    json!({"metadata": {"annotations": gone}})
+        }
+    })
 }
 
 /// The next step of maintenance.
@@ -225,23 +145,6 @@ pub fn due(object: &Value, default: Duration, now: Timestamp) -> Due {
     }
 }
 
-fn after(time: Timestamp, pause: Duration) -> Timestamp {
-    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-    time.checked_add(pause).unwrap_or(Timestamp::MAX)
-}
-
-/// The task of a run.
-pub fn task(repository_uid: &str, number: u64) -> String {
-    format!("{repository_uid}-m{number}")
-}
-
-/// Whether a task is the current run.
-pub fn is_under_way(object: &Value, run: &str) -> bool {
-    let number = object["metadata"]["annotations"][MAINTENANCE].as_str().and_then(|text| text.parse().ok());
-    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    number.is_some_and(|number| task(uid, number) == run)
-}
-
 /// The patch when a run has ended. `failure`: the error, if it failed.
 pub fn ended(object: &Value, begun: Timestamp, failure: Option<&str>, now: Timestamp) -> Value {
     let mut runs = object["status"]["recentMaintenance"].as_array().cloned().unwrap_or_default();
@@ -265,6 +168,7 @@ pub fn ended(object: &Value, begun: Timestamp, failure: Option<&str>, now: Times
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::common::TaskId;
     use rstest::rstest;
 
     use super::*;

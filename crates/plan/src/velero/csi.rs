@@ -24,11 +24,6 @@ pub use restored::{
 };
 pub use taken::{backups_of, content_patch, restore_size, snapshot, snapshot_notes};
 
-pub use crate::transfer::snapshots::{
-    Fixed, GROUP, SERVER, SNAPSHOT, VERSION, bound_content, classes, consistency, contents, deletion_secret,
-    driver_of, fixed, grown, is_going, is_ready, list_secret, snapshots, trouble, volume_of,
-};
-
 /// The actions, with upstream's names.
 pub const CLAIM_BACKUPPER: &str = "velero.io/csi-pvc-backupper";
 pub const SNAPSHOT_BACKUPPER: &str = "velero.io/csi-volumesnapshot-backupper";

@@ -15,16 +15,12 @@ pub use object::{CopySettings, PodVolume, backup_name, backup_object, backup_tag
 pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
 pub use waiting::{CONTAINER, PodLeft, Wait, WaitState, mark, started, stayed, take_mark, wait_container};
 
-pub use crate::transfer::attempts::{CONSISTENCY, LIVE, QUIESCED, task_uid};
-pub use crate::transfer::directory::{
-    ClaimOf, Directory, DirectoryError, KUBELET_ROOT, Proof, claim_of, directory,
-};
-
 use lifeboat_api::common::TaskId;
 use lifeboat_api::velero::DataMovePhase;
 use serde_json::Value;
 
 use crate::json::text;
+use crate::transfer::attempts::task_uid;
 
 /// Annotation: how many files changed while they were read.
 pub const CHANGED_FILES: &str = "lifeboat.io/changed-files";

@@ -24,12 +24,12 @@ mod tests;
 pub use backup::{backup, backup_name, own_name};
 pub use due::{ScheduledBackup, Submission, past, submission};
 
-pub use crate::schedule::{Cron, CronError, Past, Run, SKEW, run};
-
 use jiff::Timestamp;
 use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::{Schedule, SchedulePhase};
 use serde_json::{Value, json};
+
+use crate::schedule::{Cron, Past, Run, run};
 
 /// The maximum length of a schedule's name: a backup's name has the time appended.
 const LONGEST_NAME: usize = 253 - "-20261116010203".len();

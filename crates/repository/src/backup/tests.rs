@@ -150,11 +150,16 @@ async fn what_cannot_be_read_makes_the_backup_incomplete() {
     let missing = source.path().join("missing");
     let incomplete_tag = Some("missing=".to_owned());
     let there = source.path().join("there");
-    let options = BackupOptions { incomplete_tag: incomplete_tag.clone(), ..of_paths(&[&there, &missing]) };
+    let options = BackupOptions {
+        incomplete_tag: incomplete_tag.clone(),
+        incomplete_tags: vec!["incomplete".to_owned()],
+        ..of_paths(&[&there, &missing])
+    };
     let outcome = make(&repository, options).await.unwrap();
     assert!(outcome.is_incomplete());
-    assert_eq!(outcome.snapshot.tags, ["missing=1"]);
-    let whole = BackupOptions { incomplete_tag, ..of_paths(&[&there]) };
+    assert_eq!(outcome.snapshot.tags, ["missing=1", "incomplete"]);
+    let incomplete_tags = vec!["incomplete".to_owned()];
+    let whole = BackupOptions { incomplete_tag, incomplete_tags, ..of_paths(&[&there]) };
     assert!(make(&repository, whole).await.unwrap().snapshot.tags.is_empty());
     assert_eq!(outcome.unreadable[0].path, missing.display().to_string());
 }

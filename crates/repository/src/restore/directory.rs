@@ -221,7 +221,8 @@ impl Directory {
         };
         let stat = Stat::of(handle.as_fd())
             .map_err(|error| Failure::new("read the metadata of the directory", error))?;
-        metadata::apply(&self.shared, &MetadataTarget::Open(handle.as_fd()), node, &stat, true)
+        let target = MetadataTarget::Open(handle.as_fd());
+        metadata::apply(&self.shared, &target, node, &stat, true, || self.location(None))
     }
 }
 

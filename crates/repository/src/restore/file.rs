@@ -155,9 +155,8 @@ impl File {
         }
         // An incomplete file keeps the current time, so that the next restore does not take it for unchanged.
         let whole = !self.failed.load(Ordering::Relaxed);
-        if let Err(failure) =
-            metadata::apply(shared, &MetadataTarget::Open(handle.as_fd()), &self.node, &stat, whole)
-        {
+        let target = MetadataTarget::Open(handle.as_fd());
+        if let Err(failure) = metadata::apply(shared, &target, &self.node, &stat, whole, || self.location()) {
             // The content is correct: further names can be linked to it.
             if whole {
                 shared.problem(&self.location(), failure);

@@ -57,20 +57,21 @@ impl fmt::Display for Failure {
 }
 
 /// Sets the metadata of `node` on `target`, whose current state is `stat`. Tries everything and reports all failures.
-/// Only root may change owners: for other users that is not a failure.
+/// Only root may change owners: for other users that is not a failure; the entry is counted by its `path`.
 pub(super) fn apply(
     shared: &Shared,
     target: &MetadataTarget<'_>,
     node: &Node,
     stat: &Stat,
     times: bool,
+    path: impl FnOnce() -> Vec<u8>,
 ) -> Result<(), Failure> {
     let mut failure = Failure::default();
     let (uid, gid) = owner(shared, node);
     let given_away = (uid, gid) != (stat.uid, stat.gid);
     if given_away {
         match target.chown(uid, gid) {
-            Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => {}
+            Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => shared.kept_owner(path),
             result => failure.note("set the owner", result),
         }
     }

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::backup::Problem;
 
+/// How many entries whose owner was not set are kept by name.
+const KEPT_OWNERS: usize = 100;
 /// Further problems are counted, but not kept: a hostile snapshot could have billions.
 const KEPT_PROBLEMS: usize = 10_000;
 
@@ -51,6 +53,10 @@ pub struct RestoreOutcome {
     pub problems: Vec<Problem>,
     /// The number of all problems.
     pub problem_count: u64,
+    /// The first entries whose owner was not set because only root may give files away; no problem otherwise.
+    pub kept_owners: Vec<String>,
+    /// The number of all such entries.
+    pub kept_owner_count: u64,
 }
 
 impl RestoreOutcome {
@@ -73,6 +79,8 @@ pub(super) struct Counts {
     pub(super) files_verified: AtomicU64,
     problem_count: AtomicU64,
     problems: Mutex<Vec<Problem>>,
+    kept_owner_count: AtomicU64,
+    kept_owners: Mutex<Vec<String>>,
 }
 
 pub(super) fn add(counter: &AtomicU64, number: u64) {
@@ -86,6 +94,15 @@ impl Counts {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < KEPT_PROBLEMS {
             problems.push(problem);
+        }
+    }
+
+    /// Counts an entry whose owner was not set.
+    pub(super) fn kept_owner(&self, path: impl FnOnce() -> String) {
+        add(&self.kept_owner_count, 1);
+        let mut kept = self.kept_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT_OWNERS {
+            kept.push(path());
         }
     }
 
@@ -106,6 +123,10 @@ impl Counts {
             files_verified: verified.then(|| value(&self.files_verified)),
             problems: std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner)),
             problem_count: self.problem_count(),
+            kept_owners: std::mem::take(
+                &mut *self.kept_owners.lock().unwrap_or_else(PoisonError::into_inner),
+            ),
+            kept_owner_count: value(&self.kept_owner_count),
         }
     }
 }

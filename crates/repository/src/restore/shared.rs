@@ -105,6 +105,11 @@ impl Shared {
         self.counts.problem(Problem { path, message: message.to_string() });
     }
 
+    /// Counts an entry whose owner could not be set.
+    pub(super) fn kept_owner(&self, path: impl FnOnce() -> Vec<u8>) {
+        self.counts.kept_owner(|| String::from_utf8_lossy(&path()).into_owned());
+    }
+
     pub(super) fn has_problems(&self) -> bool {
         self.counts.problem_count() > 0
     }

@@ -48,7 +48,9 @@ impl Special {
             return Err(Failure::new("set its metadata", Errno::STALE));
         }
         let target = MetadataTarget::Entry { directory: directory.as_fd(), name };
-        metadata::apply(self.directory.shared(), &target, &self.node, &stat, true)
+        metadata::apply(self.directory.shared(), &target, &self.node, &stat, true, || {
+            self.directory.location(Some(&self.node.name))
+        })
     }
 }
 

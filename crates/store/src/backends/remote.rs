@@ -95,7 +95,7 @@ fn info(meta: &ObjectMeta) -> ObjectInfo {
 }
 
 /// The object of a listing; None for a directory marker; an error if it was not requested.
-fn checked(request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo>> {
+fn checked(site: &Site, request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo>> {
     let key = meta.location.as_ref();
     if key.starts_with(&request.prefix) {
         return Ok(Some(info(meta)));
@@ -104,7 +104,7 @@ fn checked(request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo
     if meta.size == 0 && format!("{key}/") == request.prefix {
         return Ok(None);
     }
-    let detail = format!("it contains '{key}', which is outside of the requested prefix");
+    let detail = site.quoted(format!("it contains '{key}', which is outside of the requested prefix"));
     Err(Error::Listing { prefix: request.prefix.clone(), detail })
 }
 
@@ -172,7 +172,7 @@ impl Backend for Remote {
         let operation = Operation::new("list", &request.prefix);
         let response =
             self.cloud.list_paginated(prefix, options).await.map_err(|e| self.error(operation, &e))?;
-        let objects = response.result.objects.iter().map(|meta| checked(request, meta));
+        let objects = response.result.objects.iter().map(|meta| checked(&self.site, request, meta));
         Ok(Page {
             objects: objects.filter_map(Result::transpose).collect::<Result<_>>()?,
             prefixes: response.result.common_prefixes.iter().map(|prefix| format!("{prefix}/")).collect(),

@@ -105,7 +105,7 @@ impl Rest {
         }
         match self.look_up(names::CONFIG, names::CONFIG).await {
             Err(error) if error.is_not_found() => {
-                let Site { bucket, endpoint } = self.site.clone();
+                let Site { bucket, endpoint, .. } = self.site.clone();
                 return Err(Error::BucketNotFound { bucket, endpoint });
             }
             Err(error) => return Err(error),
@@ -126,7 +126,10 @@ impl Rest {
         let response = self.send(Method::GET, &format!("{kind}/"), &[], Bytes::new(), operation).await?;
         let (parts, body) = response.into_parts();
         let body = collect(body.bytes_stream(), LARGEST_LISTING, &self.site, operation).await?;
-        listing::parse(kind, &parts.headers, &body, present(&parts.headers))
+        listing::parse(kind, &parts.headers, &body, present(&parts.headers)).map_err(|error| match error {
+            Error::Listing { prefix, detail } => Error::Listing { prefix, detail: self.site.quoted(detail) },
+            other => other,
+        })
     }
 
     /// HEAD: the size, and the headers for the other metadata.
@@ -252,7 +255,7 @@ impl Backend for Rest {
             Operation { create: mode == PutMode::Create, ..Operation::new("write", key.as_str()) };
         let denied = match self.send(Method::POST, &path, &[], body.clone(), operation).await {
             Err(Error::NotFound { .. }) => {
-                let Site { bucket, endpoint } = self.site.clone();
+                let Site { bucket, endpoint, .. } = self.site.clone();
                 return Err(Error::BucketNotFound { bucket, endpoint });
             }
             Err(denied @ (Error::Denied { .. } | Error::AlreadyExists { .. })) => denied,

@@ -60,6 +60,16 @@ pub(crate) enum AzureAuth {
     },
 }
 
+impl AzureAuth {
+    /// Whether the secret is part of the settings, and not an identity of the machine or pod.
+    pub(crate) fn is_given(&self) -> bool {
+        match self {
+            Self::AccountKey(_) | Self::Sas(_) | Self::ClientSecret { .. } => true,
+            Self::WorkloadIdentity { .. } | Self::ManagedIdentity { .. } => false,
+        }
+    }
+}
+
 type Variables = BTreeMap<String, SecretString>;
 
 pub(super) fn validate(

@@ -4,11 +4,13 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::net::IpAddr;
 
 use http::StatusCode;
 use object_store::client::{HttpError, HttpErrorKind};
 use rustls::{CertificateError, Error as TlsError, InvalidMessage};
 
+use super::response::code_of_service;
 use super::{BadCertificate, BadCredentials, Error, ErrorResponse, Unreachable};
 
 /// The object store that the request was sent to.
@@ -17,6 +19,16 @@ pub(crate) struct Site {
     pub bucket: String,
     /// `scheme://host:port`, as the user wrote it.
     pub endpoint: String,
+    /// Whether messages leave out what the server answered: a tenant could otherwise read answers of servers that only
+    /// this process reaches.
+    pub discreet: bool,
+}
+
+impl Site {
+    /// A detail that may quote an answer.
+    pub(crate) fn quoted(&self, detail: impl Into<String>) -> String {
+        if self.discreet { "the answer cannot be understood".to_owned() } else { detail.into() }
+    }
 }
 
 /// What was attempted: `list 'backups/'`.
@@ -49,6 +61,15 @@ pub(crate) struct TransportError {
     pub source: HttpError,
 }
 
+/// A connection to this address is not allowed by the `Guard`.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("'{host}' has the address {address}, {kind}")]
+pub(crate) struct AddressRefused {
+    pub host: String,
+    pub address: IpAddr,
+    pub kind: &'static str,
+}
+
 /// A response with status 200 that is not a valid listing.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -56,6 +77,11 @@ pub(crate) struct BadListing(pub &'static str);
 
 /// Classifies the `error` of `operation` at `site`.
 pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdError + 'static)) -> Error {
+    if let Some(AddressRefused { host, address, kind }) = find::<AddressRefused>(error).cloned() {
+        let transport = find::<TransportError>(error);
+        let endpoint = transport.map_or_else(|| site.endpoint.clone(), |transport| transport.origin.clone());
+        return Error::AddressRefused { endpoint, host, address, kind };
+    }
     if let Some(response) = find::<ErrorResponse>(error) {
         return if same_origin(&response.origin, &site.endpoint) {
             from_response(site, operation, response)
@@ -67,12 +93,13 @@ pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdEr
         return Error::Listing { prefix: operation.key.into(), detail: bad.0.into() };
     }
     if let Some(error @ object_store::Error::InvalidPath { .. }) = find::<object_store::Error>(error) {
-        let detail = format!("it contains an invalid key: {error}");
+        let detail = site.quoted(format!("it contains an invalid key: {error}"));
         return Error::Listing { prefix: operation.key.into(), detail };
     }
     if let Some(body) = innermost(error).strip_prefix("Server returned error response: ") {
         // Status 200 with an error in the body. object_store recognises two such cases and returns the body as text.
         let response = ErrorResponse::new(site.endpoint.clone(), StatusCode::OK, None, body);
+        let response = if site.discreet { response.discreet() } else { response };
         return from_response(site, operation, &response);
     }
     if let Some(failure) = from_bulk_delete(site, operation, error) {
@@ -80,7 +107,7 @@ pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdEr
     }
     let origin =
         find::<TransportError>(error).map_or(site.endpoint.as_str(), |transport| transport.origin.as_str());
-    let failure = from_transport(origin, operation, error);
+    let failure = from_transport(site, origin, operation, error);
     if same_origin(origin, &site.endpoint) {
         failure
     } else {
@@ -114,7 +141,7 @@ fn from_response(site: &Site, operation: Operation<'_>, response: &ErrorResponse
             Error::WrongRegion { bucket, region: response.region.clone() }
         }
         (300..=399, _) => Error::WrongRegion { bucket, region: response.region.clone() },
-        (400, _) if speaks_https(response) => Error::NotHttp { endpoint },
+        (400, _) if response.is_plain_http_refused() => Error::NotHttp { endpoint },
         // A wrong region without a body (HEAD), but with the header that names the right region.
         (400, "") if response.region.is_some() => {
             Error::WrongRegion { bucket, region: response.region.clone() }
@@ -144,6 +171,7 @@ fn from_bulk_delete(
     let text = innermost(error);
     let text = text.strip_prefix("DeleteObjects request failed for key ")?;
     let code = text.rsplit_once("(code: ")?.1.trim_end_matches(')');
+    let text = if site.discreet { code_of_service(code).unwrap_or("the answer is an error") } else { text };
     let endpoint = site.endpoint.clone();
     Some(match code {
         "AccessDenied" => {
@@ -156,15 +184,12 @@ fn from_bulk_delete(
     })
 }
 
-/// The response of Go and nginx to plain HTTP on their HTTPS port.
-fn speaks_https(response: &ErrorResponse) -> bool {
-    response.status == StatusCode::BAD_REQUEST
-        && response.message.as_deref().is_some_and(|text| {
-            text.contains("HTTP request to an HTTPS server") || text.contains("sent to HTTPS port")
-        })
-}
-
-fn from_transport(origin: &str, operation: Operation<'_>, error: &(dyn StdError + 'static)) -> Error {
+fn from_transport(
+    site: &Site,
+    origin: &str,
+    operation: Operation<'_>,
+    error: &(dyn StdError + 'static),
+) -> Error {
     let endpoint = origin.to_owned();
     if let Some(tls) = chain(error).find_map(tls_error) {
         return from_tls(endpoint, tls);
@@ -202,10 +227,13 @@ fn from_transport(origin: &str, operation: Operation<'_>, error: &(dyn StdError 
             Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe),
         ) => (Unreachable::Closed, "the connection was closed".to_owned()),
         (Some(HttpErrorKind::Decode), _) => {
-            return Error::Interrupted { action: operation.action(), detail: innermost(error) };
+            let detail = site.quoted(innermost(error));
+            return Error::Interrupted { action: operation.action(), detail };
         }
-        (Some(_), _) => (Unreachable::Other, innermost(error)),
-        (None, _) => return Error::Other { action: operation.action(), detail: innermost(error) },
+        (Some(_), _) => (Unreachable::Other, site.quoted(innermost(error))),
+        (None, _) => {
+            return Error::Other { action: operation.action(), detail: site.quoted(innermost(error)) };
+        }
     };
     match find::<TransportError>(error) {
         Some(_) => Error::Unreachable { endpoint, cause, detail },

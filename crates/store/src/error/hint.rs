@@ -20,7 +20,7 @@ impl Error {
             Self::AlreadyExists { .. } => "choose another name, or delete the existing object first",
             Self::Changed { .. } => "try again: another process wrote the object at the same time",
             Self::BucketNotFound { .. } => {
-                "create the bucket, or correct its name, the endpoint or the region in the location"
+                "create the bucket, or correct its name, the endpoint or the region in the location or Repository"
             }
             Self::Denied { action, .. } if action.starts_with("delete") => {
                 "grant the credentials the right to delete; a server that is append-only deletes nothing: do it where \
@@ -31,11 +31,16 @@ impl Error {
             }
             Self::Credentials { cause, .. } => cause.hint(),
             Self::Unreachable { cause, .. } => cause.hint(),
+            Self::AddressRefused { .. } => {
+                "name an endpoint that the pods of the cluster reach under its own address; those of a machine itself, of \
+                 its network link and of metadata services are never used for a tenant's storage"
+            }
             Self::Certificate { cause, .. } => cause.hint(),
             Self::NotHttps { .. } => "use 'http://' in the endpoint, or enable TLS in the object store",
             Self::NotHttp { .. } => "use 'https://' in the endpoint",
             Self::WrongRegion { .. } => {
-                "set the bucket's region: AWS_DEFAULT_REGION on the command line, the config key 'region' in a cluster"
+                "set the bucket's region: AWS_DEFAULT_REGION on the command line, the config key 'region' of a location, \
+                 backend.s3.region of a Repository"
             }
             Self::Throttled { .. } => "lower the concurrency, or raise the store's request limit",
             Self::Server { .. } | Self::Interrupted { .. } => {
@@ -94,7 +99,7 @@ impl BadCertificate {
         match self {
             Self::Untrusted => {
                 "give the certificate authority's PEM: with --cacert on the command line, in objectStorage.caCert or \
-                 caCertRef in a cluster"
+                 caCertRef of a location, in CA_CERT_DATA of a Repository's Secret"
             }
             Self::Expired => "renew the endpoint's certificate",
             Self::NotYetValid => "check the clocks of the node and of the object store",

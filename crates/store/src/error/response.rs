@@ -6,6 +6,67 @@ use http::StatusCode;
 /// The most characters of a server's message that are copied into a status or a log.
 const MAX_MESSAGE: usize = 240;
 
+/// Parts of the responses of Go and nginx to plain HTTP on their HTTPS port.
+const PLAIN_HTTP_REFUSED: [&str; 2] = ["HTTP request to an HTTPS server", "sent to HTTPS port"];
+
+/// The error codes of S3, Google, Azure and their token services that say something to a user.
+const CODES: &[&str] = &[
+    "AccessDenied",
+    "AccountIsDisabled",
+    "AccountProblem",
+    "AllAccessDisabled",
+    "AuthenticationFailed",
+    "AuthorizationFailure",
+    "AuthorizationHeaderMalformed",
+    "AuthorizationPermissionMismatch",
+    "BadDigest",
+    "BlobAlreadyExists",
+    "BlobNotFound",
+    "ConditionalRequestConflict",
+    "ContainerNotFound",
+    "EntityTooLarge",
+    "ExpiredToken",
+    "IllegalLocationConstraintException",
+    "InsufficientAccountPermissions",
+    "InternalError",
+    "InvalidAccessKeyId",
+    "InvalidArgument",
+    "InvalidAuthenticationInfo",
+    "InvalidBucketName",
+    "InvalidClientTokenId",
+    "InvalidRange",
+    "InvalidRequest",
+    "InvalidToken",
+    "MethodNotAllowed",
+    "NoSuchBucket",
+    "NoSuchKey",
+    "NoSuchUpload",
+    "NotImplemented",
+    "OperationAborted",
+    "PERMISSION_DENIED",
+    "PermanentRedirect",
+    "PreconditionFailed",
+    "QuotaExceeded",
+    "RequestLimitExceeded",
+    "RequestTimeTooSkewed",
+    "RequestTimeout",
+    "ResourceNotFound",
+    "ServerBusy",
+    "ServiceUnavailable",
+    "SignatureDoesNotMatch",
+    "SlowDown",
+    "TokenRefreshRequired",
+    "UNAUTHENTICATED",
+    "XAmzContentSHA256Mismatch",
+    "invalid_client",
+    "invalid_grant",
+];
+
+/// The code, if it is one of the storage services'.
+pub(super) fn code_of_service(code: &str) -> Option<&'static str> {
+    CODES.iter().find(|known| **known == code).copied()
+}
+
 /// An error response of the object store or of a token service.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("'{origin}' responded with {status}{}", code.as_deref().map(|c| format!(" {c}")).unwrap_or_default())]
@@ -30,6 +91,27 @@ impl ErrorResponse {
         let message = message.or_else(|| plain_text(body)).map(|text| shorten(&text));
         let region = region.or_else(|| xml_text(body, "Region"));
         Self { origin, status, code, message, region }
+    }
+
+    /// Without anything that the server chose freely: the code only if it is one of the storage services' own, no message,
+    /// a region only if it looks like one.
+    pub(crate) fn discreet(self) -> Self {
+        let is_region = |region: &String| {
+            region.len() <= 32
+                && region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        };
+        Self {
+            code: self.code.as_deref().and_then(code_of_service).map(str::to_owned),
+            message: self.is_plain_http_refused().then(|| PLAIN_HTTP_REFUSED[0].to_owned()),
+            region: self.region.filter(is_region),
+            ..self
+        }
+    }
+
+    /// Whether a server of Go or nginx got plain HTTP on its HTTPS port.
+    pub(crate) fn is_plain_http_refused(&self) -> bool {
+        let message = self.message.as_deref().unwrap_or_default();
+        self.status == StatusCode::BAD_REQUEST && PLAIN_HTTP_REFUSED.iter().any(|text| message.contains(text))
     }
 
     /// Status, code and the server's message, for error messages.

@@ -16,6 +16,7 @@ use object_store::client::{
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::guard::Guard;
 use crate::layers::bandwidth::{PIECE, TokenBucket};
 
 /// The longest time without any data on a connection.
@@ -26,17 +27,22 @@ const SILENCE: Duration = Duration::from_mins(2);
 pub(super) struct Transport {
     pub client: reqwest::Client,
     pub upload: Option<Arc<TokenBucket>>,
+    /// Addresses that are refused.
+    pub guard: Option<Guard>,
 }
 
 #[async_trait]
 impl HttpService for Transport {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
-        let url = parts
+        let url: url::Url = parts
             .uri
             .to_string()
             .parse()
             .map_err(|error: url::ParseError| HttpError::new(HttpErrorKind::Unknown, error))?;
+        if let Some(guard) = &self.guard {
+            guard.check_url(&url).map_err(|refused| HttpError::new(HttpErrorKind::Connect, refused))?;
+        }
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
         let progress = Arc::new(Progress::new());

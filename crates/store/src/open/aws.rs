@@ -35,7 +35,8 @@ pub(super) async fn remote(
     };
     let address = Address::new(&bucket, &region, config.s3_url.as_ref(), config.path_style)?;
     let options = options.with_allow_http(address.endpoint.starts_with("http://"));
-    let site = Site { bucket: bucket.clone(), endpoint: address.shown.clone() };
+    let site =
+        Site { bucket: bucket.clone(), endpoint: address.shown.clone(), discreet: connector.guard.is_some() };
     let credentials = Credentials {
         site: &site,
         region: &region,
@@ -74,13 +75,12 @@ pub(super) async fn remote(
             Signing::By(build(&Address::new(&bucket, &region, Some(url), config.path_style)?, false)?)
         }
     };
-    let uploads = OpenUploads {
+    let uploads = Some(OpenUploads {
         client: connector.connect(&options).map_err(|error| refused(&site, &error))?,
         credentials: (!anonymous).then(|| Arc::clone(&provider)),
         region: region.clone(),
         bucket: address.bucket_url(&bucket)?,
-    };
-    let uploads = Some(uploads);
+    });
     Ok(Remote { single: build(&address, true)?, cloud: store, signing, tags: config.tags, uploads, site })
 }
 
@@ -199,7 +199,8 @@ async fn find_region(bucket: &str, options: &ClientOptions, connector: &Connecto
     if let Some(arn) = bucket.strip_prefix("arn:aws:s3:") {
         return Ok(arn.split(':').next().unwrap_or_default().to_owned());
     }
-    let site = Site { bucket: bucket.to_owned(), endpoint: "https://s3.amazonaws.com".into() };
+    let discreet = connector.guard.is_some();
+    let site = Site { bucket: bucket.to_owned(), endpoint: "https://s3.amazonaws.com".into(), discreet };
     let client = connector.connect(options).map_err(|error| refused(&site, &error))?;
     let request = http::Request::head(format!("{}/{bucket}", site.endpoint))
         .body(object_store::client::HttpRequestBody::empty())

@@ -18,7 +18,8 @@ pub(super) fn remote(
     options: ClientOptions,
     connector: Connector,
 ) -> Result<Remote> {
-    let site = Site { bucket: container.clone(), endpoint: config.endpoint.clone() };
+    let discreet = connector.guard.is_some();
+    let site = Site { bucket: container.clone(), endpoint: config.endpoint.clone(), discreet };
     let builder = MicrosoftAzureBuilder::new()
         .with_container_name(container)
         .with_account(config.account)

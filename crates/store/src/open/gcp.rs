@@ -20,7 +20,8 @@ pub(super) fn remote(
     connector: Connector,
 ) -> Result<Remote> {
     let endpoint = config.endpoint.unwrap_or_else(|| "https://storage.googleapis.com".into());
-    let site = Site { bucket: bucket.clone(), endpoint: endpoint.clone() };
+    let discreet = connector.guard.is_some();
+    let site = Site { bucket: bucket.clone(), endpoint: endpoint.clone(), discreet };
     let create_header =
         config.kms_key.map(|key| (HeaderName::from_static("x-goog-encryption-kms-key-name"), key));
     let mut builder = GoogleCloudStorageBuilder::new()

@@ -10,10 +10,11 @@ use object_store::client::HttpConnector;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::{connector, refused, warnings};
+use super::{Unverified, connector, refused, warnings};
 use crate::backends::rest::Rest;
 use crate::config::{Tls, certificates};
 use crate::error::{Error, Result, Site};
+use crate::guard::Guard;
 use crate::store::{Store, Tuning};
 
 /// The URL of a REST server and the credentials for it.
@@ -37,20 +38,35 @@ impl fmt::Debug for RestConfig {
 impl RestConfig {
     /// Opens the repository, without a request to the server.
     pub fn open(self, tuning: Tuning) -> Result<Store> {
-        let warnings = warnings(&self.tls, false);
+        self.opened(None, tuning)
+    }
+
+    /// Opens a repository that a tenant describes, without a request to the server; see [`super::open_for_tenant`].
+    pub fn open_for_tenant(self, guard: Guard, tuning: Tuning) -> Result<Store> {
+        self.opened(Some(guard), tuning)
+    }
+
+    fn opened(self, guard: Option<Guard>, tuning: Tuning) -> Result<Store> {
+        let warnings = warnings(&self.tls, Unverified::CommandLine);
         let mut tuning = tuning;
-        let rest = self.backend(&mut tuning)?;
+        let rest = self.backend(guard, &mut tuning)?;
         Ok(Store::new(Arc::new(rest), "", tuning)?.with_warnings(warnings))
     }
 
     /// Creates the repository's directories on the server, then opens it. Existing files are not changed.
     pub async fn create(self, tuning: Tuning) -> Result<Store> {
         let mut unused = tuning.clone();
-        self.clone().backend(&mut unused)?.create().await?;
+        self.clone().backend(None, &mut unused)?.create().await?;
         self.open(tuning)
     }
 
-    fn backend(self, tuning: &mut Tuning) -> Result<Rest> {
+    /// Creates the directories of a repository that a tenant describes. Existing files are not changed.
+    pub async fn create_for_tenant(self, guard: Guard, tuning: Tuning) -> Result<()> {
+        let mut unused = tuning;
+        self.backend(Some(guard), &mut unused)?.create().await
+    }
+
+    fn backend(self, guard: Option<Guard>, tuning: &mut Tuning) -> Result<Rest> {
         let mut base = self.url;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(Error::config("url", "the URL of a REST server starts with 'http://' or 'https://'"));
@@ -63,10 +79,14 @@ impl RestConfig {
             base.set_path(&format!("{}/", base.path()));
         }
         let roots = self.ca_pem.as_deref().map(certificates).transpose()?.unwrap_or_default();
-        let site = Site { bucket: base.path().to_owned(), endpoint: base.origin().ascii_serialization() };
+        let site = Site {
+            bucket: base.path().to_owned(),
+            endpoint: base.origin().ascii_serialization(),
+            discreet: guard.is_some(),
+        };
         let options = ClientOptions::new().with_allow_http(base.scheme() == "http");
-        let client =
-            connector(&self.tls, roots, tuning)?.connect(&options).map_err(|error| refused(&site, &error))?;
+        let connector = connector(&self.tls, roots, guard, tuning)?;
+        let client = connector.connect(&options).map_err(|error| refused(&site, &error))?;
         let authorization = authorization(self.user.as_deref(), self.password.as_ref())?;
         Ok(Rest { client, base, authorization, site })
     }

@@ -210,6 +210,7 @@ pub(super) async fn prefixes_nest(store: &Store) {
     assert_eq!(keys(&below, "").await, ["x/y"]);
     assert_eq!(below.list_directory("").await.unwrap().prefixes, ["x/"]);
     assert_eq!(keys(store, "n/").await, ["n/deep/x/y"]);
+    assert_eq!(below.below("/").unwrap().prefix(), below.prefix(), "an empty prefix adds nothing");
     let error = below.get("gone").await.unwrap_err();
     assert_eq!(error.to_string(), "object 'gone' not found", "keys in messages are the caller's");
     clear(store, "n/").await;

@@ -1,6 +1,6 @@
-//! The way from an open transfer to its end: prepare, reach the repository, put the attempt on record, send the mover, and
-//! react to how it ended. What differs between kinds is in [`Steps`]. An error is the API's, and worth another try from the
-//! beginning.
+//! Drives an open transfer to its end: prepare, open the repository, record the attempt, run the mover, and react to
+//! how the mover ended. What differs between kinds is in [`Steps`]. An error returned from here is an API error; the
+//! caller starts again from the beginning.
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
@@ -21,66 +21,69 @@ const CANCELLED: &str = "it was cancelled";
 pub trait Steps: Send + Sync {
     fn transfer(&self) -> &Transfer;
 
-    /// Before anything else: true where no mover is needed to bring the object to its end, and that was done.
+    /// Called first. True if the object reached its end without a mover.
     async fn settled(&self, _cancel: &CancellationToken) -> Result<bool, ApiError> {
         Ok(false)
     }
 
-    /// What the mover of this attempt is sent for, or why none can be sent.
+    /// Prepares the volume and the task for the mover of this attempt, or gives the reason why no mover can be
+    /// started.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared>;
 
-    /// The mover reported that it did its steps.
+    /// Called when the mover reported success. Of a task with several parts some may have failed; the outcome has all of
+    /// them.
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError>;
 
-    /// The mover did not report that it did its work; it may have done it all the same. `message` is the reason.
+    /// Called when the mover did not report success, although it may have finished its work. `message` is the reason.
     async fn unreported(&self, message: &str) -> Result<(), ApiError>;
 
-    /// Whether it is certain that a mover that died had not done its steps.
+    /// Whether it is certain that a mover that died had not finished its work.
     async fn is_undone(&self) -> bool {
         true
     }
 
-    /// Why a mover that may still be at work is not followed by another, where it writes into a volume.
-    fn alone(&self) -> Option<&'static str> {
+    /// Why no second mover may start while the first one may still run: set where movers write into a volume.
+    fn sole_writer_reason(&self) -> Option<&'static str> {
         None
     }
 
-    /// The owner of a volume that a mover did not find, for people.
-    fn whose(&self) -> Option<String> {
+    /// The pod or claim whose volume a mover did not find, for people.
+    fn volume_owner(&self) -> Option<String> {
         None
     }
 
-    /// Adds to the message about a mover that died what else is known.
+    /// Adds further known details, such as a provisioner's last event, to the message about a mover that died.
     async fn complaint(&self, message: String) -> String {
         message
     }
 
-    /// The mover of this attempt is gone, and another attempt follows.
+    /// Removes what the mover of a failed attempt left, before the next attempt starts.
     async fn discard(&self) -> Result<(), ApiError> {
         Ok(())
     }
 
-    /// Removes all that was made for the transfer. Gives what stays, for people; empty where nothing does.
+    /// Removes everything that was made for the transfer. Returns a text about what could not be removed; empty if
+    /// everything was.
     async fn clean(&self) -> Result<String, ApiError>;
 
-    /// What happens to a pod that waits for data which does not come.
-    fn stays(&self) -> &'static str {
+    /// What happens to a pod that waits for data that will not arrive; appended to messages.
+    fn pod_consequence(&self) -> &'static str {
         ""
     }
 
-    /// The end that is on record though it is not written yet, in the record's own form.
+    /// An end that is recorded in the object but not yet written as its final phase, in the record's own form.
     async fn recorded(&self) -> Result<Option<Value>, ApiError> {
         Ok(None)
     }
 
-    /// Writes the end. `is_clean`: nothing of the transfer stays in the repository.
+    /// Writes the final phase. `is_clean`: no snapshot of the transfer is left in the repository.
     async fn write_end(&self, end: End<'_>, _is_clean: bool) -> Result<bool, ApiError> {
         self.transfer().record.end(end).await
     }
 }
 
-/// Brings the transfer to its end.
-pub async fn carry(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), ApiError> {
+/// Runs the transfer to its end.
+pub async fn run_transfer(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), ApiError> {
     match attempts(steps, cancel).await {
         Err(error) if steps.transfer().is_hopeless(&error) => give_up(steps, &error).await,
         ended => ended,
@@ -113,7 +116,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
             Err(_) if cancel.is_cancelled() => return cancelled(steps, CANCELLED).await,
             Err(unusable) => return failed(steps, &unusable.message).await,
         };
-        // The attempt is on record before anything of it exists.
+        // The attempt is recorded before its Job or Secret exists.
         if !transfer.accept(&reach, &prepared).await? {
             return steps.clean().await.map(drop);
         }
@@ -122,14 +125,14 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
         match transfer.work.effects.carry_out(request, &observer, cancel).await? {
             Ended::Left => return Ok(()),
             Ended::Cancelled { dead_owner, is_over } => {
-                transfer.set_at_large(!is_over);
+                transfer.set_may_still_run(!is_over);
                 transfer.unlock(dead_owner.as_deref()).await;
                 return cancelled(steps, CANCELLED).await;
             }
             Ended::Reported { result, dead_owner } => {
-                transfer.set_at_large(false);
-                // A mover that failed may not have reached its lock to remove it.
-                if matches!(result.outcome, Outcome::Failed(_)) {
+                transfer.set_may_still_run(false);
+                // A mover that failed may have been unable to remove its lock.
+                if has_failed(&result.outcome) {
                     transfer.unlock(dead_owner.as_deref()).await;
                 }
                 return reported(steps, result.outcome, cancel).await;
@@ -143,7 +146,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
     }
 }
 
-/// No mover can be sent any more; that of an earlier server may have done it before.
+/// No mover can be started any more; the mover of an earlier server may have finished the work.
 async fn unprepared(steps: &dyn Steps, message: &str) -> Result<(), ApiError> {
     if steps.transfer().has_begun() { steps.unreported(message).await } else { failed(steps, message).await }
 }
@@ -152,24 +155,44 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
     match outcome {
         Outcome::Restored(restored) if restored.failed.count > 0 => {
             let (count, first) = (restored.failed.count, restored.failed.first.join(", "));
-            failed(steps, &format!("{count} files could not be restored ({first}){}", steps.stays())).await
+            failed(
+                steps,
+                &format!("{count} files could not be restored ({first}){}", steps.pod_consequence()),
+            )
+            .await
         }
         Outcome::Restored(_) => steps.done(outcome).await,
-        // A volume that was filled is; a copy that nobody wants goes.
+        Outcome::Parts(ref results) if results.parts.iter().any(|part| is_restore(&part.outcome)) => {
+            steps.done(outcome).await
+        }
+        // A cancelled restore that filled its volume still counts; the snapshot of a cancelled backup is forgotten.
         _ if cancel.is_cancelled() => cancelled(steps, CANCELLED).await,
         Outcome::Failed(failure) if failure.cause == Cause::Deadline => {
             steps.unreported(&steps.transfer().late()).await
         }
         Outcome::Failed(failure) if failure.cause == Cause::WrongVolume => {
-            let whose = steps.whose().map(|whose| format!("{whose}: ")).unwrap_or_default();
-            steps.unreported(&format!("{whose}{}", failure.message)).await
+            let owner = steps.volume_owner().map(|owner| format!("{owner}: ")).unwrap_or_default();
+            steps.unreported(&format!("{owner}{}", failure.message)).await
         }
         Outcome::Failed(failure) => steps.unreported(&failure.message).await,
         outcome => steps.done(outcome).await,
     }
 }
 
-/// A mover died. True where another attempt follows; else the object is at its end.
+/// Whether the task, or a part of it, failed.
+fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(_) => true,
+        Outcome::Parts(_) => !outcome.is_done(),
+        _ => false,
+    }
+}
+
+fn is_restore(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Restored(_))
+}
+
+/// Reacts to the death of a mover. True if another attempt follows; otherwise the object has reached its end.
 async fn follow(
     steps: &dyn Steps,
     death: Death,
@@ -177,11 +200,11 @@ async fn follow(
     cancel: &CancellationToken,
 ) -> Result<bool, ApiError> {
     let transfer = steps.transfer();
-    // Also before another attempt, which takes a lock beside it.
+    // Locks of the dead mover are removed also if another attempt follows, because that attempt takes its own lock.
     transfer.unlock(death.dead_owner.as_deref()).await;
     let is_over =
         death.dead_owner.is_some() || matches!(death.cause, DeathCause::Unschedulable | DeathCause::Refused);
-    transfer.set_at_large(!is_over);
+    transfer.set_may_still_run(!is_over);
     if cancel.is_cancelled() {
         return cancelled(steps, CANCELLED).await.map(|()| false);
     }
@@ -189,7 +212,7 @@ async fn follow(
         attempt: transfer.attempt(),
         may_retry: death.may_retry,
         is_over,
-        writes: steps.alone().is_some(),
+        writes: steps.sole_writer_reason().is_some(),
         is_undone: steps.is_undone().await,
     };
     match next(died) {
@@ -199,7 +222,7 @@ async fn follow(
             return steps.unreported(&message).await.map(|()| false);
         }
         Next::NothingBeside => {
-            let why = steps.alone().unwrap_or_default();
+            let why = steps.sole_writer_reason().unwrap_or_default();
             let message = format!("{}; it is not tried again, because {why}", death.message);
             return steps.unreported(&message).await.map(|()| false);
         }
@@ -210,13 +233,13 @@ async fn follow(
         return steps.clean().await.map(|_| false);
     }
     transfer.record.warn("Retried", &death.message).await;
-    transfer.work.effects.clear(&transfer.work.settings.namespace, &transfer.task()).await?;
+    transfer.work.effects.clear(&transfer.namespace, &transfer.task()).await?;
     steps.discard().await?;
     transfer.set_attempt(transfer.attempt() + 1);
     Ok(true)
 }
 
-/// Nothing of the transfer can be used.
+/// Ends the transfer as failed and removes what it made.
 pub async fn failed(steps: &dyn Steps, message: &str) -> Result<(), ApiError> {
     let (transfer, left) = (steps.transfer(), steps.clean().await?);
     let message = format!("{message}{left}");
@@ -226,27 +249,30 @@ pub async fn failed(steps: &dyn Steps, message: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Ends the transfer as cancelled and removes what it made.
 pub async fn cancelled(steps: &dyn Steps, message: &str) -> Result<(), ApiError> {
     let (transfer, left) = (steps.transfer(), steps.clean().await?);
-    let message = format!("{message}{}{left}", steps.stays());
+    let message = format!("{message}{}{left}", steps.pod_consequence());
     transfer.give_up().await;
     steps.write_end(End::Cancelled(&message), left.is_empty()).await.map(drop)
 }
 
-/// The mover reported another kind of work than it was sent for.
-pub async fn misunderstood(steps: &dyn Steps, outcome: &Outcome) -> Result<(), ApiError> {
-    failed(steps, &format!("the mover answered another question: {outcome:?}")).await
+/// Fails the transfer because the mover reported the result of another kind of task.
+pub async fn wrong_result(steps: &dyn Steps, outcome: &Outcome) -> Result<(), ApiError> {
+    failed(steps, &format!("the mover reported the result of another kind of task: {outcome:?}")).await
 }
 
-/// The end is written although not all could be removed, which no server can do. Work that is on record is done.
+/// Writes the end although some objects could not be removed, because no server is allowed to remove them. A result
+/// that is already recorded stays a success.
 async fn give_up(steps: &dyn Steps, error: &ApiError) -> Result<(), ApiError> {
     let transfer = steps.transfer();
-    let mut message = format!("{}; what was made for it may be left behind", error.chain());
+    let mut message =
+        format!("{}; objects that were made for the transfer may be left behind", error.chain());
     let written = if let Some(end) = steps.recorded().await? {
         transfer.record.warn("NotCleared", &message).await;
         steps.write_end(End::Recorded(&end), false).await
     } else {
-        // What can be removed is removed.
+        // Remove as much as possible.
         message.push_str(&steps.clean().await.unwrap_or_default());
         transfer.give_up().await;
         transfer.record.warn("Failed", &message).await;

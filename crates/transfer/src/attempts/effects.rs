@@ -1,4 +1,4 @@
-//! What the work on a transfer does outside: in the repository and with movers. Tests put their own in place.
+//! What the work on a transfer changes outside the process: repositories and movers. Tests replace it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::repositories::{
     Keys, Repositories, RepositoryHost, RepositoryKey, RepositoryProblem, SourceKeys, of_task,
 };
 
-/// How long storage may take to drop a few files.
+/// How long storage may take to delete a few report files.
 const DROPPING: Duration = Duration::from_secs(30);
 
 /// A repository, as the task file of a mover describes it.
@@ -31,7 +31,7 @@ pub struct Reach {
     pub cluster: String,
 }
 
-/// Why a repository cannot be used, and whether that may pass by itself.
+/// Why a repository cannot be used, and whether the problem may go away by itself.
 #[derive(Debug)]
 pub struct Unusable {
     pub message: String,
@@ -45,21 +45,23 @@ impl From<RepositoryProblem> for Unusable {
 }
 
 /// A snapshot that is in the repository.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Stored {
+    /// The UID of the part that stored it; the task's where the task has one part.
+    pub part: String,
     pub snapshot: Snapshot,
-    /// When the mover had read the volume.
+    /// When the mover finished reading the volume.
     pub end: Option<Timestamp>,
 }
 
 #[async_trait]
 pub trait Effects: Send + Sync {
-    /// The repository of a key; where there is none, it is made with `make`.
+    /// The access data of a repository. With `make`, a repository that does not exist is created.
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable>;
-    /// The snapshot that a task stored.
-    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable>;
+    /// The snapshots that a task stored: at most one for each of its parts.
+    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable>;
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem>;
-    /// Removes the reports of movers; that it cannot be done is only logged.
+    /// Removes the report files of movers. A failure is only logged.
     async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[TaskId]);
     async fn carry_out(
         &self,
@@ -69,14 +71,14 @@ pub trait Effects: Send + Sync {
     ) -> Result<Ended, ApiError>;
     /// Removes the mover of a task from a namespace.
     async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError>;
-    /// What the mover of this task may still store until its deadline is forgotten when it comes; that this cannot be
-    /// written down is only logged.
+    /// Records that a snapshot which the mover of this task may still store, until its deadline, is to be forgotten.
+    /// A failure to record it is only logged.
     async fn give_up(&self, key: &RepositoryKey, task: &TaskId, deadline: Timestamp);
-    /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
+    /// Removes the locks of a mover whose container has ended for certain. A failure is only logged.
     async fn unlock(&self, key: &RepositoryKey, owner: &str);
 }
 
-/// Where movers leave reports beside the repository.
+/// The report files that movers leave in storage, beside the repository.
 #[async_trait]
 pub trait Reports: Send + Sync {
     async fn drop_reports(
@@ -87,7 +89,7 @@ pub trait Reports: Send + Sync {
     ) -> Result<(), RepositoryProblem>;
 }
 
-/// The server's effects.
+/// The effects of the real server.
 pub struct ServerEffects {
     pub core: Core,
     pub movers: Movers,
@@ -111,20 +113,21 @@ impl Effects for ServerEffects {
         Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
     }
 
-    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable> {
+    async fn stored(&self, key: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable> {
         let access = self.host.access(key).await?;
         let repository = match self.repositories.open(&access).await {
             Ok(repository) => repository,
-            Err(problem) if problem.is_missing() => return Ok(None),
+            Err(problem) if problem.is_missing() => return Ok(Vec::new()),
             Err(problem) => return Err(problem.into()),
         };
         let found = of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
-        if found.is_some() {
+        if !found.is_empty() {
             self.host.set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
         }
-        Ok(found.map(|(id, snapshot)| {
+        let stored = found.into_iter().map(|(part, (id, snapshot))| {
             let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
             Stored {
+                part,
                 snapshot: Snapshot {
                     id: id.to_string(),
                     bytes: counts.total_bytes_processed,
@@ -134,7 +137,8 @@ impl Effects for ServerEffects {
                 },
                 end: snapshot.summary.map(|summary| summary.backup_end.timestamp()),
             }
-        }))
+        });
+        Ok(stored.collect())
     }
 
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {
@@ -146,10 +150,10 @@ impl Effects for ServerEffects {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
                 let message = problem.chain();
-                tracing::warn!(repository = %key, message, "reports of movers may be left behind");
+                tracing::warn!(repository = %key, message, "report files of movers may be left behind");
             }
             Err(_elapsed) => {
-                tracing::warn!(repository = %key, "storage did not answer: reports may be left behind");
+                tracing::warn!(repository = %key, "storage did not answer: report files of movers may be left behind");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Writes into the record of a transfer what its mover does. At most one write of progress a second; a write that fails is
-//! only logged, because the next one holds the same and more.
+//! Writes a mover's state and progress into the record of its transfer, progress at most once a second. A write that
+//! fails is only logged, because the next write replaces it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(super) struct RecordingObserver {
     last: Mutex<Last>,
 }
 
-/// What was written last.
+/// The message and the progress that were written last.
 #[derive(Default)]
 struct Last {
     message: String,
@@ -36,12 +36,12 @@ impl RecordingObserver {
 
     fn note(&self, written: Result<bool, ApiError>) {
         if let Err(error) = written {
-            tracing::debug!(object = self.name, error = error.chain(), "cannot record what a mover does");
+            tracing::debug!(object = self.name, error = error.chain(), "cannot record the state of a mover");
         }
     }
 
-    /// Whether this message was not written last.
-    fn is_news(&self, message: &str) -> bool {
+    /// Whether this message differs from the one that was written last; remembers it.
+    fn is_new_message(&self, message: &str) -> bool {
         let mut last = locked(&self.last);
         if last.message == message {
             return false;
@@ -54,13 +54,13 @@ impl RecordingObserver {
 #[async_trait]
 impl MoverObserver for RecordingObserver {
     async fn queued(&self, message: &str) {
-        if self.is_news(message) {
+        if self.is_new_message(message) {
             self.note(self.record.waiting(message).await);
         }
     }
 
     async fn preparing(&self, message: &str) {
-        if self.is_news(message) {
+        if self.is_new_message(message) {
             self.note(self.record.preparing(message).await);
         }
     }
@@ -89,11 +89,15 @@ impl MoverObserver for RecordingObserver {
                 let until =
                     until.as_ref().map(|until| format!(", until {until} at most")).unwrap_or_default();
                 let message = format!("waits for the repository, which {holder} has locked{until}");
-                if self.is_news(&message) {
+                if self.is_new_message(&message) {
                     self.note(self.record.waiting(&message).await);
                 }
             }
-            LogLine::Message { text, .. } => tracing::debug!(object = self.name, text, "a mover says"),
+            LogLine::Message { text, .. } => {
+                tracing::debug!(object = self.name, text, "a mover printed a message");
+            }
+            // For callers that asked for a look at the repository.
+            LogLine::Snapshots { .. } => {}
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Waits for a repository: storage that is out of reach for minutes does not fail a transfer.
+//! Waits for a repository, so that storage that cannot be reached for some minutes does not fail a transfer.
 
 use tokio_util::sync::CancellationToken;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Reach, Transfer, Unusable};
 
 impl Transfer {
-    /// The repository. What it waits for is written into the record.
+    /// Waits until the repository can be used. The record shows what the transfer waits for.
     pub(super) async fn reach(&self, cancel: &CancellationToken) -> Result<Reach, Unusable> {
         let mut tries = 0;
         loop {

@@ -1,22 +1,46 @@
-//! What attempts of a backup left in the repository: found by the tag of the task, and forgotten where it is not wanted.
+//! The snapshots that attempts of a backup left in the repository: found by the tag of their task, and forgotten if
+//! they are not needed.
+
+use std::collections::BTreeMap;
 
 use lifeboat_api::common::TaskId;
 use lifeboat_mover::report::BackedUp;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
 
-/// What a mover reported of its snapshot.
+/// What a mover reported about its snapshot.
 #[derive(Debug)]
 pub enum Reported<'a> {
     Snapshot(BackedUp),
-    /// It did not report one, for this reason.
+    /// The mover reported no snapshot, for this reason.
     Nothing(&'a str),
+}
+
+impl Reported<'_> {
+    /// The snapshot that is in the repository, with what the mover reported of it, or why there is none.
+    pub fn of(self, stored: Option<Stored>) -> Result<Stored, NotStored> {
+        let Some(mut stored) = stored else {
+            return Err(match self {
+                Self::Snapshot(reported) => NotStored::Missing(reported.snapshot),
+                Self::Nothing(message) => NotStored::NotReported(message.to_owned()),
+            });
+        };
+        if let Self::Snapshot(reported) = self {
+            let snapshot = &mut stored.snapshot;
+            snapshot.bytes = reported.bytes;
+            snapshot.bytes_added = reported.bytes_added;
+            snapshot.changed = reported.changed.count;
+            snapshot.unreadable = reported.unreadable.count.max(snapshot.unreadable);
+            snapshot.unreadable_first = reported.unreadable.first;
+        }
+        Ok(stored)
+    }
 }
 
 /// Why a mover that has ended left no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStored {
-    #[error("nobody can tell whether the volume was copied: {0}")]
+    #[error("it is unknown whether the volume was copied: {0}")]
     Unknown(String),
     #[error("the mover named snapshot {0}, which is not in the repository")]
     Missing(String),
@@ -26,8 +50,9 @@ pub enum NotStored {
 }
 
 impl Transfer {
-    /// The snapshot of this attempt; asked again while storage does not answer.
-    async fn stored(&self) -> Result<Option<Stored>, String> {
+    /// The snapshots of this attempt, one for each part that is done; asked again while storage does not answer. The error
+    /// is for people.
+    async fn stored(&self) -> Result<Vec<Stored>, String> {
         let task = self.task();
         let mut tries = 0;
         loop {
@@ -46,30 +71,23 @@ impl Transfer {
 
     /// Whether it is certain that this attempt stored no snapshot.
     pub async fn stored_nothing(&self) -> bool {
-        matches!(self.stored().await, Ok(None))
+        matches!(self.stored().await, Ok(stored) if stored.is_empty())
     }
 
-    /// What came of the mover that has ended: the snapshot, with what the mover reported of it, or why there is none.
-    pub async fn copy(&self, reported: Reported<'_>) -> Result<Stored, NotStored> {
+    /// The snapshots of this attempt, by the UIDs of their parts.
+    pub async fn stored_parts(&self) -> Result<BTreeMap<String, Stored>, NotStored> {
         let stored = self.stored().await.map_err(NotStored::Unknown)?;
-        let Some(mut stored) = stored else {
-            return Err(match reported {
-                Reported::Snapshot(reported) => NotStored::Missing(reported.snapshot),
-                Reported::Nothing(message) => NotStored::NotReported(message.to_owned()),
-            });
-        };
-        if let Reported::Snapshot(reported) = reported {
-            let snapshot = &mut stored.snapshot;
-            snapshot.bytes = reported.bytes;
-            snapshot.bytes_added = reported.bytes_added;
-            snapshot.changed = reported.changed.count;
-            snapshot.unreadable = reported.unreadable.count.max(snapshot.unreadable);
-            snapshot.unreadable_first = reported.unreadable.first;
-        }
-        Ok(stored)
+        Ok(stored.into_iter().map(|stored| (stored.part.clone(), stored)).collect())
     }
 
-    /// Forgets what all attempts stored. Gives what may be left, for people; empty where nothing is.
+    /// What came of the mover that has ended: the snapshot, with what the mover reported of it, or why there is none. For
+    /// a task with one part.
+    pub async fn copy(&self, reported: Reported<'_>) -> Result<Stored, NotStored> {
+        let task = self.task();
+        reported.of(self.stored_parts().await?.remove(task.as_str()))
+    }
+
+    /// Forgets the snapshots of all attempts. Returns a text about those that may be left; empty if none is.
     pub async fn forget_all(&self) -> String {
         if !self.has_begun() {
             return String::new();
@@ -83,7 +101,7 @@ impl Transfer {
         left
     }
 
-    /// Forgets what attempts before this one stored after all: one copy is enough.
+    /// Forgets the snapshots of earlier attempts, which may have been stored after the attempt was given up.
     pub async fn forget_earlier(&self) {
         let this = self.task();
         let earlier = || self.tasks().filter(|task| *task != this);
@@ -96,10 +114,10 @@ impl Transfer {
         let (mut stored, mut left) = (Vec::new(), String::new());
         for task in tasks {
             match self.work.effects.stored(&self.key, &task).await {
-                Ok(found) => stored.extend(found.map(|found| found.snapshot.id)),
+                Ok(found) => stored.extend(found.into_iter().map(|found| found.snapshot.id)),
                 Err(Unusable { message, .. }) => {
                     tracing::warn!(object = self.owner().name, message, "a snapshot may be left behind");
-                    left = format!("; a snapshot of it may be left in the repository: {message}");
+                    left = format!("; a snapshot of the volume may be left in the repository: {message}");
                 }
             }
         }
@@ -109,7 +127,7 @@ impl Transfer {
         left
     }
 
-    /// Forgets these snapshots. Gives what is left, for people; empty where nothing is.
+    /// Forgets these snapshots. Returns a text about those that are left; empty if none is.
     pub async fn forget(&self, snapshots: &[String]) -> String {
         match self.work.effects.forget(&self.key, snapshots).await {
             Ok(()) => String::new(),

@@ -1,4 +1,4 @@
-//! For tests: effects that end movers as a test says, and note their calls.
+//! For tests: effects that end movers as the test asks and record their calls.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,8 +9,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
-use lifeboat_mover::task::{RepositoryAccess, TaskWork, Transport};
+use lifeboat_mover::report::{
+    BackedUp, Cause, Failure, Outcome, PartResult, PartResults, Restored, TaskResult,
+};
+use lifeboat_mover::task::{Part, RepositoryAccess, TaskWork, Transport};
 use lifeboat_plan::transfer::attempts::Snapshot;
 use tokio_util::sync::CancellationToken;
 
@@ -22,19 +24,21 @@ use crate::repositories::{Key, Keys, RepositoryKey, RepositoryProblem};
 pub struct FakeEffects {
     /// How the next movers end.
     ends: Mutex<VecDeque<Ended>>,
-    /// Whether a mover of which nothing is said does its work well; else it is left alone.
+    /// Whether a mover without an end in `ends` succeeds; otherwise it ends as [`Ended::Left`].
     pub well: AtomicBool,
     /// Called while a mover runs.
     look: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     /// The snapshots in the repository, by task.
     made: Mutex<BTreeMap<String, String>>,
-    /// Why the repository cannot be used, and whether that may pass.
+    /// Why the repository cannot be used, and whether the problem may go away.
     pub unusable: Mutex<Option<(String, bool)>>,
-    /// Whether storage does not answer what the repository holds.
+    /// Whether storage fails when it is asked which snapshots the repository holds.
     pub mute: AtomicBool,
-    /// Whether the mover is cancelled at the moment at which it ends.
+    /// Whether the mover is cancelled at the moment when it ends.
     pub late: AtomicBool,
     calls: Mutex<Vec<String>>,
+    /// The namespaces in which movers were cleared.
+    pub cleared_in: Mutex<Vec<String>>,
     pub requests: Mutex<Vec<MoverRequest>>,
 }
 
@@ -59,27 +63,38 @@ impl FakeEffects {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Those that begin with a word.
+    /// The calls that begin with this word.
     pub fn calls_to(&self, word: &str) -> Vec<String> {
         self.calls().into_iter().filter(|call| call.starts_with(word)).collect()
     }
 
-    /// A mover that does its work.
+    /// A mover that succeeds.
     fn succeed(&self, request: &MoverRequest) -> Ended {
-        let uid = &request.task.uid;
-        reported(match request.task.parts[0].work {
+        let task = &request.task;
+        reported(match &*task.parts {
+            [part] if part.uid == task.uid => self.part_done(part),
+            parts => {
+                let done = |part: &Part| PartResult { uid: part.uid.clone(), outcome: self.part_done(part) };
+                let parts = parts.iter().map(done).collect();
+                Outcome::Parts(PartResults { parts, ..PartResults::default() })
+            }
+        })
+    }
+
+    fn part_done(&self, part: &Part) -> Outcome {
+        match part.work {
             TaskWork::Backup(_) => {
-                let snapshot = format!("snapshot-{uid}");
-                self.holds(uid, &snapshot);
+                let snapshot = format!("snapshot-{}", part.uid);
+                self.holds(&part.uid, &snapshot);
                 Outcome::BackedUp(BackedUp { snapshot, bytes: 10, bytes_added: 4, ..BackedUp::default() })
             }
             _ => Outcome::Restored(Restored { bytes: 10, verified: true, ..Restored::default() }),
-        })
+        }
     }
 }
 
 pub fn reported(outcome: Outcome) -> Ended {
-    let result = TaskResult { version: 1, uid: "of-the-task".into(), outcome };
+    let result = TaskResult::new("of-the-task", outcome);
     Ended::Reported { result, dead_owner: Some("cluster/mover-pod".into()) }
 }
 
@@ -87,7 +102,7 @@ pub fn fails(message: &str) -> Ended {
     reported(Outcome::Failed(Failure { cause: Cause::Source, message: message.to_owned() }))
 }
 
-/// Killed, and the kubelet said so.
+/// A mover that was killed, as the kubelet reported.
 pub fn died(may_retry: bool) -> Ended {
     Ended::Died(Death {
         cause: DeathCause::Killed,
@@ -97,7 +112,7 @@ pub fn died(may_retry: bool) -> Ended {
     })
 }
 
-/// On a node that does not answer: the mover may still be at work.
+/// A mover on a node that does not answer: it may still run.
 pub fn lost() -> Ended {
     Ended::Died(Death {
         cause: DeathCause::NodeLost,
@@ -107,12 +122,12 @@ pub fn lost() -> Ended {
     })
 }
 
-/// Cancelled, and killed because it did not end.
+/// A mover that was cancelled, and killed because it did not stop.
 pub fn killed_when_cancelled() -> Ended {
     Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
 }
 
-/// Nothing opens the repository of a test.
+/// No key: a test opens no repository.
 struct NoKeys;
 
 #[async_trait]
@@ -138,12 +153,20 @@ impl Effects for FakeEffects {
         })
     }
 
-    async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Option<Stored>, Unusable> {
+    async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable> {
         if self.mute.load(Ordering::Relaxed) {
             return Err(Unusable { message: "storage is away".into(), may_pass: false });
         }
-        let found = self.made.lock().unwrap().get(task.as_str()).cloned();
-        Ok(found.map(|id| Stored { snapshot: Snapshot { id, bytes: 5, ..Snapshot::default() }, end: None }))
+        let made = self.made.lock().unwrap();
+        let is_part = |uid: &str| {
+            uid.strip_prefix(task.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let found = made.iter().filter(|(uid, _)| is_part(uid));
+        let stored = found.map(|(part, id)| {
+            let snapshot = Snapshot { id: id.clone(), bytes: 5, ..Snapshot::default() };
+            Stored { part: part.clone(), snapshot, end: None }
+        });
+        Ok(stored.collect())
     }
 
     async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {
@@ -159,7 +182,7 @@ impl Effects for FakeEffects {
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        self.note(format!("send {}", request.job.uid));
+        self.note(format!("send {}", request.job.task));
         observer.queued("3 are before it").await;
         observer.running("a").await;
         if let Some(look) = self.look.lock().unwrap().as_ref() {
@@ -176,7 +199,8 @@ impl Effects for FakeEffects {
         Ok(end)
     }
 
-    async fn clear(&self, _: &str, task: &TaskId) -> Result<(), ApiError> {
+    async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
+        self.cleared_in.lock().unwrap().push(namespace.to_owned());
         self.note(format!("clear {task}"));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One transfer of a volume: what every kind has in common, its attempts, and the request for its mover.
+//! One transfer of a volume: what all kinds have in common, its attempts, and the request for its mover.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,44 +7,52 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lifeboat_api::common::{GoDuration, TaskId};
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::task::{self, Limits, LockTerms, Task};
+use lifeboat_mover::task::{Limits, LockTerms, Part, Task, TaskWork};
 use lifeboat_plan::transfer::attempts::task_uid;
-use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings, SCRATCH};
 use serde_json::Value;
 
 use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};
 use crate::movers::MoverRequest;
 use crate::repositories::RepositoryKey;
 
-/// How long after its deadline a transfer is still cleared up after.
+/// How long after its deadline a transfer still tries to clean up.
 const GRACE: Duration = Duration::from_mins(10);
 
-/// What an object asks for, and what earlier servers wrote into it.
+/// What an object asks for, and what earlier servers recorded in it.
 pub struct TransferSpec {
+    /// What the tasks of all attempts have in common, as in [`task_uid`]: the UID of the object or, where one object has
+    /// several transfers, more than that.
+    pub task_base: String,
+    /// The namespace of the movers.
+    pub namespace: String,
     pub key: RepositoryKey,
     /// The repository, for people, as in "the repository of namespace shop".
     pub repository: String,
-    /// Whether a repository that does not exist is made.
+    /// Whether a repository that does not exist is created.
     pub make: bool,
-    /// The backup or restore that it is part of: groups take turns in the queue of movers.
+    /// The backup or restore that the transfer is part of: groups take turns in the queue of movers.
     pub group: String,
     pub created: Option<Timestamp>,
     /// How long the transfer may take.
     pub limit: Duration,
-    /// No server has begun with it.
+    /// No server has started the transfer yet.
     pub is_new: bool,
-    /// The attempt on record, from 1.
+    /// The recorded attempt, from 1.
     pub attempt: Option<u64>,
-    /// Owners of locks whose end is on record.
+    /// Lock owners whose movers have ended for certain.
     pub dead_owners: Vec<String>,
 }
 
-/// The work on one transfer.
+/// One transfer while this server works on it.
 pub struct Transfer {
     pub work: WorkContext,
     pub record: Arc<dyn AttemptRecord>,
     pub key: RepositoryKey,
     pub group: String,
+    /// The namespace of the movers.
+    pub namespace: String,
+    task_base: String,
     pub(super) repository: String,
     pub(super) make: bool,
     pub(super) dead_owners: Vec<String>,
@@ -53,16 +61,27 @@ pub struct Transfer {
     is_new: bool,
     attempt: AtomicU64,
     begun: AtomicBool,
-    /// The mover of this attempt may be at work, as far as is known: its end was not reported to this server.
-    at_large: AtomicBool,
+    /// Whether the mover of this attempt may still be running: its end was not reported to this server.
+    may_still_run: AtomicBool,
 }
 
-/// What the mover of an attempt is sent for.
+/// What the mover of an attempt gets: its task and its volume.
 pub struct Prepared {
-    pub work: task::TaskWork,
+    /// The parts of the task, each with a UID of its own; see [`Transfer::part`].
+    pub parts: Vec<Part>,
     pub place: MoverPlace,
-    /// Fields of the object's status that name what is copied.
+    pub pod: PodSettings,
+    /// Fields of the object's status that identify the data that is copied.
     pub shown: Value,
+}
+
+impl Prepared {
+    /// One work, whose UID is the task's, for a mover in the movers' own namespace.
+    pub fn single(transfer: &Transfer, work: TaskWork, place: MoverPlace, shown: Value) -> Self {
+        let parts = vec![Part { uid: transfer.task().to_string(), work }];
+        let context = &transfer.work;
+        Self { parts, place, pod: context.settings.pod(&context.core.namespace), shown }
+    }
 }
 
 impl Transfer {
@@ -73,6 +92,8 @@ impl Transfer {
             record,
             key: spec.key,
             group: spec.group,
+            namespace: spec.namespace,
+            task_base: spec.task_base,
             repository: spec.repository,
             make: spec.make,
             dead_owners: spec.dead_owners,
@@ -81,7 +102,7 @@ impl Transfer {
             is_new: spec.is_new,
             attempt: AtomicU64::new(spec.attempt.unwrap_or(1)),
             begun: AtomicBool::new(spec.attempt.is_some()),
-            at_large: AtomicBool::new(spec.attempt.is_some()),
+            may_still_run: AtomicBool::new(spec.attempt.is_some()),
         }
     }
 
@@ -89,7 +110,7 @@ impl Transfer {
         self.record.owner()
     }
 
-    /// The attempt that runs, from 1.
+    /// The number of the current attempt, from 1.
     pub fn attempt(&self) -> u64 {
         self.attempt.load(Ordering::Relaxed)
     }
@@ -98,26 +119,31 @@ impl Transfer {
         self.attempt.store(attempt, Ordering::Relaxed);
     }
 
-    /// Whether a mover may have been sent.
+    /// Whether a mover may have been started.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// The task of this attempt.
+    /// The task ID of this attempt.
     pub fn task(&self) -> TaskId {
-        task_uid(&self.owner().uid, self.attempt())
+        task_uid(&self.task_base, self.attempt())
     }
 
-    /// The tasks of all attempts, the newest last.
-    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
-        let uid = self.owner().uid;
-        (1..=self.attempt()).map(move |number| task_uid(&uid, number))
+    /// The UID of a part of this attempt's task, by its number from 0.
+    pub fn part(&self, number: usize) -> String {
+        format!("{}.{number}", self.task())
+    }
+
+    /// The task IDs of all attempts, the newest last.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> + '_ {
+        (1..=self.attempt()).map(|number| task_uid(&self.task_base, number))
     }
 
     pub fn now(&self) -> Timestamp {
         self.work.core.now()
     }
 
+    /// Whether the deadline has passed.
     pub fn is_late(&self) -> bool {
         self.now() >= self.deadline
     }
@@ -126,48 +152,51 @@ impl Transfer {
         self.deadline
     }
 
-    /// The time is over, and what gives more of it.
+    /// The message for a transfer whose time is over: names the limit and the setting that extends it.
     pub fn late(&self) -> String {
         let (limit, setting) = (GoDuration::from(self.limit), self.record.limit_setting());
         format!("it did not end within {limit} ({setting})")
     }
 
-    /// Whether an error keeps the transfer from its end for ever: another try would bring the same error.
+    /// Whether an error keeps the transfer from ending for ever: another try would fail in the same way.
     pub(super) fn is_hopeless(&self, error: &ApiError) -> bool {
         is_refusal(error) || self.deadline.checked_add(GRACE).is_ok_and(|over| self.now() >= over)
     }
 
-    /// Puts the attempt on record. False where the object is gone.
+    /// Records the attempt. False if the object is gone.
     pub(super) async fn accept(&self, reach: &Reach, prepared: &Prepared) -> Result<bool, ApiError> {
         let attempt = self.attempt();
-        // What another server brought further keeps its phase.
+        // An object whose transfer another server started keeps its phase.
         let begins = self.is_new || attempt > 1;
         self.begun.store(true, Ordering::Relaxed);
-        self.set_at_large(true);
+        self.set_may_still_run(true);
         let accepted = Accepted { attempt, begins, repository: &reach.identifier, shown: &prepared.shown };
         self.record.accept(accepted).await
     }
 
     /// The request for the mover of this attempt.
     pub(super) fn request(&self, dead_owners: &[String], reach: Reach, prepared: Prepared) -> MoverRequest {
-        let (uid, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
-        // A mover that waits for a lock in vain needs time to report whose lock it is.
+        let (id, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
+        // A mover that waits for a lock in vain needs time to report who holds the lock.
         let wait_seconds = seconds - (seconds / 10).min(30);
         let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
         let task = Task {
-            limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
+            uid: id.to_string(),
+            parts: prepared.parts,
+            repository: Some(reach.task),
+            lock,
+            limits: Limits { scratch: Some(SCRATCH.into()), nice: prepared.pod.nice, ..Limits::default() },
             deadline: Some(self.deadline),
-            ..Task::single(uid.as_str(), prepared.work, reach.task, lock)
         };
         let job = MoverJob {
-            uid: uid.to_string(),
+            task: id,
             owner: self.owner(),
             place: prepared.place,
             repository: self.key.to_string(),
             group: self.group.clone(),
             deadline_seconds: seconds,
-            namespace: self.work.settings.namespace.clone(),
-            pod: self.work.settings.pod(&self.work.core.namespace),
+            namespace: self.namespace.clone(),
+            pod: prepared.pod,
         };
         MoverRequest { job, task, keys: reach.keys }
     }
@@ -175,31 +204,31 @@ impl Transfer {
     /// Removes the movers of all attempts.
     pub async fn clear(&self) -> Result<(), ApiError> {
         for task in self.tasks() {
-            self.work.effects.clear(&self.work.settings.namespace, &task).await?;
+            self.work.effects.clear(&self.namespace, &task).await?;
         }
         Ok(())
     }
 
-    pub(super) fn set_at_large(&self, is_at_large: bool) {
-        self.at_large.store(is_at_large, Ordering::Relaxed);
+    pub(super) fn set_may_still_run(&self, may_still_run: bool) {
+        self.may_still_run.store(may_still_run, Ordering::Relaxed);
     }
 
-    /// The mover of this attempt is not waited for any more, which the record says next: what it may still store is
-    /// forgotten when it comes.
+    /// Gives up the mover of this attempt, as the record says next: a snapshot that it may still store is forgotten
+    /// later.
     pub(super) async fn give_up(&self) {
-        if self.at_large.swap(false, Ordering::Relaxed) {
+        if self.may_still_run.swap(false, Ordering::Relaxed) {
             self.give_up_tasks([self.task()]).await;
         }
     }
 
-    /// What these tasks stored, or may still store, is forgotten when that can be done.
+    /// Records that snapshots which these tasks stored, or may still store, are to be forgotten.
     pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = TaskId>) {
         for task in tasks.into_iter().filter(|_| self.make) {
             self.work.effects.give_up(&self.key, &task, self.deadline).await;
         }
     }
 
-    /// Removes the locks of a mover whose end was reported.
+    /// Removes the locks of a mover whose container has ended for certain.
     pub(super) async fn unlock(&self, owner: Option<&str>) {
         if let Some(owner) = owner {
             self.work.effects.unlock(&self.key, owner).await;
@@ -207,7 +236,7 @@ impl Transfer {
     }
 }
 
-/// Whether the API server will never do it.
+/// Whether the API server refuses the request whenever it is sent.
 pub(super) fn is_refusal(error: &ApiError) -> bool {
     error.is_invalid() || error.code() == Some(403)
 }

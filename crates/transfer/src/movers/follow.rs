@@ -1,5 +1,5 @@
-//! Following a mover: looks at Job, pod and node whenever the pod changes and every few seconds, passes on what the mover
-//! prints, and ends with the verdict of crate `plan`. Called by `movers` with a Job that exists.
+//! Follows a mover: reads its Job, pod and node whenever the pod changes and every few seconds, passes on the lines
+//! that the mover prints, and ends with the verdict of crate `plan`. Called by `movers` with a Job that exists.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::Clock;
 use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, TaskResult};
+use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::job::{self, CONTAINER, GRACE_SECONDS};
 use lifeboat_plan::transfer::movers::verdict::{
     Dead, DeathCause, NodeSeen, Patience, Seen, Stuck, Verdict, Warning, stuck, verdict,
@@ -23,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Death, Ended, MoverObserver, MoverRequest, Movers};
 
-/// How often the node and events are looked at, which are not watched.
+/// How often the node and the events, which are not watched, are read.
 const SURROUNDINGS: Duration = Duration::from_secs(10);
-/// How long the last lines of a mover that ended are waited for.
+/// How long to wait for the last log lines of a mover that ended.
 const LAST_LINES: Duration = Duration::from_secs(4);
-/// How long a mover that is cancelled may take beyond its grace.
+/// How long a cancelled mover may take beyond its grace period.
 const BEYOND_GRACE: Duration = Duration::from_mins(1);
 
 /// Follows one mover.
@@ -41,24 +42,24 @@ pub(super) struct Follower<'a> {
     job: Option<Value>,
     pod: Option<Value>,
     had_pod: bool,
-    /// None where there is none; looked at last then.
+    /// The node as it was read last; None if it does not exist.
     node: Option<Value>,
     node_name: Option<String>,
     warning: Option<Warning>,
-    looked_around: Option<Instant>,
+    surroundings_read: Option<Instant>,
     stuck: Option<(Stuck, Timestamp)>,
     reported: String,
-    /// Until when a mover that was cancelled may take.
+    /// When a cancelled mover must have ended.
     ending: Option<Instant>,
     log: Log,
 }
 
-/// The lines that a mover prints, read beside it.
+/// The lines that a mover prints, read in the background.
 struct Log {
     sender: Option<mpsc::Sender<String>>,
     lines: mpsc::Receiver<String>,
     ended: CancellationToken,
-    /// Dropped with this, and the reading with it.
+    /// Reading stops when this is dropped.
     readers: JoinSet<()>,
 }
 
@@ -76,14 +77,14 @@ impl<'a> Follower<'a> {
             },
             clock: movers.core.clock.clone(),
             look: movers.look,
-            name: job::name(&request.job.uid),
+            name: job::name(&request.job.task),
             job: Some(job),
             pod: None,
             had_pod: false,
             node: None,
             node_name: None,
             warning: None,
-            looked_around: None,
+            surroundings_read: None,
             stuck: None,
             reported: String::new(),
             ending: None,
@@ -108,9 +109,14 @@ impl<'a> Follower<'a> {
                         return Ok(ended);
                     }
                 }
-                // The mover goes on while the API server is in trouble.
+                // The mover keeps running while the API server has problems.
                 Err(error) if error.is_transient() => {
-                    tracing::debug!(mover = self.name, error = error.chain(), "cannot look at a mover now");
+                    let error = error.chain();
+                    tracing::debug!(
+                        mover = self.name,
+                        error,
+                        "cannot read the state of a mover; trying again"
+                    );
                 }
                 Err(error) => return Err(error),
             }
@@ -122,19 +128,19 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Reads what there is to read and judges it.
+    /// Reads the Job, the pod and their surroundings, and judges them.
     async fn judge(&mut self) -> Result<Verdict, ApiError> {
         self.pod = self.jobs.pod(&self.name).await?;
         self.had_pod |= self.pod.is_some();
         if self.pod.is_none() {
             self.job = self.jobs.get(&self.name).await?;
-            // The pod may have come between the two looks, and gone with its Job between others.
+            // The pod may have been created between the two reads, or deleted with its Job.
             if self.job.is_some() {
                 self.pod = self.jobs.pod(&self.name).await?;
                 self.had_pod |= self.pod.is_some();
             }
         }
-        self.look_around().await?;
+        self.read_surroundings().await?;
         let now = self.clock.now();
         let reason = self.pod.as_ref().and_then(stuck);
         self.stuck = reason.map(|reason| match self.stuck {
@@ -157,11 +163,11 @@ impl<'a> Follower<'a> {
         Ok(verdict(&seen, &self.patience, now))
     }
 
-    /// The node and the events, now and then.
-    async fn look_around(&mut self) -> Result<(), ApiError> {
+    /// Reads the node and the events, if `SURROUNDINGS` has passed since the last time.
+    async fn read_surroundings(&mut self) -> Result<(), ApiError> {
         let name = self.pod.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str());
         let name = name.or(self.request.job.place.node()).map(str::to_owned);
-        let fresh = self.looked_around.is_some_and(|at| at.elapsed() < SURROUNDINGS.min(self.look * 5));
+        let fresh = self.surroundings_read.is_some_and(|at| at.elapsed() < SURROUNDINGS.min(self.look * 5));
         if fresh && name == self.node_name {
             return Ok(());
         }
@@ -175,7 +181,7 @@ impl<'a> Follower<'a> {
             Some(uid) if self.log.sender.is_some() => self.jobs.warning(uid).await?,
             _ => None,
         };
-        self.looked_around = Some(Instant::now());
+        self.surroundings_read = Some(Instant::now());
         Ok(())
     }
 
@@ -205,8 +211,8 @@ impl<'a> Follower<'a> {
     }
 
     fn conclude(&self, message: &str, mut death: Dead) -> Ended {
-        let uid = &self.request.job.uid;
-        let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| result.uid == *uid);
+        let task = &self.request.job.task;
+        let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| *task == *result.uid);
         let Some(result) = result else {
             if self.ending.is_some() {
                 return self.cancelled(death);
@@ -222,7 +228,7 @@ impl<'a> Follower<'a> {
         if !stopped {
             return self.reported(result, death);
         }
-        // The caller that cancelled the mover knows why it stopped; otherwise the reason is what stopped it.
+        // If the caller cancelled the mover, the caller knows the reason; otherwise the death has one.
         match death.cause {
             _ if self.ending.is_some() => self.cancelled(death),
             DeathCause::Evicted | DeathCause::Deadline | DeathCause::Deleted => {
@@ -236,7 +242,7 @@ impl<'a> Follower<'a> {
         Ended::Reported { result, dead_owner: self.death(dead).dead_owner }
     }
 
-    /// The mover ended because it was cancelled. One that was killed then may have kept its locks.
+    /// The mover ended because it was cancelled. A mover that had to be killed may have left locks.
     fn cancelled(&self, dead: Dead) -> Ended {
         let is_over = dead.reported;
         Ended::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
@@ -248,12 +254,12 @@ impl<'a> Follower<'a> {
         Death::new(dead, pod.map(|pod| format!("{cluster}/{pod}")))
     }
 
-    /// Ends the mover; true where there is none to wait for.
+    /// Stops the mover; true if there is no pod left to wait for.
     async fn end(&mut self) -> bool {
         let running = self.log.sender.is_none();
         let ended = match &self.pod {
             Some(pod) if running => self.jobs.end_pod(pod, GRACE_SECONDS).await,
-            // It has not begun: it need not end.
+            // A mover whose container never started can be deleted at once.
             _ => self.jobs.delete(&self.name).await,
         };
         match ended {
@@ -263,14 +269,15 @@ impl<'a> Follower<'a> {
                 !running
             }
             Err(error) => {
-                tracing::warn!(mover = self.name, error = error.chain(), "cannot end a mover; trying again");
+                tracing::warn!(mover = self.name, error = error.chain(), "cannot stop a mover; trying again");
                 sleep(self.look).await;
                 false
             }
         }
     }
 
-    /// Until the pod changes, it is time to look again, or someone wants an end. Passes on what the mover prints.
+    /// Waits until the pod changes, the next poll is due, or the mover is cancelled. Passes on the lines that the
+    /// mover prints.
     async fn wait(
         &mut self,
         changes: &mut (impl Stream<Item = Result<watcher::Event<Pod>, watcher::Error>> + Unpin),
@@ -294,6 +301,11 @@ impl<'a> Follower<'a> {
         }
     }
 
+    /// Whether the mover prints what it was asked for.
+    fn prints_result(&self) -> bool {
+        self.request.task.parts.iter().any(|part| matches!(part.work, TaskWork::Look(_)))
+    }
+
     fn read_log(&mut self, sender: mpsc::Sender<String>) {
         let pod = self.pod.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
         let (jobs, pod) = (self.jobs.clone(), pod.unwrap_or_default().to_owned());
@@ -302,9 +314,13 @@ impl<'a> Follower<'a> {
     }
 
     async fn last_lines(&mut self, observer: &dyn MoverObserver) {
+        // The mover may have ended before it was seen running. Lines of progress are not needed then.
+        let is_result = self.prints_result();
+        if let Some(sender) = self.log.sender.take_if(|_| is_result) {
+            self.read_log(sender);
+        }
         self.log.ended.cancel();
         if self.log.sender.is_some() {
-            // The log was never read: the mover ended before it was seen running.
             return;
         }
         let until = Instant::now() + LAST_LINES;
@@ -314,7 +330,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// A line that is not of the protocol is for people who read the pod's log.
+/// Passes on a line of the protocol; any other line is only for readers of the pod's log.
 async fn pass_on(line: &str, observer: &dyn MoverObserver) {
     if let Ok(line) = serde_json::from_str::<LogLine>(line) {
         observer.line(&line).await;

@@ -1,5 +1,5 @@
-//! Jobs and Secrets of movers in all namespaces, by their labels. A server whose rights are limited to some namespaces may not
-//! list them everywhere; then only the movers' own namespace is looked at.
+//! Lists Jobs and Secrets of movers in all namespaces, by their labels. A server that may not list them in all
+//! namespaces lists only those of the movers' own namespace.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use super::Movers;
 
-/// Whether the log says already that only the movers' namespace is looked at.
+/// Whether the limitation to the movers' namespace was already logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limited(Arc<AtomicBool>);
 
-/// The Jobs that carry our labels.
+/// The Jobs that have our labels.
 pub(super) struct FoundJobs {
     pub(super) jobs: Vec<Value>,
-    /// None where all namespaces were looked at.
+    /// None if all namespaces were listed.
     only_in: Option<String>,
 }
 
 impl FoundJobs {
-    /// Whether the Jobs of a namespace are among them.
+    /// Whether the Jobs of this namespace were listed.
     pub(super) fn covers(&self, namespace: &str) -> bool {
         self.only_in.as_ref().is_none_or(|only| only == namespace)
     }
@@ -52,7 +52,7 @@ impl Movers {
         }
     }
 
-    /// Whether the server may not list in all namespaces. The log says so once.
+    /// Whether the server may not list in all namespaces. Logged once.
     fn is_limited(&self, error: &ApiError) -> bool {
         let is_limited = error.code() == Some(403);
         if is_limited && !self.limited.0.swap(true, Ordering::Relaxed) {

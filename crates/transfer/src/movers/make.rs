@@ -1,4 +1,5 @@
-//! Making a mover: its Secret, then its Job, then the tie between them, each safe to repeat. Called by `movers`.
+//! Creates a mover: its Secret, then its Job, then the owner reference between them. Each step can be repeated.
+//! Called by `movers`.
 
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use super::{MoverRequest, Movers};
 use crate::repositories::{Key, RepositoryProblem};
 use crate::settings::MoverSettings;
 
-/// How often it is tried to read what opens a repository.
+/// How often reading the repository's credentials is tried.
 const TRIES: u32 = 10;
 
-/// What the settings do not allow, before anything is made.
+/// Why the settings do not allow this mover, checked before anything is created.
 pub(super) fn refused(settings: &MoverSettings, job: &MoverJob) -> Option<Dead> {
     if job.pod.image.is_empty() {
         let message = "the server does not know the image of movers: run `lifeboat install` again, or give the server \
@@ -39,7 +40,7 @@ pub(super) fn refused(settings: &MoverSettings, job: &MoverJob) -> Option<Dead> 
 }
 
 impl Movers {
-    /// Makes Secret and Job. The inner error is a refusal that will not pass by itself.
+    /// Creates Secret and Job. The inner error is a refusal that repeating does not help.
     pub(super) async fn make(
         &self,
         jobs: &Jobs,
@@ -53,7 +54,7 @@ impl Movers {
             Ok(key) => key,
             Err(refused) => return Ok(Err(refused)),
         };
-        // A Secret that is left from a try that was interrupted may have old credentials.
+        // A Secret that an interrupted try left may hold old credentials.
         if let Err(error) = jobs.put_secret(&secret(request, key)).await {
             return refusal(&request.job.namespace, error).map(Err);
         }
@@ -64,15 +65,15 @@ impl Movers {
     }
 }
 
-/// Ties the Secret to its Job. One that a Job which has not ended lacks is made.
+/// Makes the Job the owner of its Secret. A missing Secret of a Job that has not ended is created.
 pub(super) async fn complete(jobs: &Jobs, request: &MoverRequest, job: &Value) -> Result<(), ApiError> {
     if plan::read(job).is_some_and(|made| made.finished) {
         return Ok(());
     }
     let owners = plan::owner_reference(job);
-    match jobs.own_secret(&plan::name(&request.job.uid), &owners).await {
+    match jobs.own_secret(&plan::name(&request.job.task), &owners).await {
         Err(error) if error.is_not_found() => {
-            // Without it the pod waits for its Secret in vain, which the verdict about the pod says.
+            // Without a key the pod waits for its Secret in vain; the verdict about the pod reports that.
             let Ok(key) = key(request, Duration::ZERO).await? else { return Ok(()) };
             let mut secret = secret(request, key);
             secret["metadata"]["ownerReferences"] = owners;
@@ -82,7 +83,7 @@ pub(super) async fn complete(jobs: &Jobs, request: &MoverRequest, job: &Value) -
     }
 }
 
-/// What opens the repository, as it is now. The inner error says why nothing does.
+/// Reads the repository's credentials as they are now. The inner error is the reason why there are none.
 async fn key(request: &MoverRequest, pace: Duration) -> Result<Result<Key, Dead>, ApiError> {
     let mut tries = 0;
     loop {
@@ -90,7 +91,7 @@ async fn key(request: &MoverRequest, pace: Duration) -> Result<Result<Key, Dead>
         match request.keys.read().await {
             Ok(key) => return Ok(Ok(key)),
             Err(RepositoryProblem::Api(error)) => return Err(error),
-            // A Secret that is being exchanged is missing for a moment.
+            // A Secret that is being replaced is missing for a moment.
             Err(_) if tries < TRIES => sleep(pace).await,
             Err(problem) => {
                 let message =
@@ -109,21 +110,21 @@ fn secret(request: &MoverRequest, key: Key) -> Value {
         .map(|(name, content)| (name.clone(), bytes(content.expose_secret().to_vec())))
         .collect();
     let task = Task { repository: key.repository, ..request.task.clone() };
-    // A task is plain data, which always has a JSON form.
+    // A task is plain data and always serialises.
     data.insert(task::FILE.to_owned(), bytes(serde_json::to_vec(&task).unwrap_or_default()));
     let mut secret = plan::secret(&request.job);
     secret["data"] = Value::Object(data);
     secret
 }
 
-/// Whether the API server will never take it.
+/// Whether the API server refuses the object for good; then with advice.
 fn refusal(namespace: &str, error: ApiError) -> Result<Dead, ApiError> {
     let next = match error.code() {
         Some(404) => format!("namespace {namespace} is missing: run `lifeboat install` again"),
         Some(403) => format!(
-            "see the quota and the policies of namespace {namespace}, and the rights of the server (`lifeboat install` again)"
+            "check the quota and the policies of namespace {namespace}, and the server's permissions (run `lifeboat install` again)"
         ),
-        Some(400 | 422) => "see the server's flags --mover-…".to_owned(),
+        Some(400 | 422) => "check the server's flags --mover-…".to_owned(),
         _ => return Err(error),
     };
     Ok(Dead::new(DeathCause::Refused, format!("{}; {next}", error.chain())))

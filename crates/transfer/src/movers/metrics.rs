@@ -1,4 +1,4 @@
-//! What is counted of movers: how many run and wait, and how they ended. Labels are a fixed set of words.
+//! Metrics of movers: how many run and wait, and how they ended. Label values are a fixed set of words.
 
 use std::sync::atomic::AtomicI64;
 

@@ -1,42 +1,107 @@
-//! Whose task a Job is: the proof comes from the object that the Job names, not from the Job's labels, which anybody with
-//! rights in its namespace can write.
+//! Which Jobs belong to this server. The proof is the object that the Job names, not the Job's labels, because anyone
+//! with permissions in its namespace can write labels.
+
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::transfer::movers::{Owner, job};
+use lifeboat_control::locked;
+use lifeboat_plan::transfer::movers::Owner;
+use lifeboat_plan::transfer::movers::job::{self, MoverRecord};
 use serde_json::Value;
 
 use super::Movers;
 
-/// What the record of an object says about a task.
+/// What an object's record says about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// The object has this task on record and needs its mover.
+    /// The object has recorded this task and needs its mover.
     Open,
     /// The object is gone or has ended: its mover is not needed any more.
     Over,
-    /// The object is there and does not know this task.
+    /// The object exists and has not recorded this task.
     Unrecorded,
-    /// The kind of the object is unknown to this server.
+    /// The kind of the object is not one of this API's.
     Unknown,
 }
 
-/// Answers from the objects of each API whether a task is on record.
+/// Answers, from the objects of one API, whether a task is recorded.
 #[async_trait]
 pub trait TaskRecords: Send + Sync {
-    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError>;
+    /// `namespace` is that of the Job or Secret which names the task and its object.
+    async fn state(&self, namespace: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError>;
+}
+
+/// The records of all APIs of a server. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct AllRecords(Arc<Mutex<Vec<Arc<dyn TaskRecords>>>>);
+
+impl AllRecords {
+    pub(super) fn add(&self, records: Arc<dyn TaskRecords>) {
+        locked(&self.0).push(records);
+    }
+
+    /// The answer of the API that knows the object's kind.
+    async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
+        let apis = locked(&self.0).clone();
+        for records in apis {
+            match records.state(&made.namespace, &made.owner, &made.candidate.task).await? {
+                TaskState::Unknown => {}
+                known => return Ok(known),
+            }
+        }
+        Ok(TaskState::Unknown)
+    }
 }
 
 impl Movers {
-    /// Whether a Job was made by this server. In the movers' own namespace only Lifeboat makes Jobs; elsewhere the object
-    /// that the Job names must have its task on record.
+    /// What the records say about the task of a Job or Secret.
+    pub(super) async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
+        self.records.state(made).await
+    }
+
+    /// Whether this server created a Job. In the movers' own namespace only Lifeboat creates Jobs; elsewhere the
+    /// object that the Job names must have recorded its task.
     pub(super) async fn is_ours(&self, job: &Value) -> Result<bool, ApiError> {
         if job["metadata"]["namespace"] == *self.settings.namespace {
             return Ok(true);
         }
         match job::read(job) {
-            Some(made) => Ok(self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Open),
+            Some(made) => Ok(self.state(&made).await? == TaskState::Open),
             None => Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API with one kind, whose tasks all stand the same.
+    struct OneKind(&'static str, TaskState);
+
+    #[async_trait]
+    impl TaskRecords for OneKind {
+        async fn state(&self, _: &str, owner: &Owner, _: &TaskId) -> Result<TaskState, ApiError> {
+            Ok(if owner.kind == self.0 { self.1 } else { TaskState::Unknown })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_api_that_knows_the_kind_of_an_object_answers_for_its_tasks() {
+        let all = AllRecords::default();
+        all.add(Arc::new(OneKind("First", TaskState::Open)));
+        all.clone().add(Arc::new(OneKind("Second", TaskState::Over)));
+        for (kind, expected) in
+            [("First", TaskState::Open), ("Second", TaskState::Over), ("Third", TaskState::Unknown)]
+        {
+            let object = json!({"metadata": {
+                "labels": {"app.kubernetes.io/name": "lifeboat-mover", "lifeboat.io/owner-kind": kind},
+                "annotations": {"lifeboat.io/task": "u-1"}}});
+            assert_eq!(all.state(&job::read(&object).unwrap()).await.unwrap(), expected, "{kind}");
         }
     }
 }

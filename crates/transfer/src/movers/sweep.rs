@@ -1,5 +1,6 @@
-//! What interrupted servers left: Jobs for objects that are gone or have ended, Secrets without a Job. Looked for when a
-//! term begins and every ten minutes; Jobs that were not adopted are counted again more often. Run with the controllers.
+//! Removes what interrupted servers left: Jobs for objects that are gone or have ended, and Secrets without a Job.
+//! Runs with the controllers: when a term begins and every ten minutes; Jobs that were not adopted are recounted more
+//! often.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,12 +19,12 @@ use super::{Movers, TaskState, clear};
 const RECOUNT: Duration = Duration::from_secs(30);
 /// How many counts there are between two sweeps.
 const SWEEP: u32 = 20;
-/// A Secret gets its Job at once; one that has none for so long was left.
+/// A Secret gets its Job at once; one without a Job for this long was left by an interrupted server.
 const LEFT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Movers {
     /// Sweeps and counts until `shutdown` is cancelled.
-    pub async fn run(&self, shutdown: &CancellationToken) {
+    pub(crate) async fn run(&self, shutdown: &CancellationToken) {
         if self.settings.image.is_empty() {
             return;
         }
@@ -43,19 +44,19 @@ impl Movers {
 
     /// Removes the Jobs and Secrets of tasks that are over.
     pub(super) async fn sweep(&self) -> Result<(), ApiError> {
-        // Secrets first: a Job that comes between the two looks is one more, not one less.
+        // Secrets are listed first, so that the Job of every listed Secret is found if it exists.
         let secrets = self.found_secrets().await?;
         let found = self.found_jobs().await?;
         let mut kept = BTreeSet::new();
         for (object, made) in found.jobs.iter().filter_map(|object| Some((object, job::read(object)?))) {
-            let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-            // Of a kind that this server does not know it cannot say whether the mover is needed.
-            if self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over {
-                let owner = made.owner.name;
+            let (namespace, name) = (&made.namespace, text(object, "/metadata/name"));
+            // A Job whose owner's kind this server does not know is kept.
+            if self.state(&made).await? == TaskState::Over {
+                let owner = &made.owner.name;
                 tracing::info!(namespace, job = name, owner, "removing the mover of a task that is over");
                 clear(&self.jobs(namespace), name).await?;
             } else {
-                kept.insert((namespace.to_owned(), name.to_owned()));
+                kept.insert((namespace.clone(), name.to_owned()));
             }
         }
         let before = self.core.now() - LEFT;
@@ -69,15 +70,15 @@ impl Movers {
         Ok(())
     }
 
-    /// Whether a Secret without a Job was made by this server. In the movers' own namespace only Lifeboat makes Secrets; elsewhere
-    /// labels are no proof, and the task that the Secret names must be over.
+    /// Whether an interrupted server left this Secret, which has no Job. In the movers' own namespace only Lifeboat
+    /// creates Secrets; elsewhere labels are no proof, and the task that the Secret names must be over.
     async fn was_left(&self, secret: &FoundSecret) -> Result<bool, ApiError> {
         if secret.namespace == self.settings.namespace {
             return Ok(true);
         }
         match job::read(&secret.object) {
-            Some(made) if job::name(&made.candidate.uid) == secret.name => {
-                Ok(self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over)
+            Some(made) if job::name(&made.candidate.task) == secret.name => {
+                Ok(self.state(&made).await? == TaskState::Over)
             }
             _ => Ok(false),
         }

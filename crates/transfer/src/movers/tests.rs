@@ -1,4 +1,5 @@
 mod cluster;
+mod looks;
 mod namespaces;
 
 use lifeboat_control::testing::{Requests, Verb, When};
@@ -74,9 +75,9 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
     assert!(secret["data"]["task.json"].is_string());
     let job = job.to_string();
     assert!(!job.contains("c2VjcmV0") && !job.contains("\"secret\","), "no secret in the Job: {job}");
-    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+    fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
     assert!(!fake.has("jobs/mover-a-1") && !fake.has("secrets/mover-a-1"));
-    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+    fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
 }
 
 #[rstest]
@@ -253,7 +254,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
             let uid = format!("{number}-1");
             let ended = carry_out(fake, &uid, watcher, &CancellationToken::new()).await;
             assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
-            fake.movers.clear("lifeboat-movers", &uid).await.unwrap();
+            fake.movers.clear("lifeboat-movers", &TaskId::new(uid)).await.unwrap();
         }
     });
     futures::future::join_all(runs).await;

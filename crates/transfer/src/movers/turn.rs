@@ -1,10 +1,11 @@
-//! Turns: drives the queue that crate `plan` decides. A mover that has a turn runs until the turn is dropped; Jobs that run
-//! when a term begins count from its start, until their objects adopt them.
+//! Drives the queue of movers, whose order crate `plan` decides. A mover that has a turn runs until the turn is
+//! dropped. Jobs that already run when a term begins are counted from its start until their objects adopt them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::transfer::movers::job;
@@ -17,22 +18,22 @@ use super::metrics::MoverMetrics;
 use super::{MoverObserver, Movers};
 use crate::settings::MoverSettings;
 
-/// How often a mover that waits learns how the queue stands: hundreds may wait.
+/// How often a waiting mover is informed about the queue: hundreds may wait.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Which movers wait and which run. Clones share it.
+/// The queue: which movers wait and which run. Clones share it.
 #[derive(Clone)]
 pub(super) struct Line {
     state: Arc<Mutex<State>>,
     news: Arc<watch::Sender<()>>,
-    /// Whether the Jobs that there are were counted in this term.
+    /// Whether the running Jobs were counted in this term.
     counted: Arc<tokio::sync::Mutex<bool>>,
 }
 
 struct State {
     queue: Queue,
-    /// Movers that run and were not adopted yet.
-    held: BTreeSet<String>,
+    /// Running movers that were not adopted yet.
+    held: BTreeSet<TaskId>,
 }
 
 impl Default for Line {
@@ -46,35 +47,35 @@ impl Default for Line {
     }
 }
 
-/// How waiting ended.
+/// How waiting for a turn ended.
 pub(super) enum Waited {
     Turn(Turn),
     Cancelled,
     Left,
 }
 
-/// The right to run, or the place in the queue; given back when dropped.
+/// A running mover's turn, or its place in the queue; given back when dropped.
 pub(super) struct Turn {
     line: Line,
     metrics: MoverMetrics,
-    uid: String,
+    task: TaskId,
 }
 
 impl Turn {
-    /// The scheduler found a node for it: it counts there.
+    /// Records the node that the scheduler chose: the mover counts towards that node's limit.
     pub(super) fn settle(&self, node: &str) {
-        locked(&self.line.state).queue.settle(&self.uid, node);
+        locked(&self.line.state).queue.settle(&self.task, node);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.line.change(&self.metrics, |state| state.queue.leave(&self.uid));
+        self.line.change(&self.metrics, |state| state.queue.leave(&self.task));
     }
 }
 
 impl Line {
-    /// Changes the queue, starts all that may start now, and wakes those that wait.
+    /// Changes the queue, starts all movers that may start now, and wakes those that wait.
     fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
         let mut state = locked(&self.state);
         change(&mut state);
@@ -84,28 +85,28 @@ impl Line {
         self.news.send_replace(());
     }
 
-    /// What was counted in an earlier term is forgotten.
+    /// Forgets what was counted in an earlier term.
     pub(super) fn begin_term(&self) {
         if let Ok(mut counted) = self.counted.try_lock() {
             *counted = false;
         }
         let mut state = locked(&self.state);
-        for uid in std::mem::take(&mut state.held) {
-            state.queue.leave(&uid);
+        for task in std::mem::take(&mut state.held) {
+            state.queue.leave(&task);
         }
     }
 
-    /// Its Job is there: it has its turn.
+    /// Gives a turn to a mover whose Job exists already.
     pub(super) fn adopt(&self, metrics: &MoverMetrics, candidate: Candidate) -> Turn {
-        let uid = candidate.uid.clone();
+        let task = candidate.task.clone();
         self.change(metrics, |state| {
-            state.held.remove(&candidate.uid);
+            state.held.remove(&candidate.task);
             state.queue.adopt(candidate);
         });
-        Turn { line: self.clone(), metrics: metrics.clone(), uid }
+        Turn { line: self.clone(), metrics: metrics.clone(), task }
     }
 
-    /// Waits for a turn; the observer learns what it waits for.
+    /// Waits for a turn; the observer is informed what the mover waits for.
     pub(super) async fn wait(
         &self,
         metrics: &MoverMetrics,
@@ -115,13 +116,13 @@ impl Line {
         shutdown: &CancellationToken,
     ) -> Waited {
         let mut news = self.news.subscribe();
-        let uid = candidate.uid.clone();
-        // From here on the place is given back, also where the caller is dropped.
-        let turn = Turn { line: self.clone(), metrics: metrics.clone(), uid: uid.clone() };
+        let task = candidate.task.clone();
+        // From here on the place is given back also if the caller is dropped.
+        let turn = Turn { line: self.clone(), metrics: metrics.clone(), task: task.clone() };
         self.change(metrics, |state| {
-            // It was counted, and its Job has gone since.
-            if state.held.remove(&uid) {
-                state.queue.leave(&uid);
+            // The mover was counted as running, and its Job is gone since.
+            if state.held.remove(&task) {
+                state.queue.leave(&task);
             }
             state.queue.arrive(candidate);
         });
@@ -130,10 +131,10 @@ impl Line {
             news.mark_unchanged();
             let message = {
                 let state = locked(&self.state);
-                if state.queue.is_running(&uid) {
+                if state.queue.is_running(&task) {
                     return Waited::Turn(turn);
                 }
-                (Instant::now() >= report_at).then(|| state.queue.message(&uid).unwrap_or_default())
+                (Instant::now() >= report_at).then(|| state.queue.message(&task).unwrap_or_default())
             };
             if let Some(message) = message {
                 if message != reported {
@@ -161,7 +162,7 @@ fn limits(settings: &MoverSettings) -> Limits {
 }
 
 impl Movers {
-    /// Counts the Jobs that run, once in a term: the limits hold across restarts of the server.
+    /// Counts the running Jobs, once per term, so that the limits hold across restarts of the server.
     pub(super) async fn count_running(&self) -> Result<(), ApiError> {
         let mut counted = self.line.counted.lock().await;
         if *counted {
@@ -171,8 +172,8 @@ impl Movers {
         self.line.change(&self.metrics, |state| {
             state.queue.set_limits(limits(&self.settings));
             for candidate in running {
-                if !state.queue.is_running(&candidate.uid) {
-                    state.held.insert(candidate.uid.clone());
+                if !state.queue.is_running(&candidate.task) {
+                    state.held.insert(candidate.task.clone());
                     state.queue.adopt(candidate);
                 }
             }
@@ -181,17 +182,18 @@ impl Movers {
         Ok(())
     }
 
-    /// Movers that were not adopted may have ended since.
+    /// Removes movers that ended without being adopted from the count.
     pub(super) async fn recount(&self) -> Result<(), ApiError> {
         if locked(&self.line.state).held.is_empty() {
             return Ok(());
         }
-        let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.uid).collect();
+        let running: BTreeSet<_> =
+            self.running().await?.into_iter().map(|candidate| candidate.task).collect();
         self.line.change(&self.metrics, |state| {
             let ended: Vec<_> = state.held.difference(&running).cloned().collect();
-            for uid in ended {
-                state.held.remove(&uid);
-                state.queue.leave(&uid);
+            for task in ended {
+                state.held.remove(&task);
+                state.queue.leave(&task);
             }
         });
         Ok(())

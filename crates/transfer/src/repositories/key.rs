@@ -1,11 +1,12 @@
-//! The name of a repository: by it the queue counts movers, and open repositories are kept.
+//! The key of a repository: the queue counts movers by it, and open repositories are kept by it.
 
 use std::fmt;
 
 use lifeboat_api::common::{LocationName, NamespaceName};
 
-/// Which repository. Each API has its own pairs: for Velero's, `storage` is the name of the BackupStorageLocation and
-/// `name` the namespace whose volumes it holds. An API that comes later gives `storage` a prefix of its own.
+/// Identifies a repository. Each API has its own pairs: for Velero's, `storage` is the name of the
+/// BackupStorageLocation and `name` the namespace whose volumes the repository holds. Another API gives `storage` a
+/// prefix of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepositoryKey {
     storage: LocationName,
@@ -26,7 +27,7 @@ impl RepositoryKey {
     }
 }
 
-/// As in `default/shop`; Jobs of movers carry it in an annotation.
+/// As in `default/shop`; Jobs of movers have it in an annotation.
 impl fmt::Display for RepositoryKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.storage, self.name)

@@ -1,5 +1,5 @@
-//! What opens the repository of a mover. It is read when the mover's turn has come: until then credentials may be
-//! exchanged.
+//! The credentials that open a mover's repository. They are read when the mover's turn comes, because they may be
+//! replaced while it waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use secrecy::SecretSlice;
 
 use super::{AccessSource, RepositoryKey, RepositoryProblem};
 
-/// Reads what opens a repository, as it is now.
+/// Reads the credentials of a repository as they are now.
 #[async_trait]
 pub trait Keys: Send + Sync {
     async fn read(&self) -> Result<Key, RepositoryProblem>;
 }
 
-/// What opens a repository.
+/// The credentials of a repository, as a mover gets them.
 pub struct Key {
-    /// As the task file names it.
-    pub repository: RepositoryAccess,
+    /// The repository as the task file describes it; None for a task without a repository.
+    pub repository: Option<RepositoryAccess>,
     /// The files beside the task file, by name: never in arguments, logs or status.
     pub files: BTreeMap<String, SecretSlice<u8>>,
 }
 
-/// What opens the repository of a key.
+/// Reads the credentials of the repository with this key through an [`super::AccessSource`].
 pub struct SourceKeys {
     pub source: Arc<dyn AccessSource>,
     pub key: RepositoryKey,
@@ -34,6 +34,16 @@ pub struct SourceKeys {
 impl Keys for SourceKeys {
     async fn read(&self) -> Result<Key, RepositoryProblem> {
         let access = self.source.access(&self.key).await?;
-        Ok(Key { repository: access.task, files: access.files })
+        Ok(Key { repository: Some(access.task), files: access.files })
+    }
+}
+
+/// Of a task without a repository: a call.
+pub struct NoKeys;
+
+#[async_trait]
+impl Keys for NoKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        Ok(Key { repository: None, files: BTreeMap::new() })
     }
 }

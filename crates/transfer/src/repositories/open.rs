@@ -1,4 +1,5 @@
-//! The repositories that stay open, because the password costs a second of work each time: the most recently used ones.
+//! The most recently used repositories stay open, because deriving the key from the password takes about a second
+//! each time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +9,11 @@ use tokio::sync::Mutex;
 
 use super::{Access, RepositoryKey};
 
-/// As many stay open: an index of a large repository takes much memory.
+/// How many stay open: the index of a large repository takes much memory.
 const MOST: usize = 64;
 
-/// One repository. A caller holds the lock while it opens it, so that it is made and opened once.
+/// The slot of one repository. A caller holds the lock while it opens the repository, so that it is created and
+/// opened once.
 pub(super) type Slot = Arc<Mutex<Option<Opened>>>;
 
 pub(super) struct Opened {
@@ -19,7 +21,7 @@ pub(super) struct Opened {
     pub(super) repository: Repository,
 }
 
-/// Open repositories by key, with the number of their last use.
+/// Open repositories by key, with a counter of their last use.
 #[derive(Default)]
 pub(super) struct OpenRepositories {
     slots: BTreeMap<RepositoryKey, (Slot, u64)>,
@@ -27,7 +29,7 @@ pub(super) struct OpenRepositories {
 }
 
 impl OpenRepositories {
-    /// The slot of a repository, which counts as used now. Those that were not used for longest are closed.
+    /// The slot of a repository, marked as used now. The least recently used ones are closed.
     pub(super) fn slot(&mut self, key: &RepositoryKey) -> Slot {
         self.uses += 1;
         let uses = self.uses;
@@ -42,7 +44,7 @@ impl OpenRepositories {
         self.slots.remove(key);
     }
 
-    /// False where all others are in use at this moment.
+    /// Closes the least recently used repository. False if all others are in use.
     fn close_oldest(&mut self, but: &RepositoryKey) -> bool {
         let idle = self.slots.iter().filter(|(key, (slot, _))| *key != but && Arc::strong_count(slot) == 1);
         let oldest = idle.min_by_key(|(_, (_, last))| *last).map(|(key, _)| key.clone());

@@ -5,12 +5,15 @@ use lifeboat_cluster::ApiError;
 /// Why a repository cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryProblem {
-    /// Its storage cannot be used at the moment.
+    /// Its storage cannot be reached at the moment.
     #[error("{0}")]
     Storage(String),
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// Its settings are wrong: only a person can help.
+    /// Only movers can open it, for this reason.
+    #[error("the server cannot open it: {0}")]
+    MoversOnly(String),
+    /// Its settings are wrong and have to be changed.
     #[error("{0}")]
     Unusable(String),
     #[error("{}", message(.0))]
@@ -31,22 +34,22 @@ impl RepositoryProblem {
         matches!(self, Self::Repository(lifeboat_repository::Error::WrongPassword { .. }))
     }
 
-    /// Whether there is no repository.
+    /// Whether the repository does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Repository(lifeboat_repository::Error::NoRepository { .. }))
     }
 
-    /// Whether the same may succeed later, without a person's help.
+    /// Whether a later try may succeed without anyone changing settings.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Api(_) | Self::Storage(_) => true,
             Self::Repository(_) => !self.is_missing() && !self.is_password(),
-            Self::Unusable(_) => false,
+            Self::Unusable(_) | Self::MoversOnly(_) => false,
         }
     }
 }
 
-/// An error of the engine with its causes and what to do.
+/// An error of the repository engine with its causes and a hint.
 fn message(error: &lifeboat_repository::Error) -> String {
     let text = with_causes(error);
     match error.hint() {
@@ -55,7 +58,7 @@ fn message(error: &lifeboat_repository::Error) -> String {
     }
 }
 
-/// An error of storage, its causes where they add something, and what to do.
+/// An error of storage with its causes, where they add something, and a hint.
 pub fn storage_message(error: &lifeboat_store::Error) -> String {
     format!("{}; {}", with_causes(error), error.hint())
 }

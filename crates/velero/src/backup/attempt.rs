@@ -1,6 +1,6 @@
-//! Runs the pass of a claimed Backup and writes how it ended. The archive goes up while it runs, the files beside it after
-//! it; before the archive becomes visible, before those files and before the status the object is asked whether it still
-//! carries this attempt's number.
+//! Runs the pass of a claimed Backup and writes how it ended. The archive is uploaded while the pass runs, the files
+//! beside it afterwards. Before the archive becomes visible, before those files and before the status, the object is
+//! read again to check that it still has this attempt's number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) struct Ready {
     pub(super) journal: Journal,
     /// Whether an earlier attempt was interrupted.
     pub(super) again: bool,
-    /// The snapshots that it began.
+    /// The plugin snapshots that the earlier attempt began.
     pub(super) earlier: Vec<SnapshotEntry>,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     }
     over.storage = Some(&storage);
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
-    let copying = Copying::new(&context.client, &context.settings.namespace, &context.settings.movers);
+    let copying = Copying::new(&context.client, &context.namespace, context.movers.settings());
     let copying = Arc::new(copying.within(timeout));
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone());
     let outcome =
@@ -80,13 +80,13 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
                 let size = other.ok().map(|outcome| outcome.size.compressed);
                 over.deleted(size, &copying).await
             }
-            // The next leader begins the pass again.
+            // The next leader starts the pass again.
             Some(Stop::Overtaken | Stop::Shutdown) | None => Ok(Action::await_change()),
         },
     }
 }
 
-/// Why the pass was stopped; where it stopped by itself, the object says it.
+/// Why the pass was stopped; read from the object if the pass stopped by itself.
 async fn stop_reason(
     context: &Context,
     state: &State,
@@ -99,19 +99,19 @@ async fn stop_reason(
     }
 }
 
-/// A pass that is over.
+/// A pass that has ended, with what is needed to write its result.
 struct Over<'a> {
     context: &'a Context,
     state: &'a State,
     run: &'a Run,
     backup: &'a Backup,
     journal: &'a Journal,
-    /// None as long as it is not certain that the place is free.
+    /// None until it is certain that no other backup has this directory.
     storage: Option<&'a Storage>,
 }
 
 impl Over<'_> {
-    /// The archive is written.
+    /// The pass wrote the archive: uploads the other files and writes the next phase.
     async fn written(
         &self,
         outcome: &Outcome,
@@ -121,7 +121,7 @@ impl Over<'_> {
         let (context, state, this) = (self.context, self.state, self.run);
         let Some(storage) = self.storage else { return Ok(Action::await_change()) };
         let size = outcome.size.compressed;
-        // The fence: a server that lost the lead without noticing finds a higher attempt here.
+        // The fence: a server that lost the lease without noticing finds a higher attempt number here.
         match stop(context, state, this).await? {
             Some(Stop::Deleted) => return self.deleted(Some(size), copying).await,
             Some(Stop::Overtaken) => return Ok(Action::await_change()),
@@ -143,7 +143,7 @@ impl Over<'_> {
         }
     }
 
-    /// The object was deleted. `written`: the size of the archive, where the pass came so far.
+    /// The Backup was deleted: undoes what the pass made. `written`: the size of the archive, if it was written.
     async fn deleted(&self, written: Option<u64>, copying: &Copying) -> Result<Action, ApiError> {
         let files = if written.is_some() { Files::Own } else { Files::Begun };
         let undoing = self.undoing(Ending::Deleted, files, written, copying.objects());
@@ -151,12 +151,12 @@ impl Over<'_> {
         Ok(Action::await_change())
     }
 
-    /// Nothing of it can be restored; the log and the results say why.
+    /// The pass failed and nothing of it can be restored; the uploaded log and results contain the reason.
     async fn failed(&self, report: &Report, reason: &str, copying: &Copying) -> Result<Action, ApiError> {
         report.error(&About::Server, reason, None);
         match stop(self.context, self.state, self.run).await? {
             Some(Stop::Deleted) => return self.deleted(None, copying).await,
-            // Without the lead nothing may be written beside another attempt's files.
+            // A server that lost the lease must not write beside another attempt's files.
             Some(Stop::Overtaken) => return Ok(Action::await_change()),
             _ => {}
         }
@@ -194,19 +194,19 @@ impl Over<'_> {
     }
 }
 
-/// Looks whether the place is free, and clears what an interrupted attempt left.
+/// Checks that no other backup has this directory, and removes what an interrupted attempt left there.
 async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> Result<(), String> {
     match store.exists(&files.metadata()).await {
         Ok(false) => {}
         Ok(true) => {
             return Err(format!(
-                "{NAME_TAKEN}: {} is there; choose another name, or delete that backup",
+                "{NAME_TAKEN}: {} exists; choose another name, or delete that backup",
                 files.metadata()
             ));
         }
         Err(error) => {
             return Err(format!(
-                "cannot look whether the backup exists in object storage: {}",
+                "cannot check whether the backup exists in object storage: {}",
                 chain(&error)
             ));
         }
@@ -229,7 +229,8 @@ async fn watched(
     let log = ready.report.log().clone();
     let lines = Arc::new(CountedLines::new(ready.report.clone()));
     let acting = context.acting(lines.clone());
-    // A stock snapshotter keeps its whole program busy: not the one that runs actions.
+    // A snapshotter plugin of upstream's SDK keeps its whole process busy, so it gets a process apart from the one
+    // that runs actions.
     let session = context.plugins.session_within(lines, longest(&ready.backup));
     let snapshotters = open_snapshotters(context, &session, &ready).await;
     let pass = run_pass(PassInput {
@@ -256,20 +257,20 @@ async fn watched(
         }),
         snapshotters: Arc::new(snapshotters),
         copying,
-        velero_compatible: context.settings.movers.velero_compatible,
+        velero_compatible: settings.velero_compatible,
     });
     tokio::pin!(pass);
     let outcome = tokio::select! {
         outcome = &mut pass => outcome,
-        // Stopped: post hooks of pods that are at rest still run.
+        // Stopped: the post hooks of quiesced pods still run.
         () = watch.follow(&counters) => pass.await,
     };
-    acting.tell_usage(&log);
+    acting.log_usage(&log);
     tokio::join!(acting.close(), session.close());
     outcome
 }
 
-/// None where the object is gone or belongs to another attempt.
+/// None if the object is gone or belongs to another attempt.
 async fn passed(
     context: &Context,
     state: &State,
@@ -284,10 +285,10 @@ async fn passed(
         return Ok(None);
     };
     journal.end_pass().await;
-    match objects::typed::<Backup>(&object) {
-        Ok(backup) if phase::finalized(backup.phase()).is_some() => {
-            finish::end(context, state, &backup, Some(size)).await.map(Some)
-        }
-        _ => Ok(Some(Action::await_change())),
+    let Ok(backup) = objects::typed::<Backup>(&object) else { return Ok(Some(Action::await_change())) };
+    finish::deleted::follow(state, &backup);
+    if phase::finalized(backup.phase()).is_some() {
+        return finish::end(context, state, &backup, Some(size)).await.map(Some);
     }
+    Ok(Some(Action::await_change()))
 }

@@ -8,12 +8,12 @@ use lifeboat_api::velero::{Backup, BackupPhase, names};
 use crate::context::Context;
 use crate::metrics::{BackupEnd, Ending};
 
-/// The schedule that made a backup; empty for others.
+/// The schedule that created a backup; empty for others.
 pub(super) fn schedule(backup: &Backup) -> &str {
     backup.labels().get(names::SCHEDULE_NAME).map_or("", String::as_str)
 }
 
-/// Counts a backup that cannot run.
+/// Counts a backup that failed validation.
 pub(super) fn count_refused(context: &Context, backup: &Backup) {
     let end = BackupEnd {
         ending: Ending::FailedValidation,
@@ -27,7 +27,7 @@ pub(super) fn count_refused(context: &Context, backup: &Backup) {
     context.metrics.backup_ended(schedule(backup), &end);
 }
 
-/// Counts an end.
+/// Counts a backup that ended.
 pub(super) fn count(context: &Context, ended: &Backup, archive_bytes: Option<u64>) {
     let status = ended.status.clone().unwrap_or_default();
     let ending = match status.phase {

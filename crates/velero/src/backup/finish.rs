@@ -1,6 +1,6 @@
-//! The end of a Backup: what operations changed goes into the archive, `velero-backup.json`, which makes the directory a
-//! backup, is written, then the end phase. A server that dies between them does all of it again. Called by the controller,
-//! and by an attempt whose backup has nothing to wait for.
+//! The end of a Backup: items that operations changed are written into the archive, then `velero-backup.json`, which
+//! makes the directory a backup, then the final phase. A server that dies in between repeats all of it. Called by the
+//! controller, and by an attempt whose backup has no operations to wait for.
 
 pub(super) mod deleted;
 pub(super) mod operations;
@@ -32,7 +32,8 @@ pub(super) async fn finalize(context: &Context, state: &State, backup: &Backup) 
     end(context, state, backup, None).await
 }
 
-/// `archive_bytes`: for the metrics, where the pass was this server's.
+/// Writes the files and the final phase. `archive_bytes`: the archive's size for the metrics, if this server ran the
+/// pass.
 pub(super) async fn end(
     context: &Context,
     state: &State,
@@ -47,7 +48,7 @@ pub(super) async fn end(
         }
         let storage = open(context, backup).await?;
         let ended = ended(context, backup, &storage, phase).await?;
-        // The fence: another attempt's file must not be replaced.
+        // The fence: the file of another attempt must not be replaced.
         if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
             return Ok(None);
         }
@@ -64,22 +65,23 @@ pub(super) async fn end(
     let Some(object) = write(context, state, &this, &ended.patch).await? else {
         return Ok(Action::await_change());
     };
-    Journal::new(context.client.clone(), &context.settings.namespace, backup).remove().await;
+    Journal::new(context.client.clone(), &context.namespace, backup).remove().await;
     count(context, &ended.backup, ended.bytes.or(archive_bytes));
     report_end(context, &object.object_ref(&state.resource), &ended.backup).await;
     Ok(Action::await_change())
 }
 
-/// A backup as it is at its end.
+/// A Backup with its final status.
 struct Ended {
     backup: Backup,
-    /// Of its status.
+    /// The patch of the Backup's status.
     patch: Value,
-    /// Of an archive that was written anew.
+    /// The size of the archive, if it was rewritten.
     bytes: Option<u64>,
 }
 
-/// Writes what operations changed into the archive, looks whether that is there, and gives the Backup at its end.
+/// Writes what operations changed into the archive, checks that the archive exists, and returns the Backup with its
+/// final status.
 async fn ended(
     context: &Context,
     backup: &Backup,
@@ -105,11 +107,11 @@ async fn ended(
     Ok(Ended { backup: ended, patch, bytes: rewritten.bytes })
 }
 
-/// `rewritten`: the size of the archive, where it was written anew.
+/// Checks that the archive is in storage with the expected size. `rewritten`: its size, if it was written again.
 async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64>) -> Result<(), Trouble> {
     let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
     let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
-    // Operations change the archive after the pass noted its size.
+    // Operations change the archive after the pass recorded its size.
     let size = rewritten.or(noted.filter(|_| operated.unwrap_or_default() == 0));
     let key = storage.files.contents();
     match has_archive(storage.store(), &storage.files, size).await {
@@ -117,17 +119,22 @@ async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64
         Ok(false) => Err(Trouble::Gone(format!(
             "the archive {key} is gone from storage, or another backup wrote it: back up again"
         ))),
-        Err(error) => Err(Trouble::Storage(format!("cannot look at {key}: {}", chain(&error)))),
+        Err(error) => Err(Trouble::Storage(format!("cannot read {key}: {}", chain(&error)))),
     }
 }
 
-/// The archive has the CSI snapshots; objects that cannot be removed now are removed at the start of the next term.
+/// Deletes the objects of CSI snapshots, which are in the archive now; those that cannot be deleted now are deleted
+/// at the start of the next term.
 async fn release_snapshots(context: &Context, backup: &Backup) {
     let Run { name, uid, .. } = Run::of(backup);
     if backup.spec.snapshot_move_data == Some(true) {
-        // Their data is in a repository: the drivers need not keep it as well.
+        // Data movement has put their data into a repository: the drivers' snapshots are not needed any more.
         for message in csi::discard(context, &uid).await {
-            tracing::warn!(backup = name, problem = message, "a backup whose data was moved");
+            tracing::warn!(
+                backup = name,
+                problem = message,
+                "cannot delete a CSI snapshot whose data was moved"
+            );
         }
     } else if let Err(error) = csi::release(context, &uid).await {
         tracing::warn!(backup = name, error = error.chain(), "objects of CSI snapshots are left behind");
@@ -139,7 +146,7 @@ async fn report_end(context: &Context, about: &ObjectReference, ended: &Backup) 
         return context.events.normal(about, "Completed", "the backup can be restored").await;
     }
     let errors = ended.status.as_ref().and_then(|status| status.errors).unwrap_or_default();
-    let message = format!("{errors} errors: `lifeboat backup describe {}` names them", ended.name_any());
+    let message = format!("{errors} errors: see `lifeboat backup describe {}`", ended.name_any());
     context.events.warning(about, "PartiallyFailed", &message).await;
 }
 
@@ -149,7 +156,7 @@ async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Re
     written.map_err(|error| Trouble::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error))))
 }
 
-/// Whole seconds, as objects hold them.
+/// The time in whole seconds, as Kubernetes objects store it.
 fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,9 +1,9 @@
-//! The journal of a backup: what it began outside and did not end, in a ConfigMap of Lifeboat's namespace. An entry is
-//! written before the effect and removed after it; the ConfigMap goes at the end. It has no owner, so that it outlives a
-//! Backup that is deleted while no server runs; whoever leads next finds it by its label.
+//! The journal of a backup: effects that were started and not ended, in a ConfigMap of Lifeboat's namespace. An entry
+//! is written before the effect and removed after it; the ConfigMap is deleted at the end. It has no owner reference,
+//! so that it outlives a Backup that is deleted while no server runs; the next leader finds it by its label.
 //!
-//! Operations that actions began are in a ConfigMap of their own: an object holds a megabyte, and however many there are,
-//! hooks must find room.
+//! Operations of actions are in a ConfigMap of their own: an object holds at most a megabyte, and entries of hooks
+//! must fit however many operations there are.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,55 +25,55 @@ use super::pass::OpenPod;
 use super::volumes::native::SnapshotEntry;
 use crate::journals::{ConfigMapJournal, JournalError};
 
-/// The journal of one backup. It is made with its first entry.
+/// The journal of one backup. The ConfigMap is created with its first entry.
 #[derive(Clone)]
 pub(crate) struct Journal {
     api: Api<ConfigMap>,
-    /// Of its Backup.
+    /// The UID of its Backup.
     uid: BackupUid,
     name: String,
-    /// The ConfigMap of operations.
+    /// The name of the ConfigMap with the operations.
     operations: String,
-    /// No more operations can be noted; that was told.
+    /// The ConfigMap of operations is full, and that was reported.
     full: Arc<AtomicBool>,
-    /// Whether repositories were noted.
+    /// Whether repositories were recorded.
     has_repositories: Arc<AtomicBool>,
 }
 
-/// An operation that an action began and that no list in storage names yet.
+/// An operation that an action started and that no list in storage names yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OperationEntry {
     pub(crate) backup: String,
     pub(crate) action: String,
     pub(crate) operation: String,
-    /// For people.
+    /// The item, for people.
     pub(crate) item: String,
 }
 
-/// A repository into which movers of the backup may put snapshots. They are found there by the Backup's UID, also when the objects
-/// that name them are gone.
+/// A repository into which movers of the backup may store snapshots. Snapshots are found there by the Backup's UID,
+/// also when the objects that name them are gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RepositoryEntry {
     #[serde(default)]
     pub(crate) backup: String,
     pub(crate) location: LocationName,
-    /// Of the volumes.
+    /// The namespace of the volumes.
     pub(crate) namespace: NamespaceName,
 }
 
-/// Work that was not begun, because its entry must be in the journal first.
+/// An effect that was not started, because its entry could not be written to the journal first.
 #[derive(Debug, thiserror::Error)]
-#[error("it was not begun, because the journal cannot be written: {0}")]
-pub(crate) struct NotBegun(pub(crate) JournalError);
+#[error("it was not started, because the journal cannot be written: {0}")]
+pub(crate) struct NotStarted(pub(crate) JournalError);
 
-/// What the names of journals begin with.
+/// Prefix of the journals' names.
 const PREFIX: &str = "lifeboat-journal-";
 const OPERATIONS_PREFIX: &str = "lifeboat-operations-";
 
-/// The entry that says that the pass is over.
+/// Key of the entry which records that the pass has ended.
 const PASSED: &str = "passed";
 
-/// What the keys of repositories begin with.
+/// Prefix of the keys of repositories.
 const REPOSITORY: &str = "repository.";
 
 /// The UIDs of all Backups that have a journal.
@@ -94,7 +94,7 @@ impl Journal {
         Self::of(client, namespace, &uid)
     }
 
-    /// That of the Backup with this UID, which may be gone.
+    /// The journal of the Backup with this UID, which may be gone.
     pub(crate) fn of(client: Client, namespace: &str, uid: &BackupUid) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
@@ -111,8 +111,8 @@ impl Journal {
         &self.uid
     }
 
-    /// Whether the very pod of an entry is still there: another may have its name now. An error is worth another try; a
-    /// pod that nobody may look at is taken for the same.
+    /// Whether the pod of an entry still exists, and not another one with its name. If the server may not read the
+    /// pod, it counts as the same. An error is worth another try.
     pub(crate) async fn has_its_pod(&self, pod: &OpenPod) -> Result<bool, ApiError> {
         let pods: Api<Pod> = Api::namespaced(self.api.clone().into_client(), &pod.namespace);
         match pods.get_opt(&pod.name).await.attempt("read the pod of an open hook") {
@@ -128,27 +128,28 @@ impl Journal {
         self.write(&self.name, json!({key(pod): entry})).await
     }
 
-    /// Removes the record. Where that fails the post hooks would run once more after a restart, which is told then.
+    /// Removes the entry of a pod. If that fails, the post hooks run once more after a restart, which is reported
+    /// then.
     pub(crate) async fn close(&self, pod: &OpenPod) {
         if let Err(error) = self.write(&self.name, json!({key(pod): null})).await {
             tracing::warn!(%error, journal = self.name, "cannot remove an entry");
         }
     }
 
-    /// Records a snapshot: before its call without the provider's name for it, with it afterwards.
+    /// Records a snapshot: without the provider's ID before the call, with it afterwards.
     pub(crate) async fn note_snapshot(&self, entry: &SnapshotEntry) -> Result<(), JournalError> {
         let text = serde_json::to_string(entry)?;
         self.write(&self.name, json!({snapshot_key(entry): text})).await
     }
 
-    /// The snapshot is gone.
+    /// Removes the entry of a snapshot that was deleted.
     pub(crate) async fn forget_snapshot(&self, entry: &SnapshotEntry) {
         if let Err(error) = self.write(&self.name, json!({snapshot_key(entry): null})).await {
             tracing::warn!(%error, journal = self.name, "cannot remove an entry");
         }
     }
 
-    /// Records an operation as soon as it has a name. Where that cannot be done it is told once for all.
+    /// Records an operation as soon as it has an ID. If that fails, it is reported once per backup.
     pub(crate) async fn note_operation(&self, entry: &OperationEntry) -> Result<(), JournalError> {
         if self.full.load(Ordering::Relaxed) {
             return Ok(());
@@ -169,52 +170,73 @@ impl Journal {
         Ok(())
     }
 
-    /// The repositories that were recorded; and messages about entries that cannot be read. An error is worth another try.
+    /// The recorded repositories, and messages about entries that cannot be read. An error is worth another try.
     pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), ApiError> {
-        self.read(&self.name, REPOSITORY, "snapshots may be left in repositories that nothing names").await
+        self.read(
+            &self.name,
+            REPOSITORY,
+            "snapshots of this backup may be left in repositories whose names are unknown",
+        )
+        .await
     }
 
-    /// Records that snapshots of CSI drivers are about to be taken: they carry the backup's UID, and whoever ends this
-    /// journal looks for them.
+    /// Records that CSI snapshots are about to be taken. They have the backup's UID in a label, by which the server
+    /// that ends this journal finds them.
     pub(crate) async fn note_csi(&self) -> Result<(), JournalError> {
         self.write(&self.name, json!({"csi": "true"})).await
     }
 
-    /// The operation was cancelled.
+    /// Removes the entry of an operation that was cancelled.
     pub(crate) async fn forget_operation(&self, entry: &OperationEntry) {
         if let Err(error) = self.write(&self.operations, json!({operation_key(entry): null})).await {
             tracing::warn!(%error, journal = self.operations, "cannot remove an entry");
         }
     }
 
-    /// The operations that were begun; and what cannot be read of them, in words. An error is worth another try.
+    /// The recorded operations, and messages about entries that cannot be read. An error is worth another try.
     pub(crate) async fn operations(&self) -> Result<(Vec<OperationEntry>, Vec<String>), ApiError> {
-        self.read(&self.operations, "operation.", "operations may go on that nobody can name now").await
+        self.read(
+            &self.operations,
+            "operation.",
+            "operations of this backup may still run, and their IDs are unknown",
+        )
+        .await
     }
 
-    /// Records that storage has the list of the snapshots: from here on they are the backup's, whatever becomes of its
-    /// object.
+    /// Records that the list of snapshots is in storage: from here on they belong to the backup, even if its object
+    /// is deleted.
     pub(crate) async fn note_passed(&self) {
         if let Err(error) = self.write(&self.name, json!({PASSED: "true"})).await {
             tracing::warn!(%error, journal = self.name, "cannot write an entry");
         }
     }
 
-    /// Whether storage has the list of the snapshots. An error is worth another try.
+    /// Whether the list of snapshots is in storage. An error is worth another try.
     pub(crate) async fn has_passed(&self) -> Result<bool, ApiError> {
         let found = self.api.get_opt(&self.name).await.attempt("read the journal")?;
         let data = found.and_then(|found| found.data);
         Ok(data.is_some_and(|data| data.contains_key(PASSED)))
     }
 
-    /// The snapshots that were begun; and what cannot be read of them, in words. An error is worth another try.
+    /// The recorded snapshots, and messages about entries that cannot be read. An error is worth another try.
     pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), ApiError> {
-        self.read(&self.name, "snapshot.", "snapshots may be left behind that nobody can name now").await
+        self.read(
+            &self.name,
+            "snapshot.",
+            "snapshots of this backup may be left behind, and their IDs are unknown",
+        )
+        .await
     }
 
-    /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
+    /// The pods whose post hooks have not run, and messages about entries that cannot be read. An error is worth
+    /// another try.
     pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), ApiError> {
-        self.read(&self.name, "hook.", "hooks may be open that nobody can end now").await
+        self.read(
+            &self.name,
+            "hook.",
+            "pods of this backup may still be quiesced, because their post hooks cannot be run",
+        )
+        .await
     }
 
     async fn read<T: DeserializeOwned>(
@@ -244,8 +266,8 @@ impl Journal {
         Ok((open, unreadable))
     }
 
-    /// The pass has ended, and lists in storage have what it made. The repositories stay on record until the backup's end: the
-    /// Backup may be deleted before it, with all objects that name snapshots.
+    /// Removes the entries of a pass that has ended and whose lists are in storage. Repositories stay recorded until
+    /// the backup's end, because the Backup may be deleted before it, with all objects that name snapshots.
     pub(crate) async fn end_pass(&self) {
         if !self.has_repositories.load(Ordering::Relaxed) {
             match self.repositories().await {
@@ -253,7 +275,7 @@ impl Journal {
                     return self.remove().await;
                 }
                 Ok(_) => {}
-                // The next term takes it away.
+                // The next term deletes the journal.
                 Err(error) => {
                     let error = error.chain();
                     return tracing::warn!(error, journal = self.name, "cannot remove the journal");
@@ -272,7 +294,7 @@ impl Journal {
         }
     }
 
-    /// The backup has ended.
+    /// Deletes the journal of a backup that has ended.
     pub(crate) async fn remove(&self) {
         for name in [&self.name, &self.operations] {
             self.delete(name).await;
@@ -283,7 +305,7 @@ impl Journal {
         match self.api.delete(name, &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            // The next term takes it away.
+            // The next term deletes the journal.
             Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
         }
     }

@@ -1,6 +1,6 @@
-//! Journals of backups that will not go on: the Backup was deleted, or ended, while no server ran. Their open post hooks
-//! run once at the start of a term, snapshots of backups that will never be one are deleted, then the journals go. Called by
-//! the controller before its first pass.
+//! Ends the journals of backups that will not continue: the Backup was deleted, or ended, while no server ran. At the
+//! start of a term their open post hooks run once, snapshots of backups that will never complete are deleted, then
+//! the journals are deleted. Called by the controller before its first pass.
 
 mod orphans;
 
@@ -21,7 +21,7 @@ use crate::backup::journal::{self, Journal};
 use crate::context::Context;
 use crate::csi;
 
-/// How often a journal is tried, and the pause between.
+/// How often ending a journal is tried, and the pause between two tries.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -29,18 +29,18 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) uid: BackupUid,
-    /// Of its Backup; None where that is gone.
+    /// The phase of its Backup; None if the Backup is gone.
     phase: Option<BackupPhase>,
 }
 
-/// The journals that no attempt will end; asked for until the API server answers.
+/// The journals that no attempt will end; repeated until the API server answers.
 pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return Vec::new(),
             found = find(context, state) => match found {
                 Ok(found) => return found,
-                Err(error) => tracing::warn!(error = error.chain(), "cannot look for journals"),
+                Err(error) => tracing::warn!(error = error.chain(), "cannot list journals"),
             },
         }
         tokio::time::sleep(PAUSE).await;
@@ -48,7 +48,7 @@ pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
 }
 
 pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<Left>, ApiError> {
-    let journals = journal::all(&context.client, &context.settings.namespace).await?;
+    let journals = journal::all(&context.client, &context.namespace).await?;
     if journals.is_empty() {
         return Ok(Vec::new());
     }
@@ -63,12 +63,13 @@ pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<Left>, 
     Ok(left)
 }
 
-/// Whether the next attempt will look into the journal itself.
+/// Whether the next attempt of this Backup will read the journal itself.
 fn is_to_run(backup: &DynamicObject) -> bool {
     backup.metadata.deletion_timestamp.is_none() && shown_phase(backup) == BackupPhase::InProgress
 }
 
-/// Runs what is open and removes the journals. One that cannot be ended stays for the next term.
+/// Runs open post hooks, undoes what is left and removes the journals. A journal that cannot be ended stays for the
+/// next term.
 pub(super) async fn end(context: &Context, all: &[Left]) {
     for left in all {
         let mut tries = 0;
@@ -83,12 +84,13 @@ pub(super) async fn end(context: &Context, all: &[Left]) {
     }
 }
 
-/// Objects of CSI snapshots that a server which died left of backups that are over. Those of a Backup that is gone are kept
-/// by their drivers where storage has it: it comes back with the next sync. Where neither has it they go, and where storage
-/// cannot be read they stay as they are until the next start.
+/// Deletes objects of CSI snapshots that a server which died left of ended backups. If the Backup is gone but its
+/// files are in storage, the drivers keep the snapshots, because sync creates the Backup again. If neither exists,
+/// the snapshots are deleted. If storage cannot be read, they stay until the next start.
 pub(super) async fn clear_snapshots(context: &Context, state: &State) {
     let cleared = async {
-        // Snapshots first: a backup that begins meanwhile is then in the list of Backups, or not in this one.
+        // Snapshots are listed first, so that a backup that starts in between is missing here or is in the list of
+        // Backups.
         let uids = csi::backups(context).await?;
         if uids.is_empty() {
             return Ok(());
@@ -104,7 +106,7 @@ pub(super) async fn clear_snapshots(context: &Context, state: &State) {
                         tracing::warn!(
                             uid,
                             problem = message,
-                            "a backup that failed, or whose data was moved"
+                            "cannot delete a CSI snapshot of a backup that failed, or whose data was moved"
                         );
                     }
                 }
@@ -115,7 +117,7 @@ pub(super) async fn clear_snapshots(context: &Context, state: &State) {
         Ok::<(), ApiError>(())
     };
     if let Err(error) = cleared.await {
-        tracing::warn!(error = error.chain(), "cannot clear up after CSI snapshots");
+        tracing::warn!(error = error.chain(), "cannot delete the CSI snapshots of ended backups");
     }
 }
 
@@ -123,9 +125,16 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
     match orphans::of(context, uid).await? {
         Orphan::Stored => csi::release(context, uid).await,
         Orphan::Lost => {
-            tracing::warn!(uid, "neither the cluster nor storage has this backup: its CSI snapshots go");
+            tracing::warn!(
+                uid,
+                "neither the cluster nor storage has this backup: its CSI snapshots are deleted"
+            );
             for message in csi::discard(context, uid).await {
-                tracing::warn!(uid, problem = message, "a backup that is gone");
+                tracing::warn!(
+                    uid,
+                    problem = message,
+                    "cannot delete a CSI snapshot of a backup that is gone"
+                );
             }
             Ok(())
         }
@@ -133,7 +142,7 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
             tracing::warn!(
                 uid,
                 problem = message,
-                "CSI snapshots of a Backup that is gone are kept: nobody knows of it"
+                "CSI snapshots of a Backup that is gone are kept: it is unknown whether storage has the backup"
             );
             Ok(())
         }
@@ -141,7 +150,7 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
 }
 
 async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
-    let journal = Journal::of(context.client.clone(), &context.settings.namespace, &left.uid);
+    let journal = Journal::of(context.client.clone(), &context.namespace, &left.uid);
     let standing = standing(context, left, &journal).await;
     let (ending, stage, files) = standing.map_err(|error| error.chain())?;
     let undoing = Undoing {
@@ -162,8 +171,8 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
     Ok(())
 }
 
-/// How far the backup of a journal came, and whether storage has it. A server may have died after the pass and before the journal
-/// went: then the lists in storage have what it made.
+/// How far the backup of a journal came, and whether its files are in storage. A server may have died after the pass
+/// and before it deleted the journal: then the lists in storage name what the pass made.
 async fn standing(
     context: &Context,
     left: &Left,
@@ -171,7 +180,7 @@ async fn standing(
 ) -> Result<(Ending, Stage, Files), ApiError> {
     let orphaned = |stage, files| Ok((Ending::Orphaned, stage, files));
     match &left.phase {
-        // One that still shows as running is being deleted.
+        // A Backup that still shows InProgress is being deleted.
         Some(BackupPhase::InProgress | BackupPhase::Failed) => orphaned(Stage::Pass, Files::Unknown),
         Some(phase) if is_at_rest(phase) => orphaned(Stage::AfterPass, Files::Restorable),
         Some(_) => Ok((Ending::GoesOn, Stage::AfterPass, Files::Unknown)),
@@ -186,7 +195,7 @@ async fn standing(
                 Orphan::Stored => Files::Restorable,
                 Orphan::Lost => Files::Begun,
                 Orphan::Unknown(reason) => {
-                    tracing::warn!(uid = %left.uid, reason, "what a deleted backup made stays");
+                    tracing::warn!(uid = %left.uid, reason, "what a deleted backup made is kept");
                     Files::Unknown
                 }
             };

@@ -1,9 +1,9 @@
-//! One pass of a backup: collect, order, blocks with hooks and actions, archive. Takes a Backup whose spec was found valid,
-//! what the cluster serves and where to write; gives what was written, or why the whole backup failed. Every decision about a
-//! single item is a function of crate `plan`.
+//! One pass of a backup: collect, order, blocks with hooks and actions, archive. Takes a Backup whose spec is valid,
+//! the types that the cluster serves, and the storage to write to; returns what was written, or why the whole backup
+//! failed. Decisions about single items are functions of crate `plan`.
 //!
-//! Types that take part in blocks, hooks or an order are collected into a spool first; all others stream from the page to
-//! the archive. Chains (ordered items) run one item after the other, before everything else.
+//! Types that take part in blocks, hooks or an order are collected into a spool first; all others stream from the
+//! list's pages to the archive. Chains (ordered items) run one item after the other, before everything else.
 
 mod actions;
 mod again;
@@ -57,10 +57,10 @@ pub(crate) use upload::{chain, upload_failure, upload_outcome};
 use actions::{ResolvedActions, ResolvedBlocks};
 use written::Written;
 
-/// How long an item that is on its way may go on when the pass is stopped.
+/// How long an item that is being processed may continue when the pass is stopped.
 const LAST_MOMENT: Duration = Duration::from_secs(10);
 
-/// All that a pass needs.
+/// Everything a pass needs.
 pub(crate) struct PassInput {
     pub(crate) client: Client,
     pub(crate) backup: Backup,
@@ -75,17 +75,17 @@ pub(crate) struct PassInput {
     pub(crate) stop: CancellationToken,
     pub(crate) page_size: u32,
     pub(crate) workers: usize,
-    /// Whether versions that the cluster does not prefer are written too.
+    /// Whether API versions that the cluster does not prefer are written too.
     pub(crate) all_versions: bool,
-    /// Where collected items wait.
+    /// The directory of the spool for collected items.
     pub(crate) directory: PathBuf,
-    /// Asked before the archive becomes visible.
+    /// Checked before the archive becomes visible.
     pub(crate) fence: Option<Fence>,
-    /// Who takes snapshots of volumes.
+    /// The snapshotters that take plugin snapshots.
     pub(crate) snapshotters: Arc<Snapshotters>,
-    /// The copies of volumes.
+    /// Creates and follows the PodVolumeBackups.
     pub(crate) copying: Arc<Copying>,
-    /// Whether upstream's file lists the copies too.
+    /// Whether the file that Velero reads lists the copies too.
     pub(crate) velero_compatible: bool,
 }
 
@@ -97,16 +97,16 @@ pub(crate) struct Outcome {
     pub(crate) operations: Vec<BackupOperation>,
     pub(crate) volumes: Vec<BackupVolumeInfo>,
     pub(crate) snapshots: Vec<NativeSnapshot>,
-    /// The VolumePluginBackups, as they are stored.
+    /// The VolumePluginBackups, as they are stored in the backup.
     pub(crate) volume_plugin_backups: Vec<serde_json::Value>,
-    /// The PodVolumeBackups, as they are stored.
+    /// The PodVolumeBackups, as they are stored in the backup.
     pub(crate) copies: Vec<serde_json::Value>,
-    /// Whether upstream's file lists them too.
+    /// Whether the file that Velero reads lists the copies too.
     pub(crate) velero_compatible: bool,
     pub(crate) results: Results,
 }
 
-/// Why a pass gave nothing that can be used.
+/// Why a pass did not produce a backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PassError {
     /// Stopped by the caller, which knows the reason.
@@ -116,7 +116,7 @@ pub(crate) enum PassError {
     Failed(String),
 }
 
-/// A pass on its way; shared by all of its tasks.
+/// A running pass; shared by all of its tasks.
 pub(super) struct Pass {
     pub(super) client: Client,
     pub(super) backup: Backup,
@@ -142,45 +142,46 @@ pub(super) struct Pass {
     pub(super) velero_compatible: bool,
     pub(super) pods: native::PodsByNamespace,
     pub(super) csi: csi::Drivers,
-    pub(super) made: Mutex<Made>,
+    pub(super) made: Mutex<PassResults>,
     /// The first error after which nothing more can be written.
     pub(super) fatal: Mutex<Option<String>>,
-    /// What was collected, once it is.
+    /// The collected items, once all are collected.
     collected: std::sync::OnceLock<collect::Collection>,
 }
 
-/// What comes together while items pass by.
+/// What the pass gathers while it processes items: volumes, copies, counts.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct PassResults {
     pub(super) resources: ResourceList,
     pub(super) operations: Vec<BackupOperation>,
     pub(super) book: VolumeBook,
     pub(super) taken: native::Taken,
-    /// What came of volumes whose files are copied.
+    /// The results of volumes whose files are copied.
     pub(super) copies: Copies,
-    /// Namespaces whose repositories the journal has.
+    /// Namespaces whose repositories are recorded in the journal.
     pub(super) repositories: BTreeSet<String>,
-    /// Claims that are copied, by namespace and name.
+    /// Claims whose files are copied, by namespace and name.
     pub(super) copied_claims: BTreeSet<(String, String)>,
-    /// Pods that pre hooks brought to rest, by UID.
+    /// Pods that pre hooks quiesced, by UID.
     pub(super) quiesced: BTreeSet<String>,
-    pub(super) csi: csi::Made,
-    /// One record for each volume, once all are known.
+    pub(super) csi: csi::CsiSnapshots,
+    /// One record per volume, once all are known.
     pub(super) volumes: Vec<BackupVolumeInfo>,
-    /// Namespaces of which something was written.
+    /// Namespaces of which at least one item was written.
     pub(super) namespaces: BTreeSet<String>,
     pub(super) types: BTreeSet<GroupResource>,
-    /// Namespaces in which the server may not list something.
+    /// Namespaces in which the server may not list some types.
     pub(super) forbidden: BTreeSet<String>,
-    /// Additional items that were too deep, and whether they must be taken.
+    /// Additional items nested too deeply, and whether they must be included.
     pub(super) deep: Vec<(ItemId, bool)>,
     pub(super) hooks_attempted: usize,
     pub(super) hooks_failed: usize,
-    /// Items of each type, for the log.
+    /// The number of items of each type, for the log.
     pub(super) per_type: BTreeMap<GroupResource, usize>,
 }
 
-/// Runs the pass to its end. Dropped at any await, it leaves nothing in storage; hooks that are open are in the journal.
+/// Runs the pass to its end. If it is dropped at any await, nothing is left in storage, and open hooks are in the
+/// journal.
 pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     let (actions, mut left_out) = ResolvedActions::new(&input.registry.backup, &input.catalogue).await;
     let (blocks, no_blocks) = ResolvedBlocks::new(&input.registry.blocks, &input.catalogue).await;
@@ -260,7 +261,7 @@ impl Pass {
         self.ended()
     }
 
-    /// Whether the work was cut short.
+    /// The error of a pass that was stopped or failed.
     fn ended(&self) -> Result<(), PassError> {
         if let Some(reason) = locked(&self.fatal).clone() {
             return Err(PassError::Failed(reason));
@@ -268,7 +269,7 @@ impl Pass {
         if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
     }
 
-    /// None where the pass is stopped meanwhile: the work is dropped. Only for work that may be.
+    /// Runs work that may be dropped at any point; None if the pass is stopped in the meantime.
     pub(super) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -277,7 +278,8 @@ impl Pass {
         }
     }
 
-    /// None where the pass is stopped meanwhile and the work, which has begun, does not end within [`LAST_MOMENT`].
+    /// Runs work that should be finished once started; None if the pass is stopped and the work does not end within
+    /// [`LAST_MOMENT`].
     async fn soon<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let over = async {
             self.stop.cancelled().await;
@@ -290,7 +292,7 @@ impl Pass {
         }
     }
 
-    /// Nothing more can be written: everything comes to rest.
+    /// Fails the pass with this reason: nothing more can be written, and all tasks stop.
     fn give_up(&self, reason: String) {
         locked(&self.fatal).get_or_insert(reason);
         self.stop.cancel();
@@ -314,7 +316,7 @@ impl Pass {
         }
     }
 
-    pub(super) fn made(&self) -> MutexGuard<'_, Made> {
+    pub(super) fn made(&self) -> MutexGuard<'_, PassResults> {
         locked(&self.made)
     }
 }

@@ -1,5 +1,5 @@
-//! The lines that plugins log during a backup: written into its log, and counted in its results as upstream does. Used by
-//! `attempt`.
+//! The lines that plugins log during a backup: written into its log, and counted in its results as upstream does.
+//! Used by `attempt`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,8 +11,8 @@ use crate::plugins::write;
 /// How many lines of plugins a backup's results have; the log has all of them.
 const MOST_COUNTED: usize = 100;
 
-/// A backup's log and results, for the lines of its plugins. As upstream, what they log as warnings and errors are
-/// warnings and errors of the backup.
+/// The log and results of a backup, as the target of its plugins' log lines. As upstream, warnings and errors that
+/// plugins log count as warnings and errors of the backup.
 pub(super) struct CountedLines {
     report: Report,
     counted: AtomicUsize,

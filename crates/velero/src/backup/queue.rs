@@ -1,4 +1,4 @@
-//! Carries out what `plan::velero::backup::queue` decides: who waits at which place, who starts.
+//! Carries out what `plan::velero::backup::queue` decides: the order of the waiting backups, and which of them start.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -13,7 +13,7 @@ use super::{State, shown_phase};
 use crate::backup::locked;
 use crate::context::Context;
 
-/// Looks at the whole queue and writes what changes.
+/// Reads the whole queue and writes what changes.
 pub(super) async fn advance(context: &Context, state: &State) -> Result<(), ApiError> {
     let _one = state.queue.lock().await;
     let objects = backups(context, state).await?;
@@ -34,7 +34,7 @@ pub(super) async fn advance(context: &Context, state: &State) -> Result<(), ApiE
         let patch = json!({"status": {"phase": phase.as_str(), "queuePosition": position}});
         match objects::merge(&state.api(context), object, patch).await {
             Ok(_) => remember(state, object, phase),
-            // Changed or gone meanwhile: that brings the next look.
+            // The Backup was changed or deleted in the meantime: that triggers the next reconcile.
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) if error.is_invalid() => {
                 let message = "the backup cannot be started";
@@ -50,7 +50,7 @@ pub(super) fn remember(state: &State, object: &DynamicObject, phase: BackupPhase
     locked(&state.written).insert(object.uid().unwrap_or_default(), phase);
 }
 
-/// All Backups as they are watched; listed where nothing is watched.
+/// All Backups from the watch's cache; listed if there is no cache.
 async fn backups(context: &Context, state: &State) -> Result<Vec<DynamicObject>, ApiError> {
     let alive = |object: &DynamicObject| object.metadata.deletion_timestamp.is_none();
     let counts = |object: &DynamicObject| alive(object) && rank(&shown_phase(object)) < 4;
@@ -72,7 +72,7 @@ fn facts(state: &State, object: &DynamicObject) -> Waiting {
     };
     let shown = shown_phase(object);
     let written = locked(&state.written).get(&object.uid().unwrap_or_default()).cloned();
-    // Phases only go forward: the later one is the newer one.
+    // Phases only move forward: the later one is the newer one.
     let phase = written.filter(|written| rank(written) > rank(&shown)).unwrap_or(shown);
     Waiting {
         name: object.name_any(),

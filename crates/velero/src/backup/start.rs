@@ -1,6 +1,6 @@
-//! The start of a Backup, in steps: resume (end what an interrupted attempt left open), gather, validate, claim (phase InProgress
-//! and the attempt's number, on the condition that the object was not changed), then the pass. A step that does not let
-//! the pass start gives a [`Halt`], which says what becomes of the Backup. Called by the controller.
+//! The start of a Backup, in steps: resume (end what an interrupted attempt left open), gather, validate, claim
+//! (write phase InProgress and the attempt's number, if the object was not changed); the pass follows. A step that
+//! prevents the pass returns a [`Halt`], which decides what happens to the Backup. Called by the controller.
 
 mod gather;
 
@@ -29,64 +29,72 @@ use super::storage::{Storage, open};
 use super::trouble::{Trouble, wait};
 use super::undo::{Undoing, cancel_noted, lower_consistency, write_failure};
 use super::{State, queue};
-use crate::backup::attempt::{Ready, run as run_pass};
+use crate::backup::attempt::Ready;
 use crate::backup::journal::Journal;
 use crate::backup::locked;
 use crate::backup::pass::{About, Report, run_open_posts};
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;
 
-/// How often a pass is begun: one that was interrupted so often will be interrupted again.
+/// How often a pass is started: one that was interrupted this often would be interrupted again.
 const MOST_ATTEMPTS: u64 = 5;
 
-/// How soon a start is tried again that something other than the API server kept from its pass.
+/// When a start that failed for a reason other than the API server is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Starts a Backup that is ready, or begins the pass of an interrupted one again.
+/// What came of a start.
+pub(super) enum Started {
+    /// The Backup is claimed: its pass may run.
+    Ready(Box<Ready>),
+    /// The pass of the Backup does not run now.
+    Halted(Action),
+}
+
+/// Starts a Backup that is ready, or claims an interrupted one again.
 pub(super) async fn start(
     context: &Context,
     state: &State,
     object: DynamicObject,
     backup: Backup,
-) -> Result<Action, ApiError> {
+) -> Result<Started, ApiError> {
     let report = match report(context, &backup.name_any()) {
         Ok(report) => report,
         Err(error) => {
             let message = format!("cannot make a file for the log: {error}");
-            return wait(context, state, &backup, Trouble::Disk(message)).await;
+            return wait(context, state, &backup, Trouble::Disk(message)).await.map(Started::Halted);
         }
     };
     let mut run = Run::of(&backup);
     run.attempt += 1;
     let again = *backup.phase() == BackupPhase::InProgress;
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, &backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, &backup);
     let start = Start { context, state, object, backup, run, again, journal, report };
     match start.prepare().await {
-        Ok(ready) => Box::pin(run_pass(context, state, ready)).await,
-        Err(halt) => start.halt(halt).await,
+        Ok(ready) => Ok(Started::Ready(Box::new(ready))),
+        Err(halt) => start.halt(halt).await.map(Started::Halted),
     }
 }
 
 /// The log and the results of a backup.
 pub(super) fn report(context: &Context, name: &str) -> io::Result<Report> {
-    let full = format!("{}/{name}", context.settings.namespace);
+    let full = format!("{}/{name}", context.namespace);
     let directory = &context.settings.storage.spool_directory;
     Ok(Report::new(RunLog::create(directory, &[("backup", &full)], Level::Info)?))
 }
 
-/// Why an attempt does not come to its pass.
+/// Why an attempt does not reach its pass.
 enum Halt {
-    /// The API server did not answer: tried again.
+    /// The API server did not answer: the start is tried again.
     Api(ApiError),
-    /// Tried again.
+    /// The start is tried again later.
     Later(StartError),
-    /// Storage is waited for.
+    /// The Backup waits for storage.
     Wait(Trouble),
     /// The backup has failed.
     GiveUp(String),
-    /// The backup cannot run as it is written.
+    /// The spec of the backup is invalid.
     Refuse(Box<BackupSpec>, Vec<String>),
-    /// The object was changed meanwhile, which brings the next reconcile.
+    /// The object was changed in the meantime, which triggers the next reconcile.
     Changed,
 }
 
@@ -96,7 +104,7 @@ impl From<StartError> for Halt {
     }
 }
 
-/// A failure that is none of the API server's, and that may pass.
+/// A temporary failure that is not the API server's.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error("cannot run the hooks that an earlier attempt left open: {}", .0.chain())]
@@ -116,7 +124,7 @@ struct Start<'a> {
     object: DynamicObject,
     backup: Backup,
     run: Run,
-    /// Whether an earlier attempt came to its pass.
+    /// Whether an earlier attempt reached its pass.
     again: bool,
     journal: Journal,
     report: Report,
@@ -147,37 +155,38 @@ impl Start<'_> {
         })
     }
 
-    /// Ends what an interrupted attempt left open. Gives the snapshots that it began.
+    /// Ends what an interrupted attempt left open. Returns the plugin snapshots that it began.
     async fn resume(&self) -> Result<Vec<SnapshotEntry>, StartError> {
         let (context, journal, report) = (self.context, &self.journal, &self.report);
-        // Before everything else: a pod may be frozen.
+        // Before everything else, because a pod may still be quiesced.
         lower_consistency(context, &self.run.uid).await;
         run_open_posts(context.commands.as_ref(), journal, report).await.map_err(StartError::Hooks)?;
         let (earlier, unreadable) = journal.snapshots().await.map_err(StartError::Snapshots)?;
         for message in unreadable {
             report.warning(&About::Server, &message, None);
         }
-        // This attempt begins them anew.
+        // This attempt starts the operations again.
         for message in cancel_noted(context, journal).await.map_err(StartError::Operations)? {
             report.error(&About::Server, &message, None);
         }
         Ok(earlier)
     }
 
-    /// Whether the backup is to go on at all.
+    /// Checks that the backup was not cancelled and was not interrupted too often.
     fn check_limits(&self) -> Result<(), Halt> {
         if is_cancelled(self.backup.annotations().get(CANCEL).map(String::as_str)) {
             return Err(Halt::GiveUp(format!("cancelled: the Backup has the annotation {CANCEL}")));
         }
         if self.run.attempt > MOST_ATTEMPTS {
             return Err(Halt::GiveUp(format!(
-                "the server was interrupted {MOST_ATTEMPTS} times while it made this backup; its log says where"
+                "the server was interrupted {MOST_ATTEMPTS} times while it made this backup; see the server's log"
             )));
         }
         Ok(())
     }
 
-    /// The phase of a location is not known right after a server started: one that was Available before is waited for.
+    /// Checks that storage can be used. Right after the start of a server the phase of a location is unknown; the
+    /// Backup waits for a location that was Available before.
     async fn check_storage(&self) -> Result<(), Halt> {
         if self.again
             && let Err(trouble @ Trouble::Storage(_)) = open(self.context, &self.backup).await
@@ -189,7 +198,7 @@ impl Start<'_> {
 
     async fn gather(&self) -> Result<Gathered, Halt> {
         gather(self.context, &self.backup.spec).await.map_err(|error| {
-            // Any other error would come again.
+            // Any other error would occur again.
             if error.is_transient() { Halt::Api(error) } else { Halt::GiveUp(error.chain()) }
         })
     }
@@ -209,7 +218,7 @@ impl Start<'_> {
         });
         match valid {
             Ok(valid) => Ok((spec, valid)),
-            // An earlier attempt wrote files, which are to go.
+            // An earlier attempt wrote files, which have to be removed.
             Err(problems) if self.again => Err(Halt::GiveUp(problems.join("; "))),
             Err(problems) => Err(Halt::Refuse(Box::new(spec), problems)),
         }
@@ -250,7 +259,7 @@ impl Start<'_> {
         }
     }
 
-    /// What becomes of a Backup that does not come to its pass now.
+    /// Decides what happens to a Backup that does not reach its pass now.
     async fn halt(&self, halt: Halt) -> Result<Action, ApiError> {
         match halt {
             Halt::Api(error) => Err(error),
@@ -266,7 +275,7 @@ impl Start<'_> {
         }
     }
 
-    /// The backup has failed: what an earlier attempt made is undone, and the log says why.
+    /// Fails the backup: undoes what earlier attempts made, and logs the reason.
     async fn give_up(&self, reason: &str) -> Result<Action, ApiError> {
         let storage = if self.again { own_storage(self.context, &self.backup).await } else { None };
         if let Some(storage) = &storage {
@@ -293,7 +302,7 @@ impl Start<'_> {
         }
     }
 
-    /// The backup cannot run as it is written.
+    /// Ends the backup as FailedValidation.
     async fn refuse(&self, spec: &BackupSpec, problems: &[String]) -> Result<Action, ApiError> {
         let (context, state, object) = (self.context, self.state, &self.object);
         let about = object.object_ref(&state.resource);
@@ -316,7 +325,8 @@ impl Start<'_> {
         Ok(Action::await_change())
     }
 
-    /// Not even the end of the backup can be written: it must not keep others waiting.
+    /// Called if the final phase of the backup cannot be written either: the backup leaves the queue, so that others
+    /// can run.
     async fn unwritable(&self, phase: BackupPhase, message: &str, error: &ApiError) -> Action {
         let (context, state) = (self.context, self.state);
         queue::remember(state, &self.object, phase);
@@ -324,19 +334,20 @@ impl Start<'_> {
     }
 }
 
-/// The place of a backup whose earlier attempt may have written there. None where another backup has its name.
+/// The directory of a backup whose earlier attempt may have written there. None if it belongs to another backup of
+/// the same name.
 async fn own_storage(context: &Context, backup: &Backup) -> Option<Storage> {
     let storage = open(context, backup).await.ok()?;
     let taken = storage.store().exists(&storage.files.metadata()).await;
     matches!(taken, Ok(false)).then_some(storage)
 }
 
-/// Whether the API server, or a policy of it, refuses the change.
+/// Whether the API server, or an admission policy, refuses the change.
 fn is_refused(error: &ApiError) -> bool {
     error.is_invalid() || error.code() == Some(403)
 }
 
-/// A `null` in a merge patch removes a field.
+/// The spec as a merge patch: `null` would remove a field.
 fn without_nulls(spec: &BackupSpec) -> Value {
     let mut value = serde_json::to_value(spec).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {

@@ -1,5 +1,5 @@
-//! Writing the status of a Backup at the end of a step: again and again for a minute, but only while the object is the same
-//! and no other attempt has begun.
+//! Writes the status of a Backup at the end of a step: retries for a minute, but only while the object is the same
+//! and no other attempt has started.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::queue::remember;
 use crate::backup::pass::{Stop, verdict};
 use crate::context::Context;
 
-/// How long a write is tried.
+/// How long a write is retried.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Which object, in which attempt.
+/// An object, and the number of its attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) name: String,
@@ -28,14 +28,14 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The attempt that the object is in.
+    /// The object with its current attempt.
     pub(super) fn of(backup: &Backup) -> Self {
         let annotation = backup.annotations().get(ATTEMPT).map(String::as_str);
         Self { name: backup.name_any(), uid: backup.uid().unwrap_or_default(), attempt: attempt(annotation) }
     }
 }
 
-/// Merges `status`. None where the object is gone or belongs to another attempt now; a wish to cancel comes too late.
+/// Merges `status`. None if the object is gone or now belongs to another attempt; a request to cancel comes too late.
 pub(super) async fn write(
     context: &Context,
     state: &State,
@@ -77,13 +77,13 @@ pub(super) async fn write_noted(
     }
 }
 
-/// Why this attempt must end, as the object says now.
+/// Why this attempt has to stop, according to the object as it is now.
 pub(super) async fn stop(context: &Context, state: &State, run: &Run) -> Result<Option<Stop>, ApiError> {
     let found = state.api(context).get_opt(&run.name).await.attempt(format!("read Backup {}", run.name))?;
     Ok(found.map_or(Some(Stop::Deleted), |object| verdict(&object, &run.uid, run.attempt)))
 }
 
-/// The object as it is now; None where it is gone or no longer this attempt's.
+/// The object as it is now; None if it is gone or belongs to another attempt.
 pub(super) async fn read(
     context: &Context,
     state: &State,

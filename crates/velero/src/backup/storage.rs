@@ -1,5 +1,5 @@
-//! A backup's place in storage: opens it, says whose files are there, and reads and writes the documents beside the archive.
-//! Called by every step after the start of a Backup.
+//! The directory of a backup in storage: opens it, finds out to which backup its files belong, and reads and writes
+//! the files beside the archive. Called by every step after the start of a Backup.
 
 use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
@@ -16,7 +16,7 @@ use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::locations::{self, Location, LocationError, stored_backup};
 
-/// The place of one backup.
+/// The directory of one backup.
 pub(super) struct Storage {
     pub(super) location: Location,
     pub(super) files: BackupFiles,
@@ -39,12 +39,13 @@ impl Storage {
         self.location.store.as_ref()
     }
 
-    /// Whose files these are, after the pass of `backup`. An error says that storage does not answer.
-    pub(super) async fn whose(&self, backup: &Backup) -> Result<Files, Trouble> {
+    /// Which backup the files in the directory belong to, after the pass of `backup`. An error means that storage
+    /// does not answer.
+    pub(super) async fn files_owner(&self, backup: &Backup) -> Result<Files, Trouble> {
         let uid = backup.uid().unwrap_or_default();
         match stored_backup(&self.location, self.files.name()).await {
             Stored::Absent => {}
-            // A file that does not say whose it is may be this backup's.
+            // A file without a UID may be this backup's.
             Stored::Found { uid: found, .. } if found == uid || found.is_empty() => {
                 return Ok(Files::Restorable);
             }
@@ -64,7 +65,7 @@ impl Storage {
         if operations.is_empty() && noted.is_none() {
             return Ok(Files::Unknown);
         }
-        // Operations change the size of the archive; then their list says whose it is.
+        // Operations change the size of the archive; then their list identifies the backup.
         let size = noted.filter(|_| operations.is_empty());
         let has = async |size| {
             let found = has_archive(self.store(), &self.files, size).await;
@@ -78,7 +79,7 @@ impl Storage {
     }
 }
 
-/// Whether the archive is there, with that size where it is known.
+/// Whether the archive exists, with this size if it is known.
 pub(super) async fn has_archive(
     store: &dyn ObjectStore,
     files: &BackupFiles,
@@ -91,7 +92,7 @@ pub(super) async fn has_archive(
     }
 }
 
-/// A list; empty where there is none.
+/// Reads a list; empty if the file does not exist.
 pub(super) async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, Trouble> {
     match store.get(key, DOCUMENT_LIMIT).await {
         Ok(bytes) => {
@@ -102,7 +103,7 @@ pub(super) async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str
     }
 }
 
-/// A document that must be there.
+/// Reads a file that must exist.
 pub(super) async fn read<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<T, Trouble> {
     let unreadable = |cause: String| Trouble::Storage(format!("cannot read {key}: {cause}"));
     let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;

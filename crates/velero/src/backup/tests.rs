@@ -11,13 +11,12 @@ use std::sync::Arc;
 
 use lifeboat_archive::ObjectStore;
 use lifeboat_store::Store;
-use lifeboat_web::Metrics;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::backup::world::{World, archived};
-use crate::testing::settings;
+use crate::testing::context;
 
 const BACKUPS: &str = "/apis/velero.io/v1/namespaces/lifeboat/backups";
 
@@ -25,6 +24,7 @@ struct Server {
     world: World,
     context: Context,
     state: Arc<State>,
+    controller: Arc<Controller>,
     directory: tempfile::TempDir,
 }
 
@@ -45,10 +45,11 @@ impl Server {
                 "status": {"phase": "Available"}}),
         );
         let client = world.client().await;
-        let mut context = Context::new(client, Metrics::new("0"), Arc::new(settings()));
+        let mut context = context(client);
         context.commands = Arc::new(world.clone());
         let state = Arc::new(State::new(CancellationToken::new()));
-        Self { world, context, state, directory }
+        let controller = Arc::new(Controller::new(state.clone()));
+        Self { world, context, state, controller, directory }
     }
 
     #[allow(clippy::needless_pass_by_value)] // tests write `json!` in place
@@ -75,12 +76,22 @@ impl Server {
         Store::local(self.directory.path().join("bucket")).unwrap()
     }
 
+    /// Reconciles, and waits for the end of the pass that this starts.
+    async fn reconcile(&self, object: Value) -> Result<Action, ApiError> {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let uid = object.uid().unwrap_or_default();
+        let next =
+            Box::pin(reconcile(Arc::new(object), self.context.clone(), self.controller.clone())).await?;
+        self.controller.passes.ended().await;
+        let passed = locked(&self.state.passed).remove(&uid);
+        passed.unwrap_or(Ok(next))
+    }
+
     /// Reconciles until the phase stays.
     async fn settle(&self, name: &str) -> String {
         for _ in 0..10 {
             let before = self.phase(name);
-            let object: DynamicObject = serde_json::from_value(self.get(name)).unwrap();
-            Box::pin(reconcile(Arc::new(object), self.context.clone(), self.state.clone())).await.unwrap();
+            self.reconcile(self.get(name)).await.unwrap();
             if self.get(name).is_null() || self.phase(name) == before {
                 break;
             }
@@ -224,8 +235,7 @@ async fn an_attempt_that_was_overtaken_writes_nothing_more() {
         }
     });
     for _ in 0..2 {
-        let shown: DynamicObject = serde_json::from_value(server.get("b")).unwrap();
-        Box::pin(reconcile(Arc::new(shown), server.context.clone(), server.state.clone())).await.unwrap();
+        server.reconcile(server.get("b")).await.unwrap();
     }
     assert_eq!(server.phase("b"), "InProgress");
     assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
@@ -265,6 +275,29 @@ async fn a_backup_that_is_cancelled_while_a_hook_hangs_ends_soon_and_says_why() 
     assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
     assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
     assert!(ObjectStore::exists(&server.store(), "backups/b/b-logs.gz").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_pass_runs_once_beside_its_reconciles_and_ends_with_its_post_hooks_when_the_server_stops() {
+    let server = Server::new().await;
+    server.world.hang("pre db-0");
+    server.add("b", json!({}), &json!({"status": {"phase": "ReadyToStart"}}));
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let hooked = begun.clone();
+    server.world.on_command(move |_, _| hooked.notify_one());
+    for _ in 0..2 {
+        let object: DynamicObject = serde_json::from_value(server.get("b")).unwrap();
+        let next = Box::pin(reconcile(Arc::new(object), server.context.clone(), server.controller.clone()));
+        assert_eq!(next.await.unwrap(), Action::requeue(PASS_LOOK));
+        assert!(server.controller.passes.is_running("uid-b"));
+    }
+    begun.notified().await;
+    server.state.shutdown.cancel();
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.controller.passes.ended()).await;
+    assert!(ended.is_ok(), "it waits for the hook");
+    assert_eq!(server.phase("b"), "InProgress");
+    assert_eq!(server.get("b")["metadata"]["annotations"]["lifeboat.io/attempt"], "1");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! What keeps a Backup from going on: what may pass is waited for, and at last the backup has failed. Called by every step that
-//! needs storage or the server's disk.
+//! Problems that prevent a Backup from continuing: temporary ones are waited for; after a time the backup has failed.
+//! Called by every step that needs storage or the server's disk.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,32 +17,33 @@ use super::undo::Undoing;
 use super::{State, locked};
 use crate::context::Context;
 
-/// How long after a failure the end is tried again.
+/// When the end of a Backup is tried again after a failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long the server's own disk may be full: others wait behind.
+/// How long the server's own disk may be full: other backups wait in the meantime.
 const DISK_PATIENCE: GoDuration = GoDuration::from_secs(600);
 
-/// How long storage may be out of reach, where the spec says nothing.
+/// How long storage may be out of reach if the spec sets no timeout.
 const PATIENCE: GoDuration = GoDuration::from_secs(4 * 3600);
 
-/// What keeps a Backup from going on.
+/// A problem that prevents a Backup from continuing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error("{}", .0.chain())]
     Api(ApiError),
-    /// Storage is out of reach or does not take something: that may pass.
+    /// Storage cannot be reached or rejects a file: may be temporary.
     #[error("{0}")]
     Storage(String),
-    /// The server's own disk is full: that may pass.
+    /// The server's own disk is full: may be temporary.
     #[error("{0}")]
     Disk(String),
-    /// Will not pass.
+    /// A permanent problem.
     #[error("{0}")]
     Gone(String),
 }
 
-/// Waits for what may pass; when its time is over the backup has failed, because it could not be restored.
+/// Waits while the problem is temporary; after its time limit the backup has failed, because it could not be
+/// restored.
 pub(super) async fn wait(
     context: &Context,
     state: &State,
@@ -63,7 +64,11 @@ pub(super) async fn wait(
             (reason, since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end))
         }
     };
-    tracing::warn!(backup = this.name, error = reason, "storage keeps a backup from its end");
+    tracing::warn!(
+        backup = this.name,
+        error = reason,
+        "a backup cannot be finished, because storage does not accept its files"
+    );
     if !over {
         return Ok(Action::requeue(AGAIN));
     }
@@ -71,14 +76,14 @@ pub(super) async fn wait(
     fail(context, state, backup, &reason).await
 }
 
-/// The backup has failed.
+/// Ends the backup as Failed.
 async fn fail(context: &Context, state: &State, backup: &Backup, reason: &str) -> Result<Action, ApiError> {
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, backup);
     let storage = open(context, backup).await.ok();
     let (reached, files) = match (backup.phase(), &storage) {
-        // The journal has what an interrupted attempt began.
+        // What an interrupted attempt began is in the journal.
         (BackupPhase::ReadyToStart | BackupPhase::InProgress, _) => (Stage::Pass, Files::Unknown),
-        (_, Some(storage)) => (Stage::AfterPass, storage.whose(backup).await.unwrap_or(Files::Unknown)),
+        (_, Some(storage)) => (Stage::AfterPass, storage.files_owner(backup).await.unwrap_or(Files::Unknown)),
         (_, None) => (Stage::AfterPass, Files::Unknown),
     };
     let undoing = Undoing {

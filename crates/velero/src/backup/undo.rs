@@ -1,5 +1,6 @@
-//! Undoes a backup that comes to nothing: carries out the effects that `plan::velero::backup::undo` lists, for every caller that
-//! ends a backup without a result. Takes what the caller knows of the backup; gives what is left of it.
+//! Undoes a backup that failed or was deleted: carries out the effects that `plan::velero::backup::undo` lists, for
+//! every caller that ends a backup without a result. Takes what the caller knows about the backup; returns what could
+//! not be removed.
 
 mod files;
 mod native;
@@ -33,20 +34,20 @@ pub(super) use files::{abort_uploads, write_failure};
 pub(super) use operations::cancel_noted;
 pub(super) use transfers::{discard_others, lower_consistency};
 
-/// What the caller knows of a backup that comes to nothing.
+/// A backup that is undone, as far as the caller knows it.
 pub(super) struct Undoing<'a> {
     pub(super) context: &'a Context,
     pub(super) ending: Ending,
     pub(super) stage: Stage,
     pub(super) files: Files,
     pub(super) journal: &'a Journal,
-    /// None where the object is gone and no server remembers it.
+    /// None if the object is gone and this server does not remember it.
     pub(super) backup: Option<&'a Backup>,
-    /// Where its files are, if storage can be read.
+    /// The directory of the backup, if storage can be read.
     pub(super) storage: Option<&'a Storage>,
-    /// The size of its archive, where the pass wrote it.
+    /// The size of its archive, if the pass wrote it.
     pub(super) size: Option<u64>,
-    /// The PodVolumeBackups that the pass saw: they may be gone with their owner.
+    /// The PodVolumeBackups that the pass created: they may be deleted with their owner.
     pub(super) copies: BTreeMap<String, Value>,
 }
 
@@ -55,37 +56,37 @@ pub(super) struct Undoing<'a> {
 enum HooksError {
     #[error("{}", .0.chain())]
     Api(#[from] ApiError),
-    /// The log that the hooks report to cannot be made.
+    /// The file for the log of the hooks cannot be created.
     #[error(transparent)]
     Log(std::io::Error),
 }
 
-/// What is left of a backup.
+/// What could not be undone.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// What is left, or may be, for people.
+    /// What is left, or may be left, for people.
     pub(super) messages: Vec<String>,
-    /// Post hooks that could not be run now, and why.
+    /// Why post hooks could not be run now; None if they were.
     pub(super) open_hooks: Option<String>,
-    /// The backup's lists in storage name something that is left.
+    /// Whether the backup's lists in storage name something that is left.
     is_listed: bool,
-    /// Something may go at another try.
+    /// Whether another try may remove more.
     is_worth_a_try: bool,
     native: native::Kept,
-    /// Repositories into which movers of the backup put snapshots.
+    /// Repositories into which movers of the backup stored snapshots.
     repositories: BTreeSet<RepositoryKey>,
-    /// Those that cannot be used now.
+    /// Repositories that cannot be used now.
     unusable: BTreeSet<RepositoryKey>,
 }
 
 impl Left {
-    /// Something stays that only the backup's lists name.
+    /// Records something that is left and that only the backup's lists name.
     fn keep(&mut self, message: String) {
         self.is_listed = true;
         self.messages.push(message);
     }
 
-    /// The reason of a failure, with what is left.
+    /// The reason of a failure, extended by what is left.
     fn added_to(&self, reason: &str) -> String {
         let all = std::iter::once(reason).chain(self.messages.iter().map(String::as_str));
         all.collect::<Vec<_>>().join("; ")
@@ -95,26 +96,26 @@ impl Left {
 impl Undoing<'_> {
     /// Undoes a backup whose object is gone.
     pub(super) async fn carry_out(&self) -> Left {
-        self.carry(&self.plan().before, self.text()).await
+        self.apply(&self.plan().before, self.text()).await
     }
 
-    /// Ends a backup as Failed: undoes it, and writes why it failed and what is left of it. False where the object is gone or
-    /// belongs to another attempt.
+    /// Ends a backup as Failed: undoes it, and writes why it failed and what is left of it. False if the object is
+    /// gone or belongs to another attempt.
     pub(super) async fn fail(&self, state: &State, run: &Run, reason: &str) -> Result<bool, ApiError> {
         let (context, plan) = (self.context, self.plan());
-        let left = self.carry(&plan.before, reason).await;
+        let left = self.apply(&plan.before, reason).await;
         let mut reason = left.added_to(reason);
         let Some(object) = write(context, state, run, &phase::failed(&reason, context.now())).await? else {
             return Ok(false);
         };
-        let left = self.carry(&plan.after, &reason).await;
+        let left = self.apply(&plan.after, &reason).await;
         if !left.messages.is_empty() {
             reason = left.added_to(&reason);
             if let Err(error) = write(context, state, run, &json!({"failureReason": reason})).await {
                 tracing::warn!(
                     backup = run.name,
                     error = error.chain(),
-                    "cannot write what is left of a backup"
+                    "cannot write the list of what is left of a backup"
                 );
             }
         }
@@ -134,7 +135,7 @@ impl Undoing<'_> {
         self.journal.uid()
     }
 
-    /// Why the backup is undone, for the objects that it made.
+    /// Why the backup is undone, for the status of the objects that it made.
     fn text(&self) -> &'static str {
         match self.ending {
             Ending::Failed => "its backup failed",
@@ -143,7 +144,7 @@ impl Undoing<'_> {
         }
     }
 
-    async fn carry(&self, effects: &[Effect], reason: &str) -> Left {
+    async fn apply(&self, effects: &[Effect], reason: &str) -> Left {
         let mut left = Left::default();
         for effect in effects {
             self.undo(*effect, reason, &mut left).await;
@@ -181,7 +182,7 @@ impl Undoing<'_> {
                 }
             }
             Effect::ShownSnapshots => {
-                let namespace = &context.settings.namespace;
+                let namespace = &context.namespace;
                 volume_plugin::end_open(&context.client, Kind::Backup, namespace, uid, reason).await;
             }
             Effect::Files => {
@@ -189,7 +190,7 @@ impl Undoing<'_> {
                     files::remove(storage, self.size).await;
                 }
             }
-            // A later server needs what it says.
+            // A later server needs the journal to continue.
             Effect::Journal | Effect::PassedJournal if left.open_hooks.is_some() || left.is_worth_a_try => {}
             Effect::Journal => self.journal.remove().await,
             Effect::PassedJournal => self.journal.end_pass().await,
@@ -204,7 +205,7 @@ impl Undoing<'_> {
         let report = report(self.context, self.uid()).map_err(HooksError::Log)?;
         run_open_posts(self.context.commands.as_ref(), self.journal, &report).await?;
         for (_, error) in report.results().errors.all() {
-            tracing::warn!(uid = %self.uid(), error, "a post hook of a backup that is gone");
+            tracing::warn!(uid = %self.uid(), error, "cannot run a post hook of a backup that is gone");
         }
         Ok(())
     }
@@ -230,7 +231,7 @@ impl Undoing<'_> {
             (Record::Storage, None) => {
                 let status = self.backup.and_then(|backup| backup.status.as_ref());
                 if status.and_then(|status| status.volume_snapshots_attempted).unwrap_or_default() > 0 {
-                    let message = "snapshots are left behind until the backup is deleted: their list in storage cannot be read";
+                    let message = "snapshots are left until the backup is deleted: their list in storage cannot be read";
                     left.keep(message.to_owned());
                 }
             }

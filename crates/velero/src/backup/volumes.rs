@@ -1,5 +1,5 @@
-//! Volumes of a backup, by the way in which their data is kept: files copied by movers, snapshots of CSI drivers, snapshots of
-//! volume plugins. Each has its part of the pass, and what follows after it.
+//! Volumes of a backup, by the way in which their data is kept: files copied by movers, CSI snapshots, plugin
+//! snapshots. Each has its part of the pass, and steps that follow after it.
 
 pub(super) mod copies;
 pub(super) mod csi;

@@ -1,6 +1,6 @@
-//! The backup item action for claims. One whose volume is a CSI driver's gets a VolumeSnapshot, which is fixed in time before the
-//! claim counts as finished; whether volumes can be made from it is asked for in the background. Whether a claim is to be
-//! snapshotted at all was decided by whoever calls.
+//! The backup item action for claims. A claim whose volume belongs to a CSI driver gets a VolumeSnapshot, which the driver
+//! has taken before the claim counts as finished; an operation waits until it is ready to use. The caller decides whether
+//! a claim is snapshotted at all.
 
 use std::time::Duration;
 
@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Backup, BackupPhase, names};
+use lifeboat_cluster::ApiError;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::velero::csi::{self, GROUP_SNAPSHOTS, OfBackup, SNAPSHOT_NAME, VolumeGroup};
+use lifeboat_plan::transfer::snapshots;
+use lifeboat_plan::velero::csi::{self, ClassError, GROUP_SNAPSHOTS, OfBackup, SNAPSHOT_NAME, VolumeGroup};
 use lifeboat_plan::velero::data_movement;
 use lifeboat_plugin::actions::{
     ActionError, AppliesTo, BackupItemAction, BackupOutcome, Lookup, OperationProgress,
@@ -17,10 +19,10 @@ use lifeboat_plugin::actions::{
 use serde_json::{Value, json};
 
 use super::movement;
-use super::objects::{Snapshots, Taken, TimeLimit, text};
-use super::together::{Groups, Origin};
+use super::objects::{NotTaken, Snapshots, Taken, TimeLimit, text};
+use super::together::{GroupError, Groups, Origin};
 
-/// How long a driver may take for a snapshot, where the spec says nothing.
+/// How long a driver may take for a snapshot if the spec sets no timeout.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Takes the snapshot of a claim's volume.
@@ -49,24 +51,19 @@ impl BackupItemAction for ClaimAction {
         if is_finalizing(backup) {
             return Ok(unchanged(item));
         }
-        let Some(volume) = csi::volume_of(&item) else { return Ok(unchanged(item)) };
+        let Some(volume) = snapshots::volume_of(&item) else { return Ok(unchanged(item)) };
         let Some(volume) = cluster.get(&volume).await? else { return Ok(unchanged(item)) };
-        let Some(driver) = csi::driver_of(&volume) else { return Ok(unchanged(item)) };
+        let Some(driver) = snapshots::driver_of(&volume) else { return Ok(unchanged(item)) };
         let moves = backup.spec.snapshot_move_data == Some(true);
         if moves {
-            // An interrupted attempt may have begun it, and its snapshot may be copied and gone already.
+            // An interrupted attempt may have created the DataUpload, and the snapshot may be moved and deleted already.
             let operation = operation_of(&item, backup);
             let namespace = backup.namespace().unwrap_or_default();
             match movement::usable(self.snapshots.client(), &namespace, &operation).await {
                 Ok(Some(upload)) => return Ok(begun(item, &upload, operation, backup)),
                 Ok(None) => {}
                 Err(error) => {
-                    let message = format!(
-                        "claim {}/{} has no CSI snapshot: {}",
-                        text(&item, "/metadata/namespace"),
-                        text(&item, "/metadata/name"),
-                        error.chain()
-                    );
+                    let message = NoSnapshot::new(&item, SnapshotError::Api(error)).to_string();
                     return Ok(BackupOutcome { errors: vec![message], ..unchanged(item) });
                 }
             }
@@ -80,8 +77,8 @@ impl BackupItemAction for ClaimAction {
                 };
                 Ok(BackupOutcome { warnings, ..outcome })
             }
-            // The claim is as good without it: what is missing is an error, and the claim is kept.
-            Err(message) => Ok(BackupOutcome { errors: vec![message], ..unchanged(item) }),
+            // The claim itself is still backed up; the missing snapshot is an error of the backup.
+            Err(error) => Ok(BackupOutcome { errors: vec![error.to_string()], ..unchanged(item) }),
         }
     }
 
@@ -101,7 +98,7 @@ impl ClaimAction {
         Self { snapshots, groups: Groups::default() }
     }
 
-    /// Has the data of the snapshot moved into a repository, in the background.
+    /// Creates the DataUpload that moves the data of the snapshot into a repository, as an operation.
     async fn moved(
         &self,
         claim: Value,
@@ -116,7 +113,7 @@ impl ClaimAction {
         match movement::make(self.snapshots.client(), movement::UPLOAD, &wanted).await {
             Ok(name) => wanted["metadata"]["name"] = json!(name),
             Err(error) => {
-                let left = self.snapshots.take_away(namespace, snapshot, None, true).await.err();
+                let left = self.snapshots.remove(namespace, snapshot, None, true).await.err();
                 let left = left.map(|error| format!("; its snapshot is left behind: {}", error.chain()));
                 let message = format!(
                     "the data of claim {namespace}/{} is not moved: {}{}",
@@ -130,21 +127,20 @@ impl ClaimAction {
         Ok(begun(claim, &wanted, operation, backup))
     }
 
-    /// The snapshot, fixed in time, and what is to be said of it. An error says why there is none; then nothing is left of
-    /// it.
+    /// Takes the snapshot of a claim, or adopts the one of an interrupted attempt, and returns it with warnings. If that
+    /// fails, everything that was made for the snapshot is removed again.
     async fn take(
         &self,
         claim: &Value,
         driver: &str,
         backup: &Backup,
         cluster: &dyn Lookup,
-    ) -> Result<(Taken, Vec<String>), String> {
-        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
-        let failed = |message: String| format!("claim {namespace}/{name} has no CSI snapshot: {message}");
-        let classes =
-            cluster.list(&csi::classes(), None, "").await.map_err(|error| failed(error.to_string()))?;
+    ) -> Result<(Taken, Vec<String>), NoSnapshot> {
+        let none = |error: SnapshotError| NoSnapshot::new(claim, error);
+        let classes = cluster.list(&snapshots::classes(), None, "").await;
+        let classes = classes.map_err(|error| none(SnapshotError::Classes(error)))?;
         let class = csi::of_claim(&classes, driver, claim, backup.annotations());
-        let class = class.map_err(|error| failed(error.to_string()))?;
+        let class = class.map_err(|error| none(SnapshotError::NoClass(error)))?;
         let class = text(class, "/metadata/name");
         let of_backup = OfBackup {
             name: backup.name_any(),
@@ -152,53 +148,99 @@ impl ClaimAction {
             location: backup.spec.storage_location.clone().unwrap_or_default(),
             namespace: backup.namespace().unwrap_or_default(),
         };
+        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
         let snapshot = csi::snapshot_name(name, text(claim, "/metadata/uid"), &of_backup.uid);
         let wanted = csi::snapshot(&snapshot, claim, class, &of_backup);
-        let limit = GoDuration::set(backup.spec.csi_snapshot_timeout).and_then(GoDuration::to_std);
-        let limit = TimeLimit { time: limit.unwrap_or(TIMEOUT), setting: "spec.csiSnapshotTimeout" };
-        let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
-        let group = VolumeGroup::of(claim, key, &of_backup);
-        let mut warnings = Vec::new();
-        let taken = async {
-            let origin = match &group {
-                Some(group) => {
-                    let settled = self.snapshots.settled(namespace, &snapshot, limit).await;
-                    settled.map_err(|error| error.to_string())?;
-                    let taken = self.groups.take(&self.snapshots, group, claim, backup, cluster, limit.time);
-                    taken.await.map_err(|error| error.to_string())?
-                }
-                None => Origin::Alone,
-            };
-            let taken = if origin == Origin::Alone {
-                warnings.extend(group.as_ref().map(alone));
-                self.snapshots.take(&wanted, limit).await
-            } else {
-                self.snapshots.fixed(namespace, &snapshot, limit).await
-            };
-            self.marked(taken.map_err(|error| error.to_string())?, &of_backup).await
-        };
-        let taken: Result<Taken, String> = taken.await;
-        match taken {
-            Ok(taken) => Ok((taken, warnings)),
-            Err(message) => {
-                let message = format!("{message} (VolumeSnapshotClass {class}, driver {driver})");
-                let left = self.snapshots.take_away(namespace, &snapshot, None, true).await;
-                let left = left.err().map(|error| format!("; it is left behind: {}", error.chain()));
-                Err(failed(format!("{message}{}", left.unwrap_or_default())))
+        match self.take_alone_or_grouped(&wanted, claim, backup, &of_backup, cluster).await {
+            Ok(taken) => Ok(taken),
+            Err(error) => {
+                let left = self.snapshots.remove(namespace, &snapshot, None, true).await.err();
+                let left = left.map(|error| format!("; it is left behind: {}", error.chain()));
+                let details =
+                    format!(" (VolumeSnapshotClass {class}, driver {driver}){}", left.unwrap_or_default());
+                Err(NoSnapshot { details, ..none(error) })
             }
         }
     }
 
-    /// Marks the content as the backup's, and keeps the driver's snapshot when the VolumeSnapshot is deleted.
-    async fn marked(&self, mut taken: Taken, backup: &OfBackup) -> Result<Taken, String> {
+    /// Takes the snapshot together with its volume group, if the claim is in one and the cluster serves group snapshots;
+    /// otherwise alone.
+    async fn take_alone_or_grouped(
+        &self,
+        wanted: &Value,
+        claim: &Value,
+        backup: &Backup,
+        of_backup: &OfBackup,
+        cluster: &dyn Lookup,
+    ) -> Result<(Taken, Vec<String>), SnapshotError> {
+        let (namespace, snapshot) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
+        let limit = GoDuration::set(backup.spec.csi_snapshot_timeout).and_then(GoDuration::to_std);
+        let limit = TimeLimit { time: limit.unwrap_or(TIMEOUT), setting: "spec.csiSnapshotTimeout" };
+        let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
+        let group = VolumeGroup::of(claim, key, of_backup);
+        let origin = match &group {
+            Some(group) => {
+                self.snapshots.settled(namespace, snapshot, limit).await?;
+                self.groups.take(&self.snapshots, group, claim, backup, cluster, limit.time).await?
+            }
+            None => Origin::Alone,
+        };
+        let mut warnings = Vec::new();
+        let taken = if origin == Origin::Alone {
+            warnings.extend(group.as_ref().map(alone));
+            self.snapshots.take(wanted, limit).await?
+        } else {
+            self.snapshots.fixed(namespace, snapshot, limit).await?
+        };
+        Ok((self.marked(taken, of_backup).await?, warnings))
+    }
+
+    /// Labels the content as the backup's, and keeps the driver's snapshot when the VolumeSnapshot is deleted.
+    async fn marked(&self, mut taken: Taken, backup: &OfBackup) -> Result<Taken, SnapshotError> {
         if let Some(patch) = csi::content_patch(&taken.content, backup) {
             let content = text(&taken.content, "/metadata/name").to_owned();
-            self.snapshots.change_content(&content, &patch).await.map_err(|error| error.chain())?;
-            let changed = self.snapshots.content(&content).await.map_err(|error| error.chain())?;
-            taken.content = changed.ok_or_else(|| format!("VolumeSnapshotContent {content} is gone"))?;
+            self.snapshots.change_content(&content, &patch).await?;
+            let changed = self.snapshots.content(&content).await?;
+            taken.content = changed.ok_or(SnapshotError::ContentGone(content))?;
         }
         Ok(taken)
     }
+}
+
+/// A claim that has no CSI snapshot, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("claim {claim} has no CSI snapshot: {error}{details}")]
+struct NoSnapshot {
+    claim: String,
+    error: SnapshotError,
+    /// The class and the driver, and what is left behind; empty if nothing was made.
+    details: String,
+}
+
+impl NoSnapshot {
+    fn new(claim: &Value, error: SnapshotError) -> Self {
+        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
+        Self { claim: format!("{namespace}/{name}"), error, details: String::new() }
+    }
+}
+
+/// Why the snapshot of a claim was not taken.
+#[derive(Debug, thiserror::Error)]
+enum SnapshotError {
+    /// The cluster's VolumeSnapshotClasses cannot be listed.
+    #[error("{0}")]
+    Classes(ActionError),
+    /// No VolumeSnapshotClass can be chosen.
+    #[error("{0}")]
+    NoClass(ClassError),
+    #[error("{0}")]
+    NotTaken(#[from] NotTaken),
+    #[error("{0}")]
+    Group(#[from] GroupError),
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error("VolumeSnapshotContent {0} is gone")]
+    ContentGone(String),
 }
 
 /// The warning for a claim of a group that is snapshotted alone.
@@ -210,12 +252,12 @@ fn alone(group: &VolumeGroup) -> String {
     )
 }
 
-/// The operation that moves the data of a claim.
+/// The ID of the operation that moves the data of a claim.
 fn operation_of(claim: &Value, backup: &Backup) -> String {
     data_movement::operation("du-", &backup.uid().unwrap_or_default(), text(claim, "/metadata/uid"))
 }
 
-/// The claim whose data a DataUpload moves in the background.
+/// The outcome for a claim whose data a DataUpload moves.
 fn begun(mut claim: Value, upload: &Value, operation: String, backup: &Backup) -> BackupOutcome {
     let (place, name) = (backup.namespace().unwrap_or_default(), text(upload, "/metadata/name"));
     let snapshot = text(upload, "/spec/csiSnapshot/volumeSnapshot");
@@ -232,26 +274,26 @@ fn begun(mut claim: Value, upload: &Value, operation: String, backup: &Backup) -
     }
 }
 
-/// The claim as it is restored from its snapshot, which comes along.
+/// The outcome for a claim with a snapshot, which is added as an additional item.
 fn with_snapshot(mut claim: Value, taken: &Taken, backup: &Backup) -> BackupOutcome {
     let snapshot = text(&taken.snapshot, "/metadata/name");
     let namespace = text(&taken.snapshot, "/metadata/namespace");
-    csi::grown(&mut claim, csi::restore_size(&taken.content));
+    snapshots::grown(&mut claim, csi::restore_size(&taken.content));
     claim["metadata"]["annotations"][SNAPSHOT_NAME] = json!(snapshot);
     claim["metadata"]["annotations"][names::MUST_INCLUDE_ADDITIONAL_ITEMS] = json!("true");
     claim["metadata"]["labels"][SNAPSHOT_NAME] = json!(snapshot);
     claim["metadata"]["labels"][names::BACKUP_NAME] = json!(lifeboat_plan::label::value(&backup.name_any()));
-    let additional_items = vec![ItemId::namespaced(csi::snapshots(), namespace, snapshot)];
+    let additional_items = vec![ItemId::namespaced(snapshots::snapshots(), namespace, snapshot)];
     BackupOutcome { item: claim, additional_items, ..BackupOutcome::default() }
 }
 
-/// Items are read again then, and nothing is begun.
+/// Whether the backup is being finalized: items are then only read again, and actions start nothing.
 pub(super) fn is_finalizing(backup: &Backup) -> bool {
     matches!(backup.phase(), BackupPhase::Finalizing | BackupPhase::FinalizingPartiallyFailed)
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that map_err wants
-pub(super) fn failed(error: lifeboat_cluster::ApiError) -> ActionError {
+pub(super) fn failed(error: ApiError) -> ActionError {
     match error.code() {
         Some(403) => ActionError::Forbidden(error.chain()),
         _ => ActionError::Failed(error.chain()),

@@ -1,11 +1,12 @@
-//! The backup item actions for what belongs to a snapshot: VolumeSnapshots, their contents and classes. Each notes what a
-//! restore or a deletion needs, and brings what goes with it.
+//! The backup item actions for VolumeSnapshots, their contents and classes. Each one adds the annotations that a
+//! restore or a deletion needs, and the additional items that belong to the object.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::velero::{Backup, names};
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, OF_BACKUP};
 use lifeboat_plugin::actions::{
     ActionError, AppliesTo, BackupItemAction, BackupOutcome, Lookup, OperationProgress,
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use super::backup::{failed, is_finalizing};
 use super::objects::{Snapshots, text};
 
-/// Notes in a VolumeSnapshot where its data is, and brings its content and class.
+/// Records in a VolumeSnapshot where its data is, and adds its content and class.
 pub(super) struct SnapshotAction(pub(super) Snapshots);
 
 #[async_trait]
@@ -39,27 +40,27 @@ impl BackupItemAction for SnapshotAction {
         }
         let mut outcome = BackupOutcome::default();
         if let Some(class) = item["spec"]["volumeSnapshotClassName"].as_str() {
-            outcome.additional_items.push(ItemId::cluster(csi::classes(), class));
+            outcome.additional_items.push(ItemId::cluster(snapshots::classes(), class));
         }
-        // One of the users' own may be bound to nothing yet.
-        let content = match csi::bound_content(&item) {
+        // A user's own VolumeSnapshot may not be bound yet.
+        let content = match snapshots::bound_content(&item) {
             Some(name) => self.0.content(name).await.map_err(failed)?,
             None => None,
         };
         if let Some(content) = &content {
             let name = text(content, "/metadata/name");
-            outcome.additional_items.push(ItemId::cluster(csi::contents(), name));
+            outcome.additional_items.push(ItemId::cluster(snapshots::contents(), name));
             let notes = csi::snapshot_notes(content);
             let ours = item["metadata"]["labels"][OF_BACKUP].as_str() == backup.uid().as_deref();
             if ours {
                 let (namespace, name) = (text(&item, "/metadata/namespace"), text(&item, "/metadata/name"));
                 let patch = json!({"metadata": {"annotations": notes}});
                 self.0.change(namespace, name, &patch).await.map_err(failed)?;
-                if !csi::is_ready(content) {
+                if !snapshots::is_ready(content) {
                     outcome.operation_id = Some(operation(&item));
                     outcome.post_operation_items = vec![
-                        ItemId::namespaced(csi::snapshots(), namespace, name),
-                        ItemId::cluster(csi::contents(), text(content, "/metadata/name")),
+                        ItemId::namespaced(snapshots::snapshots(), namespace, name),
+                        ItemId::cluster(snapshots::contents(), text(content, "/metadata/name")),
                     ];
                 }
             }
@@ -83,18 +84,18 @@ impl BackupItemAction for SnapshotAction {
         };
         let snapshot = match self.0.snapshot(namespace, name).await {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return ended(format!("somebody deleted VolumeSnapshot {namespace}/{name}")),
+            Ok(None) => return ended(format!("VolumeSnapshot {namespace}/{name} was deleted")),
             Err(error) => return later(error),
         };
-        let Some(content) = csi::bound_content(&snapshot) else { return Ok(progress) };
+        let Some(content) = snapshots::bound_content(&snapshot) else { return Ok(progress) };
         match self.0.content(content).await {
-            Ok(Some(content)) if csi::is_ready(&content) => ended(String::new()),
-            // Drivers try again until the time of the operation is over; people see why meanwhile.
+            Ok(Some(content)) if snapshots::is_ready(&content) => ended(String::new()),
+            // Drivers retry until the operation's time is over; the progress shows the reason in the meantime.
             Ok(Some(content)) => {
-                let description = csi::trouble(&content).or_else(|| csi::trouble(&snapshot));
+                let description = snapshots::trouble(&content).or_else(|| snapshots::trouble(&snapshot));
                 Ok(OperationProgress { description: description.unwrap_or_default(), ..progress })
             }
-            Ok(None) => ended(format!("somebody deleted VolumeSnapshotContent {content}")),
+            Ok(None) => ended(format!("VolumeSnapshotContent {content} was deleted")),
             Err(error) => later(error),
         }
     }
@@ -114,11 +115,11 @@ fn parts(operation: &str) -> Result<(&str, &str, Timestamp), ActionError> {
     let time = time.and_then(|time| time.parse().ok());
     match (namespace, name, time) {
         (Some(namespace), Some(name), Some(time)) => Ok((namespace, name, time)),
-        _ => Err(ActionError::Failed(format!("'{operation}' is no operation of this action"))),
+        _ => Err(ActionError::Failed(format!("'{operation}' is not an operation of this action"))),
     }
 }
 
-/// Brings the Secret with which a content's snapshot is deleted.
+/// Adds the Secret with which a content's snapshot is deleted.
 pub(super) struct ContentAction;
 
 #[async_trait]
@@ -137,12 +138,12 @@ impl BackupItemAction for ContentAction {
         backup: &Backup,
         _cluster: &dyn Lookup,
     ) -> Result<BackupOutcome, ActionError> {
-        let secret = csi::deletion_secret(&item).filter(|_| !is_finalizing(backup));
+        let secret = snapshots::deletion_secret(&item).filter(|_| !is_finalizing(backup));
         Ok(with_secret(item, secret))
     }
 }
 
-/// Brings the Secret with which a class's snapshots are listed.
+/// Adds the Secret with which a class's snapshots are listed.
 pub(super) struct ClassAction;
 
 #[async_trait]
@@ -161,7 +162,7 @@ impl BackupItemAction for ClassAction {
         _backup: &Backup,
         _cluster: &dyn Lookup,
     ) -> Result<BackupOutcome, ActionError> {
-        let secret = csi::list_secret(&item);
+        let secret = snapshots::list_secret(&item);
         Ok(with_secret(item, secret))
     }
 }

@@ -1,5 +1,5 @@
-//! The delete item action: a snapshot that a backup took goes with it. Whoever deletes learns whether the driver did it;
-//! what cannot be known to be gone is a problem, and then the backup stays.
+//! The delete item action: deletes the snapshots of a backup with the backup, and reports whether the driver did it.
+//! A snapshot whose deletion is not certain is a problem, and then the backup is kept.
 
 use std::time::Duration;
 
@@ -7,19 +7,20 @@ use async_trait::async_trait;
 use kube::ResourceExt;
 use lifeboat_api::velero::{Backup, names};
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi;
 use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction};
 use serde_json::{Value, json};
 
 use super::backup::failed;
-use super::objects::{Patience, Snapshots, Unusable, text};
+use super::objects::{PollTimer, Snapshots, Unusable, text};
 
-/// How long it may take until somebody looks after a content at all.
-const TAKEN_ON: Duration = Duration::from_mins(1);
-/// How long a driver may take for a deletion; what takes longer is asked for again at the next try.
+/// How long it may take until a driver's sidecar notices a content.
+const HANDLED: Duration = Duration::from_mins(1);
+/// How long a driver may take for a deletion; if it takes longer, the next try asks again.
 const GONE: Duration = Duration::from_mins(5);
 
-/// Deletes the snapshot of a content.
+/// Deletes the driver's snapshot of a content.
 pub(super) struct ContentAction(pub(super) Snapshots);
 
 #[async_trait]
@@ -48,15 +49,15 @@ impl DeleteItemAction for ContentAction {
                 return Err(remains(message.to_owned()));
             }
             Err(Unusable::Forbidden) => {
-                return Err(remains("this installation may not make VolumeSnapshotContents".to_owned()));
+                return Err(remains("this installation may not create VolumeSnapshotContents".to_owned()));
             }
             Err(Unusable::Api(error)) => return Err(failed(error)),
         }
         self.clear_restored(item, &backup.name_any()).await.map_err(failed)?;
         let name = text(&wanted, "/metadata/name").to_owned();
         self.0.make_content(&wanted).await.map_err(failed)?;
-        if !self.is_taken_on(&name).await.map_err(remains)? {
-            // It went while we looked: an earlier try's deletion has ended.
+        if !self.is_handled(&name).await.map_err(remains)? {
+            // The content was deleted in the meantime: the deletion of an earlier try has ended.
             return Ok(());
         }
         self.0.delete_content(&name).await.map_err(failed)?;
@@ -65,7 +66,7 @@ impl DeleteItemAction for ContentAction {
 }
 
 impl ContentAction {
-    /// What restores made to reach the snapshot, and nobody can delete by its VolumeSnapshot any more.
+    /// Removes the contents that restores made to reach the snapshot and whose VolumeSnapshot is gone.
     async fn clear_restored(&self, item: &Value, backup: &str) -> Result<(), ApiError> {
         let label = lifeboat_plan::label::value(backup);
         for content in self.0.labelled_contents(names::BACKUP_NAME, Some(&label)).await? {
@@ -77,21 +78,21 @@ impl ContentAction {
         Ok(())
     }
 
-    /// Waits until the driver's sidecar has noticed the content, which its status tells: nobody else deletes the snapshot.
-    /// False where it is gone.
-    async fn is_taken_on(&self, name: &str) -> Result<bool, String> {
-        let patience = Patience::new(TAKEN_ON);
+    /// Waits until the driver's sidecar has noticed the content, which shows in its status: only the sidecar deletes
+    /// the snapshot. False if the content is gone.
+    async fn is_handled(&self, name: &str) -> Result<bool, String> {
+        let timer = PollTimer::new(HANDLED);
         loop {
             match self.0.content(name).await {
                 Ok(None) => return Ok(false),
-                Ok(Some(content)) if content["status"].is_object() || csi::is_going(&content) => {
+                Ok(Some(content)) if content["status"].is_object() || snapshots::is_going(&content) => {
                     return Ok(true);
                 }
                 Err(error) if !error.is_transient() => return Err(error.chain()),
                 Ok(Some(_)) | Err(_) => {}
             }
-            if !patience.pause().await {
-                // Nobody would ever take its finalizer away.
+            if !timer.pause().await {
+                // No controller would ever remove its finalizer.
                 let free = json!({"metadata": {"finalizers": null}});
                 let left = match self.0.change_content(name, &free).await {
                     Ok(()) => self.0.delete_content(name).await.err(),
@@ -99,25 +100,25 @@ impl ContentAction {
                 };
                 let left = left.map(|error| format!("; {}", error.chain())).unwrap_or_default();
                 return Err(format!(
-                    "no driver of this cluster looks after its content; is it installed, and is the node there that has it?{left}"
+                    "no CSI driver of this cluster handles its content; is the driver installed, and is the node with the snapshot running?{left}"
                 ));
             }
         }
     }
 
     async fn is_gone(&self, name: &str) -> Result<(), String> {
-        let patience = Patience::new(GONE);
+        let timer = PollTimer::new(GONE);
         loop {
             let last = match self.0.content(name).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(content)) => csi::trouble(&content).unwrap_or_else(|| {
-                    "its driver has not deleted it; is it installed, and is the node there that has it?"
+                Ok(Some(content)) => snapshots::trouble(&content).unwrap_or_else(|| {
+                    "its CSI driver has not deleted it; is the driver installed, and is the node with the snapshot running?"
                         .to_owned()
                 }),
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(error.chain()),
             };
-            if !patience.pause().await {
+            if !timer.pause().await {
                 return Err(format!("after {} s: {last}", GONE.as_secs()));
             }
         }

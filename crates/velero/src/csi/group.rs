@@ -1,6 +1,7 @@
-//! Volume groups in the cluster: the VolumeGroupSnapshot that fixes all claims of a group at one moment, and what its
-//! controller makes of it. The decisions are in `lifeboat_plan::velero::csi`. Every step can be repeated: the group snapshot has the
-//! same name in every attempt of a backup, and goes only when every member has a snapshot of the backup's own.
+//! Volume groups in the cluster: the VolumeGroupSnapshot that snapshots all claims of a group at one moment, and the
+//! objects that its controller creates. The decisions are in `lifeboat_plan::velero::csi`. Every step can be
+//! repeated: the group snapshot has the same name in every attempt of a backup, and is deleted only when every member
+//! has a snapshot of the backup's own.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +9,10 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use lifeboat_cluster::discovery::preferred_version;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_plan::transfer::snapshots::{self, SERVER};
 use lifeboat_plan::velero::csi::{
-    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup,
-    group_content, group_state, is_of_group,
+    self, GROUP_SNAPSHOTS, GroupState, Member, OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, group_content,
+    group_state, is_of_group,
 };
 use serde_json::{Value, json};
 
@@ -18,7 +20,7 @@ use super::objects::{Snapshots, create, fine_if_gone, labelled, text};
 
 const BEING_DELETED: &str = "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted";
 
-/// The cluster's group snapshots, where it has them.
+/// Access to the cluster's group snapshots.
 pub(super) struct GroupSnapshots {
     client: Client,
     version: String,
@@ -26,7 +28,7 @@ pub(super) struct GroupSnapshots {
 }
 
 impl GroupSnapshots {
-    /// None where the cluster does not serve them.
+    /// None if the cluster does not serve group snapshots.
     pub(super) async fn open(snapshots: &Snapshots) -> Result<Option<Self>, ApiError> {
         let client = snapshots.client().clone();
         let version = preferred_version(&client, GROUP_SNAPSHOTS).await?;
@@ -63,14 +65,18 @@ impl GroupSnapshots {
         Ok(found.as_ref().map(objects::to_json))
     }
 
-    /// Makes the group snapshot, or takes over the one of this name, which is this backup's.
+    /// Creates the group snapshot; one with this name that exists is adopted, because names are unique to a backup.
     pub(super) async fn make(&self, group: &VolumeGroup, class: &str) -> Result<(), ApiError> {
         let attempt = format!("create VolumeGroupSnapshot {}/{}", group.namespace, group.name());
         create(&self.of(&group.namespace), &group.request(&self.version, class), attempt).await
     }
 
-    /// One look at how far it is.
-    pub(super) async fn look(&self, group: &VolumeGroup, members: &[Member]) -> Result<GroupState, ApiError> {
+    /// Reads the state of the group snapshot.
+    pub(super) async fn state(
+        &self,
+        group: &VolumeGroup,
+        members: &[Member],
+    ) -> Result<GroupState, ApiError> {
         let Some(object) = self.get(group).await? else {
             return Ok(GroupState::Waiting("the VolumeGroupSnapshot was deleted".to_owned()));
         };
@@ -81,14 +87,14 @@ impl GroupSnapshots {
         Ok(group_state(&object, content.as_ref().map(objects::to_json).as_ref(), members, &made))
     }
 
-    /// The VolumeSnapshots that came of a group snapshot, each with its content.
+    /// The VolumeSnapshots that were created for a group snapshot, each with its content.
     async fn made_of(&self, group: &Value) -> Result<Vec<(Value, Option<Value>)>, ApiError> {
         let mut made = Vec::new();
         for snapshot in self.snapshots.in_namespace(text(group, "/metadata/namespace")).await? {
             if !is_of_group(&snapshot, group) {
                 continue;
             }
-            let content = match csi::bound_content(&snapshot) {
+            let content = match snapshots::bound_content(&snapshot) {
                 Some(content) => self.snapshots.content(content).await?,
                 None => None,
             };
@@ -97,17 +103,17 @@ impl GroupSnapshots {
         Ok(made)
     }
 
-    /// Whatever happens to a content of a group from now on, the driver keeps its snapshot.
+    /// Makes the driver keep the snapshot of a group's content, whatever happens to the content from now on.
     pub(super) async fn keep(&self, content: &Value, backup: &OfBackup) -> Result<(), ApiError> {
         let Some(mut patch) = csi::content_patch(content, backup) else { return Ok(()) };
-        // The backup's own content is the one that counts.
+        // The backup's own content replaces this one.
         patch["metadata"]["labels"] = json!({OF_GROUP: backup.uid, SERVER: backup.namespace});
         self.snapshots.change_content(text(content, "/metadata/name"), &patch).await
     }
 
-    /// Takes a group snapshot away with all that its controller made, and what its driver has of it, but for the snapshots
-    /// whose handles are `kept`.
-    pub(super) async fn put_away(&self, group: &Value, kept: &BTreeSet<String>) -> Result<(), ApiError> {
+    /// Deletes a group snapshot, the objects that its controller created, and the driver's snapshots, except those
+    /// whose handles are in `kept`.
+    pub(super) async fn remove(&self, group: &Value, kept: &BTreeSet<String>) -> Result<(), ApiError> {
         let (namespace, name) = (text(group, "/metadata/namespace"), text(group, "/metadata/name"));
         let label = |key: &str| group["metadata"]["labels"][key].as_str().unwrap_or_default();
         let labels = json!({OF_GROUP: label(OF_BACKUP), SERVER: label(SERVER)});
@@ -130,28 +136,29 @@ impl GroupSnapshots {
             }
             parts.push((name, content, everything));
         }
-        // Before its parts: a group snapshot that misses them has them made again.
+        // Before its members: the controller would create missing members of a group snapshot again.
         let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
         fine_if_gone(deleted.attempt(format!("delete VolumeGroupSnapshot {namespace}/{name}")).map(drop))?;
         for (name, content, everything) in parts {
-            self.snapshots.take_away(namespace, &name, content.as_deref(), everything).await?;
+            self.snapshots.remove(namespace, &name, content.as_deref(), everything).await?;
         }
         self.delete_content(&content).await
     }
 
-    /// The same for all of a backup, also where only parts are left. What is going already goes as it was told to.
+    /// Deletes all group snapshots of a backup, also incomplete ones, as [`Self::remove`] does. Objects that are
+    /// being deleted keep their deletion policy.
     pub(super) async fn clear(&self, uid: &str, kept: &BTreeSet<String>) -> Result<(), ApiError> {
         let mut first = Ok(());
-        let stays = |object: &Value| !csi::is_going(object);
+        let stays = |object: &Value| !snapshots::is_going(object);
         let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, Some(uid)).await?;
         for group in groups.iter().filter(|group| stays(group)) {
-            first = first.and(self.put_away(group, kept).await);
+            first = first.and(self.remove(group, kept).await);
         }
         let contents = self.snapshots.labelled_contents(OF_GROUP, Some(uid)).await?;
         for content in contents.iter().filter(|content| stays(content)) {
             let of = |field: &str| text(content, &format!("/spec/volumeSnapshotRef/{field}"));
             let (name, everything) = (text(content, "/metadata/name"), is_idle(content, kept));
-            let done = self.snapshots.take_away(of("namespace"), of("name"), Some(name), everything).await;
+            let done = self.snapshots.remove(of("namespace"), of("name"), Some(name), everything).await;
             first = first.and(done);
         }
         for content in labelled(&self.contents(), OF_GROUP, Some(uid)).await?.iter().filter(|one| stays(one))
@@ -161,7 +168,7 @@ impl GroupSnapshots {
         first
     }
 
-    /// The UIDs of all backups of a server that have something of a group in the cluster.
+    /// The UIDs of all backups of a server that have objects of a group snapshot in the cluster.
     pub(super) async fn backups(&self, server: &str) -> Result<Vec<String>, ApiError> {
         let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, None).await?;
         let mut parts = self.snapshots.labelled_contents(OF_GROUP, None).await?;
@@ -183,7 +190,7 @@ impl GroupSnapshots {
     }
 }
 
-/// Whether nobody keeps the snapshot of a content.
+/// Whether the snapshot of a content is not among the kept ones.
 fn is_idle(content: &Value, kept: &BTreeSet<String>) -> bool {
     !kept.contains(text(content, "/status/snapshotHandle"))
 }

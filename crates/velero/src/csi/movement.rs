@@ -1,4 +1,4 @@
-//! DataUploads and DataDownloads as the actions see them: made once, asked for their progress, cancelled.
+//! DataUploads and DataDownloads as the actions use them: create once, poll, cancel.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use super::objects::text;
 pub(super) const UPLOAD: (&str, &str) = ("DataUpload", "datauploads");
 pub(super) const DOWNLOAD: (&str, &str) = ("DataDownload", "datadownloads");
 
-/// How often a name is tried whose object came to nothing.
+/// How many names are tried if the objects with the earlier names were cancelled or failed.
 const NAMES: usize = 5;
 
 fn api(client: &Client, namespace: &str, (kind, plural): (&str, &str)) -> Api<DynamicObject> {
     objects::namespaced(client, namespace, &objects::resource("velero.io", "v2alpha1", kind, plural))
 }
 
-/// Makes the object, or finds the one of an interrupted attempt. One that came to nothing is of no use: the next name is
-/// taken. Gives the name.
+/// Creates the object, or finds the one of an interrupted attempt. If that one was cancelled or failed, the next name
+/// is used. Returns the name.
 pub(super) async fn make(client: &Client, kind: (&str, &str), wanted: &Value) -> Result<String, ApiError> {
     let (namespace, name) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
     let api = api(client, namespace, kind);
@@ -48,7 +48,8 @@ pub(super) async fn make(client: &Client, kind: (&str, &str), wanted: &Value) ->
     Ok(name.to_owned())
 }
 
-/// Whether an object was cancelled or failed. One that failed with a snapshot misses files only: that is what it gives.
+/// Whether an object was cancelled or failed. A failed one with a snapshot only misses files, and its snapshot is
+/// used.
 fn is_spent(object: &DynamicObject) -> bool {
     let status = &object.data["status"];
     let made = status["snapshotID"].as_str().is_some_and(|id| !id.is_empty());
@@ -58,7 +59,7 @@ fn is_spent(object: &DynamicObject) -> bool {
         || (status["phase"] == "Failed" && !made)
 }
 
-/// The DataUpload of an operation, where it goes on or gave something.
+/// The DataUpload of an operation, if it is running or has a snapshot.
 pub(super) async fn usable(
     client: &Client,
     namespace: &str,
@@ -82,8 +83,8 @@ async fn find(
         labels.and_then(|all| all.get(names::ASYNC_OPERATION_ID)).is_some_and(|id| id == operation)
     };
     let mut found: Vec<DynamicObject> =
-        listed.attempt(format!("look for {}", kind.1))?.items.into_iter().filter(of_operation).collect();
-    // One that came to nothing before counts only where there is no other.
+        listed.attempt(format!("list {}", kind.1))?.items.into_iter().filter(of_operation).collect();
+    // A cancelled or failed object counts only if there is no other.
     found.sort_by_key(|object| (is_spent(object), object.data["spec"]["cancel"] == true));
     Ok(found.into_iter().next())
 }
@@ -100,7 +101,7 @@ pub(super) async fn progress(
         Err(error) => return Err(failed(error)),
     };
     let Some(found) = found else {
-        return Err(ActionError::Failed(format!("somebody deleted the {} of this operation", kind.0)));
+        return Err(ActionError::Failed(format!("the {} of this operation was deleted", kind.0)));
     };
     let seen = data_movement::progress(&objects::to_json(&found));
     Ok(OperationProgress {
@@ -131,8 +132,8 @@ pub(super) async fn cancel(
     }
 }
 
-/// Cancels the DataUploads of a backup that are of none of these operations: an interrupted attempt began them for claims
-/// that are gone meanwhile.
+/// Cancels the DataUploads of a backup that belong to none of these operations: an interrupted attempt created them
+/// for claims that are gone in the meantime.
 pub(crate) async fn cancel_unused(
     client: &Client,
     namespace: &str,

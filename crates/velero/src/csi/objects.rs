@@ -2,5 +2,5 @@
 
 pub(super) use lifeboat_plan::json::text;
 pub(crate) use lifeboat_transfer::snapshots::{
-    Patience, Snapshots, Taken, TimeLimit, Unusable, create, fine_if_gone, labelled,
+    NotTaken, PollTimer, Snapshots, Taken, TimeLimit, Unusable, create, fine_if_gone, labelled,
 };

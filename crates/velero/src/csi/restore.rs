@@ -1,11 +1,12 @@
-//! The restore item actions: a claim is filled from its snapshot, which is brought back as a pair of new objects that
-//! point at what the driver has.
+//! The restore item actions: a claim is restored from its snapshot, which is created again as a VolumeSnapshot and a
+//! content that refer to the driver's snapshot.
 
 use async_trait::async_trait;
 use kube::ResourceExt;
 use lifeboat_api::velero::Restore;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::items::existing::{is_new, is_ours};
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plan::velero::data_movement;
 use lifeboat_plugin::actions::{
@@ -18,7 +19,7 @@ use super::backup::failed;
 use super::movement;
 use super::objects::{Snapshots, Unusable, text};
 
-/// Points a claim at its snapshot.
+/// Sets a claim's data source to its snapshot.
 pub(super) struct ClaimAction(pub(super) Snapshots);
 
 #[async_trait]
@@ -50,7 +51,7 @@ impl RestoreItemAction for ClaimAction {
                 return Err(ActionError::Failed(format!(
                     "its data is in a CSI snapshot, and the cluster does not serve {}: install the snapshot controller and its \
                      definitions, or restore without data (--restore-volumes=false)",
-                    csi::snapshots()
+                    snapshots::snapshots()
                 )));
             }
             Err(Unusable::Forbidden) => {
@@ -85,7 +86,8 @@ impl RestoreItemAction for ClaimAction {
 }
 
 impl ClaimAction {
-    /// Has the claim filled from a repository, in the background. A preview checks the same and creates no DataDownload.
+    /// Creates the DataDownload that restores the claim's data from a repository, as an operation. A dry run checks
+    /// the same and creates none.
     async fn moved(
         &self,
         input: RestoreInput<'_>,
@@ -106,7 +108,7 @@ impl ClaimAction {
     }
 }
 
-/// The DataDownload that fills a claim.
+/// The DataDownload of a claim.
 async fn download(
     claim: &Value,
     restore: &Restore,
@@ -116,7 +118,7 @@ async fn download(
     operation: &str,
 ) -> Result<Value, ActionError> {
     let missing =
-        || ActionError::Failed("its data was moved, and the backup does not have its DataUpload".to_owned());
+        || ActionError::Failed("its data was moved, but its DataUpload is missing in the backup".to_owned());
     let upload = backup_items.get(&upload_of(claim)).await.ok_or_else(missing)?;
     let backups = GroupResource::new("velero.io", "backups");
     let backup = ItemId::namespaced(
@@ -148,13 +150,13 @@ fn target_of<'a>(claim: &'a Value, restore: &'a Restore) -> &'a str {
     mapping.and_then(|all| all.get(namespace)).map_or(namespace, String::as_str)
 }
 
-/// Whether the claim is there already: then its data is left alone.
+/// Whether the claim exists already: then its data is not touched.
 async fn exists(claim: &Value, restore: &Restore, cluster: &dyn Lookup) -> Result<bool, ActionError> {
     let target = target_of(claim, restore);
     let claims = GroupResource::new("", "persistentvolumeclaims");
     let id = ItemId::namespaced(claims, target, text(claim, "/metadata/name"));
     let found = cluster.get(&id).await?;
-    // One of an interrupted attempt of this restore is made the same way, and found to be ours.
+    // A claim that an interrupted attempt of this restore created is handled in the same way, and recognised as ours.
     let begun = restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
     let ours = |found: &Value| is_ours(found, &restore.name_any()) && is_new(found, begun);
     Ok(found.is_some_and(|found| !ours(&found)))
@@ -164,14 +166,14 @@ fn wants_data(restore: &Restore) -> bool {
     restore.spec.restore_pvs != Some(false)
 }
 
-/// What belongs to a snapshot and comes back with it, where data is wanted at all: each kind has its action.
+/// The objects that belong to a snapshot and are restored with it, if data is wanted at all: one action per kind.
 #[derive(Clone, Copy)]
 pub(super) enum PartAction {
-    /// A VolumeSnapshot comes back under a name of this restore, bound to a content of the same name.
+    /// A VolumeSnapshot gets a name of this restore and is bound to a content with the same name.
     Snapshot,
-    /// A content points at the driver's snapshot.
+    /// A content refers to the driver's snapshot.
     Content,
-    /// A class brings its Secret.
+    /// A class adds its Secret.
     Class,
 }
 
@@ -187,9 +189,9 @@ impl RestoreItemAction for PartAction {
 
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
         let resource = match self {
-            Self::Snapshot => csi::snapshots(),
-            Self::Content => csi::contents(),
-            Self::Class => csi::classes(),
+            Self::Snapshot => snapshots::snapshots(),
+            Self::Content => snapshots::contents(),
+            Self::Class => snapshots::classes(),
         };
         Ok(AppliesTo::resources(&[resource.to_string().as_str()]))
     }
@@ -205,7 +207,7 @@ impl RestoreItemAction for PartAction {
         let (item, additional) = match self {
             Self::Snapshot => restored_snapshot(input)?,
             Self::Content => restored_content(input, cluster).await?,
-            Self::Class => (input.item.clone(), csi::list_secret(&input.item)),
+            Self::Class => (input.item.clone(), snapshots::list_secret(&input.item)),
         };
         Ok(RestoreOutcome {
             additional_items: additional.into_iter().collect(),
@@ -214,7 +216,7 @@ impl RestoreItemAction for PartAction {
     }
 }
 
-/// An item as it is restored, and what comes with it.
+/// An item as it is restored, and its additional item.
 type Restored = Result<(Value, Option<ItemId>), ActionError>;
 
 fn restored_snapshot(input: RestoreInput<'_>) -> Restored {
@@ -226,12 +228,12 @@ fn restored_snapshot(input: RestoreInput<'_>) -> Restored {
 }
 
 async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Restored {
-    let classes = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
+    let classes = cluster.list(&snapshots::classes(), None, "").await.unwrap_or_default();
     let fitting = csi::classes_of(&classes, text(input.from_backup, "/spec/driver"));
     let class = fitting.first().map(|class| text(class, "/metadata/name"));
     let uid = input.restore.uid().unwrap_or_default();
     let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
-    let secret = csi::deletion_secret(&input.item);
+    let secret = snapshots::deletion_secret(&input.item);
     let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
     item.map(|item| (item, secret)).map_err(|error| ActionError::Failed(error.to_string()))
 }

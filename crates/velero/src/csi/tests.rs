@@ -110,7 +110,7 @@ async fn what_is_not_the_backups_or_was_never_made_is_left_alone(#[case] item: V
 
 #[rstest]
 #[case(Cluster::Without, "does not serve VolumeSnapshotContents")]
-#[case(Cluster::Forbidden, "may not make VolumeSnapshotContents")]
+#[case(Cluster::Forbidden, "may not create VolumeSnapshotContents")]
 #[tokio::test]
 async fn a_snapshot_that_nobody_can_delete_keeps_its_backup(#[case] cluster: Cluster, #[case] message: &str) {
     let (deleted, _) = delete(cluster, &content("b")).await;

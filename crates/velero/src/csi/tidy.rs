@@ -1,5 +1,5 @@
-//! What becomes of a backup's snapshots in the cluster: the objects go when the backup has them in its archive; with their
-//! data, where the backup came to nothing. Called by the controller of backups; every step can be repeated.
+//! Removes a backup's snapshot objects from the cluster: only the objects when the archive has them, also the
+//! drivers' snapshots if the backup failed. Called by the controller of backups; every step can be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,18 @@ use super::group::GroupSnapshots;
 use super::objects::{Snapshots, text};
 use crate::context::Context;
 
-/// A backup has ended and its archive knows its snapshots: only the drivers keep them.
+/// Deletes the snapshot objects of a backup that has ended and whose archive contains them; the drivers keep their
+/// snapshots.
 pub(crate) async fn release(context: &Context, uid: &str) -> Result<(), ApiError> {
     clear(&Snapshots::new(&context.client), uid, false).await
 }
 
-/// A backup came to nothing: its snapshots go. Gives what is left, in words.
+/// Deletes the snapshots of a failed backup. Returns messages about what is left.
 pub(crate) async fn discard(context: &Context, uid: &str) -> Vec<String> {
-    told(clear(&Snapshots::new(&context.client), uid, true).await)
+    messages(clear(&Snapshots::new(&context.client), uid, true).await)
 }
 
-/// Snapshots of an interrupted attempt that the backup does not use go. `used`: namespaces and names.
+/// Deletes snapshots of an interrupted attempt that the backup does not use. `used`: namespaces and names.
 pub(crate) async fn unused(
     snapshots: &Snapshots,
     uid: &str,
@@ -33,26 +34,27 @@ pub(crate) async fn unused(
         let idle = |namespace: &str, name: &str| !used.contains(&(namespace.to_owned(), name.to_owned()));
         clear_own(snapshots, uid, true, idle).await
     };
-    told(cleared.await)
+    messages(cleared.await)
 }
 
-/// One snapshot that will not be used.
+/// Deletes one snapshot that is not used.
 pub(crate) async fn remove(context: &Context, namespace: &str, name: &str) -> Result<(), ApiError> {
-    Snapshots::new(&context.client).take_away(namespace, name, None, true).await
+    Snapshots::new(&context.client).remove(namespace, name, None, true).await
 }
 
-fn told(cleared: Result<(), ApiError>) -> Vec<String> {
+fn messages(cleared: Result<(), ApiError>) -> Vec<String> {
     let message = cleared.err().map(|error| format!("CSI snapshots may be left behind: {}", error.chain()));
     message.into_iter().collect()
 }
 
 async fn clear(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
-    // Groups first: the backup's own objects say what of them is kept.
+    // Groups first: the backup's own objects show which of their snapshots are kept.
     clear_groups(snapshots, uid, everything).await?;
     clear_own(snapshots, uid, everything, |_, _| true).await
 }
 
-/// What is left of group snapshots; with what their drivers have of them, unless the backup has it as its own.
+/// Deletes what is left of group snapshots; with `everything` also the drivers' snapshots, unless the backup uses
+/// them.
 async fn clear_groups(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
     if uid.is_empty() {
         return Ok(());
@@ -79,23 +81,23 @@ async fn clear_own(
     }
     let mut places: BTreeSet<(String, String)> = contents.keys().cloned().collect();
     for snapshot in snapshots.labelled(OF_BACKUP, Some(uid)).await? {
-        places.insert(place(&snapshot));
+        places.insert(origin(&snapshot));
     }
     let mut first = Ok(());
     for (namespace, name) in places.iter().filter(|(namespace, name)| which(namespace, name)) {
         let content = contents.get(&(namespace.clone(), name.clone())).map(String::as_str);
-        let done = snapshots.take_away(namespace, name, content, everything).await;
+        let done = snapshots.remove(namespace, name, content, everything).await;
         first = first.and(done);
     }
     first
 }
 
-/// The UIDs of all backups of this server that have snapshots in the cluster. Another one's may be under way.
+/// The UIDs of all backups of this server that have snapshots in the cluster; those of another server may be running.
 pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiError> {
     let snapshots = Snapshots::new(&context.client);
     let mut found = snapshots.labelled(OF_BACKUP, None).await?;
     found.extend(snapshots.labelled_contents(OF_BACKUP, None).await?);
-    let server = &context.settings.namespace;
+    let server = &context.namespace;
     let mut uids: BTreeSet<String> = backups_of(&found, OF_BACKUP, server).collect();
     if let Some(groups) = GroupSnapshots::open(&snapshots).await? {
         uids.extend(groups.backups(server).await?);
@@ -103,7 +105,8 @@ pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiEr
     Ok(uids)
 }
 
-/// Name and storage location of the backup with this UID, as the labels of its snapshots say it; the location may be empty.
+/// Name and storage location of the backup with this UID, from the labels of its snapshots; the location may be
+/// empty.
 pub(crate) async fn origins(context: &Context, uid: &str) -> Result<BTreeSet<(String, String)>, ApiError> {
     let snapshots = Snapshots::new(&context.client);
     let mut found = snapshots.labelled(OF_BACKUP, Some(uid)).await?;
@@ -113,6 +116,6 @@ pub(crate) async fn origins(context: &Context, uid: &str) -> Result<BTreeSet<(St
     Ok(found.iter().map(|object| (label(object, names::BACKUP_NAME), label(object, LOCATION))).collect())
 }
 
-fn place(snapshot: &Value) -> (String, String) {
+fn origin(snapshot: &Value) -> (String, String) {
     (text(snapshot, "/metadata/namespace").to_owned(), text(snapshot, "/metadata/name").to_owned())
 }

@@ -1,5 +1,6 @@
-//! Takes the snapshots of a volume group when the first of its claims comes by; the others find theirs. What came to nothing
-//! is told to each of them, and is not tried again in this attempt: every try may take `csiSnapshotTimeout`.
+//! Takes the snapshots of a volume group when the first of its claims is backed up; the other claims use theirs. A
+//! failure is reported for each claim, and is not tried again in this attempt, because every try may take
+//! `csiSnapshotTimeout`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,18 +11,19 @@ use lifeboat_api::velero::Backup;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::backup::ATTEMPT;
 use lifeboat_plan::velero::csi::{self, GroupState, Member, MemberSnapshot, VolumeGroup};
 use lifeboat_plugin::actions::{ActionError, Lookup};
 use serde_json::Value;
 
 use super::group::GroupSnapshots;
-use super::objects::{Patience, Snapshots, text};
+use super::objects::{PollTimer, Snapshots, text};
 
-/// So many groups are remembered.
+/// How many groups are remembered.
 const MOST: usize = 256;
 
-/// Why a group came to nothing, where it did.
+/// The lock of a group, with its failure if it failed.
 type Turn = Arc<tokio::sync::Mutex<Option<GroupFailure>>>;
 
 /// Why a claim has no snapshot of its group.
@@ -32,7 +34,7 @@ pub(super) enum GroupError {
     /// The claims of the group cannot be read.
     #[error("{0}")]
     Members(ActionError),
-    /// The group cannot be taken as one for this claim.
+    /// This claim cannot be snapshotted together with its group.
     #[error("{title}: {reason}")]
     NotWhole { title: String, reason: String },
     /// No claim of the group gets a snapshot in this attempt.
@@ -48,12 +50,12 @@ pub(super) struct GroupFailure {
     reason: String,
 }
 
-/// Where the snapshot of a claim in a group comes from.
+/// How the snapshot of a claim in a group is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// It was taken with the group.
     Group,
-    /// The cluster takes no group snapshots.
+    /// The cluster does not serve group snapshots: the claim is snapshotted alone.
     Alone,
 }
 
@@ -62,7 +64,7 @@ pub(super) struct Groups {
     turns: Mutex<BTreeMap<String, Turn>>,
 }
 
-/// One group on its way.
+/// A group while its snapshot is taken.
 struct Taking<'a> {
     groups: &'a GroupSnapshots,
     snapshots: &'a Snapshots,
@@ -72,7 +74,7 @@ struct Taking<'a> {
 }
 
 impl Groups {
-    /// Makes sure that the claim has the VolumeSnapshot of its group, of the backup's own name.
+    /// Makes sure that the claim has a VolumeSnapshot of its group, with the name that the backup uses.
     pub(super) async fn take(
         &self,
         snapshots: &Snapshots,
@@ -109,18 +111,19 @@ impl Groups {
     }
 }
 
-/// Who is in a group now.
+/// The claims that are in a group now.
 async fn members(group: &VolumeGroup, cluster: &dyn Lookup) -> Result<Vec<Member>, ActionError> {
     let claims = GroupResource::new("", "persistentvolumeclaims");
     let found = cluster.list(&claims, Some(&group.namespace), &group.selector()).await;
     let mut members = Vec::new();
     for claim in found? {
-        // Also by what the objects say: not every server selects.
+        // Filtered here as well, in case the server ignores the selector.
         let labelled = claim["metadata"]["labels"][group.key.as_str()] == *group.value;
-        if !labelled || csi::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace {
+        if !labelled || snapshots::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace
+        {
             continue;
         }
-        let volume = match csi::volume_of(&claim) {
+        let volume = match snapshots::volume_of(&claim) {
             Some(id) => cluster.get(&id).await?,
             None => None,
         };
@@ -150,7 +153,7 @@ async fn take(
     let classes = groups.classes().await.map_err(|error| failed(error.chain()))?;
     let class = csi::of_group(&classes, &driver, claim, backup.annotations());
     let class = text(class.map_err(|error| failed(error.to_string()))?, "/metadata/name").to_owned();
-    let of_members = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
+    let of_members = cluster.list(&snapshots::classes(), None, "").await.unwrap_or_default();
     let of_members = csi::of_claim(&of_members, &driver, claim, backup.annotations()).ok();
     let of_members = of_members.map(|class| text(class, "/metadata/name"));
     let taking = Taking { groups, snapshots, group, members, limit };
@@ -170,7 +173,7 @@ impl Taking<'_> {
         self.groups.make(self.group, class).await.map_err(|error| error.chain())?;
         let taken = self.taken().await?;
         let own = async {
-            // First of all: from here on nobody's deletion takes the data.
+            // First of all: from here on the driver keeps the data, even if the objects are deleted.
             for member in &taken {
                 self.groups.keep(&member.content, &self.group.backup).await?;
             }
@@ -180,32 +183,32 @@ impl Taking<'_> {
             Ok(())
         };
         own.await.map_err(|error: ApiError| error.chain())?;
-        // The snapshots are good without: what stays of the group is cleared with the backup.
+        // The snapshots are complete without this step; what is left of the group is removed with the backup.
         let kept = taken.iter().map(|member| text(&member.content, "/status/snapshotHandle").to_owned());
-        if let Err(error) = self.put_away(&kept.collect()).await {
+        if let Err(error) = self.remove_group(&kept.collect()).await {
             tracing::warn!(
                 group = self.group.name(),
                 error = error.chain(),
-                "a group snapshot stays for now"
+                "cannot delete a group snapshot; it is deleted with its backup"
             );
         }
         Ok(())
     }
 
-    /// Whether the group can be taken as one: no member has a snapshot from before. An earlier group snapshot is gone on
-    /// with; one that is being deleted goes first.
+    /// Checks that the group can be snapshotted together: no member has a snapshot already. An earlier group snapshot
+    /// is adopted; one that is being deleted is waited for.
     async fn is_whole(&self) -> Result<(), String> {
-        let patience = Patience::new(self.limit);
+        let timer = PollTimer::new(self.limit);
         loop {
             match self.groups.get(self.group).await {
-                Ok(Some(found)) if csi::is_going(&found) => {}
+                Ok(Some(found)) if snapshots::is_going(&found) => {}
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) => break,
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(error.chain()),
             }
-            if !patience.pause().await {
-                return Err("an earlier VolumeGroupSnapshot is being deleted and does not go".to_owned());
+            if !timer.pause().await {
+                return Err("an earlier VolumeGroupSnapshot is still being deleted".to_owned());
             }
         }
         let mut known = Vec::new();
@@ -219,48 +222,48 @@ impl Taking<'_> {
         match known.as_slice() {
             [] => Ok(()),
             known => Err(format!(
-                "its claims {} were snapshotted before others joined it: back up again for all at one moment",
+                "its claims {} were snapshotted before others joined the group: back up again to snapshot all at one moment",
                 known.join(", ")
             )),
         }
     }
 
-    async fn put_away(&self, kept: &BTreeSet<String>) -> Result<(), ApiError> {
+    async fn remove_group(&self, kept: &BTreeSet<String>) -> Result<(), ApiError> {
         match self.groups.get(self.group).await? {
-            Some(object) => self.groups.put_away(&object, kept).await,
+            Some(object) => self.groups.remove(&object, kept).await,
             None => Ok(()),
         }
     }
 
-    /// Waits until the driver has fixed all claims in time. The error says what keeps it.
+    /// Waits until the driver has snapshotted all claims. The error text says what it waits for.
     async fn taken(&self) -> Result<Vec<MemberSnapshot>, String> {
-        let patience = Patience::new(self.limit);
+        let timer = PollTimer::new(self.limit);
         loop {
-            let last = match self.groups.look(self.group, &self.members).await {
+            let last = match self.groups.state(self.group, &self.members).await {
                 Ok(GroupState::Taken(taken)) => return Ok(taken),
                 Ok(GroupState::Waiting(message)) => message,
                 Err(error) if error.is_transient() => error.chain(),
                 Err(error) => return Err(error.chain()),
             };
-            if !patience.pause().await {
+            if !timer.pause().await {
                 let seconds = self.limit.as_secs();
                 return Err(format!("it was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}"));
             }
         }
     }
 
-    /// The backup's own snapshot of a member.
+    /// Creates the backup's own snapshot of a member.
     async fn give(&self, member: &MemberSnapshot, class: Option<&str>) -> Result<(), ApiError> {
         self.snapshots.make_content(&self.group.content(member, class)).await?;
         self.snapshots.make(&self.group.snapshot(member, class)).await
     }
 
-    /// A group that is not whole is none: nothing of it stays.
+    /// Removes everything of a group that is incomplete.
     async fn undo(&self) -> Result<(), ApiError> {
-        let mut first = self.put_away(&BTreeSet::new()).await;
+        let mut first = self.remove_group(&BTreeSet::new()).await;
         for member in &self.members {
             let name = self.group.snapshot_of(&member.claim);
-            let done = self.snapshots.take_away(&self.group.namespace, &name, Some(&name), true).await;
+            let done = self.snapshots.remove(&self.group.namespace, &name, Some(&name), true).await;
             first = first.and(done);
         }
         first

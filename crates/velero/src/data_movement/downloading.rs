@@ -1,7 +1,7 @@
-//! One DataDownload: a claim like the one that is to be filled is made in the movers' namespace, for each attempt its own, so
-//! that nobody who comes late writes into the volume of the next one: also a mover whose node is lost is followed by another. It
-//! fills and verifies the claim, whose volume is then handed to the claim of the restore. From the moment when the volume is on
-//! record the data is there, and only the handing over is repeated.
+//! One DataDownload: a claim similar to the restored one is created in the movers' namespace, one per attempt, so
+//! that a mover that was given up never writes into the volume of the next attempt; therefore a mover on a lost node
+//! is also followed by another. The mover fills and verifies the claim's volume, which is then handed over to the
+//! restored claim. Once the volume is recorded the data is complete, and only the handover is repeated.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_transfer::attempts::{
-    NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,
 };
 use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::handover::{EmptyClaim, Unfilled};
@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 pub(super) struct Downloading<'a> {
     pub(super) transfer: Transfer,
@@ -32,15 +32,15 @@ pub(super) struct Downloading<'a> {
     pub(super) claims: Claims,
 }
 
-impl Carried for DataDownload {
+impl TransferKind for DataDownload {
     const CONTROLLER: &'static str = "data-download";
 
     fn is_ours(&self) -> bool {
         is_built_in(self.spec.datamover.as_deref())
     }
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(&self.spec.source_namespace),
@@ -51,9 +51,9 @@ impl Carried for DataDownload {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: false, node: true },
         };
-        let (transfer, record) = transfer(work, self, terms);
+        let (transfer, record) = transfer(work, self, request);
         let claims = Claims::new(&work.core.client);
-        carry(&Downloading { transfer, record, object: self, claims }, cancel).await
+        run_transfer(&Downloading { transfer, record, object: self, claims }, cancel).await
     }
 }
 
@@ -69,7 +69,7 @@ impl Steps for Downloading<'_> {
         self.handed_over(handed).await.map(|()| true)
     }
 
-    /// The empty claim for the mover.
+    /// Creates the empty claim for the mover.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         if self.transfer.is_late() {
             return Err(NotPrepared::Because(self.transfer.late()));
@@ -79,16 +79,14 @@ impl Steps for Downloading<'_> {
         let restore = self.object.labels().get(names::RESTORE_NAME).map(String::as_str);
         if restore.is_none() || claim["metadata"]["labels"][names::RESTORE_NAME].as_str() != restore {
             return Err(NotPrepared::Because(format!(
-                "claim {} was not made by this restore",
+                "claim {} was not created by this restore",
                 handover.target()
             )));
         }
         let EmptyClaim { name, block } = handover.make_empty(&claim).await?;
-        Ok(Prepared {
-            work: task::TaskWork::Restore(self.work(block)),
-            place: MoverPlace::Claim { claim: name, block, writable: true, node },
-            shown: json!({}),
-        })
+        let work = task::TaskWork::Restore(self.work(block));
+        let place = MoverPlace::Claim { claim: name, block, writable: true, node };
+        Ok(Prepared::single(&self.transfer, work, place, json!({})))
     }
 
     /// The data is in the mover's volume and verified: from here on it is only handed over.
@@ -98,11 +96,11 @@ impl Steps for Downloading<'_> {
                 let handed = self.handover().begin(restored.bytes).await?;
                 self.handed_over(handed).await
             }
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 
-    /// Nobody but the mover knows that the volume is whole.
+    /// Only the mover knows whether the volume is complete, so a volume without a report is not used.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         failed(self, message).await
     }
@@ -114,7 +112,7 @@ impl Steps for Downloading<'_> {
         }
     }
 
-    /// What the dead one wrote goes with its volume.
+    /// Deletes the volume with what the dead mover wrote.
     async fn discard(&self) -> Result<(), ApiError> {
         self.handover().discard().await
     }

@@ -1,5 +1,6 @@
-//! What a DataDownload keeps while its volume is handed to the claim of the restore ([`lifeboat_transfer::handover`]): the volume
-//! and its reclaim policy in annotations, before the volume is handed over; and its end.
+//! What a DataDownload records while its volume is handed over to the restored claim
+//! ([`lifeboat_transfer::handover`]): the volume and its reclaim policy in annotations, before the handover; and its
+//! end.
 
 use std::time::Duration;
 
@@ -43,19 +44,19 @@ impl Downloading<'_> {
         }
     }
 
-    /// The volume that an earlier server had filled.
+    /// The volume that an earlier server recorded as filled.
     pub(super) fn on_record(&self) -> Option<Filled> {
         let note = |name: &str| self.object.annotations().get(name).cloned();
         let volume = note(VOLUME).filter(|volume| !volume.is_empty())?;
         Some(Filled { volume, reclaim_policy: note(RECLAIM_POLICY).unwrap_or_else(|| "Delete".to_owned()) })
     }
 
-    /// Writes what came of the handing over.
+    /// Writes the result of the handover.
     pub(super) async fn handed_over(&self, handed: HandedOver) -> Result<(), ApiError> {
         match handed {
             HandedOver::Yes => {
                 let mut end = status::restored(0, self.transfer.now());
-                // What was counted is on record.
+                // The bytes are already recorded.
                 if let Some(status) = end["status"].as_object_mut() {
                     status.remove("progress");
                 }
@@ -66,7 +67,7 @@ impl Downloading<'_> {
         }
     }
 
-    /// The Restore that the object is part of, where it is still there.
+    /// The Restore that the object is part of, if it exists.
     async fn restore(&self) -> Result<Option<Value>, ApiError> {
         let owners = self.object.metadata.owner_references.iter().flatten();
         let Some(owner) = owners.into_iter().find(|owner| owner.kind == "Restore") else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What was made for movers of objects that are gone: an object that is deleted while no server runs clears up nothing.
-//! Looked for when a term begins and now and then.
+//! Removes what was made for movers of objects that are gone: an object that is deleted while no server runs is not
+//! cleaned up. Runs when a term begins and every ten minutes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::exposures;
 use crate::context::Context;
 use crate::transfers::work_context;
 
-/// The pause between two looks.
-const NEXT_LOOK: Duration = Duration::from_mins(10);
+/// The pause between two sweeps.
+const PAUSE: Duration = Duration::from_mins(10);
 
-/// Looks until `shutdown` is cancelled.
+/// Sweeps until `shutdown` is cancelled.
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let work = work_context(context);
     let sweeping = async {
         loop {
             if let Err(error) = sweep(&work).await {
-                tracing::warn!(error = error.chain(), "cannot look for what data movements left");
+                tracing::warn!(error = error.chain(), "cannot remove what deleted data movements left");
             }
-            tokio::time::sleep(NEXT_LOOK).await;
+            tokio::time::sleep(PAUSE).await;
         }
     };
     let _: Option<()> = shutdown.run_until_cancelled(sweeping).await;

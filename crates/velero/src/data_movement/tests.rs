@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::MoverPlace;
+use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::movers::Ended;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::world::World;
-use crate::context::Context;
-use crate::testing::settings;
-use crate::transfers::{Carried, work_context};
+use crate::testing::{context_with, settings};
+use crate::transfers::{TransferKind, work_context};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::attempts::testing::{FakeEffects, died, fails, killed_when_cancelled, lost};
 
@@ -29,10 +29,8 @@ struct Bench {
 impl Bench {
     async fn new(prepare: Duration) -> Self {
         let world = World::default();
-        let mut settings = settings();
-        settings.movers.prepare_timeout = prepare;
-        let metrics = lifeboat_web::Metrics::new("0");
-        let context = Context::new(world.client().await, metrics, Arc::new(settings));
+        let movers = MoverSettings { prepare_timeout: prepare, ..MoverSettings::default() };
+        let context = context_with(world.client().await, settings(), movers);
         let effects = Arc::new(FakeEffects::default());
         effects.well.store(true, Ordering::Relaxed);
         let pace = Duration::from_millis(1);

@@ -1,6 +1,6 @@
-//! One DataUpload: shows its snapshot to a mover, which copies it into the repository; takes away what was made for that,
-//! and the snapshot. The snapshot in the repository that carries the task's UID is the proof; it is on record in the object
-//! before anything is taken away.
+//! One DataUpload: makes its CSI snapshot readable for a mover, which copies it into the repository; then deletes
+//! what was made for that, and the CSI snapshot. The proof is the snapshot in the repository that is tagged with the
+//! task's UID; it is recorded in the object before anything is deleted.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{backup_tag, report_key, status};
 use lifeboat_transfer::attempts::{
-    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
+    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, failed, run_transfer,
+    wrong_result,
 };
 use lifeboat_transfer::exposure::{Exposed, Exposures, SnapshotSource, Waiting};
 use lifeboat_transfer::snapshots::Snapshots;
@@ -25,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::exposures;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
-/// Annotation: the end of the object, while it is cleared up.
+/// Annotation: the final status of the object, while objects that were made for it are being removed.
 const END: &str = "lifeboat.io/end";
 
 struct Uploading<'a> {
@@ -36,15 +37,15 @@ struct Uploading<'a> {
     object: &'a DataUpload,
 }
 
-impl Carried for DataUpload {
+impl TransferKind for DataUpload {
     const CONTROLLER: &'static str = "data-upload";
 
     fn is_ours(&self) -> bool {
         is_built_in(self.spec.datamover.as_deref())
     }
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(&self.spec.source_namespace),
@@ -55,8 +56,8 @@ impl Carried for DataUpload {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: false, node: true },
         };
-        let (transfer, record) = transfer(work, self, terms);
-        carry(&Uploading { transfer, record, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, request);
+        run_transfer(&Uploading { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -66,8 +67,8 @@ impl Steps for Uploading<'_> {
         &self.transfer
     }
 
-    /// The copy was on record when a server died: only the rest is left to do. One that nobody wants any more must not stay
-    /// in the repository.
+    /// True if an earlier server recorded the copy: only the cleanup is left. If the upload was cancelled since, the
+    /// copy is forgotten.
     async fn settled(&self, cancel: &CancellationToken) -> Result<bool, ApiError> {
         match end_of(self.object.annotations().get(END)) {
             Some(end) if !cancel.is_cancelled() => self.end(&end).await.map(|()| true),
@@ -83,18 +84,17 @@ impl Steps for Uploading<'_> {
         let waiting = Waiting { record: self.record.as_ref(), limit, cancel };
         let exposed = self.exposures().expose(&self.record.uid, self.source()?, waiting).await?;
         let Exposed { claim, block, node } = exposed;
-        Ok(Prepared {
-            work: task::TaskWork::Backup(self.work(block)),
-            // A file system that was snapshotted while it was used repairs itself when it is mounted.
-            place: MoverPlace::Claim { claim, block, writable: false, node },
-            shown: json!({"path": if block { DEVICE } else { DATA }}),
-        })
+        let work = task::TaskWork::Backup(self.work(block));
+        // A file system that was snapshotted while in use is repaired when it is mounted.
+        let place = MoverPlace::Claim { claim, block, writable: false, node };
+        let shown = json!({"path": if block { DEVICE } else { DATA }});
+        Ok(Prepared::single(&self.transfer, work, place, shown))
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
             Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 
@@ -106,7 +106,7 @@ impl Steps for Uploading<'_> {
         self.transfer.stored_nothing().await
     }
 
-    /// Why the claim of a mover that never began has no volume.
+    /// Adds why the claim of a mover that never started has no volume.
     async fn complaint(&self, message: String) -> String {
         match self.exposures().complaint(&self.record.uid).await {
             Some(why) => format!("{message}; its volume could not be made from the snapshot: {why}"),
@@ -115,7 +115,7 @@ impl Steps for Uploading<'_> {
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
-        self.take_away().await?;
+        self.remove_source().await?;
         Ok(self.transfer.forget_all().await)
     }
 
@@ -168,14 +168,14 @@ impl Uploading<'_> {
         } else {
             Source::Snapshot { path: DATA.into() }
         };
-        // Upstream's, by which a person finds whose snapshot it is.
+        // Upstream's tags, by which people find the snapshot's backup.
         let mut tags = vec![
             "snapshot-requester=snapshot-data-upload-download".to_owned(),
             format!("backup={backup}"),
             format!("ns={namespace}"),
             format!("pvc={}", spec.source_pvc),
         ];
-        // As copies of pods' volumes have it: a name is given again, a UID is not.
+        // As for copies of pod volumes: names are reused, UIDs are not.
         tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(&BackupUid::new(uid))));
         BackupWork {
             tags,
@@ -184,7 +184,7 @@ impl Uploading<'_> {
         }
     }
 
-    /// The mover has ended.
+    /// Records the copy of a mover that has ended, and finishes.
     async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
         let Stored { snapshot, .. } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
@@ -192,7 +192,7 @@ impl Uploading<'_> {
         };
         self.transfer.forget_earlier().await;
         let end = status::copied(&snapshot, self.transfer.now());
-        // The end is on record with the phase it will have; people and actions see that when all is cleared up.
+        // The final status is recorded first; users and actions see it after the cleanup.
         let record = json!({"metadata": {"annotations": {END: end.to_string()}},
             "status": {"snapshotID": snapshot.id}});
         if !self.record.write(record).await? {
@@ -201,14 +201,14 @@ impl Uploading<'_> {
         self.end(&end).await
     }
 
-    /// Clears up, and writes the end.
+    /// Removes what was made for the upload, and writes the end.
     async fn end(&self, end: &Value) -> Result<(), ApiError> {
-        self.take_away().await?;
+        self.remove_source().await?;
         self.write_end(End::Recorded(end), false).await.map(drop)
     }
 
-    /// Movers, what was made for them, and the snapshot of the driver.
-    async fn take_away(&self) -> Result<(), ApiError> {
+    /// Deletes the movers, the objects that were made for them, and the CSI snapshot.
+    async fn remove_source(&self) -> Result<(), ApiError> {
         self.transfer.clear().await?;
         self.exposures().remove(&self.record.uid).await?;
         let Some(source) = &self.object.spec.csi_snapshot else { return Ok(()) };
@@ -217,11 +217,11 @@ impl Uploading<'_> {
         }
         let snapshots = Snapshots::new(&self.transfer.work.core.client);
         let namespace = &self.object.spec.source_namespace;
-        snapshots.take_away(namespace, &source.volume_snapshot, None, true).await
+        snapshots.remove(namespace, &source.volume_snapshot, None, true).await
     }
 
-    /// Whether another DataUpload still needs the snapshot of the driver: the next attempt of a backup makes one for the same
-    /// snapshot where an earlier one was cancelled.
+    /// Whether another DataUpload still needs the CSI snapshot: the next attempt of a backup creates one for the same
+    /// snapshot if an earlier one was cancelled.
     async fn is_shared(&self, snapshot: &str) -> Result<bool, ApiError> {
         let record = &self.record;
         let all = record.api.list(&ListParams::default()).await.attempt("list DataUploads")?.items;

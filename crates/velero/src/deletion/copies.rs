@@ -1,5 +1,6 @@
-//! Forgets the snapshots that hold a backup's pod volumes and the data of CSI snapshots, before its files go: they are the list. Whatever cannot be
-//! forgotten is named, and then the backup stays. The space comes back with the repository's next maintenance.
+//! Forgets the snapshots with a backup's pod volumes and moved data of CSI snapshots, before its files are deleted,
+//! because the files list them. Snapshots that cannot be forgotten are named, and then the backup is kept. The next
+//! maintenance of the repository frees the space.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use lifeboat_archive::documents::BackupVolumeInfo;
 use serde_json::Value;
 
 use super::files::list;
-use super::snapshots::Gone;
+use super::snapshots::SnapshotsDeleted;
 use crate::context::Context;
 use crate::locations::Location;
 use crate::repositories::{self, RepositoryKey};
@@ -17,7 +18,7 @@ use crate::repositories::{self, RepositoryKey};
 /// The copies that a backup lists.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// Why the backup must stay, for people.
+    /// Why the backup must be kept, for people.
     pub(super) problems: Vec<String>,
     /// Snapshots, by the namespace of their repository.
     by_namespace: BTreeMap<String, BTreeSet<String>>,
@@ -60,7 +61,7 @@ impl Copies {
         self.by_namespace.entry(namespace.to_owned()).or_default().insert(snapshot.to_owned());
     }
 
-    /// A CSI snapshot whose data was moved into a repository.
+    /// Adds a CSI snapshot whose data was moved into a repository.
     fn add_moved(&mut self, volume: &BackupVolumeInfo) {
         let Some(moved) = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)
         else {
@@ -81,9 +82,9 @@ impl Copies {
         self.by_namespace.entry(pvc_namespace.clone()).or_default().insert(moved.snapshot_handle.clone());
     }
 
-    /// Forgets all of them, one repository after the other.
-    pub(super) async fn forget(&self, context: &Context, location: &Location) -> Gone {
-        let mut gone = Gone::default();
+    /// Forgets all snapshots, one repository after the other.
+    pub(super) async fn forget(&self, context: &Context, location: &Location) -> SnapshotsDeleted {
+        let mut gone = SnapshotsDeleted::default();
         for (namespace, snapshots) in &self.by_namespace {
             let ids: Vec<String> = snapshots.iter().cloned().collect();
             let key = RepositoryKey::new(LocationName::new(&location.name), NamespaceName::new(namespace));

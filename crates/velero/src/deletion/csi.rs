@@ -1,5 +1,6 @@
-//! CSI snapshots that the archive does not have, or that is gone or broken itself: what the cluster still has of them, and what
-//! the list of volumes names, is deleted by handle and driver. What cannot be deleted is named, and then the backup stays.
+//! CSI snapshots that are missing in the archive, or whose archive is gone or damaged: those that the cluster still
+//! has, and those that the list of volumes names, are deleted by handle and driver. Snapshots that cannot be deleted
+//! are named, and then the backup is kept.
 
 use std::sync::Arc;
 
@@ -14,18 +15,18 @@ use tokio::time::timeout;
 
 use super::files::list;
 use super::gather::Gathered;
-use super::items::Ran;
+use super::items::ActionsResult;
 use crate::context::Context;
 use crate::csi;
 use crate::locations::Location;
 
-/// All others are deleted by their action, with the archive's contents.
+/// Deletes these snapshots; all others are deleted by their action, with the contents in the archive.
 pub(super) async fn delete(
     context: &Context,
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
-    ran: &Ran,
+    ran: &ActionsResult,
 ) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(message) = &ran.unread {
@@ -33,7 +34,7 @@ pub(super) async fn delete(
         tracing::warn!(
             backup = gathered.name,
             problem = message,
-            "the archive cannot be looked at: what plugins made for single objects may be left behind"
+            "the archive cannot be read: what plugins made for single objects may be left behind"
         );
         problems.extend(csi::discard(context, &uid).await);
     }
@@ -60,7 +61,7 @@ pub(super) async fn delete(
     problems
 }
 
-/// As the action does it for a content of the archive; which Secret it was to be deleted with is not known.
+/// Deletes one snapshot as the action does for a content of the archive; the Secret for the deletion is unknown.
 async fn delete_one(
     context: &Context,
     actions: &[Arc<dyn DeleteItemAction>],
@@ -71,7 +72,7 @@ async fn delete_one(
         return Ok(());
     }
     if csi.snapshot_handle.is_empty() || csi.driver.is_empty() {
-        return Err("the list of volumes does not say its handle and driver".to_owned());
+        return Err("the list of volumes has no handle and driver for it".to_owned());
     }
     let action = actions.iter().find(|action| action.name() == CONTENT_DELETER);
     let action = action.ok_or("this server has no action for it")?;

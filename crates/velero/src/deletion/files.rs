@@ -1,4 +1,4 @@
-//! The files of a backup.
+//! Deletes the files of a backup.
 
 use lifeboat_archive::documents::{self, DocumentError};
 use lifeboat_archive::{BackupFiles, RestoreFiles, StoreError};
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::locations::{self, Location};
 
-/// Why a list of a backup cannot be used.
+/// Why a list of a backup cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListError {
     #[error("'{key}' cannot be read: {cause}")]
@@ -15,7 +15,7 @@ pub(super) enum ListError {
     Store { key: String, cause: StoreError },
 }
 
-/// A list of a backup; empty where there is none.
+/// Reads a list of a backup; empty if the file does not exist.
 pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, ListError> {
     match location.store.get(key, documents::DOCUMENT_LIMIT).await {
         Ok(stored) => documents::decode_list(&stored)
@@ -25,20 +25,20 @@ pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) ->
     }
 }
 
-/// Deletes the files of a backup. The one that makes it a backup goes first, so that half a backup is never synced.
+/// Deletes the files of a backup. `velero-backup.json` is deleted first, so that half a backup is never synced.
 pub(super) async fn of_backup(location: &Location, backup: &str) -> Option<String> {
     let files = BackupFiles::new(backup).ok()?;
     let deleted = async {
         location.store.delete(&[files.metadata()]).await?;
         remove_below(location, &files.directory()).await
     };
-    said(deleted.await, location, &files.directory())
+    remaining_message(deleted.await, location, &files.directory())
 }
 
 /// Deletes the files of a restore.
 pub(super) async fn of_restore(location: &Location, restore: &str) -> Option<String> {
     let files = RestoreFiles::new(restore).ok()?;
-    said(remove_below(location, &files.directory()).await, location, &files.directory())
+    remaining_message(remove_below(location, &files.directory()).await, location, &files.directory())
 }
 
 async fn remove_below(location: &Location, directory: &str) -> Result<(), StoreError> {
@@ -48,11 +48,15 @@ async fn remove_below(location: &Location, directory: &str) -> Result<(), StoreE
     let left = location.store.keys(directory).await?;
     match left.first() {
         None => Ok(()),
-        Some(key) => Err(StoreError::Source(format!("'{key}' is still there after its deletion"))),
+        Some(key) => Err(StoreError::Source(format!("'{key}' still exists after its deletion"))),
     }
 }
 
-fn said(outcome: Result<(), StoreError>, location: &Location, directory: &str) -> Option<String> {
+fn remaining_message(
+    outcome: Result<(), StoreError>,
+    location: &Location,
+    directory: &str,
+) -> Option<String> {
     let error = outcome.err()?;
     let name = &location.name;
     Some(format!("files below '{directory}' in location '{name}' remain: {}", locations::message(&error)))

@@ -1,4 +1,4 @@
-//! What a deletion has to know, and the objects that go at its end.
+//! What a deletion needs to know, and the objects that are deleted at its end.
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -20,7 +20,7 @@ pub(super) struct Gathered {
     pub(super) location: Option<Location>,
     location_state: LocationState,
     stored: Stored,
-    /// All Restores from this backup.
+    /// All Restores of this backup.
     pub(super) restores: Vec<DynamicObject>,
     running: Vec<String>,
 }
@@ -31,7 +31,7 @@ impl Gathered {
         Some(phase.filter(|phase| !phase.is_empty()).map_or(BackupPhase::New, BackupPhase::from))
     }
 
-    /// The schedule that made the backup, for the metrics.
+    /// The schedule that created the backup, for the metrics.
     pub(super) fn schedule(&self) -> String {
         let labels = self.backup.as_ref().map(ResourceExt::labels);
         let name = labels.and_then(|labels| labels.get(lifeboat_api::velero::names::SCHEDULE_NAME));
@@ -48,7 +48,7 @@ impl Gathered {
         }
     }
 
-    /// `asked_uid`: the UID that the request names.
+    /// What the cluster and storage know of the backup. `asked_uid`: the UID that the request names.
     pub(super) fn known<'a>(&'a self, asked_uid: &'a str) -> Known<'a> {
         Known {
             backup: &self.name,
@@ -95,7 +95,8 @@ pub(super) async fn gather(context: &Context, name: &str) -> Result<Gathered, Ap
     Ok(Gathered { name, backup, location_name, location, location_state, stored, restores, running })
 }
 
-/// Deletes the Restores of the backup, then the Backup; with `ObjectOnly` the Restores stay, for they read another backup.
+/// Deletes the Restores of the backup, then the Backup; with `ObjectOnly` the Restores stay, because they belong to
+/// another backup.
 pub(super) async fn delete_objects(context: &Context, gathered: &Gathered, extent: Extent) -> Vec<String> {
     let restores = context.objects::<Restore>();
     let its_own = if extent == Extent::Everything { gathered.restores.as_slice() } else { &[] };
@@ -104,8 +105,8 @@ pub(super) async fn delete_objects(context: &Context, gathered: &Gathered, exten
             return vec![error.chain()];
         }
     }
-    // They would go with their owner; of a backup that came from elsewhere a stray one may have none.
-    let snapshots = delete_all(&context.client, Kind::Backup, &context.settings.namespace, &gathered.name);
+    // They are deleted with their owner; those of a synced backup may have none.
+    let snapshots = delete_all(&context.client, Kind::Backup, &context.namespace, &gathered.name);
     if let Err(error) = snapshots.await {
         return vec![error.chain()];
     }

@@ -1,4 +1,5 @@
-//! Delete item actions: each runs for every item of the backup that it is for. Without actions the archive is not read.
+//! Runs the delete item actions, each for every item of the backup that it applies to. Without actions the archive is
+//! not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use crate::applying::applying;
 use crate::context::Context;
 use crate::locations::{self, Location};
 
-/// So many problems are named in the request; its object must stay small.
+/// How many problems are named in the request, whose object must stay small.
 const MOST: usize = 50;
 
-/// What the actions gave.
+/// The result of the actions.
 #[derive(Default)]
-pub(super) struct Ran {
+pub(super) struct ActionsResult {
     /// What could not be removed, for people.
     pub(super) problems: Vec<String>,
-    /// The VolumeSnapshotContents of the archive: their snapshots are gone, or named as a problem.
+    /// The VolumeSnapshotContents of the archive: their snapshots are deleted, or named as a problem.
     pub(super) contents: BTreeSet<String>,
-    /// Why the archive can never be read, where it is gone or broken.
+    /// Why the archive can never be read, if it is gone or damaged.
     pub(super) unread: Option<String>,
 }
 
-impl Ran {
+impl ActionsResult {
     fn problem(message: String) -> Self {
         Self { problems: vec![message], ..Self::default() }
     }
@@ -46,13 +47,13 @@ pub(super) async fn run(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
-) -> Ran {
+) -> ActionsResult {
     if actions.is_empty() {
-        return Ran::default();
+        return ActionsResult::default();
     }
     match run_all(context, actions, gathered, location).await {
         Ok(ran) => ran,
-        Err(problem) => Ran::problem(problem),
+        Err(problem) => ActionsResult::problem(problem),
     }
 }
 
@@ -61,36 +62,38 @@ async fn run_all(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
-) -> Result<Ran, String> {
-    let Some(object) = &gathered.backup else { return Ok(Ran::default()) };
+) -> Result<ActionsResult, String> {
+    let Some(object) = &gathered.backup else { return Ok(ActionsResult::default()) };
     let backup: Backup =
         objects::typed(object).map_err(|error| format!("the Backup cannot be read: {error}"))?;
     let catalogue = discover(&context.client).await.map_err(|error| error.chain())?.catalogue;
     let (matched, mut problems) = applying(actions, &catalogue).await;
     if matched.is_empty() {
-        return Ok(Ran { problems, ..Ran::default() });
+        return Ok(ActionsResult { problems, ..ActionsResult::default() });
     }
     let files = BackupFiles::new(&gathered.name).map_err(|error| error.to_string())?;
     let archive = match location.store.get_stream(&files.contents()).await {
         Ok(archive) => archive,
-        // Nothing was written, or an earlier try came further.
-        Err(error) if error.is_not_found() => return Ok(Ran::unread("it is not there".to_owned())),
+        // Nothing was written, or an earlier try deleted it.
+        Err(error) if error.is_not_found() => {
+            return Ok(ActionsResult::unread("it does not exist".to_owned()));
+        }
         Err(error) => return Err(format!("cannot read the archive: {}", locations::message(&error))),
     };
     let settings = &context.settings.storage;
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
     let spool = match spool {
         Ok(spool) => spool,
-        // It will not come back: a deletion that waited for it would wait for ever.
+        // A damaged archive stays damaged: a deletion that waited for it would wait for ever.
         Err(error @ (SpoolError::NotGzip(_) | SpoolError::Damaged(_) | SpoolError::Entry { .. })) => {
-            return Ok(Ran { problems, ..Ran::unread(error.to_string()) });
+            return Ok(ActionsResult { problems, ..ActionsResult::unread(error.to_string()) });
         }
         Err(error) => return Err(format!("delete item actions were not run: {error}")),
     };
     let limit = context.settings.backup.defaults.resource_timeout;
     let (mut left_out, mut contents) = (0, BTreeSet::new());
     for item in spool.items() {
-        if *item.resource() == lifeboat_plan::velero::csi::contents() {
+        if *item.resource() == lifeboat_plan::transfer::snapshots::contents() {
             contents.insert(item.name().to_owned());
         }
         let labels: BTreeMap<String, String> = item.labels().iter().cloned().collect();
@@ -108,13 +111,13 @@ async fn run_all(
     }
     if left_out > 0 {
         problems.push(format!(
-            "and {left_out} more of the same kind; the server's log has the plugins' own words"
+            "and {left_out} more of the same kind; see the server's log for the plugins' messages"
         ));
     }
-    Ok(Ran { problems, contents, unread: None })
+    Ok(ActionsResult { problems, contents, unread: None })
 }
 
-/// One action for one item.
+/// Runs one action for one item.
 async fn execute(
     action: &dyn DeleteItemAction,
     backup: &Backup,

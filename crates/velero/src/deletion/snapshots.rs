@@ -1,5 +1,5 @@
-//! Deletes the snapshots that volume plugins made for a backup, before its files go: without their list nothing names
-//! them. Whatever cannot be deleted is named, and then the backup stays.
+//! Deletes the plugin snapshots of a backup before its files, because only the files list them. Snapshots that cannot
+//! be deleted are named, and then the backup is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,42 +14,47 @@ use crate::context::Context;
 use crate::locations::Location;
 use crate::snapshot_locations::{self, OpenSnapshotter};
 
-/// How the deletion of snapshots went.
+/// The result of deleting snapshots.
 #[derive(Default)]
-pub(super) struct Gone {
+pub(super) struct SnapshotsDeleted {
     /// What could not be deleted, for people.
     pub(super) problems: Vec<String>,
-    /// Whether any was deleted.
+    /// Whether any snapshot was deleted.
     pub(super) any: bool,
 }
 
-pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> Gone {
-    let Ok(files) = BackupFiles::new(backup) else { return Gone::default() };
+pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> SnapshotsDeleted {
+    let Ok(files) = BackupFiles::new(backup) else { return SnapshotsDeleted::default() };
     let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(error) => return Gone { problems: vec![error.to_string()], any: false },
+        Err(error) => return SnapshotsDeleted { problems: vec![error.to_string()], any: false },
     };
     let problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
-        // Named by those who read it for other data.
+        // Reported by the steps that read the list for other data.
         Err(_) => Vec::new(),
     };
     let session = context.plugins.session(Arc::new(ServerLog));
-    let mut gone = Gone { problems, any: false };
+    let mut gone = SnapshotsDeleted { problems, any: false };
     delete_all(context, &session, &listed, &mut gone).await;
     session.close().await;
     gone
 }
 
-/// All or none, as far as that can be known before: every location is opened first.
-async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot], gone: &mut Gone) {
+/// Deletes all snapshots or, if a location cannot be opened, none: every location is opened first.
+async fn delete_all(
+    context: &Context,
+    session: &Session,
+    listed: &[NativeSnapshot],
+    gone: &mut SnapshotsDeleted,
+) {
     let remains = |snapshot: &NativeSnapshot, message: &str| {
         let (id, place) = (&snapshot.status.provider_snapshot_id, &snapshot.spec.location);
         let volume = &snapshot.spec.persistent_volume_name;
         format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {message}")
     };
     let mut seen = BTreeSet::new();
-    // One without a name was never made; one that is listed twice is deleted once.
+    // A snapshot without a provider's ID was never taken; one that is listed twice is deleted once.
     let made = listed.iter().filter(|one| !one.status.provider_snapshot_id.is_empty());
     let made: Vec<_> = made
         .filter(|one| seen.insert((one.spec.location.as_str(), one.status.provider_snapshot_id.as_str())))
@@ -85,7 +90,7 @@ async fn delete_one(context: &Context, location: &OpenSnapshotter, id: &str) -> 
     }
 }
 
-/// Snapshots that only the volume info has: it does not say where they are.
+/// Messages about snapshots that only the volume info lists, which does not name their snapshot location.
 fn unlisted(listed: &[NativeSnapshot], volumes: &[BackupVolumeInfo], list: &str) -> Vec<String> {
     let known: BTreeSet<&str> =
         listed.iter().map(|snapshot| snapshot.status.provider_snapshot_id.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What the request and the Backup show before, while and after.
+//! The status of the request and of the Backup before, during and after a deletion.
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -15,7 +15,7 @@ use super::{Deleted, State};
 use crate::context::Context;
 use crate::locations::METADATA_LIMIT;
 
-/// Claims the request and marks the Backup, before anything is deleted.
+/// Claims the request and marks the Backup as Deleting, before anything is deleted.
 pub(super) async fn begin(
     context: &Context,
     state: &State,
@@ -23,13 +23,13 @@ pub(super) async fn begin(
     gathered: &Gathered,
     extent: Extent,
 ) -> Result<DynamicObject, ApiError> {
-    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let requests = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
     let labels = json!({names::BACKUP_NAME: label::value(&gathered.name), names::BACKUP_UID: uid});
     let patch = json!({"metadata": {"labels": labels}, "status": {"phase": "InProgress"}});
     let begun = objects::merge(&requests, object, patch).await?;
-    // As it was gathered: one that began to run meanwhile is decided on again. Where only the object goes, its phase
-    // tells the next try so.
+    // Only if the Backup did not change since it was gathered: if it started in the meantime, the request is decided
+    // again. If only the object is deleted, the Backup keeps its phase, from which the next try knows that.
     if extent == Extent::Everything {
         let deleting = json!({"phase": BackupPhase::Deleting.as_str()});
         set_status(context, gathered.backup.as_ref(), &deleting).await?;
@@ -38,7 +38,8 @@ pub(super) async fn begin(
     Ok(begun)
 }
 
-/// Ends the request: with the Backup gone it goes too, with all others for the same backup; else it says what remains.
+/// Ends the request: if the Backup is gone, it is deleted with all other requests for the same backup; otherwise it
+/// lists what remains.
 pub(super) async fn end(
     context: &Context,
     state: &State,
@@ -60,7 +61,7 @@ pub(super) async fn end(
         }
         let mut backup = gathered.backup.clone();
         if let Some(backup) = &mut backup {
-            // Our own first write changed the version; who deletes a backup owns its phase.
+            // Our own first write changed the resource version; the request that deletes a backup owns its phase.
             backup.metadata.resource_version = None;
         }
         set_status(context, backup.as_ref(), &status).await?;
@@ -68,14 +69,14 @@ pub(super) async fn end(
     answer(context, state, object, problems).await
 }
 
-/// Answers the request with what is wrong.
+/// Ends the request with these errors.
 pub(super) async fn answer(
     context: &Context,
     state: &State,
     object: &DynamicObject,
     errors: Vec<String>,
 ) -> Result<Action, ApiError> {
-    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let requests = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let patch = json!({"status": {"phase": "Processed", "errors": errors}});
     match objects::merge(&requests, object, patch).await {
         Ok(_) => Ok(Action::requeue(deletion::KEEP)),
@@ -88,7 +89,7 @@ pub(super) async fn answer(
     }
 }
 
-/// The Backup may have been deleted, or be older than its schema: neither keeps its data from being deleted.
+/// The Backup may be gone, or may not match its schema: neither prevents the deletion of its data.
 async fn set_status(
     context: &Context,
     backup: Option<&DynamicObject>,
@@ -115,7 +116,7 @@ async fn remove_all(
     object: &DynamicObject,
     backup: &str,
 ) -> Result<Action, ApiError> {
-    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let requests = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let listed = requests.list(&ListParams::default()).await.attempt("list DeleteBackupRequests")?;
     let same = |other: &&DynamicObject| {
         other.data.pointer("/spec/backupName").and_then(Value::as_str) == Some(backup)

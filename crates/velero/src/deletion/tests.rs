@@ -5,6 +5,8 @@ mod csi;
 mod ownership;
 mod snapshots;
 
+use std::sync::Mutex;
+
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions, documents};
@@ -78,7 +80,7 @@ fn ask(cluster: &Cluster, backup: &str) {
     cluster.put("deletebackuprequests", &object);
 }
 
-/// The request that is there, reconciled once.
+/// The existing request, reconciled once.
 async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> Option<Value> {
     let delete = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
     reconcile_with(cluster, delete).await
@@ -87,7 +89,7 @@ async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> O
 async fn reconcile_with(cluster: &Cluster, delete: Vec<Arc<dyn DeleteItemAction>>) -> Option<Value> {
     let object = serde_json::from_value(cluster.get("deletebackuprequests", "q").unwrap()).unwrap();
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let state = Arc::new(State { resource, busy: Arc::default() });
+    let state = Arc::new(State { resource, turns: Turns::default() });
     let mut context = cluster.context.clone();
     context.actions = Arc::new(Registry { delete, ..Registry::default() });
     reconcile(Arc::new(object), context, state).await.unwrap();

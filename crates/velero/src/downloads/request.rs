@@ -1,6 +1,6 @@
-//! DownloadRequest: a client asks for a link to one file. The link is signed by storage, or, with `--download-url`, leads
-//! to this server. Requests go when their link has expired; one that can never be answered goes at once, because the
-//! kind has no place for words and stock clients would wait.
+//! DownloadRequest: a client asks for a link to one file. The link is signed by storage or, with `--download-url`,
+//! leads to this server. Requests are deleted when their link has expired; a request that can never be answered is
+//! deleted at once, because the kind has no field for a message and upstream's clients would wait.
 
 mod target;
 #[cfg(test)]
@@ -24,16 +24,16 @@ use crate::context::Context;
 use crate::locations::{self, LocationError};
 use crate::{downloads, dynamic};
 
-/// How soon a request is tried again whose answer did not succeed.
+/// When a request is tried again that could not be answered.
 const NEXT_TRY: Duration = Duration::from_secs(5);
 
 /// Why there is no link.
 #[derive(Debug)]
 enum NoLink {
-    /// Nothing that this server does can change it.
-    Ever(String),
-    /// It may be there soon.
-    Yet(String),
+    /// The request can never be answered.
+    Never(String),
+    /// The request may be answered later.
+    NotYet(String),
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
@@ -47,7 +47,7 @@ async fn reconcile(
     context: Context,
     resource: Arc<ApiResource>,
 ) -> Result<Action, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     match plan(&objects::to_json(&object), context.now()) {
         RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
         RequestPlan::Remove => {
@@ -68,12 +68,12 @@ async fn reconcile(
                 Err(error) => Err(error),
             }
         }
-        Err(NoLink::Ever(message)) => {
+        Err(NoLink::Never(message)) => {
             context.events.warning(&object.object_ref(&resource), "NoLink", &message).await;
             objects::delete(&api, &object).await?;
             Ok(Action::await_change())
         }
-        Err(NoLink::Yet(message)) => {
+        Err(NoLink::NotYet(message)) => {
             tracing::warn!(request = object.metadata.name, message, "cannot answer a download request yet");
             Ok(Action::requeue(NEXT_TRY))
         }
@@ -82,26 +82,27 @@ async fn reconcile(
 
 async fn link(context: &Context, object: &DynamicObject, expires: i64) -> Result<String, NoLink> {
     let request: DownloadRequest = objects::typed(object)
-        .map_err(|error| NoLink::Ever(format!("the request cannot be read: {error}")))?;
+        .map_err(|error| NoLink::Never(format!("the request cannot be read: {error}")))?;
     let target = target::find(context, &request.spec.target).await?;
     let settings = &context.settings.storage;
     if let Some(downloads) = &settings.downloads {
-        let secret = downloads::sealing_secret(context).await.map_err(|error| NoLink::Yet(error.chain()))?;
+        let secret =
+            downloads::sealing_secret(context).await.map_err(|error| NoLink::NotYet(error.chain()))?;
         let token = seal(&Grant { location: target.location, key: target.key, expires }, &secret);
         return Ok(format!("{}/download/{token}", downloads.url.as_str().trim_end_matches('/')));
     }
     let location = locations::open(context, &target.location).await.map_err(|error| match error {
-        LocationError::NotFound(_) => NoLink::Ever(error.to_string()),
-        error => NoLink::Yet(error.to_string()),
+        LocationError::NotFound(_) => NoLink::Never(error.to_string()),
+        error => NoLink::NotYet(error.to_string()),
     })?;
     let signed = location.store.signed_url(&target.key, LINK_LIFE).await;
     signed.map(String::from).map_err(|error| {
         let message = locations::message(&error);
         if error.may_pass() {
-            NoLink::Yet(message)
+            NoLink::NotYet(message)
         } else {
-            NoLink::Ever(format!(
-                "{message}; or start the server with --download-url, and it serves files itself"
+            NoLink::Never(format!(
+                "{message}; or start the server with --download-url, which then serves files itself"
             ))
         }
     })

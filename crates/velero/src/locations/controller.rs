@@ -1,6 +1,6 @@
-//! BackupStorageLocation: looks at each bucket when it is due and says whether backups can be kept there.
-//! gather (read what the decision needs) -> validate -> plan (is a look due, which default stays) -> apply (look,
-//! unset) -> status (one patch).
+//! BackupStorageLocation: validates each bucket when it is due and shows whether backups can be stored there. gather
+//! (read what the decision needs) -> validate -> plan (is a check due, which default stays) -> apply (check, unset)
+//! -> status (one patch).
 
 mod apply;
 mod gather;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 
-/// What outlives one reconcile: when and with which inputs each location was last looked at, by UID.
+/// What outlives one reconcile: when and with which inputs each location was last checked, by UID.
 struct State {
     resource: ApiResource,
     looked_at: Mutex<BTreeMap<String, PastLook>>,
@@ -47,7 +47,7 @@ impl State {
         looked_at.insert(object.uid().unwrap_or_default(), look);
     }
 
-    /// Forgets every location whose UID is not among `existing`.
+    /// Forgets every location whose UID is not in `existing`.
     fn retain(&self, existing: &BTreeSet<String>) {
         let mut looked_at = locked(&self.looked_at);
         looked_at.retain(|uid, _| existing.contains(uid));
@@ -56,9 +56,9 @@ impl State {
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    // New credentials, another certificate authority, an exported password: every location is looked at again where
-    // its inputs changed.
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    // After new credentials, another certificate authority or an exported password, every location whose inputs
+    // changed is checked again.
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let kind = resource.clone();
     let watches = context
         .watches(&resource)
@@ -97,7 +97,7 @@ fn every_location(locations: &Known, kind: &ApiResource) -> Vec<ObjectRef<Dynami
         .collect()
 }
 
-/// A deleted location no longer shows in the metrics and is not remembered.
+/// Removes deleted locations from the metrics and from memory.
 async fn forget_deleted(context: &Context, state: &State, locations: Known, shutdown: &CancellationToken) {
     loop {
         let existing = locations.state();

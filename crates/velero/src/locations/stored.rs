@@ -1,4 +1,4 @@
-//! What a location says of a backup: the file that makes a directory one.
+//! Whether a location has a backup: reads its `velero-backup.json`.
 
 use lifeboat_archive::BackupFiles;
 use lifeboat_plan::velero::deletion::Stored;
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{Location, message};
 
-/// More than any Backup object can have, which etcd keeps below 2 MiB.
+/// More than any Backup object can have: etcd limits objects to less than 2 MiB.
 pub(crate) const METADATA_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The file that makes the directory of this name a backup.
+/// Reads the file that makes the directory with this name a backup.
 pub(crate) async fn stored_backup(location: &Location, name: &str) -> Stored {
     let Ok(files) = BackupFiles::new(name) else { return Stored::Absent };
     let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
@@ -22,6 +22,6 @@ pub(crate) async fn stored_backup(location: &Location, name: &str) -> Stored {
             let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             Stored::Found { uid: text("/metadata/uid"), started: text("/status/startTimestamp") }
         }
-        Err(error) => Stored::Unreadable(format!("is no JSON: {error}")),
+        Err(error) => Stored::Unreadable(format!("is not JSON: {error}")),
     }
 }

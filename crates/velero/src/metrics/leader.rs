@@ -1,5 +1,5 @@
-//! What only a leader knows, and a replica that does not lead must not show: whether locations are available, and how the
-//! repository password stands.
+//! Metrics that only the leader knows and that a standby must not show: whether locations are available, and the
+//! state of the repository password.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicI64;
@@ -52,7 +52,7 @@ impl LocationMetrics {
     }
 }
 
-/// How the repository password stands.
+/// The state of the repository password.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PasswordMetrics {
     exported: LeadersGauge,
@@ -75,7 +75,8 @@ impl PasswordMetrics {
         made
     }
 
-    /// Whether it was exported, and whether the public default is in use; None where this replica does not know.
+    /// Sets whether the password was exported, and whether the public default is in use; None if this replica does
+    /// not know.
     pub(super) fn set(&self, state: Option<(bool, bool)>) {
         self.exported.set(state.map(|(exported, _)| exported));
         self.public.set(state.map(|(_, public)| public));

@@ -1,4 +1,4 @@
-//! A location's store in use: keeps its process alive until the last call, and the last stream, has ended.
+//! A location's plugin store in use: keeps its process alive until the last call and the last stream have ended.
 
 use std::sync::Arc;
 use std::time::Duration;

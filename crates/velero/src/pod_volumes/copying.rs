@@ -1,5 +1,5 @@
-//! One PodVolumeBackup: finds the volume's directory, and believes nobody but the repository: the snapshot tagged with the
-//! task's UID is the copy, where the pod stayed until it was made.
+//! One PodVolumeBackup: finds the volume's directory on the node. Only the repository proves success: the snapshot
+//! that is tagged with the task's UID is the copy, if the pod existed until it was stored.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use lifeboat_plan::transfer::attempts::incomplete;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, host, report_key, status, stayed};
 use lifeboat_transfer::attempts::{
-    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, carry,
-    failed, misunderstood,
+    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, failed,
+    run_transfer, wrong_result,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 struct Copying<'a> {
     transfer: Transfer,
@@ -30,11 +30,11 @@ struct Copying<'a> {
     object: &'a PodVolumeBackup,
 }
 
-impl Carried for PodVolumeBackup {
+impl TransferKind for PodVolumeBackup {
     const CONTROLLER: &'static str = "pod-volume-backup";
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(self.spec.pod.namespace.as_deref().unwrap_or_default()),
@@ -45,8 +45,8 @@ impl Carried for PodVolumeBackup {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: true, node: false },
         };
-        let (transfer, record) = transfer(work, self, terms);
-        carry(&Copying { transfer, record, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, request);
+        run_transfer(&Copying { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -66,12 +66,12 @@ impl Steps for Copying<'_> {
         if cancel.is_cancelled() {
             return Ok(false);
         }
-        if let Some(words) = self.unwanted().await? {
-            return cancelled(self, &words).await.map(|()| true);
+        if let Some(message) = self.unwanted().await? {
+            return cancelled(self, &message).await.map(|()| true);
         }
         if matches!(self.object.spec.uploader_type, Some(UploaderType::Kopia)) {
-            let words = "uploaderType kopia is not supported: Lifeboat writes restic's format";
-            return failed(self, words).await.map(|()| true);
+            let message = "uploaderType kopia is not supported: Lifeboat writes restic's format";
+            return failed(self, message).await.map(|()| true);
         }
         Ok(false)
     }
@@ -90,17 +90,16 @@ impl Steps for Copying<'_> {
         let (path, proof) = gather::in_mover(&directory);
         let claim = claim.and_then(|claim| claim.claim["metadata"]["name"].as_str().map(str::to_owned));
         let source = Source::Path { path, proof: Some(proof) };
-        Ok(Prepared {
-            work: task::TaskWork::Backup(self.work(source, claim.as_deref())),
-            shown: json!({"path": directory.on_node()}),
-            place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: false },
-        })
+        let work = task::TaskWork::Backup(self.work(source, claim.as_deref()));
+        let shown = json!({"path": directory.on_node()});
+        let place = MoverPlace::NodeDirectory { node, directory: directory.mount, writable: false };
+        Ok(Prepared::single(&self.transfer, work, place, shown))
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
             Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 
@@ -112,7 +111,7 @@ impl Steps for Copying<'_> {
         self.transfer.stored_nothing().await
     }
 
-    fn whose(&self) -> Option<String> {
+    fn volume_owner(&self) -> Option<String> {
         Some(format!("pod {}", self.pod()))
     }
 
@@ -123,7 +122,7 @@ impl Steps for Copying<'_> {
 }
 
 impl Copying<'_> {
-    /// Why nobody wants the copy any more.
+    /// Why the copy is not needed any more.
     async fn unwanted(&self) -> Result<Option<String>, ApiError> {
         let owners = self.object.metadata.owner_references.iter().flatten();
         let owner = owners.into_iter().find(|owner| owner.kind == "Backup");
@@ -148,7 +147,7 @@ impl Copying<'_> {
         let phase = pod["status"]["phase"].as_str().unwrap_or_default();
         if phase != "Running" {
             return Err(NotPrepared::Because(format!(
-                "pod {name} does not run (phase {phase}): only volumes of running pods are whole"
+                "pod {name} does not run (phase {phase}): only volumes of running pods can be copied"
             )));
         }
         Ok(pod)
@@ -166,16 +165,16 @@ impl Copying<'_> {
         }
     }
 
-    /// The mover has ended.
+    /// Records the copy of a mover that has ended.
     async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
-        let Stored { snapshot, end } = match self.transfer.copy(reported).await {
+        let Stored { snapshot, end, .. } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
             Err(error) => return failed(self, &error.to_string()).await,
         };
         let now = self.transfer.now();
         let pod = self.found_pod().await?;
-        if let Err(words) = stayed(pod.as_ref(), self.pod_uid(), end.unwrap_or(now)) {
-            return failed(self, &format!("{}: {words}", self.pod())).await;
+        if let Err(message) = stayed(pod.as_ref(), self.pod_uid(), end.unwrap_or(now)) {
+            return failed(self, &format!("{}: {message}", self.pod())).await;
         }
         self.transfer.forget_earlier().await;
         if self.record.write(status::copied(&snapshot, now)).await? {
@@ -194,7 +193,7 @@ impl Copying<'_> {
         gather::pod(&self.transfer.work, self.transfer.key.name(), name).await
     }
 
-    /// As people call it.
+    /// The pod's namespace and name, for messages.
     fn pod(&self) -> String {
         format!("{}/{}", self.transfer.key.name(), self.object.spec.pod.name.as_deref().unwrap_or_default())
     }

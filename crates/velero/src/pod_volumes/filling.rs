@@ -1,5 +1,5 @@
-//! One PodVolumeRestore: waits until the restored pod waits for its data on a node; its mover writes there, verifies and
-//! leaves the file that lets the pod go on.
+//! One PodVolumeRestore: waits until the restored pod's init container waits for data on a node; the mover writes
+//! there, verifies, and creates the file that lets the pod continue.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use lifeboat_api::velero::{PodVolumeRestore, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
+use lifeboat_plan::transfer::directory::ClaimOf;
 use lifeboat_plan::transfer::movers::MoverPlace;
-use lifeboat_plan::velero::pod_volumes::{ClaimOf, DONE_DIRECTORY, WaitState, files, started, status};
+use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, WaitState, files, started, status};
 use lifeboat_transfer::attempts::{
-    NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::repositories::RepositoryKey;
-use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 struct Filling<'a> {
     transfer: Transfer,
@@ -30,11 +31,11 @@ struct Filling<'a> {
     object: &'a PodVolumeRestore,
 }
 
-impl Carried for PodVolumeRestore {
+impl TransferKind for PodVolumeRestore {
     const CONTROLLER: &'static str = "pod-volume-restore";
 
-    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let terms = Terms {
+    async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let request = TransferRequest {
             key: RepositoryKey::new(
                 LocationName::new(&self.spec.backup_storage_location),
                 NamespaceName::new(&self.spec.source_namespace),
@@ -45,8 +46,8 @@ impl Carried for PodVolumeRestore {
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
             shows: Shows { is_of_pod: true, node: true },
         };
-        let (transfer, record) = transfer(work, self, terms);
-        carry(&Filling { transfer, record, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, request);
+        run_transfer(&Filling { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -60,7 +61,7 @@ impl Steps for Filling<'_> {
         &self.transfer
     }
 
-    /// Waits until the pod waits; files beside what is there need a pod that runs.
+    /// Waits until the pod's init container waits; restoring files beside existing ones needs a running pod.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         let name = self.pod();
         if self.into().is_some() {
@@ -68,7 +69,7 @@ impl Steps for Filling<'_> {
             return match pod {
                 Some(pod) if pod["status"]["phase"] == "Running" => self.prepared(&pod).await,
                 _ => Err(NotPrepared::Because(format!(
-                    "pod {name} does not run: nobody has the volume mounted"
+                    "pod {name} does not run, so its volume is not mounted"
                 ))),
             };
         }
@@ -81,21 +82,21 @@ impl Steps for Filling<'_> {
             let Some(pod) = self.found_pod().await? else {
                 return Err(NotPrepared::Because(format!("pod {name} is gone")));
             };
-            let words = match started(&pod) {
+            let message = match started(&pod) {
                 WaitState::Waits(_) => return self.prepared(&pod).await,
                 WaitState::Over => {
-                    let words = "the pod's init container had ended before anything was written: nobody may write into the volume of a running pod";
-                    return Err(NotPrepared::Because(words.to_owned()));
+                    let message = "the pod's init container had ended before anything was written: data is not restored into the volume of a running pod";
+                    return Err(NotPrepared::Because(message.to_owned()));
                 }
-                WaitState::Never(words) => return Err(NotPrepared::Because(words)),
-                WaitState::NotYet(words) => words,
+                WaitState::Never(message) => return Err(NotPrepared::Because(message)),
+                WaitState::NotYet(message) => message,
             };
             if self.transfer.now() >= until || cancel.is_cancelled() {
-                return Err(NotPrepared::Because(format!("pod {name} did not come up in time: {words}")));
+                return Err(NotPrepared::Because(format!("pod {name} did not come up in time: {message}")));
             }
-            if words != said {
-                self.record.write(status::waits(&words)).await?;
-                said = words;
+            if message != said {
+                self.record.write(status::waits(&message)).await?;
+                said = message;
             }
             tokio::select! {
                 () = tokio::time::sleep(self.transfer.work.pace) => {}
@@ -107,11 +108,11 @@ impl Steps for Filling<'_> {
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
             Outcome::Restored(restored) => self.completed(restored.bytes).await,
-            other => misunderstood(self, &other).await,
+            other => wrong_result(self, &other).await,
         }
     }
 
-    /// A pod that went on saw the file which the mover writes last.
+    /// If the pod continued, it saw the file that the mover writes last.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         let pod = self.found_pod().await?.filter(|_| self.into().is_none());
         if pod.is_some_and(|pod| started(&pod) == WaitState::Over) {
@@ -121,14 +122,14 @@ impl Steps for Filling<'_> {
         failed(self, message).await
     }
 
-    fn alone(&self) -> Option<&'static str> {
+    fn sole_writer_reason(&self) -> Option<&'static str> {
         if self.into().is_some() {
             return Some("the mover may still be writing: restore again into another directory");
         }
         Some("the mover may still be writing: delete the pod and its claims, and restore again")
     }
 
-    fn whose(&self) -> Option<String> {
+    fn volume_owner(&self) -> Option<String> {
         Some(format!("pod {}", self.pod()))
     }
 
@@ -140,7 +141,7 @@ impl Steps for Filling<'_> {
         }))
     }
 
-    fn stays(&self) -> &'static str {
+    fn pod_consequence(&self) -> &'static str {
         if self.into().is_some() { "" } else { "; the pod stays in its init container" }
     }
 }
@@ -158,7 +159,7 @@ impl Filling<'_> {
         {
             let claim = claim.claim["metadata"]["name"].as_str().unwrap_or_default();
             return Err(NotPrepared::Because(format!(
-                "claim {claim} was not made by this restore: only new volumes are written into"
+                "claim {claim} was not created by this restore: data is restored only into new volumes"
             )));
         }
         let (node, directory) = gather::directory_on_node(work, pod, volume, claim.as_ref()).await?;
@@ -167,7 +168,7 @@ impl Filling<'_> {
             sparse: true,
             paths: self.note(files::PATH).into_iter().collect(),
             into: self.into(),
-            // Nobody waits for files that come beside others.
+            // No init container waits for files that are restored beside existing ones.
             done_file: self
                 .into()
                 .is_none()
@@ -177,23 +178,21 @@ impl Filling<'_> {
                 Target::Path { path, proof: Some(proof) },
             )
         };
-        Ok(Prepared {
-            work: task::TaskWork::Restore(work),
-            shown: json!({"node": node}),
-            place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true },
-        })
+        let shown = json!({"node": node});
+        let place = MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true };
+        Ok(Prepared::single(&self.transfer, task::TaskWork::Restore(work), place, shown))
     }
 
     fn note(&self, name: &str) -> Option<String> {
         self.object.annotations().get(name).cloned()
     }
 
-    /// The directory for files that come beside what is there.
+    /// The directory for files that are restored beside existing ones.
     fn into(&self) -> Option<String> {
         self.note(files::INTO)
     }
 
-    /// Whether a claim is new: made by this restore, or with the pod.
+    /// Whether a claim is new: created by this restore, or with the pod.
     fn is_new(&self, pod: &Value, claim: &ClaimOf) -> bool {
         let meta = &claim.claim["metadata"];
         let restore = self.object.labels().get(names::RESTORE_NAME);
@@ -208,7 +207,7 @@ impl Filling<'_> {
         self.transfer.clear().await
     }
 
-    /// The very pod that is meant.
+    /// The pod, if it is still the same one.
     async fn found_pod(&self) -> Result<Option<Value>, ApiError> {
         let pod = &self.object.spec.pod;
         let (namespace, name) = (pod.namespace.as_deref(), pod.name.as_deref());
@@ -217,7 +216,7 @@ impl Filling<'_> {
         Ok(found.filter(|found| found["metadata"]["uid"].as_str() == pod.uid.as_deref()))
     }
 
-    /// As people call it.
+    /// The pod's namespace and name, for messages.
     fn pod(&self) -> String {
         let pod = &self.object.spec.pod;
         let (namespace, name) = (pod.namespace.as_deref(), pod.name.as_deref());

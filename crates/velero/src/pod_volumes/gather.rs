@@ -1,4 +1,4 @@
-//! Reads what the directory of a volume follows from: pod, claim, volume, node.
+//! Reads what determines the directory of a volume: pod, claim, volume, node.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use kube::Api;
 use kube::ResourceExt;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task;
+use lifeboat_plan::transfer::directory::{ClaimOf, Directory, KUBELET_ROOT, Proof, claim_of, directory};
 use lifeboat_plan::transfer::movers::DATA;
-use lifeboat_plan::velero::pod_volumes::{ClaimOf, Directory, KUBELET_ROOT, Proof, claim_of, directory};
 use lifeboat_transfer::attempts::{NotPrepared, WorkContext};
 use serde_json::Value;
 
@@ -18,12 +18,12 @@ pub(super) async fn pod(work: &WorkContext, namespace: &str, name: &str) -> Resu
     Ok(found.and_then(|pod| serde_json::to_value(pod).ok()))
 }
 
-/// The entry of the pod's spec.
+/// The volume's entry in the pod's spec.
 pub(super) fn volume<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
     pod["spec"]["volumes"].as_array()?.iter().find(|volume| volume["name"] == name)
 }
 
-/// The claim of a pod's volume, where it is of one.
+/// The claim of a pod's volume, if it has one.
 pub(super) async fn claim(
     work: &WorkContext,
     pod: &Value,
@@ -49,7 +49,7 @@ pub(super) async fn claim(
     Ok(Some(ClaimOf { claim: serde_json::to_value(found).unwrap_or_default(), volume }))
 }
 
-/// Where the node has the files.
+/// The directory of the volume on its node.
 pub(super) async fn directory_on_node(
     work: &WorkContext,
     pod: &Value,
@@ -70,7 +70,7 @@ pub(super) async fn directory_on_node(
     let nodes: Api<Node> = Api::all(work.core.client.clone());
     let found = match nodes.get_opt(&node).await.attempt(format!("read Node {node}")) {
         Ok(found) => found,
-        // Without the right to look, the setting holds.
+        // Without permission to read nodes, the setting is used.
         Err(error) if error.code() == Some(403) => None,
         Err(error) => return Err(error.into()),
     };
@@ -81,7 +81,7 @@ pub(super) async fn directory_on_node(
         .map_err(|error| NotPrepared::Because(error.to_string()))
 }
 
-/// What is mounted, as the mover sees it.
+/// The volume's directory as the mover sees it.
 pub(super) fn in_mover(directory: &Directory) -> (PathBuf, task::Proof) {
     let data = PathBuf::from(DATA);
     let proof = match &directory.proof {

@@ -11,13 +11,14 @@ use lifeboat_api::velero::PodVolumeBackup;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome};
 use lifeboat_mover::task::{Source, TaskWork};
 use lifeboat_plan::transfer::movers::MoverPlace;
+use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::movers::Ended;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::testing::{Cluster, settings};
-use crate::transfers::{Carried, work_context};
+use crate::testing::Cluster;
+use crate::transfers::{TransferKind, work_context};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::attempts::testing::{FakeEffects, died, killed_when_cancelled, lost, reported};
 
@@ -30,13 +31,11 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
-        let mut settings = settings();
-        settings.movers.node_access = true;
-        Self::with(settings).await
+        Self::with_node_access(true).await
     }
 
-    async fn with(settings: crate::settings::VeleroSettings) -> Self {
-        let cluster = Cluster::with_settings(settings).await;
+    async fn with_node_access(node_access: bool) -> Self {
+        let cluster = Cluster::with_movers(MoverSettings { node_access, ..MoverSettings::default() }).await;
         cluster.put("pods", &pod());
         cluster.put("nodes", &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}));
         cluster.put(
@@ -69,7 +68,7 @@ impl World {
     async fn run(&self, cancel: &CancellationToken) -> Value {
         let object = self.cluster.get("podvolumebackups", "o").unwrap();
         let object: PodVolumeBackup = serde_json::from_value(object).unwrap();
-        object.carry(&self.work, cancel).await.unwrap();
+        object.run_transfer(&self.work, cancel).await.unwrap();
         self.cluster.get("podvolumebackups", "o").unwrap()
     }
 }
@@ -231,9 +230,7 @@ async fn a_copy_of_a_pod_that_went_meanwhile_is_none(#[case] change: Value) {
 #[case::late(true, json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}), "it did not end within 4h0m0s")]
 #[tokio::test]
 async fn what_cannot_be_copied_says_why(#[case] node_access: bool, #[case] more: Value, #[case] words: &str) {
-    let mut settings = settings();
-    settings.movers.node_access = node_access;
-    let world = World::with(settings).await;
+    let world = World::with_node_access(node_access).await;
     world.add(&more);
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "Failed");

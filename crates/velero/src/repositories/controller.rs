@@ -1,6 +1,6 @@
-//! BackupRepository: says whether a repository of volume data can be used, and keeps it small and whole. Maintenance is a
-//! mover's work: one at a time for each repository, its number written down before it begins, so that whoever leads next
-//! goes on with the same Job.
+//! BackupRepository: shows whether a repository of volume data can be used, and maintains it. Maintenance runs in a
+//! mover: one at a time for each repository, with its number recorded before it starts, so that the next leader
+//! continues with the same Job.
 
 mod maintain;
 #[cfg(test)]
@@ -26,20 +26,20 @@ use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryKey, RepositoryProblem, object};
 use crate::{dynamic, locations};
 
-/// How often a repository that cannot be used is looked at again, and one that can be.
+/// How often a repository that cannot be used is checked again, and one that can be.
 const NEXT_TRY: Duration = Duration::from_mins(1);
-const NEXT_LOOK: Duration = Duration::from_mins(5);
+const NEXT_CHECK: Duration = Duration::from_mins(5);
 
 struct State {
     resource: ApiResource,
-    /// Maintenances take hours, and no look at a repository waits for one.
+    /// Maintenance takes hours; checks of repositories do not wait for it.
     maintenances: LongWork,
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, maintenances: LongWork::default() });
+    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
     dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }
@@ -61,7 +61,7 @@ async fn reconcile(
         object::show(&context, &object, Some(message)).await?;
         return Ok(Action::await_change());
     }
-    match stands(&context, key, &value).await {
+    match is_usable(&context, key, &value).await {
         Ok(()) => object::show(&context, &object, None).await?,
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
@@ -72,9 +72,9 @@ async fn reconcile(
     }
     let is_unlocked = remove_locks(&context, &object, key).await?;
     let is_settled = forget_late(&context, &object, key).await?;
-    let next_look = if is_unlocked && is_settled { NEXT_LOOK } else { NEXT_TRY };
-    let (begun, number) = match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
-        Due::In(pause) => return Ok(Action::requeue(pause.min(next_look))),
+    let next_check = if is_unlocked && is_settled { NEXT_CHECK } else { NEXT_TRY };
+    let (begun, number) = match due(&value, context.movers.settings().maintenance_frequency, context.now()) {
+        Due::In(pause) => return Ok(Action::requeue(pause.min(next_check))),
         Due::Now(number) => (maintain::begin(&context, &state.resource, &object, number).await?, number),
         Due::GoOn(number) => ((*object).clone(), number),
     };
@@ -83,13 +83,13 @@ async fn reconcile(
     state.maintenances.start(&uid, |_| async move {
         if let Err(error) = maintain::carry_out(&context, &resource, &begun, number).await {
             let (repository, message) = (begun.name_any(), error.chain());
-            tracing::warn!(repository, message, "cannot go on with a maintenance yet");
+            tracing::warn!(repository, message, "cannot continue a maintenance; trying again later");
         }
     });
-    Ok(Action::requeue(next_look))
+    Ok(Action::requeue(next_check))
 }
 
-/// Removes the locks of dead movers that could not be removed when they died. False where they still cannot.
+/// Removes locks of dead movers that could not be removed when they died. False if they still cannot be.
 async fn remove_locks(
     context: &Context,
     object: &DynamicObject,
@@ -110,7 +110,7 @@ async fn remove_locks(
     }
 }
 
-/// Forgets what movers stored after they were given up. False where more may come.
+/// Forgets snapshots that movers stored after they were given up. False if more may follow.
 async fn forget_late(
     context: &Context,
     object: &DynamicObject,
@@ -141,17 +141,17 @@ async fn forget_late(
     Ok(false)
 }
 
-/// Whether the repository opens. One that nobody has written to yet is made when a volume comes.
-async fn stands(context: &Context, key: &RepositoryKey, object: &Value) -> Result<(), RepositoryProblem> {
+/// Whether the repository opens. A repository that was never written to is created with the first volume.
+async fn is_usable(context: &Context, key: &RepositoryKey, object: &Value) -> Result<(), RepositoryProblem> {
     let is_new = matches!(object["status"]["phase"].as_str(), None | Some("" | "New"));
     let access = repositories::access(context, key).await?;
-    // Storage that is away is told by its location; here it would only flap.
+    // Storage that cannot be reached is reported by its location; reported here too, the phase would flap.
     let found = locations::find(context, key.storage()).await?;
     if found.phase() != Some(&lifeboat_api::velero::BackupStorageLocationPhase::Available) {
         let message = format!("its location '{}' is not available", key.storage());
         return Err(RepositoryProblem::Unusable(message));
     }
-    match look(context, &access).await {
+    match check(context, &access).await {
         Err(problem) if problem.is_missing() && is_new => {
             context.repositories.close(key);
             repositories::ensure(context, key).await.map(drop)
@@ -160,11 +160,11 @@ async fn stands(context: &Context, key: &RepositoryKey, object: &Value) -> Resul
     }
 }
 
-/// Opens it and looks into the store: what was opened once may be gone.
-async fn look(context: &Context, access: &Access) -> Result<(), RepositoryProblem> {
+/// Opens the repository and checks that its config exists in storage: it may be deleted since it was opened.
+async fn check(context: &Context, access: &Access) -> Result<(), RepositoryProblem> {
     let repository = repositories::open(context, access).await?;
     let there = repository.store().exists("config").await;
-    if there.map_err(lifeboat_repository::Error::store("look for the repository"))? {
+    if there.map_err(lifeboat_repository::Error::store("check that the repository exists"))? {
         return Ok(());
     }
     Err(lifeboat_repository::Error::NoRepository { location: access.identifier.clone() }.into())

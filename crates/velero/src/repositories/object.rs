@@ -1,5 +1,5 @@
-//! The BackupRepository of a repository: found by its labels (Velero gives generated names), made where there is none, and
-//! written with how the repository stands.
+//! The BackupRepository of a repository: found by its labels (Velero generates its name), created if it does not
+//! exist, and updated with the state of the repository.
 
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -12,7 +12,7 @@ use crate::context::Context;
 
 fn api(context: &Context) -> Api<DynamicObject> {
     let resource = objects::resource_of::<BackupRepository>();
-    objects::namespaced(&context.client, &context.settings.namespace, &resource)
+    objects::namespaced(&context.client, &context.namespace, &resource)
 }
 
 pub(super) async fn find(
@@ -25,7 +25,7 @@ pub(super) async fn find(
     Ok(found.into_iter().find(|object| about.is_of(&objects::to_json(object))))
 }
 
-/// Writes down whether Lifeboat forgot the last snapshot, where that is new.
+/// Records whether Lifeboat forgot the last snapshot, if that changed.
 pub(super) async fn set_emptied(
     context: &Context,
     object: &DynamicObject,
@@ -38,13 +38,13 @@ pub(super) async fn set_emptied(
     change(context, object, json!({"metadata": {"annotations": {EMPTIED: since}}})).await
 }
 
-/// Merges, whoever else has changed the object meanwhile.
+/// Merges a patch, even if others changed the object in the meantime.
 pub(crate) async fn change(context: &Context, object: &DynamicObject, patch: Value) -> Result<(), ApiError> {
     let patched = api(context).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
     patched.attempt("change BackupRepository").map(drop)
 }
 
-/// Writes something down for the controller.
+/// Records something for the controller of repositories.
 pub(super) async fn note(context: &Context, about: RepositoryId<'_>, patch: Value) -> Result<(), ApiError> {
     match find(context, about).await? {
         Some(object) => change(context, &object, patch).await,
@@ -52,7 +52,7 @@ pub(super) async fn note(context: &Context, about: RepositoryId<'_>, patch: Valu
     }
 }
 
-/// The object of this repository.
+/// The BackupRepository of this repository; created if it does not exist.
 pub(super) async fn ensure(
     context: &Context,
     about: RepositoryId<'_>,
@@ -61,13 +61,13 @@ pub(super) async fn ensure(
     if let Some(object) = find(context, about).await? {
         return Ok(object);
     }
-    let frequency = context.settings.movers.maintenance_frequency;
+    let frequency = context.movers.settings().maintenance_frequency;
     let object = backup_repository::object(about, identifier, frequency);
     let attempt = "create BackupRepository";
     let object: DynamicObject =
         serde_json::from_value(object).map_err(kube::Error::SerdeError).attempt(attempt)?;
     match api(context).create(&PostParams::default(), &object).await {
-        // Another replica, or an object without our labels.
+        // Another replica created it, or there is an object without our labels.
         Err(kube::Error::Api(status)) if status.code == 409 => {
             api(context).get(&object.name_any()).await.attempt("read BackupRepository")
         }
@@ -75,7 +75,7 @@ pub(super) async fn ensure(
     }
 }
 
-/// Writes whether the repository can be used, where that is new.
+/// Writes whether the repository can be used, if that changed.
 pub(crate) async fn show(
     context: &Context,
     object: &DynamicObject,

@@ -1,6 +1,5 @@
-//! A restore whose items are done: what happened so far, where its files are, and what is left. The stages after the items
-//! ([`operations`], [`finalize`]) work on it; a server that starts in the middle of them reads it back from
-//! storage.
+//! A restore whose items are done: its results so far, its files, and the work that is left. The stages after the
+//! items ([`operations`], [`finalize`]) work on it; a server that starts in the middle of them reads it from storage.
 
 pub(super) mod csi;
 pub(super) mod finalize;
@@ -37,11 +36,11 @@ use crate::metrics::Ending;
 use crate::plugins::Acting;
 use crate::restore::handler::OpenVolume;
 
-/// How often a location that is out of reach is tried again.
+/// How often a location that cannot be reached is tried again.
 const NEXT_TRY: Duration = Duration::from_secs(10);
 
-/// The restore, in memory and in storage.
-pub(super) struct Rest<'a> {
+/// A restore after its items, in memory and in storage.
+pub(super) struct FinishingRestore<'a> {
     pub(super) context: &'a Context,
     /// The actions, and the plugins behind them.
     pub(super) acting: &'a Acting,
@@ -52,25 +51,25 @@ pub(super) struct Rest<'a> {
     pub(super) files: RestoreFiles,
     /// None after a restart.
     pub(super) log: Option<RunLog>,
-    /// What the backup says of its volumes.
+    /// The backup's volume info.
     pub(super) volumes: Vec<BackupVolumeInfo>,
     /// Volumes that were restored with their data.
     pub(super) made: Vec<RestoreVolumeInfo>,
-    /// Volumes that plugins go on with.
+    /// Volumes that plugins have not finished.
     pub(super) open: Vec<OpenVolume>,
     pub(super) list: ResourceList,
     pub(super) results: Results,
     pub(super) operations: Vec<RestoreOperation>,
-    /// Whether errors were reported before, whatever the results in storage say.
+    /// Whether errors were reported before, whatever the results in storage contain.
     pub(super) partial: bool,
-    /// Status that only the items know: progress, hooks.
+    /// Status fields that only the first stage knows: progress, hooks.
     pub(super) of_items: Value,
-    /// Whether storage does not have the newest results and operations.
+    /// Whether results and operations changed since they were written to storage.
     pub(super) changed: bool,
 }
 
-impl<'a> Rest<'a> {
-    /// Reads back what another server left. Tries as long as background operations may take.
+impl<'a> FinishingRestore<'a> {
+    /// Reads what another server left. Retries for as long as operations may take.
     pub(super) async fn reopen(
         context: &'a Context,
         api: &'a Api<DynamicObject>,
@@ -87,7 +86,7 @@ impl<'a> Rest<'a> {
             if Instant::now() >= until {
                 return Err(error);
             }
-            tracing::warn!(restore = restore.name_any(), %error, "cannot go on with a restore yet");
+            tracing::warn!(restore = restore.name_any(), %error, "cannot continue a restore; trying again");
             pause(cancel, NEXT_TRY).await?;
         }
     }
@@ -109,7 +108,7 @@ impl<'a> Rest<'a> {
         let store = location.store;
         let mut operations: Vec<RestoreOperation> =
             document(store.as_ref(), &files.item_operations()).await?.unwrap_or_default();
-        // A read-only location has no list of them.
+        // A read-only location has no list of operations.
         let noted = journal(context, restore).read().await?;
         let is_new = |one: &RestoreOperation| operations.iter().all(|known| known.spec != one.spec);
         let noted: Vec<RestoreOperation> = noted.operations().filter(is_new).collect();
@@ -158,28 +157,28 @@ impl<'a> Rest<'a> {
         self.changed = true;
     }
 
-    /// What decides about the phase.
+    /// The number of errors, which decides the phase.
     fn errors(&self) -> usize {
         self.results.errors.count().max(usize::from(self.partial))
     }
 
-    /// Whether anything goes on in the background.
+    /// Whether operations or volumes are unfinished.
     pub(super) fn is_waiting(&self) -> bool {
         self.has_operations() || !self.open.is_empty()
     }
 
-    /// Whether operations of actions go on.
+    /// Whether operations of actions are unfinished.
     pub(super) fn has_operations(&self) -> bool {
         self.operations.iter().any(|one| !one.status.phase.has_ended())
     }
 
-    /// Shows the phase and what was counted.
+    /// Writes the phase and the counts.
     pub(super) async fn show(&self) {
         let phase = phase_after_items(self.errors(), self.is_waiting());
         let patch = status::without_waits(json!({"status": self.status(&phase)}));
         if let Err(error) = status::write(self.api, self.restore, &patch).await {
             let error = error.chain();
-            tracing::warn!(restore = self.restore.name_any(), error, "cannot show how a restore stands");
+            tracing::warn!(restore = self.restore.name_any(), error, "cannot write the status of a restore");
         }
     }
 
@@ -200,7 +199,7 @@ impl<'a> Rest<'a> {
         status
     }
 
-    /// Writes all files; gives the first problem, and tries all.
+    /// Writes all files, and returns the first error.
     pub(super) async fn write_all(&mut self) -> Result<(), RestoreError> {
         self.is_ours().await?;
         let mut problem = self.put(&self.files.resource_list(), &self.list).await.err();
@@ -210,7 +209,7 @@ impl<'a> Rest<'a> {
         problem.or(kept).map_or(Ok(()), Err)
     }
 
-    /// Writes the files that change after the items, where they did: results, operations, log.
+    /// Writes the files that change after the items, if they changed: results, operations, log.
     pub(super) async fn keep(&mut self) -> Result<(), RestoreError> {
         if !self.changed {
             return Ok(());
@@ -227,8 +226,8 @@ impl<'a> Rest<'a> {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Files of a run that another server took over would replace that server's. Where the Restore cannot be read the files are
-    /// written: the lease says who works.
+    /// Checks that no other server has taken the restore over, because its files would be replaced. If the Restore
+    /// cannot be read, the files are written: the lease decides who works.
     async fn is_ours(&self) -> Result<(), RestoreError> {
         match status::read(self.api, self.restore).await {
             Ok(None) => Err(RestoreError::Overtaken),
@@ -243,7 +242,7 @@ impl<'a> Rest<'a> {
         written.map_err(|error| RestoreError::document("write", key, &error))
     }
 
-    /// Waits; the error says that the restore was cancelled.
+    /// Waits; the error means that the restore was cancelled.
     pub(super) async fn pause(&self, time: Duration) -> Result<(), RestoreError> {
         pause(self.cancel, time).await
     }
@@ -261,7 +260,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Whether this restore made an object, by its place in the cluster.
+    /// Whether this restore created an object with this namespace and name.
     pub(super) fn created(&self, kind: &str, namespace: &str, name: &str) -> bool {
         created(&self.list, kind).any(|path| path.split_once('/') == Some((namespace, name)))
     }
@@ -273,7 +272,7 @@ pub(super) fn created<'a>(list: &'a ResourceList, kind: &str) -> impl Iterator<I
     items.unwrap_or_default().iter().filter_map(|item| item.strip_suffix("(created)"))
 }
 
-/// How long background operations may take.
+/// How long operations may take.
 pub(super) fn operation_timeout(context: &Context, restore: &Restore) -> Duration {
     let own = GoDuration::set(restore.spec.item_operation_timeout).and_then(GoDuration::to_std);
     own.unwrap_or(context.settings.restore.operation_timeout)
@@ -286,7 +285,7 @@ async fn pause(cancel: &CancellationToken, time: Duration) -> Result<(), Restore
     }
 }
 
-/// A document in storage; None where there is none, or where it is null.
+/// A JSON file in storage; None if it does not exist or is null.
 pub(super) async fn document<T: DeserializeOwned>(
     store: &dyn ObjectStore,
     key: &str,

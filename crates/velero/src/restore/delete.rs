@@ -1,6 +1,6 @@
-//! A Restore that is being deleted: its files in storage go first, then its finalizer. Where the backup or its location is
-//! gone there is nothing to delete from; from a read-only location nothing is deleted, and one that stays out of reach does
-//! not hold the object for ever. What stays is said in an event.
+//! A Restore that is being deleted: its files in storage are deleted first, then its finalizer is removed. If the
+//! backup or its location is gone, there are no files to delete; a read-only location keeps them; a location that
+//! stays out of reach does not hold the object for ever. Files that are kept are reported in an event.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::locations::{self, LocationError};
 
-/// How soon a location that is out of reach is tried again.
+/// When a location that cannot be reached is tried again.
 const NEXT_TRY: Duration = Duration::from_secs(30);
-/// How long it is tried.
+/// How long the deletion of the files is tried.
 const LONGEST: Duration = Duration::from_hours(1);
 
 pub(super) async fn delete(
@@ -43,7 +43,7 @@ pub(super) async fn delete(
         }
     };
     if let Some(message) = stays {
-        let note = format!("the files below restores/{} stay in storage: {message}", object.name_any());
+        let note = format!("the files below restores/{} are kept in storage: {message}", object.name_any());
         let about = object.object_ref(&objects::resource_of::<Restore>());
         context.events.warning(&about, "FilesStay", &note).await;
     }
@@ -54,16 +54,16 @@ pub(super) async fn delete(
     }
 }
 
-/// What became of the files.
+/// The result of deleting the files.
 enum Files {
     Gone,
-    /// They are not to be deleted; why.
+    /// The files are kept, for this reason.
     Stay(String),
-    /// Worth another try.
+    /// The deletion is worth another try.
     NotYet(String),
 }
 
-/// Whether the files were tried long enough.
+/// Whether deleting the files was tried long enough.
 fn is_over(context: &Context, object: &DynamicObject) -> bool {
     let begun = object.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let end = begun.and_then(|begun| begun.checked_add(LONGEST).ok());
@@ -76,8 +76,7 @@ async fn delete_files(context: &Context, object: &DynamicObject) -> Result<Files
     if backup.is_empty() {
         return Ok(Files::Gone);
     }
-    let backups =
-        objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<Backup>());
+    let backups = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
     let found = backups.get_opt(backup).await.attempt(format!("read Backup {backup}"))?;
     let Some(backup) = found.and_then(|backup| objects::typed::<Backup>(&backup).ok()) else {
         return Ok(Files::Gone);

@@ -1,5 +1,5 @@
-//! Why a run of a Restore, or its preview, cannot go on. The message is what the Restore's `failureReason` shows, upstream's
-//! where it has one.
+//! Why a run of a Restore, or its dry run, cannot continue. The message is shown in the Restore's `failureReason`; it
+//! is upstream's where upstream has one.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use lifeboat_plan::items::filter::FilterError;
 use super::validate::{ModifierError, PolicyError};
 use crate::locations::{self, LocationError};
 
-/// The end of a run without a result.
+/// Why a run ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
     #[error("the restore was cancelled; what it had created stays (label velero.io/restore-name)")]
     Cancelled,
-    /// Only the log says so: the Restore belongs to another run.
-    #[error("the Restore is gone, or another server goes on with it")]
+    /// Only logged: the Restore belongs to another run.
+    #[error("the Restore is gone, or another server continues it")]
     Overtaken,
     #[error("restore execution failed: {0}")]
     Preparation(Box<Self>),
@@ -36,7 +36,7 @@ pub(crate) enum RestoreError {
     LogUpload(String),
     #[error("cannot write a log in {}: {source}", .directory.display())]
     Log { directory: PathBuf, source: std::io::Error },
-    /// A name from which no file names can be made.
+    /// A name that cannot be part of a file name.
     #[error(transparent)]
     Name(#[from] NameError),
     #[error(transparent)]
@@ -50,12 +50,12 @@ pub(crate) enum RestoreError {
 }
 
 impl RestoreError {
-    /// A file of the restore or of its backup that cannot be read, or written.
+    /// A file of the restore or of its backup that cannot be read or written.
     pub(super) fn document(action: &'static str, key: &str, error: &StoreError) -> Self {
         Self::Document { action, key: key.to_owned(), cause: locations::message(error) }
     }
 
-    /// A file that has another content than its format.
+    /// A file whose content does not match its format.
     pub(super) fn format(action: &'static str, key: &str, error: &dyn std::fmt::Display) -> Self {
         Self::Document { action, key: key.to_owned(), cause: error.to_string() }
     }

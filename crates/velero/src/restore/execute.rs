@@ -1,19 +1,17 @@
-//! One run of a Restore: the items, then operations, new volumes and the last phase. Whatever goes wrong before the items ends
-//! the Restore as Failed. A run that another server began goes on at the stage that its phase names.
+//! One run of a Restore: the items, then operations, new volumes and the final phase. A failure before the items ends
+//! the Restore as Failed. A run that another server started continues at the stage that its phase names.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::velero::RestorePhase;
+use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_archive::RunLog;
-use lifeboat_cluster::objects;
 use lifeboat_plan::time;
 use serde_json::{Value, json};
 
-use super::after::{Rest, csi, finalize, operations, volumes};
+use super::after::{FinishingRestore, csi, finalize, operations, volumes};
 use super::error::RestoreError;
 use super::item_stage::items;
 use super::prepare::{journal, log};
@@ -24,8 +22,8 @@ use crate::metrics::Ending;
 use crate::plugins::{Acting, PluginLines};
 use crate::volume_plugin::{self, Kind};
 
-pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Order) {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+pub(super) async fn execute(context: &Context, order: Order) {
+    let api = context.objects::<Restore>();
     let (name, about) = (order.restore.name_any(), order.restore.object_ref(&()));
     let schedule = order.restore.spec.schedule_name.clone().unwrap_or_default();
     let ended = attempt(context, &api, &order).await;
@@ -42,7 +40,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
     loop {
         match status::write(&api, &order.restore, &patch).await {
             Ok(Written::Done) => break,
-            // The run that has it now reports how it ends.
+            // The run that owns the Restore now reports its end.
             Ok(Written::NotOurs) => return,
             Err(error) => {
                 tracing::warn!(restore = name, error = error.chain(), "cannot write the end of a restore");
@@ -53,7 +51,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
+    let (namespace, uid) = (&context.namespace, order.restore.uid().unwrap_or_default());
     let message = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
     volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
     handler::end_open(context, &uid).await;
@@ -72,7 +70,7 @@ pub(super) struct RunEnd {
     pub(super) note: String,
 }
 
-/// Plugins live as long as the run: its items, operations and end share their processes.
+/// Runs all stages. Plugins live as long as the run: its items, operations and end share their processes.
 async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<RunEnd, RestoreError> {
     let later = matches!(
         order.restore.phase(),
@@ -81,7 +79,7 @@ async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> 
             | RestorePhase::Finalizing
             | RestorePhase::FinalizingPartiallyFailed
     );
-    // A run that goes on after its items has its log in storage.
+    // The log of a run that continues after its items is in storage.
     let log = if later { None } else { Some(log(context, &order.restore)?) };
     let acting = match &log {
         Some(log) => context.acting(Arc::new(PluginLines(log.clone()))),
@@ -101,7 +99,7 @@ async fn stages(
 ) -> Result<RunEnd, RestoreError> {
     let mut rest = match log {
         Some(log) => Box::pin(items(context, api, order, log, acting)).await?,
-        None => match Rest::reopen(context, api, &order.restore, &order.cancel, acting).await {
+        None => match FinishingRestore::reopen(context, api, &order.restore, &order.cancel, acting).await {
             Ok(rest) => rest,
             Err(error) if order.cancel.is_cancelled() => return Err(error),
             Err(error) => return Ok(unfinished(context, &error)),
@@ -124,9 +122,9 @@ async fn stages(
     ended.map(|()| rest.over())
 }
 
-/// Everything was restored, and what came after it is not known.
+/// The end of a run whose objects were restored and whose later stages cannot be read.
 fn unfinished(context: &Context, error: &RestoreError) -> RunEnd {
-    let message = format!("the objects were restored; what followed is not known: {error}");
+    let message = format!("the objects were restored; the results of the later stages are unknown: {error}");
     let status = json!({"phase": "PartiallyFailed", "failureReason": message,
         "completionTimestamp": time::seconds(context.now())});
     RunEnd { patch: json!({"status": status}), ending: Ending::PartiallyFailed, note: message }

@@ -1,5 +1,5 @@
-//! Reads what the decision about a Restore needs: the backup, or the schedule's backups, its location, the ConfigMap with
-//! modifiers.
+//! Reads what the decision about a Restore needs: the backup, or the schedule's backups, its location, the ConfigMaps
+//! with modifiers and policies.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -14,22 +14,22 @@ use lifeboat_plan::velero::schedule::own_name;
 use crate::context::Context;
 use crate::locations::{self, LocationError};
 
-/// All that was read.
+/// Everything that was read.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// The backups of the schedule, where one is named.
+    /// The backups of the schedule, if the Restore names one.
     pub(super) of_schedule: Vec<Backup>,
     pub(super) backup: Option<Backup>,
     /// The backup's location, or why it cannot be read.
     pub(super) location: Option<Result<BackupStorageLocation, LocationError>>,
-    /// The ConfigMap that the Restore names, where it exists.
+    /// The ConfigMap with resource modifiers that the Restore names, if it exists.
     pub(super) modifiers: Option<ConfigMap>,
-    /// The ConfigMap with resource policies that the Restore names, where it exists.
+    /// The ConfigMap with resource policies that the Restore names, if it exists.
     pub(super) policies: Option<ConfigMap>,
 }
 
 pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathered, ApiError> {
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let api = objects::namespaced(&context.client, namespace, &objects::resource_of::<Backup>());
     let mut gathered = Gathered::default();
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
@@ -37,7 +37,7 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
         let schedule = own_name(&schedule);
         let options = ListParams::default().labels(&format!("{SCHEDULE_NAME}={schedule}"));
         let listed = api.list(&options).await.attempt("list Backups of the schedule")?;
-        // Labels are asked again: not every server filters.
+        // Labels are compared here as well, in case the server ignores the selector.
         let labelled = listed.items.iter().filter(|backup| {
             backup.metadata.labels.as_ref().and_then(|labels| labels.get(SCHEDULE_NAME)) == Some(&schedule)
         });
@@ -62,15 +62,15 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
     Ok(gathered)
 }
 
-/// The versions of types that the user wishes for; empty where there is no such ConfigMap.
-pub(super) async fn wishes(context: &Context) -> Result<VersionPreferences, ApiError> {
-    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+/// The API versions that the user prefers; empty if there is no such ConfigMap.
+pub(super) async fn preferred_versions(context: &Context) -> Result<VersionPreferences, ApiError> {
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let found = maps.get_opt(versions::CONFIG_MAP).await;
     let found = found.attempt(format!("read ConfigMap {}", versions::CONFIG_MAP))?;
     let text = found.and_then(|map| map.data?.remove(versions::CONFIG_KEY)).unwrap_or_default();
     let (wishes, others) = VersionPreferences::parse(&text);
     for line in others {
-        tracing::warn!(line, "ConfigMap {} has a line that is no TYPE=VERSION,...", versions::CONFIG_MAP);
+        tracing::warn!(line, "ConfigMap {} has a line that is not TYPE=VERSION,...", versions::CONFIG_MAP);
     }
     Ok(wishes)
 }
@@ -80,7 +80,7 @@ async fn config_map(
     reference: Option<&TypedLocalObjectReference>,
 ) -> Result<Option<ConfigMap>, ApiError> {
     let Some(TypedLocalObjectReference { name, .. }) = reference else { return Ok(None) };
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     maps.get_opt(name).await.attempt(format!("read ConfigMap {namespace}/{name}"))
 }

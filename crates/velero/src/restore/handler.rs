@@ -1,6 +1,6 @@
-//! What a Velero restore does to each item: volumes and claims, actions of plugins, hooks in pods, copies of volumes. Takes a
-//! job that was validated, gives what happened; the controller makes the calls around it. The items run through
-//! [`lifeboat_items`], for a restore and for a preview.
+//! What a Velero restore does with each item: volumes and claims, plugin actions, hooks in pods, copies of volumes.
+//! Takes a validated job, returns the results; the controller calls it. The items run through [`lifeboat_items`], for
+//! a restore and for a dry run.
 
 mod actions;
 mod hooks;
@@ -54,34 +54,34 @@ pub(crate) use report::RestoredItems;
 pub(crate) use source::ArchiveItems;
 pub(crate) use start::{Job, Previewed, Times, Tools, preview, restore};
 
-/// Treats the items of one Restore.
+/// Handles the items of one Restore.
 pub(crate) struct VeleroHandler {
     restore: Restore,
     archive: Arc<ArchiveItems>,
-    /// How the backup holds the data of each volume, by its name.
+    /// Where the backup has the data of each volume, by the volume's name.
     volumes: BTreeMap<String, DataIn>,
-    /// Whether data of volumes is wanted.
+    /// Whether volume data is restored.
     wants_data: bool,
     /// Hooks that run in restored pods.
     hooks: RestoreHooks,
     actions: Actions,
     lookup: ActionLookup,
-    /// Operations that earlier attempts began.
+    /// Operations that earlier attempts started.
     begun: Begun,
-    /// Volumes that are made anew for their claims.
+    /// Volumes that are newly provisioned for their claims.
     provisioned: Mutex<BTreeSet<String>>,
-    /// Claims that are filled from snapshots: namespace and name in the cluster.
+    /// Claims that are restored from snapshots: namespace and name in the cluster.
     filled: Mutex<BTreeSet<(String, String)>>,
-    /// Volumes that are made from snapshots.
+    /// Volumes that are created from plugin snapshots.
     native: Mutex<Volumes>,
     maker: Option<Arc<dyn NativeVolumes>>,
     filler: Option<Arc<Filler>>,
-    /// What a restore does besides objects; None in a preview.
+    /// What a restore does besides creating objects; None in a dry run.
     live: Option<Live>,
     times: Times,
 }
 
-/// What a restore writes and runs besides the objects of its items. A preview has none of it.
+/// What a restore writes and runs besides the objects of its items. A dry run has none of it.
 struct Live {
     report: Arc<Report>,
     journal: Arc<Journal>,
@@ -97,13 +97,13 @@ impl VeleroHandler {
         if self.live.is_some() { Intent::Restore } else { Intent::Preview }
     }
 
-    /// A claim gets its data from a snapshot.
+    /// Records that a claim gets its data from a snapshot.
     fn fills(&self, item: &WorkItem) {
         let claim = (item.target.clone().unwrap_or_default(), item.id.name.clone());
         locked(&self.filled).insert(claim);
     }
 
-    /// Whether this restore made an object: it has its label, and is younger than the Restore.
+    /// Whether this restore created an object: it has the restore's label, and is younger than the Restore.
     fn made(&self, found: &Value) -> bool {
         let begun = self.restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
         is_ours(found, self.name()) && is_new(found, begun)
@@ -121,7 +121,7 @@ impl ItemHandler for VeleroHandler {
     ) -> Result<Transformed, ItemOutcome> {
         let applicable = self.actions.for_type(&item.id.resource);
         let untrusted_pod = run.untrusted.as_deref().filter(|_| item.is("pods"));
-        // Actions see the item as the backup has it.
+        // Actions get the item as it is in the backup.
         let from_backup = (!applicable.is_empty()).then(|| {
             let mut copy = original.clone();
             if untrusted_pod.is_some() {
@@ -140,7 +140,7 @@ impl ItemHandler for VeleroHandler {
             .map_err(|error| notes.fail(format!("error restoring {}: {error}", item.resource_id())))?;
         match &self.filler {
             Some(filler) if item.is("pods") => filler.prepare(self, run, item, &mut object, notes).await,
-            // The data that an earlier restore had the pod wait for never comes.
+            // The pod of an earlier restore waited for data that never arrives now.
             None if item.is("pods") => marks::mark(&mut object, None),
             _ => {}
         }
@@ -180,7 +180,7 @@ impl ItemHandler for VeleroHandler {
     }
 }
 
-/// Removes a pod's own restore hooks; gives whether there were some.
+/// Removes a pod's own restore hooks; returns whether there were any.
 fn drop_hooks(pod: &mut Value) -> bool {
     let found = is_in_annotations(pod);
     if let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {

@@ -1,5 +1,5 @@
-//! The first stage of a run: drives the items through the pipeline while it shows progress, reports data that did not come back,
-//! and writes the files of the restore.
+//! The first stage of a run: drives the items through the pipeline while it shows progress, reports data that was not
+//! restored, and writes the files of the restore.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use lifeboat_plan::velero::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
 use serde_json::{Value, json};
 
-use super::after::{Rest, created, csi, operations, volumes};
+use super::after::{FinishingRestore, created, csi, operations, volumes};
 use super::error::RestoreError;
 use super::handler::report::HookCounts;
 use super::handler::{self, VolumeKey};
@@ -27,17 +27,17 @@ use crate::context::Context;
 use crate::plugins::Acting;
 use lifeboat_items::progress::Progress;
 
-/// How often progress is shown.
+/// How often progress is written.
 const SHOWN: Duration = Duration::from_secs(1);
 
-/// The first stage: everything that the backup holds, and hooks. Its files are written before its phase says so.
+/// Runs the first stage: all items of the backup, and hooks. Its files are written before the next phase.
 pub(super) async fn items<'a>(
     context: &'a Context,
     api: &'a Api<DynamicObject>,
     order: &'a Order,
     log: RunLog,
     acting: &'a Acting,
-) -> Result<Rest<'a>, RestoreError> {
+) -> Result<FinishingRestore<'a>, RestoreError> {
     let restore = &order.restore;
     let failed = |error| RestoreError::Preparation(Box::new(error));
     let prepared = tokio::select! {
@@ -46,10 +46,7 @@ pub(super) async fn items<'a>(
     };
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.rules.mapping.clone());
-    log.info(
-        &format!("Starting restore of backup {}/{}", context.settings.namespace, job_backup(restore)),
-        &[],
-    );
+    log.info(&format!("Starting restore of backup {}/{}", context.namespace, job_backup(restore)), &[]);
     let progress = Progress::going_on(restore.annotations().get(WAITING).map(String::as_str));
     let (progress, name) = (Arc::new(progress), restore.name_any());
     let ended = tokio::select! {
@@ -59,7 +56,7 @@ pub(super) async fn items<'a>(
     let of_items = items_status(&progress, ended.hooks);
     let mut made = ended.volumes.infos;
     made.extend(csi::infos(&volumes, &ended.volumes.filled, &mapping));
-    let mut rest = Rest {
+    let mut rest = FinishingRestore {
         context,
         acting,
         api,
@@ -79,7 +76,7 @@ pub(super) async fn items<'a>(
         changed: true,
     };
     if tools.maker.is_some() {
-        volumes::gone_on_with(&mut rest).await;
+        volumes::add_continued(&mut rest).await;
     }
     for (namespace, message) in unreadable {
         rest.error(namespace.as_deref(), message);
@@ -90,7 +87,7 @@ pub(super) async fn items<'a>(
     end(rest).await
 }
 
-/// What the status of a Restore says of its items.
+/// The status fields of a Restore's items.
 fn items_status(progress: &Progress, hooks: HookCounts) -> Value {
     let (total, restored) = progress.now();
     let mut status = json!({"progress": {"totalItems": total.max(restored), "itemsRestored": restored},
@@ -101,9 +98,9 @@ fn items_status(progress: &Progress, hooks: HookCounts) -> Value {
     status
 }
 
-/// Adds warnings about claims that were filled from incomplete copies, and errors about data that did not come back.
+/// Adds warnings about claims that were restored from incomplete copies, and errors about data that was not restored.
 fn report_missing_data(
-    rest: &mut Rest<'_>,
+    rest: &mut FinishingRestore<'_>,
     mapping: &BTreeMap<String, String>,
     filled: &BTreeSet<(String, String)>,
     reported: &BTreeSet<VolumeKey>,
@@ -121,8 +118,8 @@ fn report_missing_data(
     }
 }
 
-/// Writes the files of the stage, and shows its phase.
-async fn end(mut rest: Rest<'_>) -> Result<Rest<'_>, RestoreError> {
+/// Writes the files of the stage, and its phase.
+async fn end(mut rest: FinishingRestore<'_>) -> Result<FinishingRestore<'_>, RestoreError> {
     let log = rest.log.clone();
     if rest.cancel.is_cancelled() {
         let message = RestoreError::Cancelled.to_string();
@@ -135,7 +132,7 @@ async fn end(mut rest: Rest<'_>) -> Result<Rest<'_>, RestoreError> {
         return Err(RestoreError::Cancelled);
     }
     if let Some(log) = &log {
-        rest.acting.tell_usage(log);
+        rest.acting.log_usage(log);
         log.info("restore completed", &[]);
     }
     if let Err(error) = rest.write_all().await {
@@ -145,7 +142,7 @@ async fn end(mut rest: Rest<'_>) -> Result<Rest<'_>, RestoreError> {
     Ok(rest)
 }
 
-/// Whether a restore took an object on: it created a claim or a pod, or met a volume.
+/// Whether a restore handled the object that holds data: it created a claim or a pod, or processed a volume.
 fn holders(
     list: &ResourceList,
     mapping: &BTreeMap<String, String>,
@@ -172,7 +169,7 @@ fn holders(
     }
 }
 
-/// Writes progress, and what is waited for, once in a second; ends when another server goes on with the restore.
+/// Writes progress, and what items wait for, once per second; ends when another server has taken the restore over.
 async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress) {
     let mut shown = ((0, 0), restore.annotations().get(WAITING).cloned());
     loop {

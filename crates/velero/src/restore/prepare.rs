@@ -1,5 +1,6 @@
-//! Opens and reads all that the items of a Restore need: its backup and location, the archive in a spool, what the backup says of
-//! volumes, the compiled spec, and the tools of the pipeline. Called for a run and for a preview; creates nothing.
+//! Opens and reads everything that the items of a Restore need: its backup and location, the archive in a spool, the
+//! backup's volume info, the compiled spec, and the tools of the pipeline. Called for a run and for a dry run;
+//! creates nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,17 +39,17 @@ pub(super) fn job_backup(restore: &Restore) -> &str {
 /// Items that cannot be read, with their namespaces.
 type Unreadable = Vec<(Option<String>, String)>;
 
-/// What a run begins with.
+/// What a run starts with.
 pub(super) struct Prepared {
     pub(super) location: Location,
     pub(super) job: Job,
-    /// What the backup says of its volumes.
+    /// The backup's volume info.
     pub(super) volumes: Vec<BackupVolumeInfo>,
     pub(super) unreadable: Unreadable,
     pub(super) tools: Tools,
 }
 
-/// Opens and reads all that the pipeline needs, and creates nothing.
+/// Opens and reads everything that the pipeline needs; creates nothing.
 pub(super) async fn prepare(
     context: &Context,
     restore: &Restore,
@@ -93,7 +94,7 @@ pub(super) async fn prepare(
     Ok(Prepared { location, job, volumes, unreadable, tools })
 }
 
-/// The archive of the backup, in a file of this machine.
+/// Downloads the archive of the backup into a local file.
 async fn read_archive(
     context: &Context,
     location: &Location,
@@ -125,7 +126,7 @@ async fn compiled(
     Ok(valid)
 }
 
-/// What makes volumes from the snapshots of volume plugins. A list of snapshots that cannot be read fails the volumes, not the
+/// Creates volumes from the backup's plugin snapshots. If their list cannot be read, the volumes fail, not the
 /// restore.
 async fn maker(
     context: &Context,
@@ -148,8 +149,8 @@ async fn maker(
     Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit))
 }
 
-/// Which further versions of types are taken: by upstream's rules where the feature is on, else only where the cluster does not
-/// serve the version that the old one preferred.
+/// Which further API versions of types are restored: by upstream's rules if the feature is on; otherwise only if the
+/// cluster does not serve the version that the old cluster preferred.
 async fn versions(
     context: &Context,
     spool: &Spool,
@@ -160,7 +161,8 @@ async fn versions(
         return Ok(BTreeMap::new());
     }
     let everywhere = context.settings.backup.has_feature("EnableAPIGroupVersions");
-    let wishes = if everywhere { gather::wishes(context).await? } else { VersionPreferences::default() };
+    let preferences =
+        if everywhere { gather::preferred_versions(context).await? } else { VersionPreferences::default() };
     let preferred: BTreeMap<&GroupResource, &str> =
         spool.items().map(|item| (item.resource(), item.version())).collect();
     let mut chosen = BTreeMap::new();
@@ -170,7 +172,7 @@ async fn versions(
             continue;
         }
         let others: Vec<&str> = others.into_iter().collect();
-        if let Some(version) = choose(resource, preferred, &others, catalogue, &wishes) {
+        if let Some(version) = choose(resource, preferred, &others, catalogue, &preferences) {
             chosen.insert(resource.clone(), version);
         }
     }
@@ -182,16 +184,16 @@ async fn open(context: &Context, backup: &Backup) -> Result<Location, RestoreErr
     Ok(locations::open(context, &name).await?)
 }
 
-/// The log of a run, in a file.
+/// The log of a run, in a local file.
 pub(super) fn log(context: &Context, restore: &Restore) -> Result<RunLog, RestoreError> {
     let directory = &context.settings.storage.spool_directory;
-    let name = format!("{}/{}", context.settings.namespace, restore.name_any());
+    let name = format!("{}/{}", context.namespace, restore.name_any());
     RunLog::create(directory, &[("restore", &name)], Level::Info)
         .map_err(|source| RestoreError::Log { directory: directory.clone(), source })
 }
 
 pub(super) fn journal(context: &Context, restore: &Restore) -> Journal {
-    Journal::new(context.client.clone(), &context.settings.namespace, restore)
+    Journal::new(context.client.clone(), &context.namespace, restore)
 }
 
 fn tools(

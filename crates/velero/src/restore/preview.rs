@@ -1,4 +1,4 @@
-//! A preview: what a Restore would do, without writing anything. Called for `lifeboat restore create --dry-run`.
+//! A dry run: what a Restore would do, without writing anything. Called for `lifeboat restore create --dry-run`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,8 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use lifeboat_api::velero::Restore;
+use lifeboat_control::Core;
 use lifeboat_plan::velero::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
+use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
 
 use super::error::RestoreError;
@@ -18,13 +20,19 @@ use crate::context::{Context, VERSION};
 use crate::settings::VeleroSettings;
 use lifeboat_items::preview::{NotPlanned, Planned, Would};
 
-/// What a Restore would do, worked out with the rights of the caller; or what is wrong with it.
+/// The name of this process where a server has its replica's.
+const IDENTITY: &str = "lifeboat-cli";
+
+/// What a Restore in Lifeboat's `namespace` would do, with the permissions of the caller; or what is wrong with it.
 pub async fn preview_restore(
     client: Client,
+    namespace: &str,
     settings: VeleroSettings,
     restore: Restore,
 ) -> Result<Planned, NotPlanned> {
-    let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
+    let core = Core::new(client, Metrics::new(VERSION), namespace, IDENTITY);
+    let transfer = TransferService::new(&core, MoverSettings::default());
+    let context = Context::new(core, transfer, Arc::new(settings));
     Box::pin(preview(&context, restore)).await
 }
 
@@ -35,9 +43,9 @@ pub(super) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     let claim =
         validate::validate(&restore, &gathered).map_err(|problems| NotPlanned { problems, refused: true })?;
     restore.spec.backup_name = Some(claim.backup.clone());
-    // Objects that an earlier Restore of this name made are older, and therefore not taken for this one's.
+    // Objects that an earlier Restore with this name created are older, and therefore do not count as this one's.
     restore.metadata.creation_timestamp.get_or_insert_with(|| Time(context.now()));
-    // Plugins act on the world, and their protocol has no previews: they are not called.
+    // Plugins have side effects, and their protocol has no dry run: they are not called.
     let log = prepare::log(context, &restore).map_err(unread)?;
     let prepared =
         Box::pin(prepare::prepare(context, &restore, log, &context.actions, Intent::Preview)).await;

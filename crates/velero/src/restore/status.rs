@@ -1,4 +1,4 @@
-//! What a Restore shows: the patches for its phases.
+//! The patches of a Restore's status for its phases.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
@@ -17,14 +17,14 @@ use super::validate::Claim;
 use crate::context::Context;
 use crate::metrics::Ending;
 
-/// A run that ended so often without an end of the restore will not end well the next time either. Later stages only wait,
-/// and may be taken over as often as servers come and go.
+/// How many runs of the items are tried: one that was interrupted this often would be interrupted again. Later stages
+/// only wait, and may be continued any number of times.
 const MOST_ATTEMPTS: u64 = 5;
 
-/// How often a write that met another one is tried again at once.
+/// How often a write with a conflict is repeated at once.
 const MOST_CONFLICTS: usize = 5;
 
-/// The spec as upstream completes it, and the phase that claims the work.
+/// The spec with upstream's defaults, and the phase that claims the work.
 pub(super) fn begin(context: &Context, restore: &Restore, claim: &Claim) -> Value {
     let mut spec = completed(context, restore);
     spec["backupName"] = json!(claim.backup);
@@ -35,12 +35,12 @@ pub(super) fn begin(context: &Context, restore: &Restore, claim: &Claim) -> Valu
         "status": {"phase": "InProgress", "startTimestamp": time::seconds(context.now())}})
 }
 
-/// Goes on with a Restore that another server began: the next attempt, or the end where there were too many.
+/// Continues a Restore that another server started: with the next attempt, or with its end if there were too many.
 pub(super) fn go_on(context: &Context, restore: &Restore) -> Value {
     let next = attempt_of(restore.meta()) + 1;
     if next > MOST_ATTEMPTS && *restore.phase() == RestorePhase::InProgress {
         let message = format!(
-            "the server was interrupted {MOST_ATTEMPTS} times while it made this restore; what it had created stays (label velero.io/restore-name)"
+            "the server was interrupted {MOST_ATTEMPTS} times during this restore; the objects that it created stay (label velero.io/restore-name)"
         );
         return json!({"status": {"phase": "Failed", "failureReason": message,
             "completionTimestamp": time::seconds(context.now())}});
@@ -59,12 +59,12 @@ fn attempt_of(metadata: &ObjectMeta) -> u64 {
     attempt(metadata.annotations.as_ref().and_then(|all| all.get(ATTEMPT)).map(String::as_str))
 }
 
-/// Whether no server worked on it before.
+/// Whether no server has worked on it before.
 pub(super) fn is_first_attempt(restore: &Restore) -> bool {
     attempt_of(restore.meta()) <= 1
 }
 
-/// Adds to a patch that nothing in the Restore waits any more.
+/// Removes the list of waiting items from a Restore in a patch.
 pub(super) fn without_waits(mut patch: Value) -> Value {
     patch["metadata"]["annotations"][WAITING] = Value::Null;
     patch
@@ -78,7 +78,7 @@ fn completed(context: &Context, restore: &Restore) -> Value {
     spec
 }
 
-/// Ends a Restore that cannot run.
+/// Ends a Restore that failed validation.
 pub(super) async fn refuse(
     context: &Context,
     api: &Api<DynamicObject>,
@@ -97,7 +97,7 @@ pub(super) async fn refuse(
     Ok(Action::await_change())
 }
 
-/// Ends an object that is no Restore to us.
+/// Ends an object that cannot be read as a Restore.
 pub(super) async fn unreadable(
     context: &Context,
     api: &Api<DynamicObject>,
@@ -109,7 +109,7 @@ pub(super) async fn unreadable(
         return Ok(Action::await_change());
     }
     let message =
-        format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
+        format!("the object cannot be read: {error}; correct it with `kubectl edit`, or create it again");
     let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": [message]}});
     match objects::merge(api, object, patch).await {
         Err(error) if error.is_invalid() => {
@@ -120,16 +120,16 @@ pub(super) async fn unreadable(
     }
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     Done,
-    /// The object is gone, or another server goes on with it: nothing was written.
+    /// The object is gone, or another server continues it: nothing was written.
     NotOurs,
 }
 
-/// Merges into a Restore that this server runs, whatever other clients wrote to it, as long as it is the same object in the same
-/// attempt.
+/// Merges into a Restore that this server runs, whatever other clients wrote to it, as long as it is the same object
+/// in the same attempt.
 pub(super) async fn write(
     api: &Api<DynamicObject>,
     restore: &Restore,
@@ -148,7 +148,7 @@ pub(super) async fn write(
     objects::merge(api, &object, patch.clone()).await.map(|_| Written::Done)
 }
 
-/// The object as it is now; None where it is gone or belongs to another attempt.
+/// The object as it is now; None if it is gone or belongs to another attempt.
 pub(super) async fn read(
     api: &Api<DynamicObject>,
     restore: &Restore,

@@ -12,15 +12,27 @@ use kube::api::DynamicObject;
 use lifeboat_archive::RestoreFiles;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::testing::Cluster;
 
-/// A controller's state, and what it ordered.
+/// A controller's state, whose runs do not end, and what it began.
 fn state() -> (Arc<State>, mpsc::UnboundedReceiver<Order>) {
+    state_with(|_| std::future::pending().boxed())
+}
+
+/// A controller's state with runs of a test's own, and what it began.
+fn state_with(
+    run: impl Fn(&Order) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+) -> (Arc<State>, mpsc::UnboundedReceiver<Order>) {
     let (orders, received) = mpsc::unbounded_channel();
-    let resource = objects::resource_of::<Restore>();
-    (Arc::new(State { resource, running: Mutex::default(), orders }), received)
+    let run = move |_: Context, order: Order| {
+        let running = run(&order);
+        orders.send(order).unwrap();
+        running
+    };
+    (Arc::new(State::new(Box::new(run))), received)
 }
 
 async fn cluster() -> Cluster {

@@ -1,4 +1,5 @@
-//! Whether a Restore can run, by its spec and by what was gathered. The messages are upstream's where it has some.
+//! Whether a Restore can run, by its spec and by what was gathered. The messages are upstream's where upstream has
+//! some.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -10,11 +11,11 @@ use lifeboat_plan::velero::restore::validate::{newest_completed, problems, sourc
 
 use super::gather::Gathered;
 
-/// What is known of a Restore that may run.
+/// A Restore that passed validation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) backup: String,
-    /// Empty for none.
+    /// The schedule's name; empty for none.
     pub(super) schedule: String,
 }
 
@@ -53,7 +54,7 @@ pub(super) fn validate(restore: &Restore, gathered: &Gathered) -> Result<Claim, 
     Ok(Claim { backup: backup.name_any(), schedule: schedule.unwrap_or_default() })
 }
 
-/// A backup that is still being made, or being deleted, has no archive to rely on.
+/// A backup that is unfinished or is being deleted has no reliable archive.
 fn phase_problem(backup: &Backup) -> Option<String> {
     let phase = backup.phase();
     let name = backup.name_any();
@@ -113,7 +114,7 @@ pub(crate) enum ModifierError {
     Content { config_map: String, problem: String },
 }
 
-/// The rules that the Restore names.
+/// The resource modifiers that the Restore names.
 pub(super) fn modifiers(restore: &Restore, map: Option<&ConfigMap>) -> Result<Modifiers, ModifierError> {
     let Some(reference) = &restore.spec.resource_modifier else { return Ok(Modifiers::default()) };
     let config_map = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);

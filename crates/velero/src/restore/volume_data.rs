@@ -1,5 +1,6 @@
-//! What a backup says of the data of its volumes: its volume info, and for volumes that have none there (older versions of
-//! Velero) the files about pod volumes, native snapshots and CSI snapshots, and the DataUploads in the archive.
+//! Where a backup has the data of its volumes: its volume info and, for volumes that are missing there (older
+//! versions of Velero), the files about pod volumes, native snapshots and CSI snapshots, and the DataUploads in the
+//! archive.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use super::after::document;
 use super::error::RestoreError;
 use super::handler::VolumeKey;
 
-/// Reads all of it.
+/// Reads all of these.
 pub(super) async fn read(
     store: &dyn ObjectStore,
     files: &BackupFiles,
@@ -36,7 +37,7 @@ pub(super) async fn read(
     Ok(found)
 }
 
-/// The snapshots that volume plugins made.
+/// The plugin snapshots of a backup.
 pub(super) async fn snapshots(
     store: &dyn ObjectStore,
     files: &BackupFiles,
@@ -55,7 +56,7 @@ pub(super) async fn snapshots(
         .collect())
 }
 
-/// The copies of volumes of pods: Lifeboat's own list, and upstream's.
+/// The copies of pod volumes: Lifeboat's own list, and upstream's.
 pub(super) async fn copies(
     store: &dyn ObjectStore,
     files: &BackupFiles,
@@ -67,8 +68,8 @@ pub(super) async fn copies(
     Ok(pod_volumes::copies(&all))
 }
 
-/// The volumes that the restore has not reported yet: copies of pods' volumes that were restored, or that have an error of their
-/// own, are left out.
+/// The volumes that the restore has not reported yet: without copies of pod volumes that were restored or have an
+/// error of their own.
 pub(super) fn unreported(infos: &[BackupVolumeInfo], reported: &BTreeSet<VolumeKey>) -> Vec<VolumeData> {
     let mut held = data(infos);
     held.retain(|one| {
@@ -77,7 +78,7 @@ pub(super) fn unreported(infos: &[BackupVolumeInfo], reported: &BTreeSet<VolumeK
     held
 }
 
-/// What decisions need of it.
+/// What decisions need to know about the volumes' data.
 pub(super) fn data(infos: &[BackupVolumeInfo]) -> Vec<VolumeData> {
     infos
         .iter()
@@ -96,7 +97,7 @@ pub(super) fn data(infos: &[BackupVolumeInfo]) -> Vec<VolumeData> {
 fn data_in(info: &BackupVolumeInfo) -> DataIn {
     match info.backup_method.as_str() {
         _ if info.skipped => DataIn::Nothing,
-        // A copy that misses files is still one.
+        // A copy that misses some files can still be restored.
         "PodVolumeBackup" if info.pvb_info.as_ref().is_some_and(|pod| !pod.snapshot_handle.is_empty()) => {
             DataIn::PodVolume
         }
@@ -110,13 +111,14 @@ fn data_in(info: &BackupVolumeInfo) -> DataIn {
     }
 }
 
-/// Whether the data of a CSI snapshot was moved and misses files: what it holds can be restored.
+/// Whether the data of a CSI snapshot was moved incompletely: what was moved can be restored.
 fn incomplete(info: &BackupVolumeInfo) -> bool {
     let moved = info.snapshot_data_movement_info.as_ref().filter(|_| info.snapshot_data_moved);
     info.result == "failed" && moved.is_some_and(|moved| !moved.snapshot_handle.is_empty())
 }
 
-/// The claims that are restored from a moved snapshot that misses files: their namespace in the backup, name, and a warning.
+/// The claims that are restored from incompletely moved snapshots: their namespace in the backup, name, and a
+/// warning.
 pub(super) fn incomplete_claims(infos: &[BackupVolumeInfo]) -> Vec<(String, String, String)> {
     let found = infos.iter().filter(|info| !info.skipped && incomplete(info));
     found
@@ -131,12 +133,12 @@ pub(super) fn incomplete_claims(infos: &[BackupVolumeInfo]) -> Vec<(String, Stri
         .collect()
 }
 
-/// What versions of Velero without volume info left.
+/// Reads what versions of Velero without volume info stored.
 struct Older<'a> {
     store: &'a dyn ObjectStore,
     files: &'a BackupFiles,
     spool: &'a Spool,
-    /// Volumes that the volume info has.
+    /// Volumes that are in the volume info.
     known: BTreeSet<String>,
     has_info: bool,
 }
@@ -167,7 +169,7 @@ impl Older<'_> {
         Ok(found)
     }
 
-    /// Copies of the volumes of pods. Where there is volume info it has all of them.
+    /// Copies of pod volumes. If there is volume info, it lists all of them.
     async fn pod_volumes(&self) -> Result<Vec<BackupVolumeInfo>, RestoreError> {
         if self.has_info {
             return Ok(Vec::new());
@@ -197,7 +199,7 @@ impl Older<'_> {
         Ok(found)
     }
 
-    /// A CSI snapshot of a claim; its volume is the one that the claim in the archive names.
+    /// The info of a claim's CSI snapshot; its volume is the one that the claim in the archive names.
     async fn of_claim(&self, namespace: &str, name: &str, moved: bool) -> BackupVolumeInfo {
         let claim = match name {
             "" => None,
@@ -222,7 +224,7 @@ fn core(resource: &str) -> GroupResource {
     GroupResource::new("", resource)
 }
 
-/// The claim behind a volume of a pod.
+/// The claim of a pod's volume.
 fn claim_of<'a>(pod: &'a Value, volume: &str) -> Option<&'a str> {
     let volumes = pod.pointer("/spec/volumes")?.as_array()?;
     volumes.iter().find(|one| one["name"] == volume)?.pointer("/persistentVolumeClaim/claimName")?.as_str()

@@ -1,5 +1,5 @@
-//! Creates the Backup of a due run. The name is the guard: a create that meets a backup of the same schedule by that name has
-//! been done already, by this server before it died or by another that thought it led.
+//! Creates the Backup of a due run. Its name prevents duplicates: if a backup of the same schedule with that name
+//! exists, this server created it before it died, or another one did that believed to be the leader.
 
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, ResourceExt};
@@ -10,13 +10,13 @@ use lifeboat_plan::velero::schedule::{backup, own_name};
 
 use crate::context::Context;
 
-/// `Some`: it was not made, and only a person can help; the text says why.
+/// `Some`: the Backup was not created, and trying again does not help; the text is the reason.
 pub(super) async fn create(
     context: &Context,
     schedule: &Schedule,
     name: &str,
 ) -> Result<Option<String>, ApiError> {
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let api: Api<Backup> = Api::namespaced(context.client.clone(), namespace);
     let created = api.create(&PostParams::default(), &backup(schedule, name)).await;
     match created.attempt(format!("create Backup {name}")) {

@@ -1,4 +1,4 @@
-//! Reads the backups of a schedule, by their label: names and phases, nothing else of them is needed.
+//! Reads the backups of a schedule by their label; only names and phases are needed.
 
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -12,7 +12,7 @@ use crate::context::Context;
 
 pub(super) async fn backups(context: &Context, schedule: &str) -> Result<Vec<ScheduledBackup>, ApiError> {
     let resource = objects::resource_of::<Backup>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let labelled = ListParams::default().labels(&format!("{SCHEDULE_NAME}={}", own_name(schedule)));
     let found = api.list(&labelled).await.attempt(format!("list the backups of schedule {schedule}"))?;
     Ok(found

@@ -1,4 +1,4 @@
-//! What can be set about backups of objects.
+//! Settings of backups of objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,17 +9,19 @@ use lifeboat_plan::velero::backup::defaults::ServerDefaults;
 /// Settings of the backup controller and its passes.
 #[derive(Clone, Debug)]
 pub struct BackupSettings {
-    /// Blocks of items that are backed up at once.
+    /// How many blocks of items are backed up at once.
     pub workers: usize,
-    /// Backups that run at once.
+    /// How many backups run at once.
     pub concurrent: usize,
-    /// Objects in a page of a list; 0 for all at once.
+    /// How many objects a page of a list has; 0 for all at once.
     pub page_size: u32,
     /// Upstream's feature flags, such as EnableAPIGroupVersions.
     pub features: BTreeSet<String>,
-    /// The VolumeSnapshotLocation to use of a provider that has several, by provider.
+    /// The VolumeSnapshotLocation to use if a provider has several, by provider.
     pub default_snapshot_locations: BTreeMap<String, String>,
-    /// What stands in for fields that a spec leaves open.
+    /// Whether the volumes of a backup are also listed in the file that Velero reads. See docs/volumes.md.
+    pub velero_compatible: bool,
+    /// Defaults for fields that a spec does not set.
     pub defaults: ServerDefaults,
 }
 
@@ -37,6 +39,7 @@ impl Default for BackupSettings {
             page_size: 500,
             features: BTreeSet::new(),
             default_snapshot_locations: BTreeMap::new(),
+            velero_compatible: false,
             defaults: ServerDefaults {
                 ttl: Duration::from_hours(720),
                 item_operation_timeout: Duration::from_hours(4),

@@ -1,4 +1,4 @@
-//! What can be set about plugins.
+//! Settings of plugins.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use lifeboat_plugin::host::{HostSettings, Timeouts, plugin_environment};
 
-/// Where plugins of each cloud look for the file with their credentials; upstream's list.
+/// Environment variables in which the plugins of each cloud expect the path of their credentials file; upstream's
+/// list.
 const CREDENTIALS_VARIABLES: [&str; 4] = [
     "GOOGLE_APPLICATION_CREDENTIALS",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -15,16 +16,16 @@ const CREDENTIALS_VARIABLES: [&str; 4] = [
     "ALIBABA_CLOUD_CREDENTIALS_FILE",
 ];
 
-/// Where plugin programs come from and what they find.
+/// Where plugin programs are, and their environment.
 #[derive(Clone, Debug)]
 pub struct PluginSettings {
     /// Every executable below it is a plugin program. It need not exist.
     pub directory: PathBuf,
-    /// Credentials of the installation, as a file; None where it has none.
+    /// Credentials of the installation, as a file; None if it has none.
     pub credentials_file: Option<PathBuf>,
-    /// What the server logs; plugins get its first level.
+    /// The server's log filter; plugins get its first level.
     pub log_level: String,
-    /// The server's own environment; what plugins must not see is left out of theirs.
+    /// The server's own environment; variables that plugins must not see are removed from theirs.
     pub environment: Vec<(OsString, OsString)>,
     /// How long one call may take.
     pub call_timeout: Duration,
@@ -39,10 +40,10 @@ impl PluginSettings {
         volume: Duration,
     ) -> HostSettings {
         let mut environment = plugin_environment(self.environment.iter().cloned());
-        // Plugins read where the server's objects are from here.
+        // Plugins read the namespace of the server's objects from this variable.
         environment.retain(|(name, _)| name != "VELERO_NAMESPACE");
         environment.push(("VELERO_NAMESPACE".into(), namespace.into()));
-        // Only where there is such a file: some clouds' libraries fail without it instead of using an identity.
+        // Only if the file exists: without it, some clouds' libraries fail instead of using an identity.
         if let Some(file) = &self.credentials_file {
             for name in CREDENTIALS_VARIABLES {
                 if environment.iter().all(|(given, _)| given != name) {
@@ -59,7 +60,7 @@ impl PluginSettings {
         HostSettings { directory: self.directory.clone(), arguments, environment, timeouts }
     }
 
-    /// The level that is not for one module, in logrus's words.
+    /// The log level that is not for a single module, by logrus's name.
     fn plugin_level(&self) -> &str {
         let general = self.log_level.split(',').find(|part| !part.contains('='));
         match general.unwrap_or("info") {

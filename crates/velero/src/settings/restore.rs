@@ -1,4 +1,4 @@
-//! What can be set about restores.
+//! Settings of restores.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use lifeboat_plan::items::priorities::Priorities;
 
 #[derive(Clone, Debug)]
 pub struct RestoreSettings {
-    /// Which types come first and last.
+    /// Which types are restored first and last.
     pub priorities: Priorities,
-    /// How long additional items may take to be ready, where an action says nothing.
+    /// How long additional items may take to be ready if the action sets no limit.
     pub ready_timeout: Duration,
-    /// How long a namespace or an object that is being deleted may take to go.
+    /// How long a namespace or an object that is being deleted may take to be gone.
     pub terminating_timeout: Duration,
-    /// How long a definition may take to be established.
+    /// How long a CustomResourceDefinition may take to be established.
     pub resource_timeout: Duration,
-    /// How long background work and hooks may take, where a Restore says nothing.
+    /// How long operations and hooks may take if a Restore sets no timeout.
     pub operation_timeout: Duration,
 }
 

@@ -1,6 +1,6 @@
-//! VolumeSnapshotLocation: says whether snapshots can be taken there. Its plugin is started and configured once for each
-//! state of the location and its Secret; one that fails is tried again. Upstream's status has a phase only, so what is
-//! wrong is told by an event and an annotation.
+//! VolumeSnapshotLocation: shows whether snapshots can be taken there. Its plugin is started and configured once for
+//! each state of the location and its Secret; one that fails is tried again. Upstream's status has only a phase, so
+//! problems are reported by an event and an annotation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -26,43 +26,44 @@ use crate::dynamic;
 use crate::locations::Secrets;
 use crate::snapshot_locations::{self, SnapshotterError};
 
-/// How long the plugin may take to be configured: a person waits for the answer.
+/// How long the plugin may take to be configured: a user waits for the result.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// When a plugin that could not be configured is asked again: clouds come back without an object being touched.
+/// When a plugin that could not be configured is tried again: a cloud may become available without a change of the
+/// object.
 const NEXT_TRY: Duration = Duration::from_mins(5);
 
-/// Which state of each location was judged, by UID, and what was wrong with it.
+/// Which state of each location was checked, by UID, and what was wrong with it.
 struct State {
     resource: ApiResource,
-    judged: Mutex<BTreeMap<String, Judged>>,
-    /// How soon a plugin that could not be configured is asked again for the same settings.
+    judged: Mutex<BTreeMap<String, CheckedState>>,
+    /// When a plugin that could not be configured is tried again with the same settings.
     again: Duration,
 }
 
 #[derive(Clone)]
-struct Judged {
+struct CheckedState {
     inputs: String,
     problem: Option<String>,
     tried: Instant,
 }
 
-impl Judged {
-    /// Whether its plugin need not be asked again for these settings. Words of a plugin may differ each time, and writing
-    /// them makes the location be looked at again at once.
+impl CheckedState {
+    /// Whether its plugin need not be tried again with these settings. A plugin's message may differ each time, and
+    /// writing it triggers the next reconcile at once.
     fn holds(&self, inputs: &str, again: Duration) -> bool {
         self.inputs == inputs && (self.problem.is_none() || self.tried.elapsed() < again)
     }
 
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn is_same_result(&self, other: &Self) -> bool {
         (&self.inputs, &self.problem) == (&other.inputs, &other.problem)
     }
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let kind = resource.clone();
-    // New credentials: the locations that name the Secret are judged again.
+    // After new credentials, the locations that name the Secret are checked again.
     let watches = context
         .watches(&resource)
         .triggered_by(&secrets, move |secret, locations| {
@@ -107,7 +108,7 @@ async fn judge(
     };
     let inputs = inputs(object, &secrets);
     let before = locked(&state.judged).get(&uid).cloned();
-    // An answer that was just written, or written over: the plugin is not asked again for it.
+    // The result was just written, or was overwritten: the plugin is not tried again for that.
     let known = before.as_ref().filter(|judged| judged.holds(&inputs, state.again));
     let tried = known.map_or_else(Instant::now, |known| known.tried);
     let problem = match (known, location) {
@@ -117,11 +118,11 @@ async fn judge(
         }
         (None, Err(error)) => Some(error.chain()),
     };
-    let judged = Judged { inputs, problem, tried };
-    let is_news = !before.as_ref().is_some_and(|before| before.says_the_same(&judged));
+    let judged = CheckedState { inputs, problem, tried };
+    let is_new = !before.as_ref().is_some_and(|before| before.is_same_result(&judged));
     let again = if judged.problem.is_some() { Action::requeue(NEXT_TRY) } else { Action::await_change() };
-    if (is_news || !is_shown(object, judged.problem.as_deref()))
-        && let Some(action) = write(context, state, object, judged.problem.as_deref(), is_news).await?
+    if (is_new || !is_shown(object, judged.problem.as_deref()))
+        && let Some(action) = write(context, state, object, judged.problem.as_deref(), is_new).await?
     {
         return Ok(action);
     }
@@ -129,14 +130,14 @@ async fn judge(
     Ok(again)
 }
 
-/// Everything a verdict depends on.
+/// Everything that a result depends on.
 fn inputs(object: &DynamicObject, secrets: &Secrets) -> String {
     let versions: Vec<_> =
         secrets.iter().map(|(name, secret)| (name, secret.as_ref().map(|secret| &secret.version))).collect();
     format!("{:?} {versions:?}", object.data.get("spec"))
 }
 
-/// Opens the location and lets its plugin be configured.
+/// Opens the location and configures its plugin.
 async fn try_out(
     context: &Context,
     session: &Session,
@@ -144,15 +145,15 @@ async fn try_out(
     secrets: &Secrets,
 ) -> Result<(), SnapshotterError> {
     let opened = snapshot_locations::open_with(context, session, location, secrets)?;
-    let unusable = |words: String| SnapshotterError::unusable(&location.name_any(), &words);
-    // The first question to a plugin configures it, whatever the question is.
+    let unusable = |message: String| SnapshotterError::unusable(&location.name_any(), &message);
+    // The first call of a plugin configures it, whatever the call is.
     match timeout(PATIENCE, opened.snapshotter.reports_progress()).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(unusable(format!(
-            "the plugin does not take its settings: {error}; correct spec.config or the credentials"
+            "the plugin rejects its settings: {error}; correct spec.config or the credentials"
         ))),
         Err(_elapsed) => {
-            Err(unusable(format!("its plugin did not take its settings within {} s", PATIENCE.as_secs())))
+            Err(unusable(format!("its plugin did not accept its settings within {} s", PATIENCE.as_secs())))
         }
     }
 }
@@ -167,15 +168,15 @@ fn phase(problem: Option<&str>) -> &'static str {
     if problem.is_some() { "Unavailable" } else { "Available" }
 }
 
-/// Gives an action where the object cannot be written.
+/// Writes the status; returns an action if the object cannot be written.
 async fn write(
     context: &Context,
     state: &State,
     object: &DynamicObject,
     problem: Option<&str>,
-    is_news: bool,
+    is_new: bool,
 ) -> Result<Option<Action>, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let was = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
     let patch = json!({
         "metadata": {"annotations": {UNAVAILABLE_BECAUSE: problem}},
@@ -185,16 +186,16 @@ async fn write(
         Ok(_) => {}
         Err(error) if error.is_not_found() => return Ok(Some(Action::await_change())),
         Err(error) if error.is_invalid() => {
-            let words = problem.unwrap_or("the location can be used, which cannot be written into it");
+            let message = problem.unwrap_or("the location can be used, but its status cannot be written");
             return Ok(Some(
-                context.refused.report(&context.events, object, &state.resource, words, &error).await,
+                context.refused.report(&context.events, object, &state.resource, message, &error).await,
             ));
         }
         Err(error) => return Err(error),
     }
     let about = object.object_ref(&state.resource);
     match problem {
-        Some(words) if is_news => context.events.warning(&about, "Unavailable", words).await,
+        Some(message) if is_new => context.events.warning(&about, "Unavailable", message).await,
         None if was == "Unavailable" => {
             context.events.normal(&about, "Available", "snapshots can be taken here").await;
         }
@@ -263,8 +264,8 @@ mod tests {
         for _ in 0..2 {
             let (written, action) = look(&mut cluster, &state, Some(broken.clone())).await;
             assert_eq!(written["status"]["phase"], "Unavailable");
-            let words = written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].as_str().unwrap();
-            assert!(words.contains("no region"), "{words}");
+            let message = written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].as_str().unwrap();
+            assert!(message.contains("no region"), "{message}");
             assert_eq!(action, Action::requeue(NEXT_TRY));
         }
         assert_eq!(cluster.events(), ["Unavailable"]);
@@ -295,8 +296,8 @@ mod tests {
     async fn a_provider_without_a_plugin_is_named() {
         let (mut cluster, state) = (cluster().await, state());
         let (written, _) = look(&mut cluster, &state, None).await;
-        let words = written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].as_str().unwrap();
-        assert!(words.contains("velero.io/fake") && words.contains("lifeboat plugin get"), "{words}");
+        let message = written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].as_str().unwrap();
+        assert!(message.contains("velero.io/fake") && message.contains("lifeboat plugin get"), "{message}");
     }
 
     #[tokio::test(start_paused = true)]

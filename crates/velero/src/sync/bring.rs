@@ -1,4 +1,4 @@
-//! Brings backups into the cluster: their objects, and those of their volumes.
+//! Creates the Backup objects of backups in a bucket, and the objects of their volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,19 @@ use super::SyncError;
 use crate::context::Context;
 use crate::locations::Location;
 
-/// More than any Backup object can have, which etcd keeps below 2 MiB.
+/// More than any Backup object can have: etcd limits objects to less than 2 MiB.
 const METADATA_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Backups that are read at once.
+/// How many backups are read at once.
 const AT_ONCE: usize = 8;
 
-/// Brings in those of `names` that are whole. A backup that cannot come in keeps no other from it; what is wrong is told
-/// once.
+/// Creates objects for those backups of `names` that are complete. A backup that cannot be synced does not hold up
+/// the others; its problem is reported once.
 pub(super) async fn bring(
     context: &Context,
     location: &Location,
     names: &[&String],
-    told: &mut BTreeMap<String, String>,
+    reported: &mut BTreeMap<String, String>,
 ) -> Result<(), SyncError> {
     let schedules = schedules(context).await?;
     let mut tasks = Vec::new();
@@ -42,15 +42,15 @@ pub(super) async fn bring(
         match outcome {
             Ok(brought) => {
                 came += usize::from(brought);
-                told.remove(name);
+                reported.remove(name);
             }
             Err(error) => {
                 let problem = error.to_string();
-                if told.get(name) == Some(&problem) {
+                if reported.get(name) == Some(&problem) {
                     continue;
                 }
-                tell(context, location, name, &problem).await;
-                told.insert(name.clone(), problem);
+                report(context, location, name, &problem).await;
+                reported.insert(name.clone(), problem);
             }
         }
     }
@@ -60,13 +60,13 @@ pub(super) async fn bring(
     Ok(())
 }
 
-async fn tell(context: &Context, location: &Location, name: &str, problem: &str) {
+async fn report(context: &Context, location: &Location, name: &str, problem: &str) {
     tracing::warn!(location = location.name, backup = name, problem, "a backup cannot be synced");
     let note = format!("backup '{name}' of the bucket cannot be synced: {problem}");
     context.events.warning(&location.object.object_ref(&()), "BackupNotSynced", &note).await;
 }
 
-/// True where an object was made.
+/// Syncs one backup; true if its object was created.
 async fn bring_one(
     context: &Context,
     location: &Location,
@@ -76,19 +76,19 @@ async fn bring_one(
     let files = BackupFiles::new(name)?;
     let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
         Ok(bytes) => bytes,
-        // Written last: a backup without it is not whole yet, or never will be.
+        // This file is written last: a backup without it is not complete yet, or never will be.
         Err(error) if error.is_not_found() => return Ok(false),
         Err(error) => return Err(error.into()),
     };
     let json: Value = serde_json::from_slice(&bytes).map_err(SyncError::Metadata)?;
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let stored = Stored { name, json: &json, location: &location.name, namespace, schedules };
     let object = match sync::incoming(&stored, context.now()) {
         Incoming::Create(object) => *object,
         Incoming::NotYet => return Ok(false),
         Incoming::Refused(problem) => return Err(SyncError::Refused(problem)),
     };
-    // Read before the object is made: once it is there, nobody comes back for them.
+    // Read before the object is created, because a backup whose object exists is not synced again.
     let mut volumes = read_list(location, &files.volume_copies(), "copies of volumes").await?;
     volumes.extend(read_list(location, &files.pod_volume_backups(), "pod volume backups").await?);
     let snapshots = read_list(location, &files.volume_plugin_backups(), "volume plugin backups").await?;
@@ -115,12 +115,12 @@ async fn read_list(location: &Location, key: &str, what: &'static str) -> Result
     documents::decode_list(&bytes).map_err(|cause| SyncError::List { what, cause })
 }
 
-/// None where the object is there already.
+/// Creates an object; None if it exists already.
 async fn create<K: Resource<DynamicType = ()>>(
     context: &Context,
     object: Value,
 ) -> Result<Option<DynamicObject>, SyncError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<K>());
+    let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<K>());
     let object: DynamicObject = serde_json::from_value(object).map_err(SyncError::NoObject)?;
     let attempt = format!("create {} {}", K::kind(&()), object.name_any());
     match api.create(&PostParams::default(), &object).await.attempt(attempt) {
@@ -132,7 +132,7 @@ async fn create<K: Resource<DynamicType = ()>>(
 
 /// Name and UID of each Schedule.
 async fn schedules(context: &Context) -> Result<BTreeSet<(String, String)>, ApiError> {
-    let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.namespace);
     let listed = api.list_metadata(&ListParams::default()).await.attempt("list Schedules")?;
     Ok(listed.iter().map(|schedule| (schedule.name_any(), schedule.uid().unwrap_or_default())).collect())
 }

@@ -1,5 +1,5 @@
-//! Removes objects whose backup is gone from the bucket. Two listings did not show it; now storage is asked for its own
-//! file, and only a plain "not there" counts.
+//! Removes objects whose backup is gone from the bucket. Two listings did not contain it; now storage is asked for
+//! its `velero-backup.json`, and only "not found" counts.
 
 use kube::Resource;
 use lifeboat_api::velero::Backup;
@@ -27,11 +27,11 @@ pub(super) async fn remove(
 
 async fn remove_one(context: &Context, location: &Location, name: &str) -> Result<(), ApiError> {
     let resource = objects::resource_of::<Backup>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let Some(object) = api.get_opt(name).await.attempt(format!("read Backup {name}"))? else {
         return Ok(());
     };
-    // The object may have been moved to another location, or be of a backup that is only now written.
+    // The object may have been moved to another location, or belong to a backup that is just being written.
     let json = objects::to_json(&object);
     if json.pointer("/spec/storageLocation").and_then(serde_json::Value::as_str) != Some(&location.name)
         || !may_go(&json)
@@ -41,7 +41,7 @@ async fn remove_one(context: &Context, location: &Location, name: &str) -> Resul
     tracing::info!(
         location = location.name,
         backup = name,
-        "the backup is gone from the bucket: its object goes"
+        "the backup is gone from the bucket: its object is removed"
     );
     let note = format!("its files are gone from location '{}': the object is removed", location.name);
     context.events.warning(&object.object_ref(&resource), "BackupGone", &note).await;

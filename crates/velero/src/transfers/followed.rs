@@ -1,5 +1,6 @@
-//! Follows the transfer objects of one backup or restore, such as PodVolumeBackups, until they have ended. A watch shows
-//! changes at once; a slow look finds what a broken watch missed. Used by the pass of a backup and by restores.
+//! Follows the transfer objects of one backup or restore, such as PodVolumeBackups, until they have ended. A watch
+//! shows changes at once; a periodic list finds what a broken watch missed. Used by the pass of a backup and by
+//! restores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -23,10 +24,10 @@ use crate::dynamic;
 /// How often the objects are listed beside the watch.
 const PACE: Duration = Duration::from_secs(30);
 
-/// The objects that are followed; shared by those that wait for them and the task that runs [`Self::run`].
+/// The followed objects; shared by the tasks that wait for them and the task that runs [`Self::run`].
 pub(crate) struct FollowedTransfers {
     pub(crate) api: Api<DynamicObject>,
-    /// The message of an object that is deleted before its end: it has failed.
+    /// The message for an object that is deleted before its end: it has failed.
     deleted: &'static str,
     pub(crate) pace: Duration,
     /// By name, as they were last seen.
@@ -34,10 +35,10 @@ pub(crate) struct FollowedTransfers {
     changed: Notify,
 }
 
-/// A list on its way.
+/// A list of the watch that is being received.
 #[derive(Default)]
 struct Listing {
-    /// Those that were open before the list was asked for: one that is not in it is gone.
+    /// Objects that were open before the list was requested: one that is missing in it is gone.
     open: Vec<String>,
     found: Vec<DynamicObject>,
 }
@@ -47,13 +48,13 @@ impl FollowedTransfers {
         Self { api, deleted, pace: PACE, seen: Mutex::default(), changed: Notify::new() }
     }
 
-    /// Follows an object from now on. What is not known of it yet is `null`.
+    /// Follows an object from now on. `null` if nothing is known about it yet.
     pub(crate) fn add(&self, name: &str, object: Value) {
         locked(&self.seen).insert(name.to_owned(), object);
         self.changed.notify_waiters();
     }
 
-    /// Changes what is known of an object.
+    /// Changes the state of an object as it was last seen.
     pub(crate) fn update(&self, name: &str, change: impl FnOnce(&mut Value)) {
         if let Some(object) = locked(&self.seen).get_mut(name) {
             change(object);
@@ -65,17 +66,17 @@ impl FollowedTransfers {
         locked(&self.seen).clone()
     }
 
-    /// The names of those that fit.
+    /// The names of the objects that match.
     pub(crate) fn names(&self, fits: impl Fn(&Value) -> bool) -> Vec<String> {
         locked(&self.seen).iter().filter(|(_, one)| fits(one)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The names of those that have not ended.
+    /// The names of the objects that have not ended.
     pub(crate) fn open(&self) -> Vec<String> {
         self.names(|object| !has_ended(object))
     }
 
-    /// Waits until all of these have ended, or `until`. `on_end` gets each as soon as its end is seen.
+    /// Waits until all of these have ended, or `until`. `on_end` gets each one as soon as its end is seen.
     pub(crate) async fn ended(&self, names: &[String], until: Instant, mut on_end: impl FnMut(&str, &Value)) {
         let mut open: BTreeSet<&String> = names.iter().collect();
         loop {
@@ -96,7 +97,7 @@ impl FollowedTransfers {
         }
     }
 
-    /// Keeps what is known of the objects up to date, for ever. While all have ended, the API server is not asked.
+    /// Keeps the state of the objects up to date, until dropped. While all have ended, no requests are sent.
     pub(crate) async fn run(&self, selector: &str) -> Infallible {
         loop {
             self.any_open().await;
@@ -126,7 +127,7 @@ impl FollowedTransfers {
         while !self.open().is_empty() {
             tokio::select! {
                 Some(event) = events.next() => self.take(event, &mut listing),
-                _ = looks.tick() => self.look(selector).await,
+                _ = looks.tick() => self.poll(selector).await,
             }
             self.changed.notify_waiters();
         }
@@ -139,16 +140,16 @@ impl FollowedTransfers {
             Ok(Event::InitDone) => self.take_list(listing),
             Ok(Event::Apply(object)) => self.show(&object),
             Ok(Event::Delete(object)) => self.miss(&object.name_any()),
-            // The next look finds what the watch misses.
-            Err(error) => tracing::debug!(%error, "the watch of transfers is disturbed"),
+            // The next list finds what the watch misses.
+            Err(error) => tracing::debug!(%error, "the watch of transfers failed; trying again"),
         }
     }
 
-    async fn look(&self, selector: &str) {
+    async fn poll(&self, selector: &str) {
         let open = self.open();
         match self.api.list(&ListParams::default().labels(selector)).await.attempt("list transfers") {
             Ok(listed) => self.take_list(&Listing { open, found: listed.items }),
-            Err(error) => tracing::debug!(error = error.chain(), "cannot look at transfers"),
+            Err(error) => tracing::debug!(error = error.chain(), "cannot list transfers"),
         }
     }
 
@@ -162,7 +163,7 @@ impl FollowedTransfers {
         }
     }
 
-    /// An end is final: what a watch shows may be older than the last look.
+    /// Stores what was seen of an object. An end is final, because a watch may show older state than the last list.
     fn show(&self, object: &DynamicObject) {
         let shown = objects::to_json(object);
         self.update(&object.name_any(), |known| {
@@ -172,7 +173,7 @@ impl FollowedTransfers {
         });
     }
 
-    /// An object is gone: it has failed, unless it had ended.
+    /// Marks an object that is gone as failed, unless it had ended.
     fn miss(&self, name: &str) {
         let message = self.deleted;
         self.update(name, |known| {
@@ -201,7 +202,7 @@ mod tests {
                 "labels": {"velero.io/backup-uid": "u"}}})
     }
 
-    /// Follows the object `one` of the server to its end. Gives its phase and message.
+    /// Follows the object `one` of the server to its end. Returns its phase and message.
     async fn followed(server: &ApiServer, pace: Duration) -> (String, String) {
         let resource = objects::resource_of::<PodVolumeBackup>();
         let api = objects::namespaced(&server.client().await, "lifeboat", &resource);

@@ -1,5 +1,5 @@
-//! The record of a transfer in one of Velero's objects: reads and writes the very object that is meant. Group velero.io has
-//! no status subresource, so one patch holds annotations and status.
+//! The record of a transfer in one of Velero's objects: reads and writes exactly this object, by UID. Group velero.io
+//! has no status subresource, so one patch has annotations and status.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -14,22 +14,22 @@ use lifeboat_plan::velero::pod_volumes::status;
 use lifeboat_transfer::attempts::{Accepted, AttemptRecord, End};
 use serde_json::{Value, json};
 
-/// How often a patch is tried that meets other writers.
+/// How often a patch with a conflict is tried.
 const TRIES: u32 = 3;
 
-/// The flag that limits the time of one volume.
+/// The flag that sets the time limit of one volume.
 const TIMEOUT_FLAG: &str = "--fs-backup-timeout";
 
-/// What a kind has in its spec and status.
+/// Which fields a kind has in its spec and status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shows {
-    /// Its spec names the repository, and its annotation limits its time: kinds of pod volumes.
+    /// Its spec names the repository, and its annotation sets its time limit: kinds of pod volumes.
     pub(crate) is_of_pod: bool,
     /// Its status names the node.
     pub(crate) node: bool,
 }
 
-/// An object by name and UID.
+/// An object, by name and UID.
 #[derive(Clone)]
 pub(crate) struct ObjectRecord {
     pub(crate) api: Api<DynamicObject>,
@@ -38,7 +38,7 @@ pub(crate) struct ObjectRecord {
     pub(crate) uid: String,
     core: Core,
     about: ObjectReference,
-    /// When an earlier attempt began.
+    /// When an earlier attempt started.
     started: Option<String>,
     shows: Shows,
 }
@@ -63,9 +63,9 @@ impl ObjectRecord {
         }
     }
 
-    /// Merges a patch. False where the object is gone, or another has its name.
+    /// Merges a patch. False if the object is gone, or another object has its name.
     pub(crate) async fn write(&self, mut patch: Value) -> Result<bool, ApiError> {
-        // The API server refuses the change of another object's UID.
+        // The API server rejects a patch with another object's UID.
         patch["metadata"]["uid"] = Value::String(self.uid.clone());
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         let mut tries = 0;
@@ -79,7 +79,7 @@ impl ObjectRecord {
                     if !self.is_there().await? {
                         return Ok(false);
                     }
-                    // Other fields were changed meanwhile.
+                    // Other fields were changed in the meantime.
                     if tries >= TRIES {
                         return Err(error);
                     }
@@ -89,14 +89,14 @@ impl ObjectRecord {
         }
     }
 
-    /// Whether the name still leads to the object that is meant.
+    /// Whether the object with this name is still the same one.
     async fn is_there(&self) -> Result<bool, ApiError> {
         let found =
             self.api.get_opt(&self.name).await.attempt(format!("read {} {}", self.kind, self.name))?;
         Ok(found.is_some_and(|found| found.uid().as_deref() == Some(self.uid.as_str())))
     }
 
-    /// The patch of an end.
+    /// The patch for an end.
     pub(crate) fn end_patch(&self, end: End<'_>) -> Value {
         match end {
             End::Failed(message) => status::failed(message, self.core.now()),
@@ -109,10 +109,11 @@ impl ObjectRecord {
 #[async_trait]
 impl AttemptRecord for ObjectRecord {
     fn owner(&self) -> Owner {
-        Owner { kind: self.kind.clone(), name: self.name.clone(), uid: self.uid.clone() }
+        let namespace = self.core.namespace.clone();
+        Owner { kind: self.kind.clone(), namespace, name: self.name.clone(), uid: self.uid.clone() }
     }
 
-    /// Only pod volumes get the annotation of their Backup or Restore.
+    /// Only pod volumes have the annotation of their Backup or Restore.
     fn limit_setting(&self) -> String {
         if self.shows.is_of_pod {
             return format!("{TIMEOUT_FLAG}, or annotation {}", names::POD_VOLUME_TIMEOUT);

@@ -1,4 +1,4 @@
-//! The reports that movers leave beside a backup's files in the bucket of its location.
+//! The report files that movers leave beside a backup's files in the bucket of its location.
 
 use async_trait::async_trait;
 use lifeboat_api::common::TaskId;

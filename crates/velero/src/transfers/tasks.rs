@@ -1,17 +1,19 @@
-//! Which tasks Velero's objects have on record: the proof that a Job of a mover belongs to one of them.
+//! Which tasks Velero's objects have recorded: the proof that a mover's Job belongs to one of them.
 
 use async_trait::async_trait;
-use lifeboat_api::crds;
+use lifeboat_api::common::TaskId;
+use lifeboat_api::velero;
 use lifeboat_cluster::objects::{namespaced, resource, to_json};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::Core;
+use lifeboat_plan::transfer::attempts::task_uid;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::velero::backup_repository::is_under_way;
-use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt, task_uid};
+use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt};
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
 use serde_json::Value;
 
-/// Phases in which an object needs its mover no more.
+/// Phases in which an object does not need its mover any more.
 const OVER: [&str; 3] = ["Completed", "Failed", "Canceled"];
 
 /// PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload with their attempts, and BackupRepository with its
@@ -20,8 +22,9 @@ pub(crate) struct VeleroTasks(pub(crate) Core);
 
 #[async_trait]
 impl TaskRecords for VeleroTasks {
-    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
-        let known = crds::installed();
+    /// All objects are in the server's namespace, wherever the Job is.
+    async fn state(&self, _: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
+        let known = velero::crds();
         let Some(crd) = known.iter().find(|crd| crd.kind() == owner.kind) else {
             return Ok(TaskState::Unknown);
         };
@@ -35,20 +38,20 @@ impl TaskRecords for VeleroTasks {
     }
 }
 
-fn state(object: &Value, owner: &Owner, task: &str) -> TaskState {
+fn state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
     let has_ended = object["status"]["phase"].as_str().is_some_and(|phase| OVER.contains(&phase));
     if has_ended || object["metadata"]["uid"] != *owner.uid {
         return TaskState::Over;
     }
     if owner.kind == "BackupRepository" {
-        // A repository has no end; of its maintenances one is under way at most.
+        // A repository has no end; at most one of its maintenances is running.
         return if is_under_way(object, task) { TaskState::Open } else { TaskState::Over };
     }
-    // The attempt is written before its Job is made; none means that no mover was sent.
+    // The attempt is recorded before its Job is created; without one no mover was started.
     let Some(last) = object["metadata"]["annotations"][ATTEMPT].as_str() else {
         return TaskState::Unrecorded;
     };
-    let is_recorded = (1..=attempt(Some(last))).any(|number| task_uid(&owner.uid, number) == task);
+    let is_recorded = (1..=attempt(Some(last))).any(|number| task_uid(&owner.uid, number) == *task);
     if is_recorded { TaskState::Open } else { TaskState::Unrecorded }
 }
 
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     fn owner(kind: &str) -> Owner {
-        Owner { kind: kind.into(), name: "o".into(), uid: "u".into() }
+        Owner { kind: kind.into(), namespace: "lifeboat".into(), name: "o".into(), uid: "u".into() }
     }
 
     #[rstest]
@@ -81,14 +84,17 @@ mod tests {
             "metadata": {"name": "o", "uid": uid, "annotations": {ATTEMPT: attempt}},
             "status": {"phase": phase},
         });
-        assert_eq!(state(&object, &owner("PodVolumeBackup"), task), expected);
+        assert_eq!(state(&object, &owner("PodVolumeBackup"), &TaskId::new(task)), expected);
     }
 
     #[tokio::test]
     async fn the_task_of_an_object_that_is_gone_is_over_and_that_of_another_kind_is_unknown() {
         let cluster = crate::testing::Cluster::new().await;
         let tasks = VeleroTasks(Core::clone(&cluster.context));
-        assert_eq!(tasks.state(&owner("PodVolumeBackup"), "u-1").await.unwrap(), TaskState::Over);
-        assert_eq!(tasks.state(&owner("Deployment"), "u-1").await.unwrap(), TaskState::Unknown);
+        let task = TaskId::new("u-1");
+        for (kind, expected) in [("PodVolumeBackup", TaskState::Over), ("Deployment", TaskState::Unknown)] {
+            let state = tasks.state("lifeboat-movers", &owner(kind), &task).await.unwrap();
+            assert_eq!(state, expected, "{kind}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The server's object of one operation, kept in the cluster: made, written where something changed, made again where
-//! somebody deleted it, deleted where the plugin has its own.
+//! The server's object of one operation: created, updated when something changed, created again if it was deleted,
+//! and deleted if the plugin has an object of its own.
 
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Operation;
 
-/// How often a write is tried that others disturb.
+/// How often a write with conflicts is tried.
 const TRIES: usize = 4;
 
 /// The object, as it was last written.
@@ -22,7 +22,7 @@ pub(super) struct Kept<'a> {
     told: bool,
 }
 
-/// The time of what is written.
+/// The time that is written into objects.
 pub(super) fn now() -> Timestamp {
     Timestamp::now()
 }
@@ -34,7 +34,7 @@ impl<'a> Kept<'a> {
         let shown = Shown::begun(now());
         let mut kept = Self { operation, api, shown, object: None, told: false };
         let begun = kept.create().await;
-        kept.bear(begun);
+        kept.log_once(begun);
         kept
     }
 
@@ -42,32 +42,33 @@ impl<'a> Kept<'a> {
         &self.shown
     }
 
-    /// The object as JSON, where there is one.
+    /// The object as JSON, if it exists.
     pub(super) fn object(&self) -> Option<Value> {
         self.object.as_ref().map(objects::to_json)
     }
 
-    /// The object as it should be, for an operation that goes on: the next look makes it.
+    /// The object as it should be, for an operation that is not finished: the next poll creates it.
     pub(super) fn wanted(&self) -> Value {
         self.object().unwrap_or_else(|| self.operation.subject.object(&self.shown, now()))
     }
 
-    /// Writes what is new.
+    /// Writes the state, if it changed.
     pub(super) async fn show(&mut self, shown: Shown) {
         if shown == self.shown && self.object.is_some() {
             return;
         }
         self.shown = shown;
         let written = self.write().await;
-        self.bear(written);
+        self.log_once(written);
     }
 
-    /// The UIDs of objects that others made; None where they cannot be listed.
+    /// The UIDs of objects that others created; None if they cannot be listed.
     pub(super) async fn plugins_own_uids(&self) -> Option<Vec<String>> {
         Some(self.others().await?.iter().filter_map(ResourceExt::uid).collect())
     }
 
-    /// The plugin's own object for this operation, with our labels and owner; then the server's goes.
+    /// Finds the plugin's own object for this operation and adds our labels and owner; then the server's object is
+    /// deleted.
     pub(super) async fn adopt(
         &mut self,
         made: Option<&str>,
@@ -81,24 +82,24 @@ impl<'a> Kept<'a> {
         {
             own = self.api.get_opt(name).await.ok().flatten().filter(is_own);
         }
-        // Which ones are new is known only where those before are.
+        // New objects can be recognised only if the earlier ones are known.
         if own.is_none() && before.is_some() {
             own = self.others().await.unwrap_or_default().into_iter().find(is_own);
         }
         let adopted = match self.label(own?).await {
             Ok(adopted) => adopted?,
             Err(error) => {
-                self.bear(Err(error));
+                self.log_once(Err(error));
                 return None;
             }
         };
         let removed = self.remove().await;
-        self.bear(removed);
+        self.log_once(removed);
         Some(adopted)
     }
 
-    /// Takes the server's object away. It is looked for by its name: a write that the end of the call cut off may have made
-    /// or changed it.
+    /// Deletes the server's object. It is looked up by its name: a write that was interrupted by the end of the call
+    /// may have created or changed it.
     async fn remove(&mut self) -> Result<(), ApiError> {
         self.object = None;
         let name = self.operation.subject.name();
@@ -109,12 +110,12 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// None where the object is gone meanwhile.
+    /// Adds our labels and owner. None if the object is gone.
     async fn label(&self, mut own: DynamicObject) -> Result<Option<DynamicObject>, ApiError> {
         for attempt in 1.. {
             let patch = self.operation.subject.adoption(&objects::to_json(&own));
             match objects::merge(&self.api, &own, patch).await {
-                // The plugin wrote meanwhile, which it may do often.
+                // The plugin wrote in the meantime, which may happen often.
                 Err(error) if error.is_conflict() && attempt < TRIES => {}
                 Err(error) if error.is_not_found() => return Ok(None),
                 labelled => return labelled.map(Some),
@@ -128,7 +129,7 @@ impl<'a> Kept<'a> {
         Ok(None)
     }
 
-    /// Objects that others made and that were not adopted.
+    /// Objects that others created and that were not adopted.
     async fn others(&self) -> Option<Vec<DynamicObject>> {
         let params = ListParams::default().labels(&self.operation.subject.own_selector());
         self.api.list(&params).await.map(|list| list.items).ok()
@@ -148,7 +149,7 @@ impl<'a> Kept<'a> {
                 self.object = Some(created);
                 Ok(())
             }
-            // An earlier attempt's: it shows this one now.
+            // An object of an earlier attempt: it shows this one now.
             Err(error) if error.is_conflict() => {
                 let found = self.api.get_opt(&name).await.attempt(format!("read {name}"))?;
                 let Some(found) = found else { return Err(error) };
@@ -173,7 +174,7 @@ impl<'a> Kept<'a> {
                     let name = object.name_any();
                     self.object = self.api.get_opt(&name).await.attempt(format!("read {name}"))?;
                 }
-                // Deleted while it ran: it is made again.
+                // It was deleted while the operation ran: it is created again.
                 Err(error) if error.is_not_found() && attempt < TRIES => {}
                 Err(error) => {
                     self.object = Some(object);
@@ -184,12 +185,12 @@ impl<'a> Kept<'a> {
         Ok(())
     }
 
-    /// What goes wrong with the object does not touch the operation; it is logged once.
-    fn bear(&mut self, outcome: Result<(), ApiError>) {
+    /// A failure to write the object does not affect the operation; it is logged once.
+    fn log_once(&mut self, outcome: Result<(), ApiError>) {
         if let Err(error) = outcome
             && !std::mem::replace(&mut self.told, true)
         {
-            let message = format!("its progress cannot be shown as it is: {}", error.chain());
+            let message = format!("its progress cannot be written: {}", error.chain());
             let kind = self.operation.subject.kind.name();
             let volume = self.operation.subject.volume.as_str();
             self.operation.log.info(&message, &[("kind", kind), ("persistentVolume", volume)]);

@@ -1,4 +1,4 @@
-//! From what a plugin says of its progress to what its object shows.
+//! From the progress that a plugin reports to the status of its object.
 
 use lifeboat_archive::RunLog;
 use lifeboat_plan::velero::volume_plugin::{Kind, OperationState, PROVIDER_VOLUME, Shown};
@@ -15,7 +15,7 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// While the call runs. Whatever the plugin says, the end is the call's.
+    /// The status while the call runs. Whatever the plugin reports, only the call decides the end.
     pub(super) fn during(&mut self, progress: VolumeProgress, before: &Shown, log: &RunLog) -> Shown {
         let (progress, complaint) = progress.after(self.last.as_ref());
         if let Some(message) = complaint {
@@ -30,7 +30,7 @@ impl Mirror {
         shown
     }
 
-    /// Once for each operation.
+    /// Logs a message once for each operation.
     pub(super) fn complain(&mut self, log: &RunLog, message: &str) {
         if !std::mem::replace(&mut self.complained, true) {
             log.info(message, &[]);
@@ -38,7 +38,7 @@ impl Mirror {
     }
 }
 
-/// After the call: what an object shows, with the end where the plugin says it.
+/// The status after the call, with the end if the plugin reports it.
 pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
     let (done, total) = before.progress.unwrap_or_default();
     let last = VolumeProgress { bytes_done: done, total_bytes: total, ..VolumeProgress::default() };
@@ -54,7 +54,7 @@ pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
     }
 }
 
-/// How an operation stands whose call returned well.
+/// The state of an operation whose call succeeded.
 pub(super) async fn after_call(
     operation: &Operation<'_>,
     shown: Shown,
@@ -69,7 +69,7 @@ pub(super) async fn after_call(
         .progress(&of(operation.subject.kind, &operation.subject.snapshot_id, made))
         .await
     {
-        // It knows nothing of what it made itself: the call's word stands.
+        // The plugin knows nothing of what it made itself: the call's success counts.
         Ok(None) => completed(shown),
         Ok(Some(progress)) => {
             let ended = progress.ended();
@@ -81,12 +81,12 @@ pub(super) async fn after_call(
             };
             (shown, standing)
         }
-        // It may answer later.
+        // The plugin may answer later.
         Err(_) => (shown, OperationState::Open),
     }
 }
 
-/// How the progress of an object's operation is asked for after its call.
+/// How the progress of an object's operation is polled after its call.
 pub(super) fn of_object(kind: Kind, object: &Value) -> ProgressOf {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     match kind {

@@ -229,10 +229,10 @@ async fn an_upload_that_goes_on_after_the_call_stays_open_until_it_ends() {
         (&json!("Uploading"), &json!("snap-pv"))
     );
     let client = &cluster.context.client;
-    let (same, standing) = look(client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
+    let (same, standing) = poll(client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
     assert_eq!((standing, &same["status"]), (OperationState::Open, &object["status"]));
     let ended = FakeSnapshotter::with_progress(vec![phase("completed")]);
-    let (object, standing) = look(client, Kind::Backup, "lifeboat", &object, &ended).await.unwrap();
+    let (object, standing) = poll(client, Kind::Backup, "lifeboat", &object, &ended).await.unwrap();
     assert_eq!(standing, OperationState::Completed);
     assert_eq!(object["status"]["progress"]["bytesDone"], 9);
     assert!(object["status"]["completionTimestamp"].is_string());
@@ -253,7 +253,7 @@ async fn what_the_plugin_says_after_the_call_counts(
 
 #[rstest]
 #[case::error(FakeSnapshotter { create: Box::new(|_| Err(ActionError::Failed("no quota".into()))), ..FakeSnapshotter::default() }, "no quota")]
-#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "an empty name")]
+#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "an empty ID")]
 #[case::hangs(FakeSnapshotter { hangs: true, ..FakeSnapshotter::default() }, "did not answer within")]
 #[tokio::test]
 async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter, #[case] message: &str) {
@@ -363,7 +363,7 @@ async fn an_object_that_is_deleted_while_it_runs_is_made_again() {
     assert_eq!(cluster.names("volumepluginbackups"), [name.as_str()]);
     cluster.shared().remove("volumepluginbackups", &name);
     let object = done.object.unwrap();
-    look(&cluster.context.client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
+    poll(&cluster.context.client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
     assert_eq!(cluster.names("volumepluginbackups"), [name]);
 }
 

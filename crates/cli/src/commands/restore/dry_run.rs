@@ -33,13 +33,13 @@ pub(crate) async fn run(
     form: Form,
 ) -> Result<(), CliError> {
     let cloud = lifeboat_store::Environment::from_vars(crate::settings::readable_variables());
-    let server = VeleroSettings::new(settings.namespace.clone(), "lifeboat-cli".to_owned(), cloud);
+    let server = VeleroSettings::new(cloud);
     let name = restore.metadata.name.clone().unwrap_or_default();
     eprintln!(
         "Reading the backup and the cluster; nothing is changed. Plugins are not called: what they would change, add or \
          leave out is not in the plan."
     );
-    let planned = Box::pin(lifeboat_velero::preview_restore(client, server, restore))
+    let planned = Box::pin(lifeboat_velero::preview_restore(client, &settings.namespace, server, restore))
         .await
         .map_err(|problems| refusal(settings, &problems))?;
     match form.output {

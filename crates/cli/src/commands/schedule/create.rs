@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use lifeboat_api::velero::{Schedule, ScheduleSpec};
 use lifeboat_cluster::Attempt;
-use lifeboat_plan::velero::schedule::Cron;
+use lifeboat_plan::schedule::Cron;
 
 use super::get;
 use crate::args::schedule_name;

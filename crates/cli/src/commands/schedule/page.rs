@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::Time;
 use lifeboat_api::velero::{Schedule, SchedulePhase};
-use lifeboat_plan::velero::schedule::Cron;
+use lifeboat_plan::schedule::Cron;
 use serde_json::Value;
 
 use crate::commands::backup::page::{hooks, metadata, order, spec, validation};

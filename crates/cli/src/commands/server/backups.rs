@@ -50,13 +50,14 @@ pub(super) struct BackupArgs {
 }
 
 impl BackupArgs {
-    pub(super) fn settings(self) -> BackupSettings {
+    pub(super) fn settings(self, velero_compatible: bool) -> BackupSettings {
         BackupSettings {
             workers: self.item_block_worker_count.max(1),
             concurrent: self.concurrent_backups.max(1),
             page_size: self.client_page_size,
             features: self.features.into_iter().map(|name| name.trim().to_owned()).collect(),
             default_snapshot_locations: self.default_volume_snapshot_locations.into_iter().collect(),
+            velero_compatible,
             defaults: ServerDefaults {
                 ttl: self.default_backup_ttl,
                 item_operation_timeout: self.default_item_operation_timeout,

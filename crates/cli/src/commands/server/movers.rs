@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use lifeboat_operator::MoverSettings;
 use lifeboat_plan::policy::is_quantity;
 use lifeboat_plan::transfer::movers::DEFAULT_NAMESPACE;
-use lifeboat_velero::MoverSettings;
 
 use super::duration;
 use crate::args::namespace_name;
@@ -65,7 +65,7 @@ pub(super) struct MoverArgs {
     default_repo_maintain_frequency: Duration,
     /// Also list copied volumes in the file that Velero reads; Velero 1.19 and later hide such backups
     #[arg(long)]
-    velero_compatible_volumes: bool,
+    pub(super) velero_compatible_volumes: bool,
 }
 
 impl MoverArgs {
@@ -86,7 +86,6 @@ impl MoverArgs {
             node_timeout: self.mover_node_timeout,
             copy_timeout: self.fs_backup_timeout,
             maintenance_frequency: self.default_repo_maintain_frequency,
-            velero_compatible: self.velero_compatible_volumes,
         }
     }
 }

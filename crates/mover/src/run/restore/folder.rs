@@ -69,15 +69,18 @@ impl Folder {
         Ok(Self { tree, owner: node.and_then(Owner::of_node) })
     }
 
-    /// Sets the owner and mode of the directory, if the snapshot has them.
-    pub(super) fn give_owner(&self, directory: &OwnedFd) -> io::Result<()> {
-        let Some(Owner { mode, uid, gid }) = self.owner else { return Ok(()) };
-        match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
-            // Only root may change the owner, as with files.
-            Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
-            outcome => outcome?,
-        }
-        Ok(fchmod(directory, Mode::from_raw_mode(mode))?)
+    /// Sets the owner and mode of the directory, if the snapshot has them. False if this user may not set them: only
+    /// root may change an owner, and others may only set the mode of their own directories.
+    pub(super) fn give_owner(&self, directory: &OwnedFd) -> io::Result<bool> {
+        let Some(Owner { mode, uid, gid }) = self.owner else { return Ok(true) };
+        let is_root = rustix::process::geteuid().is_root();
+        let allowed = |outcome: rustix::io::Result<()>| match outcome {
+            Err(rustix::io::Errno::PERM) if !is_root => Ok(false),
+            outcome => outcome.map(|()| true),
+        };
+        let owner = allowed(fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))))?;
+        let mode = allowed(fchmod(directory, Mode::from_raw_mode(mode)))?;
+        Ok(owner && mode)
     }
 }
 

@@ -24,9 +24,9 @@ fn outcome(most: usize) -> impl Strategy<Value = Outcome> {
             })
         },
     );
-    let restored = (any::<(u64, u64, bool, u64)>(), list(most)).prop_map(
-        |((files, bytes, verified, milliseconds), failed)| {
-            Outcome::Restored(Restored { files, bytes, verified, milliseconds, failed })
+    let restored = (any::<(u64, u64, bool, u64)>(), list(most), list(most)).prop_map(
+        |((files, bytes, verified, milliseconds), failed, owners)| {
+            Outcome::Restored(Restored { files, bytes, verified, milliseconds, failed, owners })
         },
     );
     let maintained =

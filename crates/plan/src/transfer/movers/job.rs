@@ -1,15 +1,17 @@
 //! The Job of a mover and the Secret with its task: takes a [`MoverJob`], gives manifests; and reads from an existing
 //! Job which task it is for. Called by the server, which adds the Secret's content.
 //!
-//! A mover has no token, no network identity of its own and the fewest permissions that its data allows; see `rights`
-//! below and docs/movers.md.
+//! A mover has no token, no network identity of its own and the fewest permissions that its data allows; see `pod`,
+//! `rights` and docs/movers.md.
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::TaskId;
 use serde_json::{Value, json};
 
-use super::{DATA, DEVICE, MoverJob, MoverPlace, Owner, SCRATCH, queue::Candidate};
-use super::{NotAllowed, rights, rights::Rights};
+use super::queue::Candidate;
+use super::{MoverJob, NotAllowed, Owner, pod};
+use crate::json::text;
 use crate::label;
 
 /// The service account of movers: it has no permissions, and its token is not mounted.
@@ -22,6 +24,8 @@ pub const TASK: &str = "lifeboat.io/task";
 const NAME: &str = "lifeboat-mover";
 const SERVER: &str = "lifeboat.io/server";
 const OWNER_KIND: &str = "lifeboat.io/owner-kind";
+/// Only where the object is not in the server's own namespace; Jobs of earlier servers never have it.
+const OWNER_NAMESPACE: &str = "lifeboat.io/owner-namespace";
 const OWNER_NAME: &str = "lifeboat.io/owner-name";
 const OWNER_UID: &str = "lifeboat.io/owner-uid";
 const REPOSITORY: &str = "lifeboat.io/repository";
@@ -32,17 +36,16 @@ const NODE: &str = "lifeboat.io/node";
 pub const GRACE_SECONDS: u32 = 30;
 /// The server deletes a Job once its end is recorded. This limit is for Jobs that no server tracks any more.
 const KEPT_SECONDS: u32 = 24 * 60 * 60;
-/// The size limit of the scratch volume: indexes of large repositories.
-const SCRATCH_LIMIT: &str = "20Gi";
+
 /// Selects all Jobs, pods and Secrets of the movers of a server, which is identified by its namespace.
 pub fn selector(server: &str) -> String {
     format!("app.kubernetes.io/name={NAME},{SERVER}={server}")
 }
 
-/// The name of a task's Job and Secret.
-pub fn name(uid: &str) -> String {
-    let name = format!("mover-{uid}");
-    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(uid)) }
+/// The name of a task's Job and Secret. Pods have it as their host name, which has no dots.
+pub fn name(task: &TaskId) -> String {
+    let name = format!("mover-{}", task.replace('.', "-"));
+    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(task)) }
 }
 
 /// The Secret with the task, without its content.
@@ -67,7 +70,7 @@ pub fn owner_reference(job: &Value) -> Value {
 
 /// The Job; the error says why the namespace would reject its pod.
 pub fn job(wanted: &MoverJob) -> Result<Value, NotAllowed> {
-    let rights = rights::of(&wanted.place, wanted.pod.target.as_ref(), wanted.pod.security)?;
+    let template = pod::template(wanted, &labels(wanted), &annotations(wanted))?;
     Ok(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -80,17 +83,25 @@ pub fn job(wanted: &MoverJob) -> Result<Value, NotAllowed> {
             // A terminating pod is replaced only once it has ended: two pods never run at the same time.
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {
-                "metadata": {"labels": labels(wanted), "annotations": annotations(wanted)},
-                "spec": pod(wanted, rights),
-            },
+            "template": template,
         },
     }))
 }
 
+/// The pod of the Job, for a dry run: the namespace admits the Job's pod as it admits this one. The error says why it
+/// would be rejected.
+pub fn dry_run(wanted: &MoverJob) -> Result<Value, NotAllowed> {
+    let mut pod = pod::template(wanted, &labels(wanted), &annotations(wanted))?;
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["generateName"] = json!(format!("{}-", name(&wanted.task)));
+    pod["metadata"]["namespace"] = json!(wanted.namespace);
+    Ok(pod)
+}
+
 fn metadata(wanted: &MoverJob) -> Value {
     json!({
-        "name": name(&wanted.uid),
+        "name": name(&wanted.task),
         "namespace": wanted.namespace,
         "labels": labels(wanted),
         "annotations": annotations(wanted),
@@ -102,7 +113,7 @@ fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
         SERVER: wanted.pod.server,
-        TASK: label::value(&wanted.uid),
+        TASK: label::value(&wanted.task),
         OWNER_KIND: wanted.owner.kind,
         OWNER_UID: label::value(&wanted.owner.uid),
         REPOSITORY: label::digest(&wanted.repository),
@@ -112,99 +123,18 @@ fn labels(wanted: &MoverJob) -> Value {
 
 fn annotations(wanted: &MoverJob) -> Value {
     let mut annotations = json!({
-        TASK: wanted.uid,
+        TASK: wanted.task,
         OWNER_NAME: wanted.owner.name,
         REPOSITORY: wanted.repository,
         GROUP: wanted.group,
     });
+    if wanted.owner.namespace != wanted.pod.server {
+        annotations[OWNER_NAMESPACE] = json!(wanted.owner.namespace);
+    }
     if let Some(node) = wanted.place.node() {
         annotations[NODE] = json!(node);
     }
     annotations
-}
-
-fn pod(wanted: &MoverJob, rights: Rights) -> Value {
-    let mut pod = json!({
-        "serviceAccountName": SERVICE_ACCOUNT,
-        "automountServiceAccountToken": false,
-        "enableServiceLinks": false,
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        // The deadline is set on the pod, because the deadline of a Job deletes the pod together with its result.
-        "activeDeadlineSeconds": wanted.deadline_seconds.clamp(1, i32::MAX.unsigned_abs().into()),
-        "securityContext": rights.pod(),
-        "containers": [container(wanted, rights)],
-        "volumes": volumes(wanted, rights),
-    });
-    if let Some(node) = wanted.place.node() {
-        // Not `nodeName`, so that the scheduler checks the node's free resources. Taints are tolerated, because the
-        // data is on this node.
-        pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}],
-        }}});
-        pod["tolerations"] = json!([{"operator": "Exists"}]);
-    }
-    if let Some(class) = &wanted.pod.priority_class {
-        pod["priorityClassName"] = json!(class);
-    }
-    pod
-}
-
-fn container(wanted: &MoverJob, rights: Rights) -> Value {
-    let mut mounts = vec![
-        json!({"name": "task", "mountPath": wanted.pod.task_directory, "readOnly": true}),
-        json!({"name": "scratch", "mountPath": SCRATCH}),
-    ];
-    let mut devices = Vec::new();
-    match &wanted.place {
-        MoverPlace::NodeDirectory { writable, .. } => mounts.push(json!({
-            "name": "data", "mountPath": DATA, "readOnly": !writable,
-            // Mounts that the kubelet adds later below it become visible.
-            "mountPropagation": "HostToContainer",
-        })),
-        MoverPlace::Claim { block: false, writable, .. } => {
-            mounts.push(json!({"name": "data", "mountPath": DATA, "readOnly": !writable}));
-        }
-        MoverPlace::Claim { block: true, .. } => devices.push(json!({"name": "data", "devicePath": DEVICE})),
-        MoverPlace::Anywhere => {}
-    }
-    let mut container = json!({
-        "name": CONTAINER,
-        "image": wanted.pod.image,
-        "imagePullPolicy": "IfNotPresent",
-        "args": ["mover"],
-        "env": [{"name": wanted.pod.pod_uid_variable, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
-        "terminationMessagePolicy": "File",
-        "resources": {
-            "requests": {"cpu": wanted.pod.cpu_request, "memory": wanted.pod.memory_request},
-            "limits": {"memory": wanted.pod.memory_limit},
-        },
-        "securityContext": rights.container(),
-        "volumeMounts": mounts,
-    });
-    if !devices.is_empty() {
-        container["volumeDevices"] = json!(devices);
-    }
-    container
-}
-
-fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
-    let mut volumes = vec![
-        json!({"name": "task", "secret": {"secretName": name(&wanted.uid), "defaultMode": rights.secret_mode()}}),
-        json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
-    ];
-    match &wanted.place {
-        // `Directory`: a missing directory must fail and not be created empty.
-        MoverPlace::NodeDirectory { directory, .. } => {
-            volumes.push(json!({"name": "data", "hostPath": {"path": directory, "type": "Directory"}}));
-        }
-        // The claim itself is never marked read-only: some drivers attach it differently then.
-        MoverPlace::Claim { claim, .. } => {
-            volumes.push(json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}}));
-        }
-        MoverPlace::Anywhere => {}
-    }
-    volumes
 }
 
 /// What the labels and annotations of a Job say about its mover.
@@ -212,6 +142,8 @@ fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
 pub struct MoverRecord {
     pub candidate: Candidate,
     pub owner: Owner,
+    /// The namespace of the Job.
+    pub namespace: String,
     /// The Job has completed or failed.
     pub finished: bool,
 }
@@ -233,11 +165,13 @@ pub fn read(job: &Value) -> Option<MoverRecord> {
     Some(MoverRecord {
         owner: Owner {
             kind: label(OWNER_KIND),
+            namespace: annotations.remove(OWNER_NAMESPACE).unwrap_or_else(|| label(SERVER)),
             name: annotations.remove(OWNER_NAME).unwrap_or_default(),
             uid: label(OWNER_UID),
         },
+        namespace: text(job, "/metadata/namespace").to_owned(),
         candidate: Candidate {
-            uid: annotations.remove(TASK)?,
+            task: TaskId::new(annotations.remove(TASK)?),
             group: annotations.remove(GROUP).unwrap_or_default(),
             node: annotations.remove(NODE),
             repository: annotations.remove(REPOSITORY).unwrap_or_default(),
@@ -250,36 +184,9 @@ pub fn read(job: &Value) -> Option<MoverRecord> {
 mod tests {
     use rstest::rstest;
 
-    use super::super::{PodSecurity, PodSettings};
+    use super::super::MoverPlace;
+    use super::super::pod::testing::wanted;
     use super::*;
-
-    fn settings() -> PodSettings {
-        PodSettings {
-            server: "lifeboat".into(),
-            image: "localhost/lifeboat:dev".into(),
-            cpu_request: "100m".into(),
-            memory_request: "128Mi".into(),
-            memory_limit: "1Gi".into(),
-            priority_class: None,
-            task_directory: "/mover/task".into(),
-            pod_uid_variable: "LIFEBOAT_POD_UID".into(),
-            security: PodSecurity::Privileged,
-            target: None,
-        }
-    }
-
-    fn wanted(place: MoverPlace) -> MoverJob {
-        MoverJob {
-            uid: "6f1c-1".into(),
-            owner: Owner { kind: "PodVolumeBackup".into(), name: "nightly-x".into(), uid: "6f1c".into() },
-            place,
-            repository: "default/shop".into(),
-            group: "nightly".into(),
-            deadline_seconds: 3600,
-            namespace: "lifeboat-movers".into(),
-            pod: settings(),
-        }
-    }
 
     fn on_node(writable: bool) -> MoverPlace {
         let directory = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~csi/pv".into();
@@ -321,10 +228,35 @@ mod tests {
     }
 
     #[test]
+    fn the_namespace_of_the_object_is_written_only_where_it_is_not_the_servers() {
+        let mut wanted = wanted(MoverPlace::Anywhere);
+        let own = job(&wanted).unwrap();
+        assert!(!own.to_string().contains(OWNER_NAMESPACE), "as earlier servers made it");
+        assert_eq!(read(&own).unwrap().owner.namespace, "lifeboat");
+        wanted.owner.namespace = "shop".into();
+        assert_eq!(read(&job(&wanted).unwrap()).unwrap().owner, wanted.owner);
+        assert_eq!(read(&secret(&wanted)).unwrap().owner, wanted.owner);
+    }
+
+    #[test]
+    fn a_dry_run_has_the_pod_of_the_job_under_a_name_that_is_free() {
+        let wanted = wanted(claim(false, false));
+        let (pod, job) = (dry_run(&wanted).unwrap(), job(&wanted).unwrap());
+        assert_eq!(pod["spec"], job["spec"]["template"]["spec"]);
+        assert_eq!(pod["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
+        assert_eq!(
+            (&pod["metadata"]["name"], &pod["metadata"]["namespace"]),
+            (&Value::Null, &json!("lifeboat-movers"))
+        );
+        assert_eq!(pod["metadata"]["generateName"], "mover-6f1c-1-");
+    }
+
+    #[test]
     fn a_name_is_never_too_long() {
-        assert_eq!(name("6f1c-1"), "mover-6f1c-1");
-        assert!(name(&"a".repeat(80)).len() <= 63);
-        assert_ne!(name(&"a".repeat(80)), name(&"a".repeat(81)));
+        assert_eq!(name(&TaskId::new("6f1c-1")), "mover-6f1c-1");
+        assert_eq!(name(&TaskId::new("6f1c.0.ab-1")), "mover-6f1c-0-ab-1");
+        assert!(name(&TaskId::new("a".repeat(80))).len() <= 63);
+        assert_ne!(name(&TaskId::new("a".repeat(80))), name(&TaskId::new("a".repeat(81))));
     }
 
     #[test]

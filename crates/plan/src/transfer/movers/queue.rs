@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::TaskId;
+
 use super::MoverJob;
 
 /// The limits of running movers. A limit below one counts as one.
@@ -21,7 +23,7 @@ pub struct Limits {
 /// The queue's view of a mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    pub uid: String,
+    pub task: TaskId,
     pub group: String,
     /// None if the scheduler chooses the node.
     pub node: Option<String>,
@@ -31,7 +33,7 @@ pub struct Candidate {
 impl Candidate {
     pub fn of(job: &MoverJob) -> Self {
         Self {
-            uid: job.uid.clone(),
+            task: job.task.clone(),
             group: job.group.clone(),
             node: job.place.node().map(str::to_owned),
             repository: job.repository.clone(),
@@ -60,7 +62,7 @@ pub struct Queue {
     limits: Limits,
     /// In order of arrival.
     waiting: Vec<Candidate>,
-    running: BTreeMap<String, Candidate>,
+    running: BTreeMap<TaskId, Candidate>,
     /// When each waiting group had its last turn, or arrived.
     turns: BTreeMap<String, u64>,
     /// The turn that a lane had when its node or repository was full.
@@ -81,8 +83,8 @@ impl Queue {
     }
 
     /// The scheduler chose a node for a running mover: it counts towards the node's limit.
-    pub fn settle(&mut self, uid: &str, node: &str) {
-        if let Some(candidate) = self.running.get_mut(uid) {
+    pub fn settle(&mut self, task: &TaskId, node: &str) {
+        if let Some(candidate) = self.running.get_mut(task) {
             candidate.node.get_or_insert_with(|| node.to_owned());
         }
     }
@@ -93,7 +95,7 @@ impl Queue {
 
     /// Adds a mover at the end of its group, unless it is already running or waiting.
     pub fn arrive(&mut self, candidate: Candidate) {
-        if self.is_running(&candidate.uid) || self.waiting.iter().any(|other| other.uid == candidate.uid) {
+        if self.is_running(&candidate.task) || self.waiting.iter().any(|other| other.task == candidate.task) {
             return;
         }
         if !self.turns.contains_key(&candidate.group) {
@@ -105,15 +107,15 @@ impl Queue {
 
     /// Adds a mover whose Job already runs: it counts, regardless of the limits.
     pub fn adopt(&mut self, candidate: Candidate) {
-        self.waiting.retain(|other| other.uid != candidate.uid);
-        self.running.insert(candidate.uid.clone(), candidate);
+        self.waiting.retain(|other| other.task != candidate.task);
+        self.running.insert(candidate.task.clone(), candidate);
         self.forget();
     }
 
     /// Removes a mover that neither waits nor runs any more.
-    pub fn leave(&mut self, uid: &str) {
-        self.waiting.retain(|candidate| candidate.uid != uid);
-        self.running.remove(uid);
+    pub fn leave(&mut self, task: &TaskId) {
+        self.waiting.retain(|candidate| candidate.task != *task);
+        self.running.remove(task);
         self.forget();
     }
 
@@ -124,13 +126,13 @@ impl Queue {
             self.kept.remove(&candidate.lane());
             let turn = self.next_turn();
             self.turns.insert(candidate.group.clone(), turn);
-            self.running.insert(candidate.uid.clone(), candidate);
+            self.running.insert(candidate.task.clone(), candidate);
         }
         self.forget();
     }
 
-    pub fn is_running(&self, uid: &str) -> bool {
-        self.running.contains_key(uid)
+    pub fn is_running(&self, task: &TaskId) -> bool {
+        self.running.contains_key(task)
     }
 
     pub fn running(&self) -> usize {
@@ -142,8 +144,8 @@ impl Queue {
     }
 
     /// The message why a mover waits and how many are ahead of it; None if it does not wait.
-    pub fn message(&self, uid: &str) -> Option<String> {
-        let candidate = self.waiting.iter().find(|candidate| candidate.uid == uid)?;
+    pub fn message(&self, task: &TaskId) -> Option<String> {
+        let candidate = self.waiting.iter().find(|candidate| candidate.task == *task)?;
         let full = self.full_for(candidate);
         let rivals: Vec<&Candidate> = self
             .waiting
@@ -216,7 +218,7 @@ impl Queue {
     /// How many of the rivals start before it when groups alternate.
     fn before(&self, candidate: &Candidate, rivals: &[&Candidate]) -> usize {
         let own = rivals.iter().filter(|rival| rival.group == candidate.group);
-        let place = own.take_while(|rival| rival.uid != candidate.uid).count();
+        let place = own.take_while(|rival| rival.task != candidate.task).count();
         let turn = |group: &str| self.turns.get(group).copied().unwrap_or_default();
         let mut others: BTreeMap<&str, usize> = BTreeMap::new();
         for rival in rivals.iter().filter(|rival| rival.group != candidate.group) {

@@ -1,10 +1,11 @@
 //! The permissions of a mover's container: user and capabilities. Takes the location of the data, the pod that uses
 //! the volume and the namespace's Pod Security level; gives security contexts for `job`, or why no mover can run
-//! there. The table for administrators is in docs/movers.md.
+//! there. The table for administrators is in docs/movers.md. In a namespace of others no volume gets the group of the
+//! mover: the kubelet would change the owners of the application's files.
 
 use serde_json::{Value, json};
 
-use super::MoverPlace;
+use super::{MoverPlace, MoverVolume};
 
 /// Reads files of all owners: sufficient for a backup.
 const READ: &[&str] = &["DAC_READ_SEARCH"];
@@ -41,12 +42,13 @@ pub enum PodSecurity {
 }
 
 /// The pod that uses the volume of a mover.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetPod {
-    /// The user and group of its containers, if its spec sets them.
+    /// The user and group of its containers, if they are known.
     pub user: Option<i64>,
     pub group: Option<i64>,
-    pub fs_group: Option<i64>,
+    /// Its further groups, with the one that owns its volumes.
+    pub groups: Vec<i64>,
 }
 
 /// Why no mover can run in a namespace.
@@ -69,7 +71,7 @@ pub enum NotAllowed {
 }
 
 /// The permissions of a mover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     user: User,
     capabilities: &'static [&'static str],
@@ -77,21 +79,29 @@ pub(super) struct Rights {
     host: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum User {
     /// Needed to read or write files or devices of all owners.
     Root,
     Other {
         user: i64,
         group: i64,
-        fs_group: i64,
+        groups: Groups,
     },
 }
 
-const UNPRIVILEGED: User = User::Other { user: USER, group: USER, fs_group: USER };
+/// The further groups of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Groups {
+    /// The kubelet makes it the group of the pod's volumes. Only where no volume has data of others.
+    OfVolumes(i64),
+    Supplemental(Vec<i64>),
+}
 
+/// `has_repository`: the repository is in a volume of the pod.
 pub(super) fn of(
     place: &MoverPlace,
+    has_repository: bool,
     target: Option<&TargetPod>,
     security: PodSecurity,
 ) -> Result<Rights, NotAllowed> {
@@ -107,8 +117,44 @@ pub(super) fn of(
         (MoverPlace::Claim { writable: true, .. }, _) => Ok(root(WRITE, false)),
         (MoverPlace::Claim { .. }, PodSecurity::Baseline) => Ok(root(READ_BASELINE, false)),
         (MoverPlace::Claim { .. }, PodSecurity::Privileged) => Ok(root(READ, false)),
-        (MoverPlace::Anywhere, _) => Ok(Rights { user: UNPRIVILEGED, capabilities: &[], host: false }),
+        (MoverPlace::Volumes { volumes, .. }, _) => of_volumes(volumes, has_repository, target, security),
+        (MoverPlace::Anywhere, PodSecurity::Privileged) if !has_repository => {
+            Ok(unprivileged(Groups::OfVolumes(USER)))
+        }
+        (MoverPlace::Anywhere, _) => of_volumes(&[], has_repository, target, security),
     }
+}
+
+/// In a namespace of others.
+fn of_volumes(
+    volumes: &[MoverVolume],
+    has_repository: bool,
+    target: Option<&TargetPod>,
+    security: PodSecurity,
+) -> Result<Rights, NotAllowed> {
+    if volumes.is_empty() && !has_repository {
+        return Ok(unprivileged(Groups::Supplemental(Vec::new())));
+    }
+    if security == PodSecurity::Restricted {
+        return if volumes.iter().any(|volume| volume.block) {
+            Err(NotAllowed::Device)
+        } else {
+            as_target(target)
+        };
+    }
+    let mut files = volumes.iter().filter(|volume| !volume.block).peekable();
+    let capabilities = match (files.peek().is_some(), files.any(|volume| volume.writable)) {
+        (_, true) => WRITE,
+        // Also writes into a repository that belongs to another user.
+        (true, false) => READ_BASELINE,
+        (false, false) if has_repository => READ_BASELINE,
+        (false, false) => &[],
+    };
+    Ok(root(capabilities, false))
+}
+
+fn unprivileged(groups: Groups) -> Rights {
+    Rights { user: User::Other { user: USER, group: USER, groups }, capabilities: &[], host: false }
 }
 
 fn root(capabilities: &'static [&'static str], host: bool) -> Rights {
@@ -119,18 +165,25 @@ fn root(capabilities: &'static [&'static str], host: bool) -> Rights {
 fn as_target(target: Option<&TargetPod>) -> Result<Rights, NotAllowed> {
     let user = target.and_then(|target| target.user).filter(|user| *user != 0).ok_or(NotAllowed::NoUser)?;
     let group = target.and_then(|target| target.group).unwrap_or(user);
-    let fs_group = target.and_then(|target| target.fs_group).unwrap_or(group);
-    Ok(Rights { user: User::Other { user, group, fs_group }, capabilities: &[], host: false })
+    let groups = Groups::Supplemental(target.map(|target| target.groups.clone()).unwrap_or_default());
+    Ok(Rights { user: User::Other { user, group, groups }, capabilities: &[], host: false })
 }
 
 impl Rights {
-    pub(super) fn pod(self) -> Value {
-        let mut context = match self.user {
+    pub(super) fn pod(&self) -> Value {
+        let mut context = match &self.user {
             User::Root => json!({"runAsUser": 0, "runAsGroup": 0}),
-            User::Other { user, group, fs_group } => {
-                json!({"runAsNonRoot": true, "runAsUser": user, "runAsGroup": group, "fsGroup": fs_group})
+            User::Other { user, group, .. } => {
+                json!({"runAsNonRoot": true, "runAsUser": user, "runAsGroup": group})
             }
         };
+        match &self.user {
+            User::Other { groups: Groups::OfVolumes(group), .. } => context["fsGroup"] = json!(group),
+            User::Other { groups: Groups::Supplemental(groups), .. } if !groups.is_empty() => {
+                context["supplementalGroups"] = json!(groups);
+            }
+            User::Other { .. } | User::Root => {}
+        }
         context["seccompProfile"] = json!({"type": "RuntimeDefault"});
         if self.host {
             context["seLinuxOptions"] = json!({"type": "spc_t"});
@@ -138,7 +191,7 @@ impl Rights {
         context
     }
 
-    pub(super) fn container(self) -> Value {
+    pub(super) fn container(&self) -> Value {
         let mut capabilities = json!({"drop": ["ALL"]});
         if !self.capabilities.is_empty() {
             capabilities["add"] = json!(self.capabilities);
@@ -150,9 +203,14 @@ impl Rights {
         })
     }
 
-    /// Files of a Secret belong to root; another user reads them through the pod's group.
-    pub(super) fn secret_mode(self) -> u32 {
-        if self.user == User::Root { 0o400 } else { 0o440 }
+    /// Files of a Secret belong to root; another user reads them through the group of the pod's volumes or, where there
+    /// is none, as everybody in the containers that mount the Secret.
+    pub(super) fn secret_mode(&self) -> u32 {
+        match &self.user {
+            User::Root => 0o400,
+            User::Other { groups: Groups::OfVolumes(_), .. } => 0o440,
+            User::Other { groups: Groups::Supplemental(_), .. } => 0o444,
+        }
     }
 }
 
@@ -179,28 +237,69 @@ mod tests {
         #[case] security: PodSecurity,
         #[case] expected: NotAllowed,
     ) {
-        assert_eq!(of(&place, None, security), Err(expected));
+        assert_eq!(of(&place, false, None, security), Err(expected));
     }
 
     #[test]
     fn under_baseline_files_are_read_with_a_capability_that_it_allows() {
-        let rights = of(&claim(false, false), None, PodSecurity::Baseline).unwrap();
+        let rights = of(&claim(false, false), false, None, PodSecurity::Baseline).unwrap();
         assert_eq!(rights.container()["capabilities"]["add"], json!(["DAC_OVERRIDE"]));
-        let rights = of(&claim(false, false), None, PodSecurity::Privileged).unwrap();
+        let rights = of(&claim(false, false), false, None, PodSecurity::Privileged).unwrap();
         assert_eq!(rights.container()["capabilities"]["add"], json!(["DAC_READ_SEARCH"]));
     }
 
     #[test]
     fn under_restricted_the_mover_runs_as_the_pod_whose_volume_it_is() {
-        let target = TargetPod { user: Some(999), group: None, fs_group: Some(70) };
-        let rights = of(&claim(false, true), Some(&target), PodSecurity::Restricted).unwrap();
+        let target = TargetPod { user: Some(999), group: None, groups: vec![70] };
+        let rights = of(&claim(false, true), false, Some(&target), PodSecurity::Restricted).unwrap();
         let pod = rights.pod();
         assert_eq!(
-            (&pod["runAsUser"], &pod["runAsGroup"], &pod["fsGroup"]),
-            (&json!(999), &json!(999), &json!(70))
+            (&pod["runAsUser"], &pod["runAsGroup"], &pod["supplementalGroups"], &pod["fsGroup"]),
+            (&json!(999), &json!(999), &json!([70]), &Value::Null)
         );
         assert_eq!(rights.container()["capabilities"], json!({"drop": ["ALL"]}));
         let root = TargetPod { user: Some(0), ..target };
-        assert_eq!(of(&claim(false, true), Some(&root), PodSecurity::Restricted), Err(NotAllowed::NoUser));
+        assert_eq!(
+            of(&claim(false, true), false, Some(&root), PodSecurity::Restricted),
+            Err(NotAllowed::NoUser)
+        );
+    }
+
+    fn volumes(kinds: &str) -> MoverPlace {
+        let of = |kind| MoverVolume { claim: "c".into(), block: kind == 'b', writable: kind == 'w' };
+        MoverPlace::Volumes { volumes: kinds.chars().map(of).collect(), node: None }
+    }
+
+    /// `r` is a claim that is read, `w` one that is written, `b` a block device.
+    #[rstest]
+    #[case::reads(volumes("rr"), false, READ_BASELINE)]
+    #[case::writes(volumes("rw"), false, WRITE)]
+    #[case::devices(volumes("bb"), false, &[])]
+    #[case::a_device_beside_files(volumes("br"), false, READ_BASELINE)]
+    #[case::a_device_and_a_repository(volumes("b"), true, READ_BASELINE)]
+    #[case::a_repository_alone(MoverPlace::Anywhere, true, READ_BASELINE)]
+    fn under_baseline_root_has_what_its_volumes_need(
+        #[case] place: MoverPlace,
+        #[case] has_repository: bool,
+        #[case] expected: &'static [&'static str],
+    ) {
+        for security in [PodSecurity::Baseline, PodSecurity::Privileged] {
+            let rights = of(&place, has_repository, None, security).unwrap();
+            assert_eq!(rights, root(expected, false));
+        }
+    }
+
+    #[rstest]
+    #[case::files(volumes("r"), false, Err(NotAllowed::NoUser))]
+    #[case::devices(volumes("rb"), false, Err(NotAllowed::Device))]
+    #[case::a_repository(MoverPlace::Anywhere, true, Err(NotAllowed::NoUser))]
+    #[case::nothing(volumes(""), false, Ok(unprivileged(Groups::Supplemental(Vec::new()))))]
+    #[case::nothing_anywhere(MoverPlace::Anywhere, false, Ok(unprivileged(Groups::Supplemental(Vec::new()))))]
+    fn under_restricted_data_needs_a_known_user(
+        #[case] place: MoverPlace,
+        #[case] has_repository: bool,
+        #[case] expected: Result<Rights, NotAllowed>,
+    ) {
+        assert_eq!(of(&place, has_repository, None, PodSecurity::Restricted), expected);
     }
 }

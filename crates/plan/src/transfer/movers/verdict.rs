@@ -167,11 +167,20 @@ fn overdue(pod: &Value, patience: &Patience, now: Timestamp) -> Option<Dead> {
     })
 }
 
-/// The state of the mover's container; null if the kubelet reported none.
+/// The state of the mover's container; null if the kubelet reported none. Containers that a webhook added do not count.
 fn container_state(pod: &Value) -> &Value {
-    let statuses = pod["status"]["containerStatuses"].as_array();
-    let status = statuses.into_iter().flatten().find(|status| status["name"] == CONTAINER);
-    status.map_or(&Value::Null, |status| &status["state"])
+    &of_mover(&pod["status"]["containerStatuses"])["state"]
+}
+
+/// The mover's container in the pod's spec; a webhook may have put others before it.
+fn container(pod: &Value) -> &Value {
+    of_mover(&pod["spec"]["containers"])
+}
+
+/// The entry of the mover's container in a list; null if there is none.
+fn of_mover(list: &Value) -> &Value {
+    let entries = list.as_array().into_iter().flatten();
+    entries.into_iter().find(|entry| entry["name"] == CONTAINER).unwrap_or(&Value::Null)
 }
 
 fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {

@@ -11,7 +11,8 @@ use lifeboat_api::velero::names;
 use serde_json::Value;
 
 use crate::policy::{VolumeAction, VolumeFacts};
-use crate::velero::pod_volumes::{claim_of, used};
+use crate::transfer::directory::claim_of;
+use crate::velero::pod_volumes::used;
 use crate::velero::volume_settings::{copy_reason, is_never_copied};
 
 pub use crate::velero::volume_settings::VolumeSettings;

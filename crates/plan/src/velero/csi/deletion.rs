@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::{DELETION_POLICY, GROUP, OF_BACKUP, SERVER, VERSION, text};
+use super::{DELETION_POLICY, OF_BACKUP, text};
 use crate::label;
+use crate::transfer::snapshots::{GROUP, SERVER, VERSION};
 use crate::velero::deletion::Stored;
 
 /// What snapshots in the cluster are whose Backup is gone.

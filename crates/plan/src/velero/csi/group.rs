@@ -10,10 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::taken::{policy_before, snapshot_labels};
 use super::{
-    DELETION_POLICY, Fixed, GROUP, GROUP_HANDLE, OF_BACKUP, OfBackup, RESTORE_SIZE, SERVER, VERSION,
-    bound_content, fixed, is_going, restore_size, snapshot_name, text, trouble,
+    DELETION_POLICY, GROUP_HANDLE, OF_BACKUP, OfBackup, RESTORE_SIZE, restore_size, snapshot_name, text,
 };
 use crate::label;
+use crate::transfer::snapshots::{
+    Fixed, GROUP, SERVER, VERSION, bound_content, driver_of, fixed, is_going, trouble,
+};
 
 /// The API group of group snapshots.
 pub const GROUP_SNAPSHOTS: &str = "groupsnapshot.storage.k8s.io";
@@ -108,7 +110,7 @@ impl VolumeGroup {
         let mut without = Vec::new();
         for member in members {
             let name = text(&member.claim, "/metadata/name");
-            match member.volume.as_ref().and_then(super::driver_of) {
+            match member.volume.as_ref().and_then(driver_of) {
                 Some(driver) => drivers.entry(driver).or_default().push(name),
                 None => without.push(name),
             }

@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use lifeboat_api::catalogue::ItemId;
 use serde_json::{Value, json};
 
-use super::{
-    DELETION_POLICY, GROUP, LOCATION, MUST_RESTORE, OF_BACKUP, SERVER, SNAPSHOT_NAME, VERSION, restored_name,
-    text,
-};
+use super::{DELETION_POLICY, LOCATION, MUST_RESTORE, OF_BACKUP, SNAPSHOT_NAME, restored_name, text};
+use crate::transfer::snapshots::{self, GROUP, SERVER, VERSION};
 
 /// Why a CSI snapshot of a backup cannot be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,10 +26,10 @@ pub fn snapshot(
     restore_uid: &str,
 ) -> Result<(Value, ItemId), NotRestorable> {
     let name = restored_name(restore_uid, text(from_backup, "/metadata/name"));
-    let Some(content) = super::bound_content(from_backup) else {
+    let Some(content) = snapshots::bound_content(from_backup) else {
         return Err(NotRestorable::NotBound);
     };
-    let content = ItemId::cluster(super::contents(), content);
+    let content = ItemId::cluster(snapshots::contents(), content);
     item["metadata"]["name"] = json!(name);
     item["spec"] = json!({"source": {"volumeSnapshotContentName": name}});
     forget_backup(&mut item);
@@ -82,7 +80,8 @@ pub fn claim(mut item: Value, from_backup: &Value, restore_uid: &str) -> (Value,
     let Some(snapshot) = from_backup["metadata"]["annotations"][SNAPSHOT_NAME].as_str() else {
         return (item, None);
     };
-    let place = ItemId::namespaced(super::snapshots(), text(from_backup, "/metadata/namespace"), snapshot);
+    let place =
+        ItemId::namespaced(snapshots::snapshots(), text(from_backup, "/metadata/namespace"), snapshot);
     if let Some(spec) = item["spec"].as_object_mut() {
         spec.remove("volumeName");
         spec.remove("dataSourceRef");

@@ -4,11 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    DELETION_POLICY, DRIVER, GROUP, GROUP_HANDLE, HANDLE, LOCATION, OF_BACKUP, OfBackup, RESTORE_SIZE,
-    SERVER, VERSION, group_handle,
+    DELETION_POLICY, DRIVER, GROUP_HANDLE, HANDLE, LOCATION, OF_BACKUP, OfBackup, RESTORE_SIZE, group_handle,
 };
 use crate::label;
-use crate::transfer::snapshots::{binary, is_going};
+use crate::transfer::snapshots::{GROUP, SERVER, VERSION, binary, is_going};
 
 /// The VolumeSnapshot that requests a snapshot from a driver.
 pub fn snapshot(name: &str, claim: &Value, class: &str, backup: &OfBackup) -> Value {

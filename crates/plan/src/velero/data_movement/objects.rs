@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{SELECTOR, text};
 use crate::label;
-use crate::velero::csi::SNAPSHOT;
-use crate::velero::pod_volumes::CONSISTENCY;
+use crate::transfer::attempts::CONSISTENCY;
+use crate::transfer::snapshots::SNAPSHOT;
 
 /// The operation ID for moving a claim's data; also the object's label. `prefix`: `du-` or `dd-`, as upstream.
 pub fn operation(prefix: &str, owner_uid: &str, claim_uid: &str) -> String {

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lifeboat_api::velero::names;
 use serde_json::Value;
 
-use super::{ClaimOf, claim_of, text};
+use super::text;
 use crate::policy::VolumeFacts;
+use crate::transfer::directory::{ClaimOf, claim_of};
 use crate::velero::volume_settings::{VolumeSettings, copy_reason, is_never_copied};
 
 /// The decision about one requested volume.

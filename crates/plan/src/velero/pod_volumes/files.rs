@@ -5,8 +5,9 @@
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
-use super::{claim_of, text};
+use super::text;
 use crate::label;
+use crate::transfer::directory::claim_of;
 
 /// Annotation: the name of the target directory, directly below the volume's root.
 pub const INTO: &str = "lifeboat.io/restore-into";

@@ -7,8 +7,8 @@ use lifeboat_api::common::{BackupUid, TaskId};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
-use super::{CONSISTENCY, LIVE, QUIESCED};
 use crate::label;
+use crate::transfer::attempts::{CONSISTENCY, LIVE, QUIESCED};
 
 /// How many characters of a backup's or restore's name go into the names of its objects.
 const NAME_PART: usize = 46;

@@ -32,7 +32,7 @@ fn applied(shared: &Shared, directory: &Path, node: &Node) -> Option<String> {
     let handle = std::fs::File::open(directory).unwrap();
     let stat = Stat::at(handle.as_fd(), &node.name).unwrap();
     let target = MetadataTarget::Entry { directory: handle.as_fd(), name: &node.name };
-    apply(shared, &target, node, &stat, true).err().map(|failure| failure.to_string())
+    apply(shared, &target, node, &stat, true, || node.name.clone()).err().map(|failure| failure.to_string())
 }
 
 #[tokio::test]
@@ -67,4 +67,32 @@ async fn an_attribute_that_fails_does_not_prevent_the_others() {
     assert_eq!(rustix::fs::getxattr(&path, "user.old", &mut value), Err(Errno::NODATA));
     let stat = Stat::of(std::fs::File::open(&path).unwrap()).unwrap();
     assert_eq!((stat.mode & 0o7777, stat.mtime), (0o604, file.node.mtime));
+}
+
+/// In a thread of its own, which is not root even if root runs the test.
+#[tokio::test]
+async fn without_root_an_owner_that_may_not_be_set_is_counted_and_is_no_failure() {
+    const NOBODY: u32 = 65534;
+    let directory = tempfile::tempdir().unwrap();
+    let shared = shared(directory.path()).await;
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"x").unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let file = file("file", &[b"x"]).with(|node| (node.uid, node.gid) = (1, 1));
+    let (place, counted) = (directory.path().to_owned(), Arc::clone(&shared));
+    let applying = std::thread::spawn(move || {
+        if is_root {
+            let nobody = Some(Uid::from_raw(NOBODY));
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        }
+        applied(&counted, &place, &file.node)
+    });
+    assert_eq!(applying.join().unwrap(), None);
+    let outcome = shared.outcome().unwrap();
+    assert_eq!((outcome.kept_owner_count, &*outcome.kept_owners), (1, &["file".to_owned()][..]));
+    assert!(!outcome.is_incomplete());
 }

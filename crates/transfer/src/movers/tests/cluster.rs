@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::testing::{Asked, failure};
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When, Write, WriteKind};
@@ -140,9 +141,9 @@ impl Fake {
         });
         let written = pods.clone();
         server.on_write(move |server, write| written.lock().unwrap().written(server, write));
-        let records = Arc::new(HeldRecords(server.clone()));
         let core = server.core().await;
-        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings, records) };
+        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings) };
+        movers.add_records(Arc::new(HeldRecords(server.clone())));
         Self { movers, server, pods }
     }
 
@@ -244,9 +245,10 @@ pub(super) fn reported(uid: &str, outcome: Outcome) -> Value {
 pub(super) fn job(uid: &str) -> MoverJob {
     let settings = MoverSettings { image: "localhost/lifeboat:dev".into(), ..MoverSettings::default() };
     MoverJob {
-        uid: uid.into(),
+        task: TaskId::new(uid),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
+            namespace: "lifeboat".into(),
             name: format!("pvb-{uid}"),
             uid: format!("owner-{uid}"),
         },
@@ -284,7 +286,7 @@ impl Keys for Password {
         let content = SecretSlice::from(password.as_bytes().to_vec());
         let repository =
             RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
-        Ok(Key { repository, files: BTreeMap::from([("password-0".to_owned(), content)]) })
+        Ok(Key { repository: Some(repository), files: BTreeMap::from([("password-0".to_owned(), content)]) })
     }
 }
 
@@ -293,13 +295,13 @@ struct HeldRecords(ApiServer);
 
 #[async_trait]
 impl TaskRecords for HeldRecords {
-    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
+    async fn state(&self, _: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
         let found = object(&self.0, &format!("{}s/{}", owner.kind.to_lowercase(), owner.name));
         let found = found.filter(|object| object["metadata"]["uid"] == *owner.uid);
         Ok(match found {
             None => TaskState::Over,
             Some(object) if object["status"]["phase"] == "Completed" => TaskState::Over,
-            Some(object) if object["task"] == *task => TaskState::Open,
+            Some(object) if object["task"] == task.as_str() => TaskState::Open,
             Some(_) => TaskState::Unrecorded,
         })
     }

@@ -18,7 +18,7 @@ fn put_owner(fake: &Fake, uid: &str) {
 fn put_secret(fake: &Fake, wanted: &MoverJob) {
     let mut secret = manifests::secret(wanted);
     secret["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    fake.put(&format!("secrets/mover-{}", wanted.uid), secret);
+    fake.put(&format!("secrets/mover-{}", wanted.task), secret);
 }
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn a_job_in_any_namespace_counts_where_its_task_is_on_record() {
     fake.put_job(&job("own"), &[running()]);
     put_owner(&fake, "recorded");
     let mut counted: Vec<_> =
-        fake.movers.running().await.unwrap().into_iter().map(|candidate| candidate.uid).collect();
+        fake.movers.running().await.unwrap().into_iter().map(|candidate| candidate.task).collect();
     counted.sort();
     assert_eq!(counted, ["own", "recorded"]);
 }
@@ -43,7 +43,7 @@ async fn a_server_with_limited_rights_counts_in_the_movers_namespace() {
     fake.put_job(&job("own"), &[running()]);
     put_owner(&fake, "recorded");
     let counted: Vec<_> =
-        fake.movers.running().await.unwrap().into_iter().map(|candidate| candidate.uid).collect();
+        fake.movers.running().await.unwrap().into_iter().map(|candidate| candidate.task).collect();
     assert_eq!(counted, ["own"]);
 }
 

@@ -1,5 +1,5 @@
-//! Backups that are deleted after their pass and before their end: what they made is undone. No reconcile reports an object that
-//! is gone, so those under way are looked for.
+//! Undoes Backups that are deleted after their pass and before their end. A deleted object triggers no reconcile, so
+//! unfinished Backups are polled.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::backup::trouble::Trouble;
 use crate::backup::undo::Undoing;
 use crate::context::Context;
 
-/// How often those under way are looked for.
+/// How often unfinished Backups are polled.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Remembers a Backup while it is between its pass and its end.
+/// Remembers a Backup whose pass has ended and that is not finalized yet.
 pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
     let Some(uid) = backup.metadata.uid.clone() else { return };
     let between = matches!(
@@ -40,24 +40,24 @@ pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
     }
 }
 
-/// Looks until the server comes to rest.
+/// Polls until shutdown.
 pub(in crate::backup) async fn watch(context: &Context, state: &State) {
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK) => {}
         }
-        if let Err(error) = look(context, state).await {
-            tracing::warn!(error = error.chain(), "cannot look for deleted backups");
+        if let Err(error) = undo_deleted(context, state).await {
+            tracing::warn!(error = error.chain(), "cannot check for deleted backups");
         }
     }
 }
 
-pub(in crate::backup) async fn look(context: &Context, state: &State) -> Result<(), ApiError> {
+pub(in crate::backup) async fn undo_deleted(context: &Context, state: &State) -> Result<(), ApiError> {
     let ending: Vec<_> = locked(&state.ending).clone().into_iter().collect();
     for (uid, backup) in ending {
         if stop(context, state, &Run::of(&backup)).await? == Some(Stop::Deleted) {
-            // Its location may be looked at anew, or come back.
+            // Storage may be reachable again at the next poll.
             if clear(context, &backup).await {
                 locked(&state.ending).remove(&uid);
             }
@@ -66,26 +66,26 @@ pub(in crate::backup) async fn look(context: &Context, state: &State) -> Result<
     Ok(())
 }
 
-/// False where storage does not say yet what may go.
+/// Undoes a deleted Backup. False if storage cannot be asked yet what may be deleted.
 async fn clear(context: &Context, backup: &Backup) -> bool {
     let opened = async {
         let storage = open(context, backup).await?;
-        let files = storage.whose(backup).await?;
+        let files = storage.files_owner(backup).await?;
         Ok::<_, Trouble>((storage, files))
     };
     let (storage, files) = match opened.await {
         Ok(opened) => opened,
         Err(Trouble::Gone(reason)) => {
-            tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made stays");
+            tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made is kept");
             return true;
         }
         Err(trouble) => {
             let reason = trouble.to_string();
-            tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is cleared up later");
+            tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is undone later");
             return false;
         }
     };
-    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
+    let journal = Journal::new(context.client.clone(), &context.namespace, backup);
     let noted = backup.metadata.annotations.as_ref().and_then(|all| all.get(ARCHIVE_BYTES));
     // Operations change the size of the archive.
     let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);

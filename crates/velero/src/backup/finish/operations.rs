@@ -1,11 +1,10 @@
-//! Operations that actions go on with in the background: asked for their progress until all have ended or their time is
-//! over, then the Backup is finalized. Their list is in storage, so that the next leader can go on.
+//! Follows the operations that actions started: polls their progress until all have ended or their time is over; then
+//! the Backup is finalized. Their list is in storage, so that the next leader can continue.
 
 use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, OperationPhase};
 use lifeboat_cluster::ApiError;
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::backup::State;
 use crate::backup::locked;
+use crate::backup::pass::longest;
 use crate::backup::status::Run;
 use crate::backup::status::write;
 use crate::backup::storage::{open, put, read};
@@ -23,44 +23,41 @@ use crate::backup::trouble::{Trouble, wait};
 use crate::backup::volumes::csi::ended;
 use crate::backup::volumes::native::follow::{Snapshots, follow as follow_snapshots};
 use crate::context::Context;
-use crate::operations::{Silent, answered, fail, is_over};
+use crate::operations::{Unresponsive, answered, fail, is_over};
 
-/// How often operations are asked, as upstream.
+/// How often operations are polled, as upstream does.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// How long an operation may take, where the spec says nothing.
-const TIMEOUT: Duration = Duration::from_hours(4);
-
-/// One look at all operations and at the snapshots that plugins go on with.
+/// Polls all operations, and the snapshots that plugins have not finished, once.
 pub(in crate::backup) async fn follow(
     context: &Context,
     state: &State,
     backup: &Backup,
 ) -> Result<Action, ApiError> {
-    let looked = match look(context, backup).await {
-        Ok(looked) => looked,
+    let polled = match poll(context, backup).await {
+        Ok(polled) => polled,
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
     let this = Run::of(backup);
     locked(&state.trouble).remove(&this.uid);
-    let counts = counts(backup, &looked.operations, &looked.snapshots);
+    let counts = counts(backup, &polled.operations, &polled.snapshots);
     let open = counts.operations_open + counts.snapshots_open;
-    if looked.has_changed || open == 0 {
-        write(context, state, &this, &status(&counts, looked.csi_ready)).await?;
+    if polled.has_changed || open == 0 {
+        write(context, state, &this, &status(&counts, polled.csi_ready)).await?;
     }
     Ok(Action::requeue(if open == 0 { Duration::from_secs(1) } else { LOOK }))
 }
 
-/// What one look found.
-struct Looked {
+/// The result of one poll.
+struct Polled {
     operations: Vec<BackupOperation>,
     snapshots: Snapshots,
-    /// How many CSI snapshots are ready, where that changed.
+    /// How many CSI snapshots are ready, if that changed.
     csi_ready: Option<usize>,
     has_changed: bool,
 }
 
-async fn look(context: &Context, backup: &Backup) -> Result<Looked, Trouble> {
+async fn poll(context: &Context, backup: &Backup) -> Result<Polled, Trouble> {
     let storage = open(context, backup).await?;
     let (store, files) = (storage.store(), &storage.files);
     let before: Option<Vec<BackupOperation>> = read(store, &files.item_operations()).await?;
@@ -76,13 +73,13 @@ async fn look(context: &Context, backup: &Backup) -> Result<Looked, Trouble> {
     }
     let snapshots = follow_snapshots(context, backup, store, files).await?;
     let has_changed = operations != before || snapshots.changed;
-    Ok(Looked { operations, snapshots, csi_ready, has_changed })
+    Ok(Polled { operations, snapshots, csi_ready, has_changed })
 }
 
-/// Asks every action for the operations that it goes on with.
+/// Polls every operation that has not ended.
 async fn ask_all(context: &Context, backup: &Backup, before: &[BackupOperation]) -> Vec<BackupOperation> {
-    // A session for each look, as upstream; only a plugin that is asked is started.
-    let (acting, mut silent) = (context.acting_quietly(), Silent::default());
+    // A plugin session for each poll, as upstream; only plugins that are asked are started.
+    let (acting, mut silent) = (context.acting_quietly(), Unresponsive::default());
     let mut operations = before.to_vec();
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
         ask(context, &acting.actions, backup, operation, &mut silent).await;
@@ -105,7 +102,7 @@ fn status(counts: &Counts, csi_ready: Option<usize>) -> Value {
     status
 }
 
-/// None where there were no snapshots at all.
+/// None if there were no snapshots at all.
 fn completed(counts: &Counts) -> Option<usize> {
     (counts.snapshots > 0).then(|| counts.snapshots.saturating_sub(counts.snapshots_failed))
 }
@@ -131,13 +128,13 @@ fn counts(backup: &Backup, operations: &[BackupOperation], snapshots: &Snapshots
     }
 }
 
-/// One question to the action that began the operation.
+/// Asks the action that started the operation for its progress.
 async fn ask(
     context: &Context,
     actions: &Registry,
     backup: &Backup,
     operation: &mut BackupOperation,
-    silent: &mut Silent,
+    silent: &mut Unresponsive,
 ) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.backup_item_action.clone());
     let known = actions.backup.iter().find(|known| known.name() == action);
@@ -147,9 +144,8 @@ async fn ask(
     if let Some(answer) = silent.ask(&action, known.progress(&id, backup)).await {
         answered(&mut operation.status, answer);
     }
-    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
-    if is_over(&operation.status, limit.unwrap_or(TIMEOUT), context.now()) {
-        // Whether it could be cancelled does not change that its time is over.
+    if is_over(&operation.status, longest(backup), context.now()) {
+        // The time is over, whether or not the operation could be cancelled.
         let _ = silent.ask(&action, known.cancel(&id, backup)).await;
         fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");
     }

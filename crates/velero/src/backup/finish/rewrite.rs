@@ -1,5 +1,5 @@
-//! What operations in the background changed goes into the archive: their items are read again and the archive is written
-//! anew with them, as upstream does. Doing it twice gives one result, so a server that dies meanwhile does no harm.
+//! Writes what operations changed into the archive: their items are read again and the archive is written again with
+//! them, as upstream does. Repeating it gives the same result, so a server may die at any point.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::backup::pass::{chain, read_again};
 use crate::backup::trouble::Trouble;
 use crate::context::Context;
 
-/// What came of it.
+/// The result of rewriting the archive.
 #[derive(Default)]
 pub(super) struct Rewritten {
     /// Items that could not be read again.
     pub(super) errors: i64,
-    /// Bytes of the new archive.
+    /// The size of the new archive in bytes; None if it was not rewritten.
     pub(super) bytes: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn write_again(
         return Ok(Rewritten::default());
     }
     let catalogue = Arc::new(discover(&context.client).await.map_err(Trouble::Api)?.catalogue);
-    // The backup's own log is in storage by now.
+    // The backup's log is already in storage, so actions do not write into it.
     let acting = context.acting_quietly();
     let again = read_again(&context.client, backup, catalogue, &acting.actions, items).await;
     acting.close().await;
@@ -72,7 +72,7 @@ async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemI
     Ok(items)
 }
 
-/// Adds the items that are in the backup as they were before their operations to its results.
+/// Adds an error to the backup's results for each item that could not be read again.
 async fn add_problems(
     store: &dyn ObjectStore,
     files: &BackupFiles,

@@ -1,5 +1,5 @@
-//! Snapshots in the cluster whose Backup is gone: somebody deleted it while no server ran. Whether they are still a backup's
-//! is asked where it was to be stored. Any doubt keeps them.
+//! CSI snapshots in the cluster whose Backup is gone, because it was deleted while no server ran. Storage is asked
+//! whether the backup's files exist. Any doubt keeps the snapshots.
 
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::csi;
 use crate::locations::{self, LocationError, stored_backup};
 
-/// As long as a label's value can be: it may stand for a longer name.
+/// The longest value of a label: a value of this length may be a longer name, cut.
 const CUT: usize = 63;
 
-/// What the snapshots of the backup with this UID are.
+/// Whether the snapshots of the backup with this UID are still needed.
 pub(in crate::backup) async fn of(context: &Context, uid: &str) -> Result<Orphan, ApiError> {
     let mut looked = Vec::new();
     for (name, location) in csi::origins(context, uid).await? {
@@ -24,7 +24,7 @@ pub(in crate::backup) async fn of(context: &Context, uid: &str) -> Result<Orphan
                 format!("its name '{name}' or that of its location '{location}' is not known in full");
             return Ok(Orphan::Unknown(message));
         }
-        // Objects of older versions do not say where it was to be stored.
+        // Objects of older versions do not name the location: all locations are asked.
         let places = if location.is_empty() { all(context).await? } else { vec![location] };
         for place in places {
             let stored = stored(context, &place, &name).await?;
@@ -34,7 +34,7 @@ pub(in crate::backup) async fn of(context: &Context, uid: &str) -> Result<Orphan
     Ok(orphan(uid, &looked))
 }
 
-/// What the backup with this UID is, where it is known by which name and in which location it was to be stored.
+/// Whether the backup with this UID exists in storage, if its name and location are known.
 pub(in crate::backup) async fn at(
     context: &Context,
     uid: &str,
@@ -49,7 +49,7 @@ pub(in crate::backup) async fn at(
 
 async fn all(context: &Context) -> Result<Vec<String>, ApiError> {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let listed = api.list(&ListParams::default()).await.attempt("list BackupStorageLocations")?;
     Ok(listed.items.iter().map(ResourceExt::name_any).collect())
 }

@@ -1,4 +1,4 @@
-//! Which actions are for which items of a backup, by type.
+//! Which actions apply to which items of a backup, by type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, SNAPSHOT_BACKUPPER};
 use lifeboat_plugin::actions::{BackupItemAction, ItemBlockAction};
 
-use crate::applying::{Applying, Says, applying};
+use crate::applying::{AppliesQuery, Applying, applying};
 use crate::backup::journal::{Journal, OperationEntry};
 
 /// How long an action may take to cancel an operation.
 const CANCEL: Duration = Duration::from_secs(10);
 
-/// Actions whose operations the next attempt takes over: they have the same name in each.
+/// Actions whose operations the next attempt adopts: their objects have the same name in each attempt.
 pub(crate) const ADOPTED: [&str; 2] = [SNAPSHOT_BACKUPPER, CLAIM_BACKUPPER];
 
-/// How long one call of an action may take: as long as an operation that it would begin.
+/// How long an operation may take, and one call of an action, which may start an operation.
 pub(crate) fn longest(backup: &Backup) -> Duration {
     let given = GoDuration::set(backup.spec.item_operation_timeout);
     let nanos = given.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
     nanos.map_or(Duration::from_hours(4), Duration::from_nanos)
 }
 
-/// Actions of one kind, by type.
+/// Actions of one kind, by the types they apply to.
 pub(super) struct Resolved<A: ?Sized> {
     actions: Vec<Applying<A>>,
     by_type: BTreeMap<GroupResource, Vec<usize>>,
@@ -37,7 +37,7 @@ pub(super) struct Resolved<A: ?Sized> {
 pub(super) type ResolvedActions = Resolved<dyn BackupItemAction>;
 pub(super) type ResolvedBlocks = Resolved<dyn ItemBlockAction>;
 
-impl<A: Says + ?Sized> Resolved<A> {
+impl<A: AppliesQuery + ?Sized> Resolved<A> {
     /// Asks them; gives also why some are left out.
     pub(super) async fn new(actions: &[Arc<A>], catalogue: &Catalogue) -> (Self, Vec<String>) {
         let (actions, left_out) = applying(actions, catalogue).await;
@@ -70,8 +70,8 @@ impl<A: ?Sized> Resolved<A> {
     }
 }
 
-/// Cancels the operations of a pass that gives nothing. What is cancelled leaves the journal; the others, and those that the
-/// next attempt would take over, are cancelled when the journal is ended.
+/// Cancels the operations of a pass that failed. Cancelled operations leave the journal; the others, and those that
+/// the next attempt would adopt, are cancelled when the journal is ended.
 pub(super) async fn cancel(
     actions: &ResolvedActions,
     backup: &Backup,
@@ -94,7 +94,7 @@ pub(super) async fn cancel(
     futures::future::join_all(each).await;
 }
 
-/// An operation as the journal has it.
+/// The journal entry of an operation.
 pub(super) fn entry(operation: &BackupOperation) -> OperationEntry {
     let spec = &operation.spec;
     OperationEntry {

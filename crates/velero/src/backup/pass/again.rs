@@ -1,6 +1,5 @@
-//! Items that operations in the background changed: read and written again when all of them have ended. Takes their
-//! identifiers and the cluster; gives the files to change in the archive, and what did not go well. Called when a backup is
-//! finalized.
+//! Reads the items that operations changed again, when all operations have ended. Takes item identifiers and the
+//! cluster; returns the files to change in the archive, and errors. Called when a backup is finalized.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use super::actions::{ResolvedActions, longest};
 use super::items::placed;
 use crate::lookup::ActionLookup;
 
-/// What was read again.
+/// The items that were read again.
 #[derive(Default)]
 pub(crate) struct Again {
     pub(crate) updates: Updates,
-    /// Items that stay in the archive as they were, with the reason.
+    /// Items that stay in the archive unchanged, with the reason.
     pub(crate) problems: Vec<(ItemId, String)>,
 }
 
-/// Reads the items, and those that their actions bring, as they are now. Hooks do not run again, and actions may not begin
-/// another operation.
+/// Reads the items, and the additional items of their actions, as they are now. Hooks do not run again, and actions
+/// may not start another operation.
 pub(crate) async fn read_again(
     client: &Client,
     backup: &Backup,
@@ -36,7 +35,7 @@ pub(crate) async fn read_again(
     items: impl IntoIterator<Item = ItemId>,
 ) -> Again {
     let (actions, left_out) = ResolvedActions::new(&registry.backup, &catalogue).await;
-    // Items without what their actions make of them would replace better ones.
+    // Without the changes of all actions, the items in the archive are better than the new ones.
     if !left_out.is_empty() {
         let message = left_out.join("; ");
         let problems = items.into_iter().map(|id| (id, message.clone())).collect();
@@ -73,15 +72,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Gives the items that belong to this one.
+    /// Reads one item into `updates`; returns its additional items.
     async fn read(&self, id: &ItemId, updates: &mut Updates) -> Result<Vec<ItemId>, String> {
         let kind = self.catalogue.get(&id.resource).ok_or("the cluster does not serve its type")?;
         let found = get_raw(self.client, kind, id.namespace.as_deref(), &id.name).await;
         let item = match found.map_err(|error| error.chain())? {
             Some(item) => item,
-            // The archive has all that a restore needs of it; an interrupted end may have cleared it up.
-            None if id.resource.group == lifeboat_plan::velero::csi::GROUP => return Ok(Vec::new()),
-            None => return Err("it is gone".to_owned()),
+            // The archive has everything a restore needs of a snapshot object; an interrupted finalization may have
+            // deleted it.
+            None if id.resource.group == lifeboat_plan::transfer::snapshots::GROUP => return Ok(Vec::new()),
+            None => return Err("the object is gone".to_owned()),
         };
         self.act(kind, id, &item, updates).await
     }
@@ -102,7 +102,7 @@ impl Reader<'_> {
             let made = made.map_err(|_elapsed| failed("it did not end in time".to_owned()))?;
             let made = made.map_err(|error| failed(error.to_string()))?;
             if made.operation_id.is_some_and(|operation| !operation.is_empty()) {
-                return Err(failed("it began an operation while the backup was finalized".to_owned()));
+                return Err(failed("it started an operation while the backup was finalized".to_owned()));
             }
             value = made.item;
             additional.extend(made.additional_items);

@@ -1,5 +1,5 @@
-//! Blocks: items that are processed together, pre hooks of all their pods before, post hooks after. One task makes the
-//! blocks, several carry them out.
+//! Blocks: items that are processed together, with the pre hooks of all their pods before and the post hooks after.
+//! One task makes the blocks, several process them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use super::collect::Collection;
 use super::hooks::Hooked;
 use super::{About, Pass};
 
-/// How long an action may take to say what is related to an item; blocks are made one after the other.
+/// How long an action may take to name the related items of an item; blocks are made one after the other.
 const RELATED: Duration = Duration::from_mins(10);
 
-/// A block whose items are written: what it waits for, and what follows.
+/// A block whose items are written: the copies it waits for, and the post hooks that follow.
 pub(super) struct Settling {
     hooked: Hooked,
     /// The PodVolumeBackups of its pods.
     copies: Vec<String>,
 }
 
-/// Items of one block.
+/// The items of one block.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Places in the collection.
+    /// Indexes into the collection.
     pub(super) items: Vec<usize>,
     /// Related items that were not collected.
     pub(super) others: Vec<ItemId>,
@@ -41,7 +41,7 @@ impl Block {
 }
 
 impl Pass {
-    /// All collected items that no chain took.
+    /// Processes all collected items that are not in a chain.
     pub(super) async fn run_blocks(self: &Arc<Self>) {
         let (sender, receiver) = mpsc::channel::<Block>(self.workers);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -55,7 +55,7 @@ impl Pass {
                     match block {
                         Some(block) => {
                             let rest = pass.run_block(&block).await;
-                            // Copies take long: others go on meanwhile.
+                            // Copies take long: other blocks continue in the meantime.
                             if rest.copies.is_empty() {
                                 pass.settle(rest).await;
                             } else if settle.send(rest).is_err() {
@@ -106,7 +106,7 @@ impl Pass {
         }
     }
 
-    /// The block of an item: all that is related to it, and to that.
+    /// The block of an item: all items related to it, directly or through others.
     async fn grow(&self, collected: &Collection, first: usize, in_block: &mut [bool]) -> Block {
         let mut block = Block::default();
         let mut queue = VecDeque::from([first]);
@@ -155,7 +155,8 @@ impl Pass {
         self.written.has(&collected.id(at), &collected.kind(at).version)
     }
 
-    /// Pre hooks and items. A pod whose pre hooks ran gets its post hooks, also when the pass is stopped: see [`Self::settle`].
+    /// Runs the pre hooks and writes the items. A pod whose pre hooks ran gets its post hooks even if the pass is
+    /// stopped: see [`Self::settle`].
     pub(super) async fn run_block(&self, block: &Block) -> Settling {
         let Some(collected) = self.collected.get() else {
             return Settling { hooked: Hooked::default(), copies: Vec::new() };
@@ -196,7 +197,7 @@ impl Pass {
         Settling { hooked, copies }
     }
 
-    /// The block is finished when its copies have ended: then its post hooks run.
+    /// Waits for the copies of a block, then runs its post hooks.
     pub(super) async fn settle(&self, rest: Settling) {
         self.await_copies(&rest.copies).await;
         if rest.hooked.has_open() {

@@ -1,6 +1,7 @@
-//! Ordered items: one after the other, each finished before the next one starts, before everything that could bring them in
-//! as additional items. Cluster-scoped types come first, because namespaced items bring those in; then pods, claims and
-//! volumes as one chain; then the other types. Namespaces have their order at the end, where they are taken.
+//! Ordered items: one after the other, each finished before the next one starts, and before any item that could add
+//! them as additional items. Cluster-scoped types come first, because namespaced items add those; then pods, claims
+//! and volumes as one chain; then the other types. The order of namespaces applies at the end, when they are backed
+//! up.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Pass {
         let (pod_places, claim_places) = (collected.of(&pods), collected.of(&claims));
         let mounting: Vec<_> = pod_places.iter().map(|at| mounts(collected, *at)).collect();
         let bound: Vec<_> = claim_places.iter().map(|at| claimed(collected, *at)).collect();
-        // Volumes that only claims name are ordered too, though they are not listed as a type.
+        // Volumes that only claims name are ordered too, although they are not listed as a type.
         let mut names: Vec<String> =
             collected.of(&volumes).iter().map(|at| collected.items[*at].meta.name.clone()).collect();
         names.extend(bound.iter().filter_map(|claim| claim.volume.clone()));
@@ -108,7 +109,7 @@ fn claimed(collected: &Collection, at: usize) -> Claimed {
     Claimed { claim: collected.id(at).path(), volume: volume.map(str::to_owned) }
 }
 
-/// The item as JSON; `null` where it cannot be read, which is reported when the item is taken.
+/// The item as JSON; `null` if it cannot be read, which is reported when the item is backed up.
 pub(super) fn value(collected: &Collection, at: usize) -> Value {
     let raw = collected.raw(at).ok();
     raw.and_then(|raw| serde_json::from_slice(&raw.json).ok()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Collects the types that take part in blocks, hooks or an order, whole, into the spool.
+//! Collects all items of the types that take part in blocks, hooks or an order into the spool.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use lifeboat_plan::velero::filter::{NamespacesToList, Verdict};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::spool::{ItemSpool, Place, SpoolError};
+use super::spool::{ItemSpool, SpoolError, SpoolOffset};
 use super::{About, Pass};
 
 /// One collected item.
 pub(super) struct Collected {
-    /// Place of its type in [`Collection::kinds`].
+    /// Index of its type in [`Collection::kinds`].
     pub(super) kind: usize,
     pub(super) meta: ItemMeta,
-    place: Place,
+    place: SpoolOffset,
 }
 
-/// Everything that was collected, in the order of the types, each type as it was listed.
+/// All collected items, ordered by type, each type as it was listed.
 pub(super) struct Collection {
     pub(super) kinds: Vec<ResourceType>,
     pub(super) items: Vec<Collected>,
@@ -61,7 +61,7 @@ impl Collection {
 }
 
 impl Pass {
-    /// The types of the backup, in the order of discovery; of types that two groups serve, the first.
+    /// The types of the backup, in the order of discovery; of types that two API groups serve, the first.
     pub(super) fn chosen_types(&self) -> Vec<ResourceType> {
         let mut groups: BTreeMap<&str, String> = BTreeMap::new();
         let all: Vec<&ResourceType> = if self.all_versions {
@@ -80,7 +80,7 @@ impl Pass {
             .collect()
     }
 
-    /// Whether a type is collected whole.
+    /// Whether all items of a type are collected before they are processed.
     pub(super) fn is_collected(&self, kind: &ResourceType) -> bool {
         let core = |name: &str| kind.id.group.is_empty() && kind.id.resource == name;
         !core("namespaces")
@@ -113,7 +113,7 @@ impl Pass {
         let preferred = |item: &&Collected| kinds[item.kind].preferred;
         let by_id = items.iter().enumerate().filter(|(_, item)| preferred(item));
         let by_id = by_id.map(|(at, item)| (item.meta.id(&kinds[item.kind]), at)).collect();
-        // Set once: a pass collects once.
+        // A pass collects only once, so the cell is empty.
         let _ = self.collected.set(Collection { kinds, items, by_id, spool });
     }
 
@@ -161,7 +161,7 @@ impl Pass {
         items
     }
 
-    /// The lists that give all items of a type.
+    /// The list requests that return all items of a type.
     pub(super) fn queries(&self, kind: &ResourceType) -> Vec<ListQuery> {
         let namespaces = match self.valid.filter.namespaces().to_list() {
             NamespacesToList::Only(names) if kind.namespaced => names.into_iter().map(Some).collect(),
@@ -180,8 +180,8 @@ impl Pass {
         namespaces.into_iter().flat_map(each).collect()
     }
 
-    /// The lists of single namespaces that take the place of one over the whole cluster, where the server may not ask for
-    /// that.
+    /// The list requests per namespace that replace one for the whole cluster, if the server may not list
+    /// cluster-wide.
     pub(super) fn narrower(&self, query: &ListQuery, error: &ApiError) -> Option<Vec<ListQuery>> {
         let narrow = |namespace| ListQuery { namespace: Some(namespace), ..query.clone() };
         let wide = query.kind.namespaced && query.namespace.is_none();
@@ -194,7 +194,7 @@ impl Pass {
         match self.valid.filter.takes_listed(kind, &item.meta.facts()) {
             Verdict::Take => true,
             Verdict::Leave(reason) => {
-                // Objects of other namespaces come with every list over the whole cluster; that is no news.
+                // A list of the whole cluster contains objects of other namespaces; leaving those out is not logged.
                 if item.meta.namespace.as_ref().is_none_or(|name| self.valid.filter.namespaces().takes(name))
                 {
                     self.report.info_about(&item.meta.id(kind), &format!("Left out because {reason}"));
@@ -204,8 +204,8 @@ impl Pass {
         }
     }
 
-    /// A type that went away has nothing to back up, and one whose own server is down is left out, as discovery leaves it
-    /// out; any other failure makes the backup partial.
+    /// Reports a failed list. A type that was removed has nothing to back up, and a type whose aggregated API server
+    /// is down is left out, as discovery does; any other failure makes the backup partial.
     pub(super) async fn list_failed(&self, kind: &ResourceType, namespace: Option<&str>, error: &ApiError) {
         let id = ItemId {
             resource: kind.id.clone(),
@@ -214,16 +214,16 @@ impl Pass {
         };
         let cause = error.chain();
         if error.is_not_found() {
-            let message = "The type went away while the backup ran; nothing of it is in the backup";
+            let message = "The type was removed while the backup ran; the backup has no items of it";
             self.report.warning(&About::Item(&id), message, Some(&cause));
         } else if error.is_transient() && self.is_aggregated_and_down(kind).await {
-            let message = "The server of this API group does not answer; its objects are left out (`kubectl get apiservices` says why)";
+            let message = "The server of this API group does not answer; its objects are left out (`kubectl get apiservices` shows why)";
             self.report.warning(&About::Item(&id), message, Some(&cause));
         } else if let Some(namespace) = namespace
             && error.code() == Some(403)
             && !self.made().forbidden.insert(namespace.to_owned())
         {
-            // One error for each namespace is enough; the log has all types.
+            // One error per namespace is enough; the log names all types.
             self.report.info_about(&id, &format!("May not be listed: {cause}"));
         } else {
             self.report.error(&About::Item(&id), "Error listing items", Some(&cause));
@@ -232,7 +232,7 @@ impl Pass {
 }
 
 impl Pass {
-    /// Whether a server beside the API server serves a type, and the API server says that it is not available.
+    /// Whether an aggregated API server serves this type and its APIService is reported as unavailable.
     async fn is_aggregated_and_down(&self, kind: &ResourceType) -> bool {
         let services = GroupResource::new("apiregistration.k8s.io", "apiservices");
         let Some(services) = self.catalogue.get(&services) else { return false };
@@ -245,7 +245,7 @@ impl Pass {
     }
 }
 
-/// Types that two groups serve with the same objects.
+/// Types that two API groups serve with the same objects.
 fn cohabits(id: &GroupResource) -> Option<&'static str> {
     let (group, resource) = (id.group.as_str(), id.resource.as_str());
     match (group, resource) {

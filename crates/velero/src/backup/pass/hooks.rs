@@ -1,5 +1,5 @@
-//! Hooks around a block. Before a pod's pre hooks run, the post hooks that belong to them go into the journal; they leave it
-//! when they have run. So the next leader knows which post hooks have to run.
+//! Hooks around a block. Before a pod's pre hooks run, its post hooks are recorded in the journal; the entry is
+//! removed when they have run. So the next leader knows which post hooks still have to run.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::collect::Collection;
 use super::{About, Pass, Report};
 use crate::backup::journal::Journal;
 
-/// A pod with hooks that are open, as the journal keeps it.
+/// A pod whose post hooks have not run yet, as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenPod {
     pub(crate) namespace: String,
@@ -32,18 +32,18 @@ impl OpenPod {
     }
 }
 
-/// What pre hooks left behind.
+/// The state of a block's pods after the pre hooks.
 #[derive(Default)]
 pub(super) struct Hooked {
     open: Vec<OpenPod>,
-    /// Pods, by place, that are not backed up because a hook with `Fail` failed.
+    /// Pods, by index in the collection, that are not backed up because a hook with onError `Fail` failed.
     pub(super) left_out: BTreeSet<usize>,
-    /// So many pods are at rest at once, and no more.
+    /// The permit that limits how many pods are quiesced at once.
     turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Hooked {
-    /// Whether hooks are to run.
+    /// Whether post hooks have to run.
     pub(super) fn has_open(&self) -> bool {
         !self.open.is_empty()
     }
@@ -64,7 +64,7 @@ impl Pass {
                 self.report.warning(&About::Item(&id), warning, None);
             }
             if !hooks.pre.is_empty() && hooked.turn.is_none() {
-                let turn = self.copying.at_rest.clone().acquire_owned();
+                let turn = self.copying.quiesce_permits.clone().acquire_owned();
                 hooked.turn = self.unless_stopped(turn).await.and_then(Result::ok);
             }
             if !hooks.is_empty() && !self.begin(collected, *at, hooks, &mut hooked).await {
@@ -75,7 +75,7 @@ impl Pass {
         hooked
     }
 
-    /// False where the pod must not be backed up.
+    /// Runs the pre hooks of one pod. False if the pod must not be backed up.
     async fn begin(&self, collected: &Collection, at: usize, hooks: PodHooks, hooked: &mut Hooked) -> bool {
         let id = collected.id(at);
         let pod = OpenPod {
@@ -88,7 +88,7 @@ impl Pass {
             && !pod.post.is_empty()
             && let Err(error) = self.journal.open(&pod).await
         {
-            // Without its intent on record no hook may run: after a crash its post hooks would never run.
+            // No hook may run before it is recorded: after a crash the post hooks would never run.
             self.report.error(
                 &About::Item(&id),
                 "Hooks were not run: their journal cannot be written",
@@ -99,10 +99,10 @@ impl Pass {
         let mut goes_on = true;
         let mut rests = !hooks.pre.is_empty();
         for hook in &hooks.pre {
-            // A pre hook of a backup that is stopped is not waited for; its pod's post hooks run all the same.
+            // If the backup is stopped, a running pre hook is not waited for; the pod's post hooks run nevertheless.
             let Some(succeeded) = self.unless_stopped(self.run_hook(&pod, hook, "pre")).await else {
                 let message = format!(
-                    "Pre hook {} is not waited for, because the backup is to end; it may still run in the container",
+                    "Pre hook {} is not waited for, because the backup was stopped; it may still run in the container",
                     hook.name
                 );
                 self.report.warning(&About::Item(&id), &message, None);
@@ -179,7 +179,7 @@ async fn run_hook(commands: &dyn Commands, report: &Report, pod: &OpenPod, hook:
     }
 }
 
-/// Runs the post hooks of every pod that an earlier attempt left open, and lists the pods.
+/// Runs the post hooks of every pod that an earlier attempt left quiesced, and returns these pods.
 pub(crate) async fn run_open_posts(
     commands: &dyn Commands,
     journal: &Journal,

@@ -1,5 +1,5 @@
-//! One item on its way into the archive: claimed, its actions run, its additional items taken first, written. An item that
-//! no action is for goes as it came.
+//! One item on its way into the archive: it is claimed, its actions run, its additional items are backed up first,
+//! then it is written. An item to which no action applies is written unchanged.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use super::actions::longest;
 use super::spool::SpoolError;
 use super::{About, Pass};
 
-/// Items that bring items that bring items: what is deeper is taken when the others are done, because each level is on the
-/// stack of the next.
+/// How deeply additional items may be nested. Deeper ones are backed up after the others, because each level needs
+/// stack.
 const DEEPEST: usize = 20;
 
-/// What became of an item.
+/// The result of backing up an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// In the archive, or on its way there by another task.
+    /// In the archive, or being written by another task.
     Yes,
     /// Left out on purpose.
     No,
@@ -49,19 +49,19 @@ pub(super) enum ItemError {
     Slow(String),
     #[error("action {action} failed: {cause}")]
     Action { action: String, cause: ActionError },
-    #[error("an action took its name away")]
+    #[error("an action removed its name")]
     NameTaken,
-    #[error("an action took its namespace away")]
+    #[error("an action removed its namespace")]
     NamespaceTaken,
-    #[error("an action made a {made} of a {kind}")]
+    #[error("an action changed its kind from {kind} to {made}")]
     OtherKind { made: String, kind: String },
-    #[error("an action gave it the name {0:?}, which no object can have")]
+    #[error("an action gave it the name {0:?}, which is not valid for an object")]
     BadName(Value),
-    #[error("an action made {0} of it, which is in the backup already")]
+    #[error("an action renamed it to {0}, which is in the backup already")]
     Twice(ItemId),
     #[error("{0}")]
     Unwritable(serde_json::Error),
-    /// Storage does not take the archive: the backup has failed.
+    /// Storage does not accept the archive: the whole backup has failed.
     #[error("{}", super::upload::chain(.0))]
     Upload(ArchiveError),
     #[error("{0}")]
@@ -69,7 +69,7 @@ pub(super) enum ItemError {
 }
 
 impl Pass {
-    /// Takes an item that passed the filters; what goes wrong with it is an error of the backup.
+    /// Backs up an item that passed the filters; a failure is reported as an error of the backup.
     pub(super) async fn take(&self, kind: &ResourceType, item: RawItem) {
         let id = item.meta.id(kind);
         if let Err(error) = self.process(kind, item, 0).await {
@@ -77,7 +77,7 @@ impl Pass {
         }
     }
 
-    /// `depth`: how many items wait for this one.
+    /// Backs up one item. `depth`: how many items wait for this one.
     fn process<'a>(
         &'a self,
         kind: &'a ResourceType,
@@ -105,7 +105,7 @@ impl Pass {
         .boxed()
     }
 
-    /// Runs the actions; None where one of them drops the item. They may give it another name.
+    /// Runs the actions; None if one of them drops the item. Actions may rename the item.
     async fn act(
         &self,
         kind: &ResourceType,
@@ -136,7 +136,7 @@ impl Pass {
             }
             let must =
                 annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
-            // Boxed, so that chains of additional items stay small on the stack.
+            // Boxed, so that chains of additional items need little stack.
             self.note_made(&id, action.name(), &made).boxed().await;
             value = made.item;
             if let Some(annotations) =
@@ -145,7 +145,7 @@ impl Pass {
                 annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
             }
             for other in &made.additional_items {
-                // The item is as good without it: what is missing is named, and the item is kept.
+                // A missing additional item is reported, and the item itself is kept.
                 if let Err(error) = self.take_additional(other, must, depth + 1).await {
                     let message =
                         format!("Error backing up {other}, which action {} asked for", action.name());
@@ -162,7 +162,7 @@ impl Pass {
         Ok(Some((placed, json.into())))
     }
 
-    /// Reports what an action made of an item, and records the operation that it began.
+    /// Logs what an action did with an item, and records the operation that it started.
     async fn note_made(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
         for warning in &made.warnings {
             self.report.warning(&About::Item(id), warning, None);
@@ -176,7 +176,7 @@ impl Pass {
         self.note_operation(id, action, made).await;
     }
 
-    /// Takes an item that another one brings, where the filters let it. One that is not there is a warning.
+    /// Backs up an additional item if the filters include it. One that does not exist is a warning.
     pub(super) async fn take_additional(
         &self,
         id: &ItemId,
@@ -206,7 +206,7 @@ impl Pass {
         }
     }
 
-    /// Takes the additional items that were too deep.
+    /// Backs up the additional items that were nested too deeply.
     pub(super) async fn take_deep(&self) {
         loop {
             let deep = std::mem::take(&mut self.made().deep);
@@ -222,7 +222,7 @@ impl Pass {
         }
     }
 
-    /// From what was collected, else from the cluster.
+    /// Reads an item from the collection or else from the cluster.
     async fn find(&self, kind: &ResourceType, id: &ItemId) -> Result<Option<RawItem>, ItemError> {
         if let Some(found) = self.collected.get().and_then(|collected| collected.find(id)) {
             return Ok(Some(found?));
@@ -257,7 +257,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Boxed here, so that chains of additional items stay small on the stack.
+    /// Boxed, so that chains of additional items need little stack.
     fn snapshot_volume<'a>(&'a self, id: &'a ItemId, value: &'a Value) -> BoxFuture<'a, ()> {
         if id.resource.group.is_empty() && id.resource.resource == "persistentvolumes" {
             return self.snapshot(id, value).boxed();
@@ -269,7 +269,7 @@ impl Pass {
     }
 
     fn watch_volumes(&self, id: &ItemId, value: &Value) {
-        if id.resource == lifeboat_plan::velero::csi::contents() {
+        if id.resource == lifeboat_plan::transfer::snapshots::contents() {
             self.made().csi.add_content(value);
         }
         if !id.resource.group.is_empty() {
@@ -284,7 +284,8 @@ impl Pass {
         }
     }
 
-    /// Durable before anything else happens to the item: the next attempt would begin it again.
+    /// Records an operation durably before the item is processed further, because the next attempt would otherwise
+    /// start it again.
     async fn note_operation(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
         let Some(operation_id) = made.operation_id.clone().filter(|operation| !operation.is_empty()) else {
             return;
@@ -302,15 +303,16 @@ impl Pass {
             OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
         let operation = BackupOperation { spec, status };
         if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
-            let message = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
-                         this one on would go on beside those of the next attempt";
+            let message = "Operations of this backup cannot be recorded any more: if the server restarted now, those from \
+                         this one on would continue beside those of the next attempt";
             self.report.warning(&About::Item(id), message, Some(&error.to_string()));
         }
         self.made().operations.push(operation);
     }
 }
 
-/// The place in the archive of an item as its actions left it: as upstream, they may give it another name or namespace.
+/// The identity under which an item is written into the archive: as upstream, its actions may give it another name or
+/// namespace.
 pub(super) fn placed(kind: &ResourceType, id: &ItemId, item: &Value) -> Result<ItemId, ItemError> {
     let text = |field: &str| item["metadata"][field].as_str().filter(|text| !text.is_empty());
     let name = text("name").ok_or(ItemError::NameTaken)?;

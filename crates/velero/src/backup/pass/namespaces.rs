@@ -1,5 +1,5 @@
-//! What the pass takes last: Namespace objects, which depend on what was taken, and definitions of custom resources of which
-//! something was taken.
+//! What the pass backs up last: Namespace objects, which depend on the items that were included, and
+//! CustomResourceDefinitions of included custom resources.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{About, Pass};
 
 impl Pass {
-    /// Namespace objects, in their order where there is one.
+    /// Backs up Namespace objects, in their order if one is set.
     pub(super) async fn take_namespaces(self: &Arc<Self>) {
         let resource = GroupResource::new("", "namespaces");
         let Some(kind) = self.catalogue.get(&resource).cloned() else { return };
@@ -84,7 +84,7 @@ impl Pass {
         matches!(self.valid.filter.takes_namespace_object(name, labels, active, holds), Verdict::Take)
     }
 
-    /// The definitions of custom resources of which something was taken, where they are neither taken as a type nor
+    /// Backs up the CustomResourceDefinitions of included custom resources, unless the type is included anyway or
     /// excluded.
     pub(super) async fn take_definitions(&self) {
         let resource = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
@@ -107,7 +107,7 @@ impl Pass {
         kind: &lifeboat_plan::catalogue::ResourceType,
         id: &ItemId,
     ) -> Result<(), String> {
-        // Types that are built in have no definition.
+        // Built-in types have no definition.
         let found = lifeboat_cluster::list::get_raw(&self.client, kind, None, &id.name).await;
         if let Some(item) = found.map_err(|error| error.chain())?
             && !item.meta.deleting

@@ -1,4 +1,5 @@
-//! While a pass runs: counts for the status, written at most once a second; and the look whether somebody wants it to end.
+//! While a pass runs: writes its progress to the status, at most once a second, and checks whether the pass has to
+//! stop.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::locked;
 
-/// How often the object is looked at.
+/// How often the object is read.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How far a pass has come.
@@ -30,7 +31,7 @@ impl Counters {
         self.expected.fetch_add(items, Ordering::Relaxed);
     }
 
-    /// As many more are still to come, as the API server says.
+    /// Adds items that are still to be listed, by the API server's `remainingItemCount`.
     pub(super) fn expect_at_least(&self, items: usize) {
         let expected = self.expected.load(Ordering::Relaxed) + items;
         self.announced.fetch_max(expected, Ordering::Relaxed);
@@ -44,7 +45,7 @@ impl Counters {
         self.written.fetch_add(items, Ordering::Relaxed);
     }
 
-    /// Items to back up, as known now, and items written.
+    /// The number of items to back up, as far as it is known, and of items written.
     pub(crate) fn now(&self) -> (usize, usize) {
         let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         let known = load(&self.expected).max(load(&self.announced)).max(load(&self.begun));
@@ -55,17 +56,17 @@ impl Counters {
 /// Why a pass is stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The annotation asks for it.
+    /// The Backup has the annotation that cancels it.
     Cancelled,
-    /// The object is gone or is going.
+    /// The object is gone or is being deleted.
     Deleted,
-    /// Another attempt runs: this server leads no more.
+    /// Another attempt runs: this server is not the leader any more.
     Overtaken,
-    /// The server comes to rest; the next leader begins the pass again.
+    /// The server shuts down; the next leader starts the pass again.
     Shutdown,
 }
 
-/// Asked right before a write that another attempt must not suffer from.
+/// Checked right before a write that could damage the files of another attempt.
 #[derive(Clone)]
 pub(crate) struct Fence {
     pub(crate) api: Api<DynamicObject>,
@@ -75,8 +76,8 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Whether the object is still there and still this attempt's. While the API server does not answer, it is asked again:
-    /// the lease ends the term then.
+    /// Whether the object still exists and still belongs to this attempt. The check is repeated while the API server
+    /// does not answer; if that takes too long, the lease expires and the term ends.
     pub(super) async fn holds(&self) -> bool {
         loop {
             match self.api.get_opt(&self.name).await {
@@ -85,14 +86,16 @@ impl Fence {
                     let stop = verdict(&found, &self.uid, self.attempt);
                     return !matches!(stop, Some(Stop::Deleted | Stop::Overtaken));
                 }
-                Err(error) => tracing::debug!(%error, backup = self.name, "the fence cannot be asked"),
+                Err(error) => {
+                    tracing::debug!(%error, backup = self.name, "cannot read the Backup to check its attempt");
+                }
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 }
 
-/// Looks at one Backup while its pass runs.
+/// Watches one Backup while its pass runs.
 pub(crate) struct Watch {
     pub(crate) api: Api<DynamicObject>,
     pub(crate) name: String,
@@ -119,7 +122,7 @@ impl Watch {
         locked(&self.reason).clone()
     }
 
-    /// Ends with the pass, when it is dropped.
+    /// Polls until the pass ends, which drops this future.
     pub(crate) async fn follow(&self, counters: &Counters) {
         let mut shown = (0, 0);
         loop {
@@ -127,7 +130,7 @@ impl Watch {
                 () = self.shutdown.cancelled() => return self.end(Stop::Shutdown),
                 () = tokio::time::sleep(LOOK) => {}
             }
-            if let Some(stop) = self.look(counters, &mut shown).await {
+            if let Some(stop) = self.poll(counters, &mut shown).await {
                 return self.end(stop);
             }
         }
@@ -138,15 +141,15 @@ impl Watch {
         self.stop.cancel();
     }
 
-    /// Shows progress where there is some, and reads the object either way. The API server out of reach is no reason to
-    /// end: the lease says who works.
-    async fn look(&self, counters: &Counters, shown: &mut (usize, usize)) -> Option<Stop> {
+    /// Writes progress, if there is some, and reads the object. An API server that cannot be reached does not stop
+    /// the pass: the lease decides who works.
+    async fn poll(&self, counters: &Counters, shown: &mut (usize, usize)) -> Option<Stop> {
         let now = counters.now();
         let seen = if now == *shown {
             self.api.get(&self.name).await
         } else {
             let progress = json!({"totalItems": now.0, "itemsBackedUp": now.1});
-            // The UID keeps this from being written into another object of the same name.
+            // The UID prevents a write into another object with the same name.
             let patch = json!({"metadata": {"uid": self.uid}, "status": {"progress": progress}});
             let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
             self.api.patch(&self.name, &params, &Patch::Merge(patch)).await
@@ -158,7 +161,7 @@ impl Watch {
             }
             Err(kube::Error::Api(status)) if status.code == 404 => Some(Stop::Deleted),
             Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {
-                // Another object has the name now, or somebody wrote at the same moment: look before judging.
+                // Another object has the name now, or there was a write conflict: read the object before judging.
                 let found = self.api.get(&self.name).await.ok()?;
                 verdict(&found, &self.uid, self.attempt)
             }
@@ -167,7 +170,7 @@ impl Watch {
     }
 }
 
-/// Whether what is seen lets the pass go on.
+/// Why the pass has to stop according to the object; None if it may continue.
 pub(crate) fn verdict(object: &DynamicObject, uid: &str, this_attempt: u64) -> Option<Stop> {
     let annotation =
         |key: &str| object.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
@@ -223,11 +226,11 @@ mod tests {
         counters.expect(7);
         counters.write(3);
         let mut shown = (0, 0);
-        assert_eq!(watch.look(&counters, &mut shown).await, None);
+        assert_eq!(watch.poll(&counters, &mut shown).await, None);
         let progress = world.get(PATH).unwrap()["status"]["progress"].clone();
         assert_eq!(progress, json!({"totalItems": 7, "itemsBackedUp": 3}));
         world.remove(PATH);
-        assert_eq!(watch.look(&counters, &mut shown).await, Some(Stop::Deleted));
+        assert_eq!(watch.poll(&counters, &mut shown).await, Some(Stop::Deleted));
     }
 
     #[tokio::test]

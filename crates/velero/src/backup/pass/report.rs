@@ -1,4 +1,4 @@
-//! What a backup says of itself: its log, and its warnings and errors as results. Clones share both.
+//! The log of a backup, and its warnings and errors as results. Clones share both.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,10 +9,10 @@ use lifeboat_plan::velero::backup::results::{self, result_message};
 
 use super::locked;
 
-/// As many messages are kept for the results; the log has all of them.
+/// How many messages are kept for the results; the log has all of them.
 const MOST: usize = 20_000;
 
-/// What a message is about.
+/// The subject of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About<'a> {
     /// The server, the spec, the storage.
@@ -62,7 +62,7 @@ impl Report {
         self.add(about, &resource, message, error, false);
     }
 
-    /// A line of a plugin; one that `counts` is a warning or an error of the backup too.
+    /// Logs a line of a plugin; with `counts` it is also a warning or an error of the backup.
     pub(crate) fn line(&self, level: Level, message: &str, fields: &[(&str, &str)], counts: bool) {
         self.log.write(level, message, fields);
         if !counts {

@@ -1,4 +1,4 @@
-//! Items that wait for their turn: in a file without a name, so that memory holds their places only.
+//! Collected items that wait to be processed: in an unlinked file, so that memory holds only their offsets.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,9 @@ use bytes::Bytes;
 
 use super::locked;
 
-/// Where an item is.
+/// Where an item is in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SpoolOffset {
     offset: u64,
     length: usize,
 }
@@ -22,7 +22,7 @@ pub(super) struct Place {
 #[error("cannot read the spool: {0}")]
 pub(super) struct SpoolError(#[from] io::Error);
 
-/// The file. Small reads and writes of a local file: they do not wait for a disk.
+/// The file. Reads and writes are small and served by the page cache, so they are synchronous.
 pub(super) struct ItemSpool {
     file: File,
     end: Mutex<u64>,
@@ -33,15 +33,15 @@ impl ItemSpool {
         Ok(Self { file: tempfile::tempfile_in(directory)?, end: Mutex::new(0) })
     }
 
-    pub(super) fn add(&self, json: &[u8]) -> io::Result<Place> {
+    pub(super) fn add(&self, json: &[u8]) -> io::Result<SpoolOffset> {
         let mut end = locked(&self.end);
         self.file.write_all_at(json, *end)?;
-        let place = Place { offset: *end, length: json.len() };
+        let place = SpoolOffset { offset: *end, length: json.len() };
         *end += json.len() as u64;
         Ok(place)
     }
 
-    pub(super) fn read(&self, place: Place) -> Result<Bytes, SpoolError> {
+    pub(super) fn read(&self, place: SpoolOffset) -> Result<Bytes, SpoolError> {
         let mut json = vec![0; place.length];
         self.file.read_exact_at(&mut json, place.offset)?;
         Ok(json.into())

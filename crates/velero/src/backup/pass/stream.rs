@@ -1,4 +1,5 @@
-//! Types that nothing waits for: from the page to the archive, several types at once. Memory is the pages in flight.
+//! Types without blocks, hooks or order: streamed from the list's pages to the archive, several types at once. Memory
+//! holds only the pages in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::Pass;
 
-/// Lists in flight. More would load the API server without need: writing is what takes the time.
+/// How many lists are in flight. More would only load the API server, because writing takes most of the time.
 const AT_ONCE: usize = 8;
 
 impl Pass {
@@ -60,7 +61,7 @@ impl Pass {
                     return Ok(());
                 }
                 if self.passes(&kind, &item) {
-                    // A list that was begun again gives what is written already.
+                    // A list that was restarted returns items that are written already.
                     let fresh = !self.written.has(&item.meta.id(&kind), &kind.version);
                     self.counters.expect(usize::from(fresh));
                     self.soon(self.take(&kind, item)).await;

@@ -1,4 +1,4 @@
-//! The end of a pass: the archive becomes visible, and what was made is summed up.
+//! The end of a pass: makes the archive visible and sums up what was made.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::volume_plugin::stored;
 use serde_json::Value;
 
-use super::{About, Made, Outcome, Pass, PassError, Report, upload};
+use super::{About, Outcome, Pass, PassError, PassResults, Report, upload};
 
 impl Pass {
-    /// Ends the archive and sums up.
+    /// Completes the archive and sums up.
     pub(super) async fn finish(pass: Arc<Self>) -> Result<Outcome, PassError> {
         pass.keep_unused_snapshots();
         pass.clear_unused_csi().await;
@@ -25,7 +25,7 @@ impl Pass {
         pass.seal().await
     }
 
-    /// Ends the archive, which becomes visible.
+    /// Completes the archive, which makes it visible.
     async fn seal(self) -> Result<Outcome, PassError> {
         let made = self.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (fence, writer) = (self.fence, self.writer);
@@ -61,7 +61,7 @@ impl Pass {
 
 /// Sums up what a pass made.
 fn outcome(
-    mut made: Made,
+    mut made: PassResults,
     size: ArchiveSize,
     copies: Vec<Value>,
     report: &Report,
@@ -90,7 +90,7 @@ fn outcome(
     }
 }
 
-fn counts(made: &Made, items: usize, report: &Report) -> Counts {
+fn counts(made: &PassResults, items: usize, report: &Report) -> Counts {
     let log = report.log().counts();
     let open = made.operations.iter().filter(|operation| !operation.status.phase.has_ended()).count();
     Counts {
@@ -110,14 +110,14 @@ fn counts(made: &Made, items: usize, report: &Report) -> Counts {
     }
 }
 
-/// Whether a restore will read the archive: one that it refuses is no backup.
+/// Checks that a restore would accept the archive: one that exceeds the limits of restores is not a backup.
 fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
     let too_large = |what: String| {
         Err(format!(
-            "the archive has {what}, which no restore would read: back up fewer namespaces or types at once"
+            "the archive has {what}, which exceeds the limits of a restore: back up fewer namespaces or types at once"
         ))
     };
-    // An item has two entries; the version of the format is another.
+    // An item has two entries, and the file with the format's version is one more.
     let entries = size.items * 2 + 1;
     if entries > limits.entries {
         return too_large(format!("{entries} entries, more than {}", limits.entries));

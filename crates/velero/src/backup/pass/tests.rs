@@ -50,7 +50,7 @@ async fn input(
     PassInput {
         fence: None,
         snapshotters: Arc::default(),
-        copying: Arc::new(Copying::new(&client, "lifeboat", &crate::settings::MoverSettings::default())),
+        copying: Arc::new(Copying::new(&client, "lifeboat", &lifeboat_transfer::MoverSettings::default())),
         velero_compatible: false,
         journal: Journal::new(client.clone(), "lifeboat", &backup),
         client,

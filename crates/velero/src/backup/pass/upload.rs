@@ -1,5 +1,5 @@
-//! The files beside the archive. `velero-backup.json` is not among them: it makes a directory a backup and is written last,
-//! when the Backup is finalized.
+//! Uploads the files beside the archive. `velero-backup.json` is not among them: it makes the directory a backup and
+//! is written last, when the Backup is finalized.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 
 use super::{Outcome, Report};
 
-/// How long the log may take on its way: it goes as a stream, for which storage has no limit of its own.
+/// How long the upload of the log may take: it is a stream, for which the storage layer has no limit of its own.
 const LOG: Duration = Duration::from_mins(30);
 
 /// Why a file beside the archive is not in storage.
@@ -23,7 +23,7 @@ pub(crate) enum UploadError {
     Slow { key: String },
 }
 
-/// Writes all that a pass gave; the log last, so that it has everything.
+/// Uploads all files of a pass; the log last, so that it is complete.
 pub(crate) async fn upload_outcome(
     store: &dyn ObjectStore,
     files: &BackupFiles,
@@ -59,7 +59,7 @@ pub(crate) async fn upload_outcome(
     put_log(store, files, report).await
 }
 
-/// What is kept of a backup that failed: its log and its results, so that people can read why.
+/// Uploads the log and the results of a failed backup, so that users can read why it failed.
 pub(crate) async fn upload_failure(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) {
     let results = put(store, &files.results(), encode(&report.results())).await;
     let log = put_log(store, files, report).await;

@@ -1,4 +1,4 @@
-//! Which items are in the backup: 16 bytes for each.
+//! Which items are in the backup, as 16 bytes per item.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +8,7 @@ use lifeboat_plan::catalogue::ItemId;
 
 use super::locked;
 
-/// Items that were begun. Both keys are random, so that no one can construct two items whose digests collide.
+/// Items that were claimed. Both hash keys are random, so that no one can construct two items whose digests collide.
 #[derive(Default)]
 pub(super) struct Written {
     keys: (RandomState, RandomState),
@@ -16,7 +16,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Claims an item; false where someone has it already.
+    /// Claims an item; false if another task has claimed it already.
     pub(super) fn claim(&self, id: &ItemId, version: &str) -> bool {
         let key = self.key(id, version);
         locked(&self.known).insert(key)

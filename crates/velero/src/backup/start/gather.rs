@@ -1,5 +1,5 @@
-//! Reads everything that the start of a Backup depends on: what the cluster serves, its namespaces, the location, the
-//! policies, the snapshot locations.
+//! Reads everything that the start of a Backup depends on: the types that the cluster serves, its namespaces, the
+//! location, the volume policies, the snapshot locations.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DynamicObject, ListParams};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 
-/// All that was read.
+/// Everything that was read.
 pub(super) struct Gathered {
     pub(super) discovered: Discovered,
     pub(super) namespaces: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// The location of that name.
+    /// The location with this name.
     pub(super) fn location(&self, name: &str) -> Option<LocationFacts> {
         let found = self.locations.iter().find(|location| location.name_any() == name)?;
         let text = |pointer: &str| found.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -77,7 +77,7 @@ async fn list<K: kube::Resource<DynamicType = ()>>(
     context: &Context,
 ) -> Result<Vec<DynamicObject>, ApiError> {
     let resource = objects::resource_of::<K>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &resource);
     Ok(api.list(&ListParams::default()).await.attempt(format!("list {}", resource.plural))?.items)
 }
 
@@ -92,7 +92,7 @@ async fn policies(
             reference.kind
         ))));
     }
-    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let name = &reference.name;
     let found = api.get_opt(name).await.attempt(format!("read ConfigMap {name}"))?;
     Ok(Some(match found {

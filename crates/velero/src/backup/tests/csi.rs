@@ -1,7 +1,8 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SERVER, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::transfer::snapshots::SERVER;
+use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
 use crate::backup::journal::{Journal, OperationEntry};
@@ -166,7 +167,7 @@ async fn a_snapshot_of_an_interrupted_attempt_is_taken_over() {
     let path = format!("{SNAPSHOTS}/{}", snapshot());
     server.world.put(&path, object);
     take(&server.world, &path, Driver::Ready);
-    // Of a claim that is gone meanwhile.
+    // A snapshot of a claim that is gone in the meantime.
     let stale = json!({"metadata": {"name": "stale", "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}}});
     server.world.put(&format!("{SNAPSHOTS}/stale"), stale);
     let begun =
@@ -477,7 +478,7 @@ async fn an_api_server_that_does_not_tell_is_asked_again_and_never_means_no_snap
     assert_eq!(created(&server), taken);
     if taken == 0 {
         let said = errors(&server).await;
-        assert!(said.contains("does not tell about snapshots"), "{said}");
+        assert!(said.contains("cannot read the cluster's snapshot classes"), "{said}");
         assert_eq!(volumes(&server).await[0]["result"], "failed");
     }
 }
@@ -491,7 +492,7 @@ async fn a_server_that_died_before_it_removed_the_journal_does_not_cancel_what_i
         (server.world.paths(UPLOADS).remove(0), server.world.get(&format!("{BACKUPS}/b")).unwrap());
     let journal = Journal::new(
         server.context.client.clone(),
-        &server.context.settings.namespace,
+        &server.context.namespace,
         &serde_json::from_value(backup).unwrap(),
     );
     let entry = OperationEntry {

@@ -1,7 +1,8 @@
 //! Backups of claims in a volume group, with a driver of a few lines that takes them together.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::velero::csi::{OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup, snapshot_name};
+use lifeboat_plan::transfer::snapshots::SERVER;
+use lifeboat_plan::velero::csi::{OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, snapshot_name};
 
 use super::*;
 
@@ -150,7 +151,7 @@ async fn the_claims_of_a_group_are_snapshotted_at_one_moment() {
         assert_eq!(csi["size"], 1_073_741_824_i64, "also where the driver does not tell it again");
         assert_eq!(csi["vscName"], *own(claim), "it goes on as one of the backup's own");
     }
-    // Whoever deletes what, the driver keeps the snapshots.
+    // Whichever object is deleted, the driver keeps the snapshots.
     for seen in [member, of_group] {
         assert!(seen.lock().unwrap().iter().all(|change| change["spec"]["deletionPolicy"] == "Retain"));
     }
@@ -225,7 +226,8 @@ async fn a_group_of_a_backup_that_failed_goes_with_its_snapshots() {
 #[tokio::test]
 async fn a_group_whose_members_have_their_own_snapshots_goes_without_them() {
     let server = died_after_the_group().await;
-    // The server died before the group went; one part is left from before, and goes as it was told to.
+    // The server died before the group was deleted; one member is left from before, and is deleted with its own
+    // deletion policy.
     let own = json!({"metadata": {"name": own("data"), "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}},
         "spec": {"source": {"snapshotHandle": "handle-data"}, "volumeSnapshotRef": {"namespace": "shop", "name": own("data")}}});
     server.world.put(&format!("{CONTENTS}/{}", own["metadata"]["name"].as_str().unwrap()), own);

@@ -1,4 +1,4 @@
-//! Backups that somebody or something disturbs.
+//! Backups with faults: cancelled, deleted, taken over, with storage or an API server that fails.
 
 use super::*;
 
@@ -96,8 +96,7 @@ async fn a_backup_that_nothing_can_be_written_into_holds_no_other_up() {
     server.add("a", json!({}), &json!({"status": {"phase": "ReadyToStart"}}));
     server.world.refuse_change(&format!("{BACKUPS}/a"), "status", 422);
     server.add("b", json!({}), &json!({}));
-    let object: DynamicObject = serde_json::from_value(server.get("a")).unwrap();
-    let _ = Box::pin(reconcile(Arc::new(object), server.context.clone(), server.state.clone())).await;
+    let _ = server.reconcile(server.get("a")).await;
     assert_eq!(server.settle("b").await, "Completed");
 }
 
@@ -163,10 +162,10 @@ async fn a_backup_that_is_deleted_before_its_end_takes_its_files_along(
     server.add("b", json!({"storageLocation": "default"}), &rest);
     ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
     deleted::follow(&server.state, &serde_json::from_value(server.get("b")).unwrap());
-    deleted::look(&server.context, &server.state).await.unwrap();
+    deleted::undo_deleted(&server.context, &server.state).await.unwrap();
     assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/b.tar.gz"]);
     server.world.remove(&format!("{BACKUPS}/b"));
-    deleted::look(&server.context, &server.state).await.unwrap();
+    deleted::undo_deleted(&server.context, &server.state).await.unwrap();
     assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), stays);
 }
 

@@ -72,7 +72,7 @@ async fn delete_after_pass(cluster: &Cluster) {
     ObjectStore::put(&cluster.store(), &files().contents(), "x".into()).await.unwrap();
     let state = State::new(CancellationToken::new());
     deleted::follow(&state, &passed_backup());
-    deleted::look(&cluster.context, &state).await.unwrap();
+    deleted::undo_deleted(&cluster.context, &state).await.unwrap();
 }
 
 enum Known {
@@ -130,7 +130,7 @@ async fn files_of_another_backup_of_the_same_name_keep_what_they_list() {
     ObjectStore::put(&cluster.store(), &files().contents(), "another archive".into()).await.unwrap();
     let state = State::new(CancellationToken::new());
     deleted::follow(&state, &passed_backup());
-    deleted::look(&cluster.context, &state).await.unwrap();
+    deleted::undo_deleted(&cluster.context, &state).await.unwrap();
     assert_eq!(snapshots(&cluster, "shop").await, [other]);
     assert!(ObjectStore::exists(&cluster.store(), &files().contents()).await.unwrap());
 }
@@ -145,7 +145,8 @@ async fn a_backup_that_fails_after_its_pass_leaves_no_copy() {
     let state = Arc::new(State::new(CancellationToken::new()));
     let shown = Arc::new(dynamic(&passed_backup()));
     // Its archive is gone from storage.
-    Box::pin(reconcile(shown, cluster.context.clone(), state)).await.unwrap();
+    let controller = Arc::new(Controller::new(state));
+    Box::pin(reconcile(shown, cluster.context.clone(), controller)).await.unwrap();
     assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], "Failed");
     assert_eq!(snapshots(&cluster, "shop").await, Vec::<String>::new());
     let copied = cluster.get("podvolumebackups", "b-copy").unwrap();

@@ -121,7 +121,7 @@ async fn a_snapshot_gets_the_tags_of_its_backup() {
 #[rstest]
 #[case::error(failing("no quota"), "no quota")]
 #[case::crash(failing("the plugin ended in the middle of the call"), "in the middle")]
-#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "empty name")]
+#[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "empty ID")]
 #[case::hangs(FakeSnapshotter { hangs: true, ..FakeSnapshotter::default() }, "did not answer")]
 #[case::info(FakeSnapshotter { info: Box::new(|_| Err(ActionError::Failed("no such disk".into()))), ..FakeSnapshotter::default() }, "no such disk")]
 #[case::id(FakeSnapshotter { id: Box::new(|_| Err(ActionError::Failed("no answer".into()))), ..FakeSnapshotter::default() }, "no answer")]
@@ -210,7 +210,7 @@ async fn a_backup_waits_for_a_snapshot_that_goes_on(
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     let path = &server.world.paths(OBJECTS)[0];
     assert_eq!(server.world.get(path).unwrap()["status"]["progress"]["bytesDone"], 5);
-    // Somebody deletes it meanwhile: it is made again.
+    // The object is deleted while the snapshot runs: it is created again.
     server.world.remove(path);
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     assert!(server.world.get(path).is_some());
@@ -412,7 +412,7 @@ async fn a_backup_that_storage_fails_at_last_shows_no_snapshot_as_running() {
 async fn an_interrupted_backup_that_waits_in_vain_for_the_servers_disk_deletes_its_snapshots() {
     let (mut server, snapshotter) = server(FakeSnapshotter::default()).await;
     put_journal(&server, &json!({"providerSnapshotID": "snap-old", "phase": "Completed"}));
-    let mut settings = settings();
+    let mut settings = crate::testing::settings();
     settings.storage.spool_directory = server.directory.path().join("gone");
     server.context.settings = Arc::new(settings);
     locked(&server.state.trouble).insert("uid-b".to_owned(), Timestamp::UNIX_EPOCH);
@@ -480,7 +480,7 @@ async fn a_backup_that_is_deleted_while_its_snapshots_go_on_takes_them_along(
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     deleted::follow(&server.state, &serde_json::from_value(server.get("b")).unwrap());
     server.world.remove(&format!("{BACKUPS}/b"));
-    deleted::look(&server.context, &server.state).await.unwrap();
+    deleted::undo_deleted(&server.context, &server.state).await.unwrap();
     assert_eq!(calls(&snapshotter), ["create pv-data", "delete snap-pv-data"]);
     let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
     assert_eq!(keys.is_empty(), all, "the list of what remains stays: {keys:?}");

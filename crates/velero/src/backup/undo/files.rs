@@ -1,4 +1,5 @@
-//! Files of a backup that comes to nothing: parts of uploads, the log that stays, and the files that go with a deleted Backup.
+//! Files of a backup that is undone: unfinished uploads, the log, which is kept, and the files that are removed with
+//! a deleted Backup.
 
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use tokio::time::timeout;
 use crate::backup::pass::{Report, upload_failure};
 use crate::backup::storage::{Storage, has_archive};
 
-/// How long storage may take for one step after a backup failed: people wait for its end, and it may be out of reach.
-pub(super) const TIDYING: Duration = Duration::from_mins(1);
+/// How long one step in storage may take: users wait for the end of the backup, and storage may be out of reach.
+pub(super) const STEP_LIMIT: Duration = Duration::from_mins(1);
 
-/// Aborts uploads that never ended. The archive is asked for by its whole key, because some servers list an upload only so.
+/// Aborts unfinished uploads. The archive is asked for by its full key, because some servers list an upload only that
+/// way.
 pub(in crate::backup) async fn abort_uploads(store: &dyn ObjectStore, files: &BackupFiles) {
     let aborted = async {
         let mut count = 0;
@@ -20,7 +22,7 @@ pub(in crate::backup) async fn abort_uploads(store: &dyn ObjectStore, files: &Ba
         }
         Ok::<_, StoreError>(count)
     };
-    match timeout(TIDYING, aborted).await {
+    match timeout(STEP_LIMIT, aborted).await {
         Ok(Ok(0)) => {}
         Ok(Ok(count)) => tracing::info!(backup = files.name(), count, "aborted open uploads"),
         Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot abort open uploads"),
@@ -30,13 +32,13 @@ pub(in crate::backup) async fn abort_uploads(store: &dyn ObjectStore, files: &Ba
 
 /// Writes the log and the results of a backup that failed.
 pub(in crate::backup) async fn write_failure(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) {
-    if timeout(TIDYING, upload_failure(store, files, report)).await.is_err() {
+    if timeout(STEP_LIMIT, upload_failure(store, files, report)).await.is_err() {
         tracing::warn!(backup = files.name(), "the log of a failed backup is not written in time");
     }
 }
 
-/// Removes the files of a Backup that was deleted before its end. Files beside an archive of another size than `size` are
-/// those of another backup of the same name.
+/// Removes the files of a Backup that was deleted before its end. If the archive has another size than `size`, the
+/// files belong to another backup of the same name.
 pub(super) async fn remove(storage: &Storage, size: Option<u64>) {
     let (store, files) = (storage.store(), &storage.files);
     let removed = async {
@@ -46,7 +48,7 @@ pub(super) async fn remove(storage: &Storage, size: Option<u64>) {
         let keys = store.keys(&files.directory()).await?;
         store.delete(&keys).await
     };
-    match timeout(TIDYING, removed).await {
+    match timeout(STEP_LIMIT, removed).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::warn!(backup = files.name(), %error, "cannot remove the files of a deleted backup");

@@ -1,4 +1,4 @@
-//! Snapshots that volume plugins made for a backup that comes to nothing: deleted, because nothing would ever name them again.
+//! Deletes the plugin snapshots of a backup that is undone, because no list would name them any more.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use lifeboat_plugin::host::Session;
 use tokio::time::timeout;
 
 use super::Left;
-use super::files::TIDYING;
+use super::files::STEP_LIMIT;
 use crate::backup::journal::Journal;
 use crate::backup::storage::{Storage, list};
 use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations;
 
-/// How long the deletion of one snapshot may take: people wait for the end of the backup.
+/// How long the deletion of one snapshot may take: users wait for the end of the backup.
 const DELETION: Duration = Duration::from_mins(1);
 
 /// Snapshots that could not be deleted.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Those that can be deleted later.
+    /// Snapshots that can be deleted later.
     snapshots: Vec<NativeSnapshot>,
-    /// Whether there were any at all.
+    /// Whether there were any snapshots at all.
     any: bool,
     /// Whether the list in storage has snapshots of another backup of the same name.
     is_shared: bool,
 }
 
-/// Deletes the snapshots that the journal has.
+/// Deletes the snapshots that the journal records.
 pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mut Left) {
     let (entries, unreadable) = match journal.snapshots().await {
         Ok(found) => found,
@@ -75,7 +75,7 @@ pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &st
         return;
     }
     let session = context.acting_quietly().session;
-    // One without a name was never made.
+    // A snapshot without a provider's ID was never taken.
     for snapshot in own.into_iter().filter(|one| !one.status.provider_snapshot_id.is_empty()) {
         if let Err(message) = delete(context, &session, &snapshot).await {
             left.keep(message);
@@ -86,22 +86,27 @@ pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &st
 }
 
 impl Kept {
-    /// Makes the lists in storage name what is left, so that a deletion of the backup removes that and nothing twice.
+    /// Rewrites the lists in storage so that they name only what is left; deleting the backup then removes exactly
+    /// that.
     pub(super) async fn write(&self, storage: &Storage) {
         if !self.any || self.is_shared {
             return;
         }
         let name = storage.files.name();
-        match timeout(TIDYING, self.write_lists(storage)).await {
+        match timeout(STEP_LIMIT, self.write_lists(storage)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(backup = name, %error, "cannot list what is left behind"),
-            Err(_elapsed) => tracing::warn!(backup = name, "cannot list what is left behind in time"),
+            Ok(Err(error)) => {
+                tracing::warn!(backup = name, %error, "cannot write the list of snapshots that are left");
+            }
+            Err(_elapsed) => {
+                tracing::warn!(backup = name, "the list of snapshots that are left was not written in time");
+            }
         }
     }
 
     async fn write_lists(&self, storage: &Storage) -> Result<(), ListError> {
         let (store, files) = (storage.store(), &storage.files);
-        // Of the list of volumes only data in repositories is still read, by the deletion of the backup.
+        // Of the list of volumes, the deletion of the backup still reads only the entries of data in repositories.
         let volumes = list::<BackupVolumeInfo>(store, &files.volume_info()).await.unwrap_or_default();
         let moved: Vec<_> = volumes.into_iter().filter(|volume| volume.snapshot_data_moved).collect();
         replace(store, &files.volume_info(), &moved).await?;
@@ -118,7 +123,7 @@ enum ListError {
     Document(#[from] DocumentError),
 }
 
-/// Writes a list; an empty one goes.
+/// Writes a list; removes the file of an empty one.
 async fn replace<T: serde::Serialize>(
     store: &dyn ObjectStore,
     key: &str,
@@ -130,7 +135,7 @@ async fn replace<T: serde::Serialize>(
     Ok(store.put(key, encode(&list)?).await?)
 }
 
-/// Deletes one snapshot; an error says what is left.
+/// Deletes one snapshot; the error text says what is left.
 async fn delete(context: &Context, session: &Session, snapshot: &NativeSnapshot) -> Result<(), String> {
     let (volume, location) = (&snapshot.spec.persistent_volume_name, &snapshot.spec.location);
     let id = snapshot.status.provider_snapshot_id.as_str();

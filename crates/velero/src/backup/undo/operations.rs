@@ -1,5 +1,5 @@
-//! Operations that actions began for a backup and that no step asks for any more: cancelled. Those of a pass are in the journal, those
-//! of a backup whose pass has ended in a list in storage.
+//! Cancels the operations of a backup that is undone. Operations of a running pass are in the journal, those of a
+//! backup whose pass has ended in a list in storage.
 
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupSpec};
@@ -10,21 +10,22 @@ use crate::backup::journal::{Journal, OperationEntry};
 use crate::backup::pass::ADOPTED;
 use crate::backup::storage::{Storage, list};
 use crate::context::Context;
-use crate::operations::Silent;
+use crate::operations::Unresponsive;
 
-/// Cancels what an interrupted attempt began and the next one begins anew. Gives what may go on; an error is worth another try.
+/// Cancels operations that an interrupted attempt started and the next one starts again. Returns messages about those
+/// that may still run; an error is worth another try.
 pub(in crate::backup) async fn cancel_noted(
     context: &Context,
     journal: &Journal,
 ) -> Result<Vec<String>, ApiError> {
-    // Those of CSI snapshots have the same name in the next attempt, which takes them over.
+    // The operations of CSI snapshots have the same ID in the next attempt, which adopts them.
     cancel_some(context, journal, |entry| !ADOPTED.contains(&entry.action.as_str())).await
 }
 
-/// Cancels all that the journal has, where no attempt follows. Gives what may go on.
+/// Cancels all operations of the journal; no attempt follows. Returns messages about those that may still run.
 pub(super) async fn discard_noted(context: &Context, journal: &Journal) -> Vec<String> {
     let left = cancel_some(context, journal, |_| true).await;
-    left.unwrap_or_else(|error| vec![format!("operations of actions may go on: {}", error.chain())])
+    left.unwrap_or_else(|error| vec![format!("operations of actions may still run: {}", error.chain())])
 }
 
 async fn cancel_some(
@@ -37,13 +38,13 @@ async fn cancel_some(
     if entries.is_empty() {
         return Ok(left);
     }
-    let (acting, mut silent) = (context.acting_quietly(), Silent::default());
+    let (acting, mut silent) = (context.acting_quietly(), Unresponsive::default());
     for entry in entries {
         let OperationEntry { action, operation, item, .. } = &entry;
         let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
             None => "the action is not installed".to_owned(),
             Some(known) => {
-                let backup = backup(&entry, journal, &context.settings.namespace);
+                let backup = backup(&entry, journal, &context.namespace);
                 match silent.ask(action, known.cancel(operation, &backup)).await {
                     Some(Ok(())) => {
                         journal.forget_operation(&entry).await;
@@ -55,14 +56,14 @@ async fn cancel_some(
             }
         };
         left.push(format!(
-            "operation {operation} of action {action} for {item} had begun when the backup was interrupted, and may go on: it could not be cancelled: {problem}"
+            "operation {operation} of action {action} for {item} was started before the backup was interrupted, and may still run: it could not be cancelled: {problem}"
         ));
     }
     acting.close().await;
     Ok(left)
 }
 
-/// Actions are handed the Backup, which may be gone: they know it by its name and UID.
+/// The Backup that is passed to an action: it may be gone, so only its name and UID are set.
 fn backup(entry: &OperationEntry, journal: &Journal, namespace: &str) -> Backup {
     let mut backup = Backup::new(&entry.backup, BackupSpec::default());
     backup.meta_mut().namespace = Some(namespace.to_owned());
@@ -70,20 +71,20 @@ fn backup(entry: &OperationEntry, journal: &Journal, namespace: &str) -> Backup 
     backup
 }
 
-/// Cancels the open operations that storage lists for this very backup. Gives what may go on.
+/// Cancels the open operations that storage lists for this backup. Returns messages about those that may still run.
 pub(super) async fn cancel_listed(context: &Context, storage: &Storage, backup: &Backup) -> Vec<String> {
     let uid = backup.uid().unwrap_or_default();
     let operations: Vec<BackupOperation> = match list(storage.store(), &storage.files.item_operations()).await
     {
         Ok(operations) => operations,
-        Err(trouble) => return vec![format!("operations of actions may go on: {trouble}")],
+        Err(trouble) => return vec![format!("operations of actions may still run: {trouble}")],
     };
     let open = |one: &&BackupOperation| one.spec.backup_uid == uid && !one.status.phase.has_ended();
     let open: Vec<_> = operations.iter().filter(open).collect();
     if open.is_empty() {
         return Vec::new();
     }
-    let (acting, mut silent, mut left) = (context.acting_quietly(), Silent::default(), Vec::new());
+    let (acting, mut silent, mut left) = (context.acting_quietly(), Unresponsive::default(), Vec::new());
     for operation in open {
         let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
         let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
@@ -95,7 +96,7 @@ pub(super) async fn cancel_listed(context: &Context, storage: &Storage, backup: 
             },
         };
         left.push(format!(
-            "operation {id} of action {action} may go on: it could not be cancelled: {problem}"
+            "operation {id} of action {action} may still run: it could not be cancelled: {problem}"
         ));
     }
     acting.close().await;

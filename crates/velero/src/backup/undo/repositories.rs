@@ -1,11 +1,11 @@
-//! Repositories into which movers of a backup wrote: forgets snapshots there, within a time, and finds those that carry the Backup's
-//! UID where no object and no list names them any more.
+//! Repositories into which movers of a backup wrote: forgets snapshots there, within a time limit, and finds by their
+//! tag those that no object and no list names any more.
 
 use lifeboat_api::common::BackupUid;
 use lifeboat_plan::velero::pod_volumes::backup_tag;
 use tokio::time::timeout;
 
-use super::files::TIDYING;
+use super::files::STEP_LIMIT;
 use super::{Left, Undoing};
 use crate::backup::journal::RepositoryEntry;
 use crate::context::Context;
@@ -18,8 +18,9 @@ impl From<RepositoryEntry> for RepositoryKey {
 }
 
 impl Undoing<'_> {
-    /// Snapshots that carry the Backup's UID in the repositories that its movers wrote into: their objects are gone, or showed
-    /// them too late. A UID is never given twice, so they are of no other backup.
+    /// Forgets the snapshots that are tagged with the Backup's UID in the repositories that its movers wrote into.
+    /// Their objects are gone, or did not name them in time. A UID is never reused, so no other backup has such a
+    /// snapshot.
     pub(super) async fn forget_tagged(&self, left: &mut Left) {
         match self.journal.repositories().await {
             Ok((noted, unreadable)) => {
@@ -42,7 +43,7 @@ impl Undoing<'_> {
             match in_time(&repository, left, forgotten).await {
                 Ok(0) => {}
                 Ok(damaged) => left.messages.push(format!(
-                    "{damaged} damaged snapshots in the repository of namespace {namespace} do not say of which backup they are"
+                    "{damaged} damaged snapshots in the repository of namespace {namespace} cannot be read, so it is unknown to which backup they belong"
                 )),
                 Err(problem) => left.keep(format!(
                     "snapshots with the tag {} may be left in the repository of namespace {namespace}: {problem}",
@@ -62,14 +63,14 @@ pub(super) enum ForgetError {
     Slow,
 }
 
-/// What storage does to a repository, within its time. A repository that cannot be used is not tried again.
+/// Runs work on a repository within the time limit. A repository that cannot be used is not tried again.
 pub(super) async fn in_time<T>(
     repository: &RepositoryKey,
     left: &mut Left,
     work: impl Future<Output = Result<T, RepositoryProblem>>,
 ) -> Result<T, ForgetError> {
     let out_of_reach = left.unusable.iter().any(|other| other.storage() == repository.storage());
-    let limit = if out_of_reach { TIDYING / 10 } else { TIDYING };
+    let limit = if out_of_reach { STEP_LIMIT / 10 } else { STEP_LIMIT };
     let problem = match timeout(limit, work).await {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(problem)) => ForgetError::Repository(problem),
@@ -88,7 +89,7 @@ pub(super) async fn forget(
     repositories::forget(context, repository, ids).await
 }
 
-/// The snapshots that carry the UID of a Backup, and how many cannot be read.
+/// The snapshots tagged with the UID of a Backup, and the number of unreadable snapshots.
 async fn of_backup(
     context: &Context,
     repository: &RepositoryKey,

@@ -1,7 +1,7 @@
-//! Snapshots in repositories that movers made for a backup that comes to nothing, of both kinds: PodVolumeBackups (copies of
-//! pods' volumes) and DataUploads (moved data of CSI snapshots). What goes on is cancelled; what has ended is forgotten,
-//! because nothing would ever name it again. The objects may be gone with their owner: then the backup's lists in storage
-//! and the snapshots' own tags name them.
+//! Snapshots in repositories that movers stored for a backup that is undone, of both kinds: PodVolumeBackups (copies
+//! of pod volumes) and DataUploads (moved data of CSI snapshots). Running transfers are cancelled; snapshots of ended
+//! ones are forgotten, because no list would name them any more. The objects may be deleted with their owner: then
+//! the backup's lists in storage and the snapshots' tags name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,18 +23,18 @@ use crate::backup::volumes::copies::unquiet;
 use crate::context::Context;
 use crate::repositories::RepositoryKey;
 
-/// The two kinds of objects whose movers put snapshots into repositories.
+/// The two kinds of objects whose movers store snapshots in repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transfer {
     Copy,
     Movement,
 }
 
-/// One object, as the cluster or a list in storage has it.
+/// One transfer, as the cluster or a list in storage shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
     repository: RepositoryKey,
-    /// Empty where its mover made none, as far as this says.
+    /// Empty if the mover stored none as far as the object shows.
     snapshot: String,
     has_ended: bool,
 }
@@ -47,7 +47,7 @@ impl Transfer {
         }
     }
 
-    /// As messages call them.
+    /// The noun for messages.
     fn noun(self) -> &'static str {
         match self {
             Self::Copy => "copies of volumes",
@@ -55,7 +55,7 @@ impl Transfer {
         }
     }
 
-    /// None for an object of the data mover of somebody else, whose repositories Lifeboat does not know.
+    /// None for a DataUpload of another data mover, whose repositories Lifeboat does not know.
     fn shown(self, object: &Value) -> Option<Shown> {
         let namespace = match self {
             Self::Copy => "/spec/pod/namespace",
@@ -74,7 +74,7 @@ impl Transfer {
 }
 
 impl Undoing<'_> {
-    /// Copies of pods' volumes. `listed`: also those of the list in storage.
+    /// Undoes copies of pod volumes. `listed`: also those in the list in storage.
     pub(super) async fn discard_copies(&self, listed: bool, left: &mut Left) {
         let known = self.copies.iter().map(|(name, object)| (name.clone(), object.clone()));
         let mut known: BTreeMap<String, Value> = known.collect();
@@ -93,7 +93,7 @@ impl Undoing<'_> {
         discard.run(left).await;
     }
 
-    /// Data of CSI snapshots in repositories. `listed`: also that of the list of volumes in storage.
+    /// Undoes moved data of CSI snapshots. `listed`: also that in the list of volumes in storage.
     pub(super) async fn discard_movements(&self, listed: bool, left: &mut Left) {
         let mut known = BTreeMap::new();
         if let (Some(storage), true) = (self.storage, listed) {
@@ -120,18 +120,18 @@ impl Undoing<'_> {
     }
 }
 
-/// A volume whose data was moved, as the list of volumes has it.
+/// A volume whose data was moved, from an entry of the list of volumes.
 fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
     let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
     let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
     let repository =
         RepositoryKey::new(LocationName::new(location), NamespaceName::new(&volume.pvc_namespace));
     let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
-    // No object has this name.
+    // A key that no object's name can have, because it contains a slash.
     built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))
 }
 
-/// Ends the copies that a pass did not meet: those of an earlier attempt, whose pod is another by now.
+/// Undoes the copies that this pass did not see: those of an earlier attempt whose pods are gone.
 pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met: &BTreeMap<String, Value>) {
     let discard = Discard {
         context,
@@ -139,7 +139,7 @@ pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met:
         uid,
         known: BTreeMap::new(),
         spared: met.keys().cloned().collect(),
-        reason: "the backup did not meet its pod again",
+        reason: "the next attempt of the backup did not find its pod",
     };
     let mut left = Left::default();
     discard.run(&mut left).await;
@@ -148,7 +148,8 @@ pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met:
     }
 }
 
-/// Before post hooks of an interrupted attempt run: copies that go on show a pod at work from now on.
+/// Called before the post hooks of an interrupted attempt run: copies that are still running lose their `Quiesced`
+/// consistency.
 pub(in crate::backup) async fn lower_consistency(context: &Context, uid: &str) {
     match objects_of(context, Transfer::Copy, uid).await {
         Ok(found) => {
@@ -161,21 +162,21 @@ pub(in crate::backup) async fn lower_consistency(context: &Context, uid: &str) {
     }
 }
 
-/// The objects of one kind that are to end, and whose snapshots are to be forgotten.
+/// The transfers of one kind that are to be cancelled, and whose snapshots are to be forgotten.
 struct Discard<'a> {
     context: &'a Context,
     transfer: Transfer,
     uid: &'a str,
-    /// By name; they may be gone.
+    /// The known transfers by name; the objects may be gone.
     known: BTreeMap<String, Shown>,
-    /// Names of those that stay.
+    /// Names of the objects that are kept.
     spared: BTreeSet<String>,
     reason: &'a str,
 }
 
 impl Discard<'_> {
     async fn run(mut self, left: &mut Left) {
-        // An empty label would select objects of no backup.
+        // An empty label value would select objects of no backup.
         if self.uid.is_empty() {
             return;
         }
@@ -204,10 +205,10 @@ impl Discard<'_> {
         }
     }
 
-    /// Looks for the objects, and cancels those that go on: their controller forgets what their movers made.
+    /// Lists the objects, and cancels the running ones: their controller forgets what their movers stored.
     async fn cancel_open(&mut self, left: &mut Left) {
         let (mut cancelled, mut problems) = (BTreeSet::new(), Vec::new());
-        // The second look is for those that ended before they were cancelled.
+        // The second iteration finds transfers that ended before they were cancelled.
         for _ in 0..2 {
             problems.clear();
             match objects_of(self.context, self.transfer, self.uid).await {
@@ -225,7 +226,7 @@ impl Discard<'_> {
                 if cancelled.insert(name.clone())
                     && let Err(error) = self.cancel(name).await
                 {
-                    left.keep(format!("{} may go on: {}", self.transfer.noun(), error.chain()));
+                    left.keep(format!("{} may still run: {}", self.transfer.noun(), error.chain()));
                 }
             }
             if cancelled.is_empty() && problems.is_empty() {
@@ -253,7 +254,7 @@ impl Discard<'_> {
         }
     }
 
-    /// The object, where there is one, says that its snapshot is gone.
+    /// Writes into the object, if it exists, that its snapshot was removed.
     async fn show_removed(&self, name: &str) {
         let message = format!("{}: its snapshot was removed", self.reason);
         let mut patch = status::failed(&message, self.context.now());
@@ -273,12 +274,12 @@ async fn objects_of(
     let listed = match transfer.api(context).list(&params).await.attempt(format!("list {}", transfer.noun()))
     {
         Ok(listed) => listed.items,
-        // Before the kinds were there nothing was begun.
+        // If the kinds are not installed, no transfer was ever started.
         Err(error) if error.is_not_found() => return Ok(BTreeMap::new()),
         Err(error) => return Err(error),
     };
     let all = listed.iter().map(|one| (one.name_any(), objects::to_json(one)));
-    // Also by what the objects say: not every server selects.
+    // Filtered here as well, in case the server ignores the selector.
     Ok(all.filter(|(_, object)| is_of(object, uid)).collect())
 }
 

@@ -1,6 +1,6 @@
-//! Volumes of pods in a pass: each pod decides as it passes which of its volumes are copied; a PodVolumeBackup is made for
-//! each, and followed until its end. An object of an earlier attempt is found by its name and taken over, so nothing is
-//! copied twice. Nothing that goes wrong here stops the pass: it is an error of that volume.
+//! Pod volumes in a pass: when a pod is backed up, it is decided which of its volumes are copied; a PodVolumeBackup
+//! is created for each, and followed until its end. An object of an earlier attempt is found by its name and adopted,
+//! so nothing is copied twice. A failure here does not stop the pass: it is an error of that volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::transfer::attempts::{CONSISTENCY, LIVE};
+use lifeboat_plan::transfer::directory::{ClaimOf, claim_of};
 use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
-use lifeboat_plan::velero::pod_volumes::{
-    CONSISTENCY, ClaimOf, CopySettings, LIVE, PodVolume, Verdict, backup_object, choose, claim_of,
-};
+use lifeboat_plan::velero::pod_volumes::{CopySettings, PodVolume, Verdict, backup_object, choose};
+use lifeboat_transfer::MoverSettings;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::backup::journal::{NotBegun, RepositoryEntry};
+use crate::backup::journal::{NotStarted, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
-use crate::settings::MoverSettings;
 use crate::transfers::{FollowedTransfers, limit};
 
-/// How much longer than an object's own time one waits for its end: who brings it there may have been restarted.
+/// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
 
 /// The PodVolumeBackups of a pass; shared with the task that follows them.
 pub(crate) struct Copying {
     pub(in crate::backup) followed: FollowedTransfers,
-    /// Lifeboat's.
+    /// Lifeboat's namespace.
     namespace: String,
-    /// How long one may take, where the Backup does not say it.
+    /// How long one copy may take if the Backup sets no limit.
     limit: Duration,
-    /// Pods that are kept at rest at once: as many as movers run, the others would only wait.
-    pub(in crate::backup) at_rest: Arc<Semaphore>,
+    /// Limits how many pods are quiesced at once to the number of movers that run at once: more pods would only wait.
+    pub(in crate::backup) quiesce_permits: Arc<Semaphore>,
 }
 
 impl Copying {
@@ -48,17 +48,17 @@ impl Copying {
             followed: FollowedTransfers::new(api, "the PodVolumeBackup was deleted before its end"),
             namespace: namespace.to_owned(),
             limit: settings.copy_timeout,
-            at_rest: Arc::new(Semaphore::new(settings.at_once.max(1))),
+            quiesce_permits: Arc::new(Semaphore::new(settings.at_once.max(1))),
         }
     }
 
-    /// As the Backup's annotation says how long one may take.
+    /// Takes the time limit from the Backup's annotation, if it is set.
     pub(crate) fn within(mut self, annotation: Option<&str>) -> Self {
         self.limit = limit(annotation, self.limit);
         self
     }
 
-    /// Follows the objects of a Backup for ever.
+    /// Follows the PodVolumeBackups of a Backup until it is dropped.
     pub(in crate::backup) async fn watch(&self, uid: &str) -> std::convert::Infallible {
         self.followed.run(&format!("{}={uid}", names::BACKUP_UID)).await
     }
@@ -69,14 +69,14 @@ impl Copying {
         self.followed.ended(names, until, |_, _| {}).await;
     }
 
-    /// All of them, as they were last seen.
+    /// All PodVolumeBackups, as they were last seen.
     pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
         self.followed.objects()
     }
 }
 
 impl Pass {
-    /// Makes the objects for the volumes of a pod that are to be copied.
+    /// Creates PodVolumeBackups for those volumes of a pod that are to be copied.
     pub(in crate::backup) async fn copy_volumes(&self, id: &ItemId, pod: &Value) {
         let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let claims = match self.claims_of(pod).await {
@@ -134,7 +134,7 @@ impl Pass {
         }
     }
 
-    /// The claims that a pod's volumes are of, with their volumes.
+    /// The claims of a pod's volumes, each with its PersistentVolume.
     async fn claims_of(&self, pod: &Value) -> Result<BTreeMap<String, ClaimOf>, String> {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let mut found = BTreeMap::new();
@@ -165,7 +165,7 @@ impl Pass {
         found.map(|item| serde_json::from_slice(&item.json).map_err(|error| error.to_string())).transpose()
     }
 
-    /// Makes the object of a volume, or takes over the one that is there. Gives its name.
+    /// Creates the PodVolumeBackup of a volume, or adopts the one that exists. Returns its name.
     async fn begin_copy(&self, pod: &Value, volume: &str, claim: Option<&ClaimOf>) -> Result<String, String> {
         let text = |object: &Value, path: &str| {
             object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -209,8 +209,8 @@ impl Pass {
         Ok(name)
     }
 
-    /// Puts the repository of a namespace on record before the first mover writes into it.
-    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotBegun> {
+    /// Records the repository of a namespace in the journal before the first mover writes into it.
+    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotStarted> {
         if self.made().repositories.contains(namespace) {
             return Ok(());
         }
@@ -219,12 +219,12 @@ impl Pass {
             location: LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default()),
             namespace: NamespaceName::new(namespace),
         };
-        self.journal.note_repository(&entry).await.map_err(NotBegun)?;
+        self.journal.note_repository(&entry).await.map_err(NotStarted)?;
         self.made().repositories.insert(namespace.to_owned());
         Ok(())
     }
 
-    /// The copies that have begun of these pods.
+    /// The names of the copies of these pods that were started.
     pub(in crate::backup) fn copies_of(&self, pods: &BTreeSet<(String, String)>) -> Vec<String> {
         let of = |object: &Value| {
             let text = |field: &str| object["spec"]["pod"][field].as_str().unwrap_or_default().to_owned();
@@ -240,7 +240,7 @@ impl Pass {
         }
     }
 
-    /// Copies that go on while their pod goes back to work show no moment of rest any more.
+    /// Removes the `Quiesced` consistency of copies that still run when the post hooks of their pod run.
     pub(in crate::backup) async fn let_go(&self, names: &[String]) {
         let open = self.copying.followed.open();
         for name in names.iter().filter(|name| open.contains(name)) {
@@ -248,7 +248,7 @@ impl Pass {
         }
     }
 
-    /// Waits for all copies of the pass. Those whose time is over are cancelled.
+    /// Waits for all copies of the pass. Copies whose time is over are cancelled.
     pub(in crate::backup) async fn finish_copies(&self) {
         let open = self.copying.followed.open();
         self.await_copies(&open).await;
@@ -257,7 +257,7 @@ impl Pass {
         }
         for name in self.copying.followed.open() {
             cancel(&self.copying.followed.api, &name).await;
-            let message = "it did not end in time; it was told to end";
+            let message = "it did not end in time and was cancelled";
             self.copying.followed.update(&name, |one| {
                 one["status"]["phase"] = json!("Failed");
                 one["status"]["message"] = json!(message);

@@ -1,6 +1,6 @@
-//! CSI snapshots within a pass: which claims the action of upstream's name is called for, and what it made, for the list of
-//! volumes. Order of ways, as upstream: policies, copies of files, `snapshotVolumes`; then the CSI driver, and volume
-//! snapshotters for what it does not take.
+//! CSI snapshots within a pass: for which claims the action with upstream's name is called, and what it made, for the
+//! list of volumes. Methods are tried in upstream's order: policies, file copies, `snapshotVolumes`; then the CSI
+//! driver, and volume snapshotters for volumes without one.
 
 pub(in crate::backup) mod ended;
 
@@ -12,30 +12,31 @@ use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, CsiSnapshotInfo, DataMovementInfo};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plugin::actions::{ActionError, BackupOutcome, Lookup};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::native::Unwanted;
-use crate::backup::journal::NotBegun;
+use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass};
 use crate::csi::{Snapshots, Unusable, cancel_unused, unused};
 
-/// How often the cluster is asked for its classes for one claim, and the pause after the first failure.
+/// How often the cluster's snapshot classes are read for one claim, and the pause after the first failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The API server did not say which snapshot classes the cluster has: it is asked again for the next claim.
+/// The cluster's snapshot classes could not be read: they are read again for the next claim.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::backup) enum ClassesError {
-    #[error("the API server does not tell about snapshots: {0}")]
+    #[error("cannot read the cluster's snapshot classes: {0}")]
     List(ActionError),
-    #[error("the API server does not tell about snapshots: {}", .0.chain())]
+    #[error("cannot read the cluster's snapshot classes: {}", .0.chain())]
     Api(ApiError),
 }
 
-/// Why there can be no CSI snapshots at all.
+/// Why the cluster can have no CSI snapshots at all.
 #[derive(Debug, thiserror::Error)]
 enum NoSnapshots {
     #[error("the cluster does not serve VolumeSnapshots")]
@@ -48,34 +49,34 @@ enum NoSnapshots {
     Forbidden(String),
 }
 
-/// What the claims of a pass share.
+/// What all claims of a pass share.
 #[derive(Default)]
 pub(in crate::backup) struct Drivers {
-    /// The snapshot classes, or why there can be no snapshots. Where the API server gave no answer, it is asked again.
+    /// The snapshot classes, or why there can be no snapshots. Empty until the API server has answered.
     classes: OnceCell<Result<Vec<Value>, NoSnapshots>>,
-    noted: OnceCell<Result<(), NotBegun>>,
+    noted: OnceCell<Result<(), NotStarted>>,
 }
 
 /// The snapshots of a pass, by namespace and name of their claims.
 #[derive(Default)]
-pub(in crate::backup) struct Made {
-    claims: BTreeMap<(String, String), One>,
+pub(in crate::backup) struct CsiSnapshots {
+    claims: BTreeMap<(String, String), ClaimSnapshot>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct One {
-    /// The VolumeSnapshot; empty where none could be taken.
+struct ClaimSnapshot {
+    /// The VolumeSnapshot; empty if none could be taken.
     snapshot: String,
     info: CsiSnapshotInfo,
     began: Option<Time>,
     /// The operation that moves its data.
     moved: Option<String>,
-    /// Whether hooks had brought its pods to rest when it was taken.
+    /// Whether hooks had quiesced its pods when it was taken.
     quiesced: bool,
 }
 
-impl Made {
-    /// A content that goes into the backup.
+impl CsiSnapshots {
+    /// Adds the details of a content that is written into the backup.
     pub(in crate::backup) fn add_content(&mut self, content: &Value) {
         let text = |pointer: &str| content.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let namespace = text("/spec/volumeSnapshotRef/namespace");
@@ -88,7 +89,7 @@ impl Made {
             size: csi::restore_size(content).unwrap_or_default(),
             driver: text("/spec/driver").to_owned(),
             vsc_name: text("/metadata/name").to_owned(),
-            ready_to_use: Some(csi::is_ready(content)),
+            ready_to_use: Some(snapshots::is_ready(content)),
             volume_group_snapshot_handle: csi::group_handle(content),
             ..CsiSnapshotInfo::default()
         };
@@ -107,8 +108,8 @@ impl Made {
         self.claims.iter().map(|((namespace, _), one)| (namespace.clone(), one.snapshot.clone())).collect()
     }
 
-    /// What the list of volumes says of a claim's snapshot. One that is not ready has no result yet. `quiesced`: whether all
-    /// its pods were at rest, also those that passed by later.
+    /// Fills the entry of a claim's snapshot in the list of volumes. A snapshot that is not ready has no result yet.
+    /// `quiesced`: whether all its pods were quiesced, including those backed up later.
     pub(in crate::backup) fn describe(
         &self,
         claim: &(String, String),
@@ -121,7 +122,7 @@ impl Made {
         if let Some((one, operation)) = self.claims.get(claim).and_then(|one| Some((one, one.moved.clone()?)))
         {
             info.snapshot_data_moved = true;
-            csi::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
+            snapshots::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
             info.start_timestamp.clone_from(&one.began);
             info.snapshot_data_movement_info = Some(DataMovementInfo {
                 data_mover: mover.to_owned(),
@@ -136,7 +137,7 @@ impl Made {
             "failed".clone_into(&mut info.result);
             return;
         };
-        csi::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
+        snapshots::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
         let mut made = one.info.clone();
         let of_snapshot = operations.iter().find(|operation| {
             let item = &operation.spec.resource_identifier;
@@ -156,19 +157,20 @@ impl Made {
 }
 
 impl Pass {
-    /// The snapshot classes of the cluster, or why there can be no snapshots at all. An error: the API server did not answer.
+    /// The snapshot classes of the cluster, or why there can be no snapshots at all. An error means that the API
+    /// server did not answer.
     async fn csi_classes(&self) -> Result<&Result<Vec<Value>, NoSnapshots>, ClassesError> {
         self.csi.classes.get_or_try_init(|| self.ask_classes()).await
     }
 
     async fn ask_classes(&self) -> Result<Result<Vec<Value>, NoSnapshots>, ClassesError> {
-        if self.catalogue.get(&csi::snapshots()).is_none() {
+        if self.catalogue.get(&snapshots::snapshots()).is_none() {
             return Ok(Err(NoSnapshots::NotServed));
         }
         let mut tries = 0;
         loop {
             let trouble = match Snapshots::new(&self.client).usable().await {
-                Ok(()) => match self.lookup.list(&csi::classes(), None, "").await {
+                Ok(()) => match self.lookup.list(&snapshots::classes(), None, "").await {
                     Ok(classes) => return Ok(Ok(classes)),
                     Err(ActionError::Forbidden(message)) => return Ok(Err(NoSnapshots::Forbidden(message))),
                     Err(error) => ClassesError::List(error),
@@ -185,9 +187,10 @@ impl Pass {
         }
     }
 
-    /// Whether the CSI driver of a volume takes its snapshot, with its claim. An error: the API server did not answer.
+    /// Whether the CSI driver of a volume takes its snapshot, with its claim. An error means that the API server did
+    /// not answer.
     pub(in crate::backup) async fn is_for_csi(&self, volume: &Value) -> Result<bool, ClassesError> {
-        let Some(driver) = csi::driver_of(volume) else { return Ok(false) };
+        let Some(driver) = snapshots::driver_of(volume) else { return Ok(false) };
         if volume.pointer("/spec/claimRef/name").is_none() {
             return Ok(false);
         }
@@ -197,10 +200,10 @@ impl Pass {
 
     /// Whether the action for CSI snapshots is called for a claim.
     pub(in crate::backup) async fn csi_wanted(&self, id: &ItemId, claim: &Value) -> bool {
-        if self.catalogue.get(&csi::snapshots()).is_none() {
+        if self.catalogue.get(&snapshots::snapshots()).is_none() {
             return false;
         }
-        let Some(volume_id) = csi::volume_of(claim) else { return false };
+        let Some(volume_id) = snapshots::volume_of(claim) else { return false };
         let undecided = |message: &str| {
             self.report.error(&About::Item(id), "Cannot decide about a CSI snapshot", Some(message));
             false
@@ -210,7 +213,7 @@ impl Pass {
             Ok(None) => return false,
             Err(error) => return undecided(&error.to_string()),
         };
-        let Some(driver) = csi::driver_of(&volume) else { return false };
+        let Some(driver) = snapshots::driver_of(&volume) else { return false };
         match self.wanted(&volume).await {
             Ok(()) => {}
             Err(Unwanted::Because(reason)) => {
@@ -235,10 +238,10 @@ impl Pass {
                 return false;
             }
             Err(error) => {
-                // The list of volumes says that its data is not there.
+                // The claim's entry in the list of volumes records that its data is missing.
                 let claim = (id.namespace.clone().unwrap_or_default(), id.name.clone());
                 self.made().book.add_csi(claim.clone());
-                self.made().csi.claims.insert(claim, One::default());
+                self.made().csi.claims.insert(claim, ClaimSnapshot::default());
                 return undecided(&error.to_string());
             }
         }
@@ -247,20 +250,20 @@ impl Pass {
         {
             return undecided(&error.to_string());
         }
-        let note = || async { self.journal.note_csi().await.map_err(NotBegun) };
+        let note = || async { self.journal.note_csi().await.map_err(NotStarted) };
         match self.csi.noted.get_or_init(note).await {
             Ok(()) => true,
             Err(error) => undecided(&error.to_string()),
         }
     }
 
-    /// Whether hooks have brought the pods of a claim to rest.
+    /// Whether hooks have quiesced the pods of a claim.
     fn is_quiesced(&self, claim: &(String, String)) -> bool {
         let made = self.made();
         made.book.is_quiesced(claim, &made.quiesced)
     }
 
-    /// What the action made of a claim.
+    /// Records what the action made for a claim.
     pub(in crate::backup) fn note_csi(&self, id: &ItemId, made: &BackupOutcome) {
         let snapshot = made.item["metadata"]["annotations"][SNAPSHOT_NAME].as_str();
         let began = !made.additional_items.is_empty() || made.operation_id.is_some();
@@ -272,21 +275,23 @@ impl Pass {
         if let Some(snapshot) = snapshot {
             self.report.info_about(id, &format!("Took CSI snapshot {snapshot}"));
         }
-        let one = One {
+        let one = ClaimSnapshot {
             snapshot: snapshot.unwrap_or_default().to_owned(),
             moved: made.operation_id.clone(),
             began: Some(Time(jiff::Timestamp::now())),
             quiesced: self.is_quiesced(&claim),
-            ..One::default()
+            ..ClaimSnapshot::default()
         };
         let mut all = self.made();
         all.book.add_csi(claim.clone());
         all.csi.claims.insert(claim, one);
     }
 
-    /// Snapshots that an interrupted attempt took of claims that are gone meanwhile.
+    /// Removes snapshots that an interrupted attempt took of claims that are gone in the meantime.
     pub(in crate::backup) async fn clear_unused_csi(&self) {
-        if self.catalogue.get(&csi::snapshots()).is_none() || matches!(self.csi_classes().await, Ok(Err(_))) {
+        if self.catalogue.get(&snapshots::snapshots()).is_none()
+            || matches!(self.csi_classes().await, Ok(Err(_)))
+        {
             return;
         }
         let (used, uid) = (self.made().csi.used(), self.backup.uid().unwrap_or_default());
@@ -294,7 +299,7 @@ impl Pass {
             let moved = self.made().csi.claims.values().filter_map(|one| one.moved.clone()).collect();
             let namespace = self.backup.namespace().unwrap_or_default();
             if let Err(error) = cancel_unused(&self.client, &namespace, &uid, &moved).await {
-                let message = "Data movements that an interrupted attempt began may go on";
+                let message = "Data movements that an interrupted attempt started may still run";
                 self.report.warning(&About::Server, message, Some(&error.chain()));
             }
         }

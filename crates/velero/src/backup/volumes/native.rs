@@ -1,8 +1,9 @@
-//! Snapshots of volumes in a pass: a PersistentVolume that goes into the backup is offered to the snapshotters of the
-//! backup's locations; the first that knows it takes the snapshot, before the item counts as finished. Nothing that goes
-//! wrong here stops the pass: it is an error of that volume.
+//! Plugin snapshots in a pass: a PersistentVolume that is backed up is offered to the snapshotters of the backup's
+//! snapshot locations; the first that knows the volume takes the snapshot, before the item counts as finished. A
+//! failure here does not stop the pass: it is an error of that volume.
 //!
-//! The journal knows of a snapshot before the call and its name after it, so that a second attempt makes none twice.
+//! The journal records a snapshot before the call and its provider ID after it, so that a second attempt takes none
+//! twice.
 
 pub(in crate::backup) mod follow;
 pub(in crate::backup) mod open;
@@ -20,20 +21,20 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::snapshot_locations::{OpenSnapshotter, SnapshotterError};
 
-/// How many snapshots a program takes at once that can do several.
+/// How many snapshots a plugin that supports parallel calls takes at once.
 const AT_ONCE: u32 = 4;
 
-/// The snapshotters of a backup, in the order of its locations, and what they made.
+/// The snapshotters of a backup, in the order of its snapshot locations, and what they made.
 #[derive(Default)]
 pub(crate) struct Snapshotters {
     open: Vec<(OpenSnapshotter, Semaphore)>,
-    /// Locations that cannot be used, and why.
+    /// Snapshot locations that cannot be used, and why.
     unusable: Vec<(String, String)>,
-    /// What an earlier attempt made or began, by volume.
+    /// Snapshots that an earlier attempt took or began, by volume.
     earlier: BTreeMap<String, SnapshotEntry>,
-    /// Whether volumes of CSI drivers are left to others.
+    /// Whether volumes of CSI drivers are left to their driver.
     leave_csi: bool,
-    /// Lifeboat's.
+    /// Lifeboat's namespace.
     namespace: String,
 }
 
@@ -43,7 +44,7 @@ impl Snapshotters {
         Self { namespace: namespace.to_owned(), leave_csi, earlier, ..Self::default() }
     }
 
-    /// One location; an error says why it cannot be used.
+    /// Adds a snapshot location, or the reason why it cannot be used.
     pub(crate) fn add(&mut self, location: &str, opened: Result<OpenSnapshotter, SnapshotterError>) {
         match opened {
             Ok(snapshotter) => {
@@ -53,7 +54,7 @@ impl Snapshotters {
         }
     }
 
-    /// Whether there is any.
+    /// Whether there is no snapshot location.
     pub(in crate::backup) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -63,7 +64,7 @@ impl Snapshotters {
     }
 }
 
-/// A snapshot in the journal: without a name of the provider's while its call runs.
+/// A snapshot in the journal: without the provider's ID while its call runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SnapshotEntry {
     pub(crate) snapshot: NativeSnapshot,
@@ -77,20 +78,20 @@ impl SnapshotEntry {
         &self.snapshot.spec.persistent_volume_name
     }
 
-    /// The provider's name for the snapshot, where it is known.
+    /// The provider's ID of the snapshot, if it is known.
     pub(crate) fn id(&self) -> Option<&str> {
         Some(self.snapshot.status.provider_snapshot_id.as_str()).filter(|id| !id.is_empty())
     }
 }
 
-/// What came of snapshots in a pass.
+/// The results of the plugin snapshots of a pass.
 #[derive(Default)]
 pub(in crate::backup) struct Taken {
-    /// By volume.
+    /// The snapshots, by volume.
     pub(in crate::backup) snapshots: BTreeMap<String, NativeSnapshot>,
-    /// Those of earlier attempts that failed: listed, so that they are deleted with the backup.
+    /// Failed snapshots of earlier attempts: listed, so that they are deleted with the backup.
     failed_before: Vec<NativeSnapshot>,
-    /// Why a volume was not snapshotted that snapshotters were asked for, by volume.
+    /// Why no snapshotter took a snapshot of a volume, by volume.
     pub(in crate::backup) unclaimed: BTreeMap<String, String>,
     /// The VolumePluginBackups.
     pub(in crate::backup) objects: Vec<Value>,
@@ -102,7 +103,7 @@ impl Taken {
         self.snapshots.keys().cloned().collect()
     }
 
-    /// All that the provider may have; those that can be restored first.
+    /// All snapshots that the provider may hold, those that can be restored first.
     pub(in crate::backup) fn listed(self) -> (Vec<NativeSnapshot>, Vec<Value>) {
         (self.snapshots.into_values().chain(self.failed_before).collect(), self.objects)
     }
@@ -115,7 +116,7 @@ impl Taken {
 const COMPLETED: &str = "Completed";
 const FAILED: &str = "Failed";
 
-/// Pods of namespaces, asked for once each.
+/// The pods of namespaces, listed once each.
 #[derive(Default)]
 pub(in crate::backup) struct PodsByNamespace(std::sync::Mutex<BTreeMap<String, Arc<OnceCell<Pods>>>>);
 
@@ -125,11 +126,11 @@ type Pods = Result<Arc<VolumeBook>, String>;
 /// Why no snapshot is taken.
 pub(in crate::backup) enum Unwanted {
     Because(String),
-    /// It cannot be decided.
+    /// It cannot be decided whether a snapshot is wanted.
     Unknown(String),
 }
 
-/// A snapshot in the list of volumes.
+/// The entry of a snapshot in the list of volumes.
 pub(in crate::backup) fn info(snapshot: &NativeSnapshot) -> NativeSnapshotInfo {
     NativeSnapshotInfo {
         snapshot_handle: snapshot.status.provider_snapshot_id.clone(),

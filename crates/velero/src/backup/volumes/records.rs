@@ -1,17 +1,18 @@
-//! The list of volumes of a backup: one record for each, whatever became of its data. Data that was asked for and is not there is
-//! an error of the backup. Made at the end of the pass.
+//! The list of volumes of a backup: one record per volume, whatever happened to its data. Missing data that was asked
+//! for is an error of the backup. Made at the end of the pass.
 
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo, VolumeAttributes};
+use lifeboat_plan::transfer::attempts::CONSISTENCY;
+use lifeboat_plan::transfer::snapshots::SNAPSHOT;
 use lifeboat_plan::velero::backup::volumes::{Fate, Method, VolumeRecord, VolumeSettings};
-use lifeboat_plan::velero::csi::SNAPSHOT;
-use lifeboat_plan::velero::pod_volumes::{CHANGED_FILES, CONSISTENCY};
+use lifeboat_plan::velero::pod_volumes::CHANGED_FILES;
 use serde_json::Value;
 
 use super::native;
 use crate::backup::pass::{About, Pass};
 
 impl Pass {
-    /// One record for each volume; data that was asked for and is not there is an error.
+    /// One record per volume; missing data that was asked for is reported as an error.
     pub(in crate::backup) fn volumes(&self) -> Vec<BackupVolumeInfo> {
         let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let copied = self.copying.objects();
@@ -63,7 +64,7 @@ impl Pass {
 }
 
 impl Pass {
-    /// How the copy of a volume ended.
+    /// Reports how the copy of a volume ended.
     fn report_copy(&self, record: &VolumeRecord, object: Option<&Value>) {
         let text =
             |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str()).unwrap_or_default();
@@ -132,7 +133,7 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&V
     info
 }
 
-/// A copied volume, as its PodVolumeBackup shows it.
+/// Fills the record of a copied volume from its PodVolumeBackup.
 fn describe_copy(info: &mut BackupVolumeInfo, pod: Option<(String, String, String)>, copy: Option<&Value>) {
     "PodVolumeBackup".clone_into(&mut info.backup_method);
     let status = copy.map(|copy| &copy["status"]).cloned().unwrap_or_default();

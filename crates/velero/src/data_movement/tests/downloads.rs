@@ -53,7 +53,7 @@ fn volume() -> Value {
 
 async fn run(bench: &Bench) {
     let object: DataDownload = serde_json::from_value(bench.world.get(DOWNLOAD).unwrap()).unwrap();
-    object.carry(&bench.work, &CancellationToken::new()).await.unwrap();
+    object.run_transfer(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
 fn assert_handed_over(bench: &Bench) {
@@ -113,7 +113,7 @@ async fn only_a_pod_that_can_come_is_waited_for(#[case] has_pod: bool, #[case] n
             json!({"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
         bench.world.add("pods", "shop", "db-0", pod);
     }
-    // The scheduler, after the pod was looked at.
+    // The scheduler assigns the node after the pod was read.
     bench.world.on_list(|world, path| {
         let chosen = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}});
         if path.ends_with("/pods") && world.get("/api/v1/namespaces/shop/pods/db-0").is_some() {
@@ -157,7 +157,7 @@ async fn a_server_that_died_while_it_handed_over_does_not_fill_again() {
 
 #[rstest]
 #[case::bound(json!({"status": {"phase": "Bound"}}), "is bound to a volume already")]
-#[case::of_another(json!({"metadata": {"labels": {"velero.io/restore-name": "other"}}}), "was not made by this restore")]
+#[case::of_another(json!({"metadata": {"labels": {"velero.io/restore-name": "other"}}}), "was not created by this restore")]
 #[tokio::test]
 async fn only_new_volumes_of_the_restore_are_written_into(#[case] change: Value, #[case] words: &str) {
     let bench = bench().await;

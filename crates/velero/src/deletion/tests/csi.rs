@@ -1,11 +1,11 @@
-//! CSI snapshots of a backup whose archive nobody can read any more.
+//! CSI snapshots of a backup whose archive cannot be read any more.
 
 use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
 use lifeboat_plan::velero::csi::CONTENT_DELETER;
 
 use super::*;
 
-/// Stands for the action that deletes the snapshots of contents.
+/// A fake of the action that deletes the snapshots of contents.
 #[derive(Default)]
 struct Deleter {
     handles: Mutex<Vec<String>>,

@@ -9,7 +9,7 @@ fn snapshot(volume: &str, id: &str, location: &str) -> Value {
     json!({"spec": {"persistentVolumeName": volume, "location": location}, "status": {"providerSnapshotID": id}})
 }
 
-/// A backup with these snapshots, the location `cloud`, and its plugin where there is one.
+/// A backup with these snapshots, the location `cloud`, and its plugin if there is one.
 async fn with_snapshots(snapshots: &Value, fake: Option<&FakeSnapshotter>) -> Cluster {
     let mut cluster = cluster("Completed").await;
     let key = BackupFiles::new("b").unwrap().volume_snapshots();
@@ -84,7 +84,7 @@ async fn a_backup_that_was_cancelled_while_its_snapshots_went_on_takes_them_alon
     let mut cluster = cluster("Failed").await;
     cluster.context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
     let files = BackupFiles::new("b").unwrap();
-    // Nobody finalized it.
+    // It was never finalized.
     cluster.store().delete(&files.metadata()).await.unwrap();
     let listed = documents::encode(&json!([snapshot("disk", "snap-1", "cloud")])).unwrap();
     cluster.store().put(&files.volume_snapshots(), listed).await.unwrap();

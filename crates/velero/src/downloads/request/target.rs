@@ -1,4 +1,4 @@
-//! From what a request names to an object in storage: the backup or restore, its location, the key of the file.
+//! Finds the file in storage that a request names: the backup or restore, its location, the key of the file.
 
 use kube::Resource;
 use kube::api::DynamicObject;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::NoLink;
 use crate::context::Context;
 
-/// One object in storage.
+/// One file in storage.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) location: String,
@@ -21,9 +21,9 @@ pub(super) struct Target {
 pub(super) async fn find(context: &Context, wanted: &DownloadTarget) -> Result<Target, NoLink> {
     let DownloadTarget { kind, name } = wanted;
     let known =
-        owner(kind).ok_or_else(|| NoLink::Ever(format!("there is no kind of file called '{kind}'")))?;
-    let key =
-        key(kind, name).ok_or_else(|| NoLink::Ever(format!("'{name}' is no name of a backup or restore")))?;
+        owner(kind).ok_or_else(|| NoLink::Never(format!("there is no kind of file called '{kind}'")))?;
+    let key = key(kind, name)
+        .ok_or_else(|| NoLink::Never(format!("'{name}' is not a valid name of a backup or restore")))?;
     let backup = match known {
         Owner::Backup => name.clone(),
         Owner::Restore => {
@@ -37,13 +37,13 @@ pub(super) async fn find(context: &Context, wanted: &DownloadTarget) -> Result<T
 
 async fn read<K: Resource<DynamicType = ()>>(context: &Context, name: &str) -> Result<DynamicObject, NoLink> {
     let kind = K::kind(&());
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<K>());
-    let missing = || NoLink::Ever(format!("there is no {kind} '{name}'"));
+    let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<K>());
+    let missing = || NoLink::Never(format!("there is no {kind} '{name}'"));
     if name.is_empty() {
         return Err(missing());
     }
     let found = api.get_opt(name).await.attempt(format!("read {kind} {name}"));
-    found.map_err(|error| NoLink::Yet(error.chain()))?.ok_or_else(missing)
+    found.map_err(|error| NoLink::NotYet(error.chain()))?.ok_or_else(missing)
 }
 
 fn text(object: &DynamicObject, path: &str) -> String {

@@ -1,4 +1,5 @@
-//! Carries the plan out: unsets surplus defaults, opens the bucket and looks at it, through the store that is used for it.
+//! Carries out the plan: unsets surplus defaults, opens the bucket and checks it through the store that is used for
+//! it.
 
 use std::time::Duration;
 
@@ -16,31 +17,31 @@ use super::validate::{Opening, Problem};
 use crate::context::Context;
 use crate::locations::{PluginOpening, narrow_problem, open_plugin, problem};
 
-/// How long a look may take: a person waits for the answer.
+/// How long a check may take: a user waits for the result.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The same where a program may have to be started first.
+/// How long a check through a plugin may take: its program may have to be started first.
 const PLUGIN_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What happened.
+/// What was done.
 pub(super) enum Outcome {
     Looked(Verdict),
     NotDue(Due),
-    /// This location is the default no more: that change brings the next reconcile.
+    /// This location is not the default any more: that change triggers the next reconcile.
     Unset,
 }
 
-/// The result of a look.
+/// The result of a check.
 pub(super) struct Verdict {
-    /// `None`: the bucket can be used.
+    /// `None` if the bucket can be used.
     pub(super) problem: Option<Problem>,
-    /// What is insecure about the storage though it can be used.
+    /// Insecure settings of storage that can be used.
     pub(super) warnings: Vec<String>,
-    /// Which store was asked; `None` where the location does not even say where to look.
+    /// The store that was used; `None` if the location does not even name a bucket.
     pub(super) used: Option<String>,
     pub(super) this_look: PastLook,
     pub(super) first_look: bool,
-    /// Zero where periodic looks are off.
+    /// Zero if periodic checks are off.
     pub(super) next_look: Duration,
 }
 
@@ -59,7 +60,7 @@ pub(super) async fn apply(
         Look::Later(due) => return Ok(Outcome::NotDue(due)),
         Look::Unusable(problem) => (Some(problem), Vec::new(), None),
         Look::Now(opening) => {
-            let (problem, warnings) = look(context, &opening).await;
+            let (problem, warnings) = check(context, &opening).await;
             (problem, warnings, Some(opening.used().to_owned()))
         }
     };
@@ -67,23 +68,23 @@ pub(super) async fn apply(
         problem,
         warnings,
         used,
-        // From here the next period counts, however long the look took.
+        // The next period starts here, however long the check took.
         this_look: PastLook { at: context.now(), ..plan.this_look },
         first_look: plan.first_look,
         next_look: plan.frequency,
     }))
 }
 
-/// What is wrong with the bucket, and what is insecure about the way to it.
-async fn look(context: &Context, opening: &Opening) -> (Option<Problem>, Vec<String>) {
+/// What is wrong with the bucket, and which settings are insecure.
+async fn check(context: &Context, opening: &Opening) -> (Option<Problem>, Vec<String>) {
     match opening {
-        Opening::BuiltIn(config) => look_ourselves(context, config).await,
-        Opening::Plugin(opening) => (look_through_plugin(context, opening).await.err(), Vec::new()),
+        Opening::BuiltIn(config) => check_built_in(context, config).await,
+        Opening::Plugin(opening) => (check_through_plugin(context, opening).await.err(), Vec::new()),
     }
 }
 
-/// A process that does not do well is not asked again: the next look starts another one.
-async fn look_through_plugin(context: &Context, opening: &PluginOpening) -> Result<(), Problem> {
+/// Checks the bucket through a plugin. A process that fails is not used again: the next check starts another one.
+async fn check_through_plugin(context: &Context, opening: &PluginOpening) -> Result<(), Problem> {
     let store = open_plugin(context, opening)?;
     let listed = timeout(PLUGIN_PATIENCE, store.directories("")).await.unwrap_or_else(|_elapsed| {
         let action = format!("listing the root of the location through {}", opening.used);
@@ -98,7 +99,7 @@ async fn look_through_plugin(context: &Context, opening: &PluginOpening) -> Resu
     if foreign.is_empty() { Ok(()) } else { Err(problem(&Error::ForeignDirectories { names: foreign })) }
 }
 
-async fn look_ourselves(context: &Context, config: &StoreConfig) -> (Option<Problem>, Vec<String>) {
+async fn check_built_in(context: &Context, config: &StoreConfig) -> (Option<Problem>, Vec<String>) {
     let store = match open(config, &context.settings.cloud, Tuning::default()).await {
         Ok(store) => store,
         Err(error) => return (Some(problem(&error)), Vec::new()),
@@ -107,8 +108,8 @@ async fn look_ourselves(context: &Context, config: &StoreConfig) -> (Option<Prob
     (probed.err().map(|error| problem(&error)), store.warnings().to_vec())
 }
 
-/// Of several defaults the newest stays; whoever sees the others unsets them, each as it was listed. True where this
-/// location was among them.
+/// Of several defaults the newest stays; every reconcile unsets the others, if they did not change since they were
+/// listed. True if this location was among them.
 async fn unset(
     context: &Context,
     state: &State,
@@ -116,13 +117,14 @@ async fn unset(
     stays: &str,
     surplus: &[String],
 ) -> Result<bool, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let mut this_one = false;
     for other in gathered.defaults.iter().filter(|other| surplus.contains(&other.name_any())) {
         match objects::merge(&api, other, json!({"spec": {"default": false}})).await {
             Ok(_) => {
-                let note =
-                    format!("location {stays} was made later and is the default now; this one no longer is");
+                let note = format!(
+                    "location {stays} was created later and is the default now; this one is not any more"
+                );
                 context.events.warning(&other.object_ref(&state.resource), "DefaultUnset", &note).await;
                 this_one |= other.uid() == gathered.object.uid();
             }

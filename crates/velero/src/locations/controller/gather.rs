@@ -1,5 +1,5 @@
-//! Reads everything the decision about one location needs: its typed form, the Secrets it names, the installation's
-//! password, the other locations.
+//! Reads everything that the decision about one location needs: its typed form, the Secrets it names, the
+//! installation's password, the other locations.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::context::Context;
 use crate::locations::{self, Secrets};
 use crate::password;
 
-/// All that was read.
+/// Everything that was read.
 pub(super) struct Gathered {
     pub(super) object: Arc<DynamicObject>,
-    /// The typed form, or why the object cannot be read (it may be older than the schema).
+    /// The typed form, or why the object cannot be read (it may not match its schema).
     pub(super) location: Result<BackupStorageLocation, String>,
     /// The Secrets that the location names, by name; a missing one is `None`.
     pub(super) secrets: Secrets,
     pub(super) password: Option<PasswordSecret>,
-    /// What the object shows of earlier looks.
+    /// What the object shows of earlier checks.
     pub(super) shown: Shown,
-    /// Every location that is marked as default and not being deleted.
+    /// Every location that is marked as default and is not being deleted.
     pub(super) defaults: Vec<DynamicObject>,
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn gather(
     state: &State,
     object: Arc<DynamicObject>,
 ) -> Result<Gathered, ApiError> {
-    let namespace = &context.settings.namespace;
+    let namespace = &context.namespace;
     let location = objects::typed::<BackupStorageLocation>(&object).map_err(|error| error.to_string());
     let secrets = match &location {
         Ok(location) => locations::secrets(context, location).await?,

@@ -1,4 +1,4 @@
-//! The decision: look at the bucket now or later, and which surplus defaults to unset. The rules are in
+//! The decision: check the bucket now or later, and which surplus defaults to unset. The rules are in
 //! `plan::velero::location`; this is the call.
 
 use std::time::Duration;
@@ -11,29 +11,29 @@ use lifeboat_plan::velero::location::{DefaultCandidate, Due, PastLook, next_look
 use super::gather::Gathered;
 use super::validate::{Opening, Problem};
 
-/// What is to be done, nothing left to choose.
+/// What is to be done, with nothing left to decide.
 pub(super) struct Plan {
     pub(super) look: Look,
-    /// The default that stays and those to unset.
+    /// The default that stays, and those to unset.
     pub(super) surplus: Option<(String, Vec<String>)>,
-    /// The inputs of this look and its time, remembered once its verdict is told.
+    /// The inputs and the time of this check, remembered once its result is written.
     pub(super) this_look: PastLook,
-    /// When periodic looks are on: how long after a look the next one follows.
+    /// The time between two periodic checks, if they are on.
     pub(super) frequency: Duration,
-    /// This server has never looked at this location.
+    /// This server has never checked this location.
     pub(super) first_look: bool,
 }
 
 pub(super) enum Look {
-    /// Open the bucket and look.
+    /// Open the bucket and check it.
     Now(Box<Opening>),
-    /// The location cannot even be opened; say why.
+    /// The location cannot be opened, for this reason.
     Unusable(Problem),
-    /// Not due.
+    /// No check is due.
     Later(Due),
 }
 
-/// `past`: the last look that this server remembers. `frequency`: that of locations without their own.
+/// `past`: the last check that this server remembers. `frequency`: for locations that set none.
 pub(super) fn plan(
     gathered: &Gathered,
     validated: Result<Opening, Problem>,
@@ -63,8 +63,8 @@ fn candidate(location: &DynamicObject) -> DefaultCandidate {
     DefaultCandidate { name: location.name_any(), created: location.creation_timestamp().map(|time| time.0) }
 }
 
-/// Everything a verdict depends on: the spec and the versions of the Secrets. Status is not part of it, so that
-/// writing a verdict does not ask for the next one.
+/// Everything that a result depends on: the spec and the versions of the Secrets. Status is not included, so that
+/// writing a result does not trigger the next check.
 fn inputs(gathered: &Gathered) -> String {
     let secrets = gathered.secrets.iter();
     let versions: Vec<_> =

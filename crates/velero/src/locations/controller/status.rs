@@ -1,5 +1,5 @@
-//! What the object shows afterwards: phase, message, time and conditions, in one patch; an event where the phase
-//! changed; the metric. A patch that the API server refuses (an object older than its schema) becomes an event.
+//! The status of a location: phase, message, time and conditions, in one patch; an event if the phase changed; the
+//! metric. If the API server rejects the patch (the object does not match its schema), the result becomes an event.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::controller::Action;
@@ -29,15 +29,16 @@ pub(super) async fn write(
     };
     context.metrics.set_location(&gathered.object.name_any(), verdict.problem.is_none());
     let facts = facts(gathered, &verdict);
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
     let written = objects::merge(&api, &gathered.object, patch(gathered, &verdict, &facts)).await;
     match written {
         Ok(_) => {
-            tell(context, &gathered.object.object_ref(&state.resource), gathered, &verdict, &facts).await;
+            write_events(context, &gathered.object.object_ref(&state.resource), gathered, &verdict, &facts)
+                .await;
         }
         Err(error) if error.is_invalid() => {
             let found = verdict.problem.as_ref().map_or("the bucket can be used", |problem| &problem.message);
-            let report = format!("the verdict cannot be written into this object: {found}");
+            let report = format!("the result cannot be written into this object: {found}");
             state.remember(&gathered.object, verdict.this_look);
             let object = &gathered.object;
             return Ok(context
@@ -51,8 +52,8 @@ pub(super) async fn write(
     Ok(again_after(verdict.next_look))
 }
 
-/// Events: where the phase changed; at this server's first look also what does not hold.
-async fn tell(
+/// Writes events if the phase changed, and at this server's first check also for conditions that do not hold.
+async fn write_events(
     context: &Context,
     about: &ObjectReference,
     gathered: &Gathered,
@@ -70,14 +71,14 @@ async fn tell(
         _ => {}
     }
     if verdict.first_look {
-        // The verdict itself was told above.
+        // The phase was reported above.
         for fact in facts.iter().filter(|fact| !fact.holds && fact.kind != "Available") {
             context.events.warning(about, &fact.reason, &fact.message).await;
         }
     }
 }
 
-/// All that holds, or does not, for this location: what the look found, what is known of the password.
+/// The conditions of this location: the result of the check, and the state of the password.
 pub(super) fn facts(gathered: &Gathered, verdict: &Verdict) -> Vec<Fact> {
     let problem = verdict.problem.as_ref().map(|problem| (problem.category, problem.message.as_str()));
     let mut facts = location::facts(problem, &verdict.warnings, verdict.used.as_deref());

@@ -236,7 +236,7 @@ async fn a_surplus_default_that_changed_meanwhile_is_decided_on_again() {
     assert!(outcome.is_err());
 }
 
-/// Writes a verdict for a location that is only looked at when it changes.
+/// Writes the result of a check for a location that is only checked when it changes.
 async fn write_verdict(code: u16) -> (Result<Action, String>, State, Gathered, ApiServer) {
     let mut spec = spec();
     spec["validationFrequency"] = json!("0s");

@@ -1,5 +1,5 @@
-//! From what was gathered to a location that can be opened, or the reason why not, in words for a person. The rules are
-//! those of every opening of a location (`locations`).
+//! From the gathered objects to a location that can be opened, or the reason why not, as a message for people. The
+//! rules are those of every opening of a location (`locations`).
 
 use lifeboat_plugin::host::PluginHost;
 

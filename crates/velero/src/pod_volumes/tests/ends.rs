@@ -1,4 +1,4 @@
-//! Ends of copies that nobody expects: late, unheard of, or at the same moment as a cancellation.
+//! Unusual ends of copies: late, unreported, or at the same moment as a cancellation.
 
 use super::*;
 
@@ -97,7 +97,7 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
     world.fake.will(died(true));
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "Failed");
-    let message = "nobody can tell whether the volume was copied: storage is away; a snapshot of it may be left in the \
+    let message = "it is unknown whether the volume was copied: storage is away; a snapshot of the volume may be left in the \
                  repository: storage is away";
     assert_eq!(status["message"], message);
     let calls = world.fake.calls();

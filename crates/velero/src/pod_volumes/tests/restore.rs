@@ -43,7 +43,7 @@ async fn run(world: &World, more: &Value, cancel: &CancellationToken) -> Value {
     world.cluster.put("podvolumerestores", &object);
     let object: PodVolumeRestore =
         serde_json::from_value(world.cluster.get("podvolumerestores", "o").unwrap()).unwrap();
-    object.carry(&world.work, cancel).await.unwrap();
+    object.run_transfer(&world.work, cancel).await.unwrap();
     world.cluster.get("podvolumerestores", "o").unwrap()["status"].clone()
 }
 
@@ -87,9 +87,9 @@ async fn a_volume_that_is_not_whole_has_failed(#[case] end: Ended, #[case] words
 }
 
 #[rstest]
-#[case::a_claim_that_was_there("other", json!({"running": {}}), json!({}), "was not made by this restore")]
+#[case::a_claim_that_was_there("other", json!({"running": {}}), json!({}), "was not created by this restore")]
 #[case::a_pod_that_is_another("r", json!({"running": {}}), json!({"spec": {"pod": {"uid": "p-1"}}}), "is gone")]
-#[case::a_pod_that_runs("r", json!({"terminated": {"exitCode": 0}}), json!({}), "nobody may write")]
+#[case::a_pod_that_runs("r", json!({"terminated": {"exitCode": 0}}), json!({}), "data is not restored into the volume of a running pod")]
 #[case::a_pod_that_never_comes_up("r", json!({"waiting": {"reason": "ImagePullBackOff"}}),
     json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}), "did not come up in time: its init container restore-wait waits: ImagePullBackOff")]
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_cancelled_restore_leaves_no_mover() {
     assert_eq!(world.fake.calls(), ["clear o-1-1"]);
 }
 
-/// A pod that runs, with a claim that was there before.
+/// A pod that runs, with a claim that existed before.
 async fn in_use(phase: &str) -> World {
     let world = world(&json!({"terminated": {"exitCode": 0}}), "other").await;
     let mut pod = restored_pod(&json!({"terminated": {"exitCode": 0}}));

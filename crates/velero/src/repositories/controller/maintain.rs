@@ -1,5 +1,5 @@
-//! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
-//! goes with the patch that records the end; the Job is cleared after that.
+//! One maintenance of a repository: a mover prunes and checks it. Its number is recorded in an annotation before the
+//! Job is created and removed by the patch that records the end; the Job is deleted after that.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::common::TaskId;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
@@ -21,44 +22,44 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryProblem};
 
-/// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
+/// A lock that blocks the maintenance may be orphaned; it counts as stale after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
 
-/// Writes down that the run of this number begins.
+/// Records that the maintenance with this number starts.
 pub(super) async fn begin(
     context: &Context,
     resource: &ApiResource,
     object: &DynamicObject,
     number: u64,
 ) -> Result<DynamicObject, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let api = objects::namespaced(&context.client, &context.namespace, resource);
     let patch = json!({"metadata": {"annotations": {MAINTENANCE: number.to_string()}}});
     objects::merge(&api, object, patch).await
 }
 
-/// The object as it is now; None where this run of it is recorded already: what is watched lags behind.
+/// The object as it is now; None if the end of this maintenance is already recorded, because the watch lags behind.
 async fn under_way(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
-    run: &str,
+    run: &TaskId,
 ) -> Result<Option<DynamicObject>, ApiError> {
     let name = object.name_any();
     let found = api.get_opt(&name).await.attempt(format!("read BackupRepository {name}"))?;
     Ok(found.filter(|found| backup_repository::is_under_way(&objects::to_json(found), run)))
 }
 
-/// Runs it to its end and records that.
+/// Runs the maintenance to its end and records the end.
 pub(super) async fn carry_out(
     context: &Context,
     resource: &ApiResource,
     object: &DynamicObject,
     number: u64,
 ) -> Result<(), ApiError> {
-    let uid = backup_repository::task(&object.uid().unwrap_or_default(), number);
+    let task = backup_repository::task(&object.uid().unwrap_or_default(), number);
     let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
-    let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
-    let outcome = match request(context, object, &uid).await {
+    let api = objects::namespaced(&context.client, &context.namespace, resource);
+    let Some(object) = &under_way(&api, object, &task).await? else { return Ok(()) };
+    let outcome = match request(context, object, &task).await {
         Ok(request) => {
             let ended = context.movers.carry_out(request, &Quiet, &CancellationToken::new()).await?;
             match ended {
@@ -77,23 +78,23 @@ pub(super) async fn carry_out(
                 Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
             }
         }
-        Err(words) => Err(words),
+        Err(message) => Err(message),
     };
-    // It went on meanwhile: others wrote how it stands.
-    if let Some(object) = under_way(&api, object, &uid).await? {
+    // The state may have been written by others in the meantime.
+    if let Some(object) = under_way(&api, object, &task).await? {
         let failure = outcome.as_ref().err().map(String::as_str);
         let patch = backup_repository::ended(&objects::to_json(&object), begun, failure, context.now());
         objects::merge(&api, &object, patch).await?;
     }
     let reference = object.object_ref(resource);
     match &outcome {
-        Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
-        Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
+        Ok(result) => tracing::info!(repository = object.name_any(), result, "maintenance ended"),
+        Err(message) => context.events.warning(&reference, "MaintenanceFailed", message).await,
     }
-    context.movers.clear(&context.settings.movers.namespace, &uid).await
+    context.movers.clear(&context.movers.settings().namespace, &task).await
 }
 
-/// Removes the locks of a mover whose end was reported.
+/// Removes the locks of a mover whose container has ended for certain.
 async fn unlock(context: &Context, object: &DynamicObject, owner: Option<&str>) {
     if let Some(owner) = owner {
         repositories::unlock(context, &repositories::key_of(&object.data), owner).await;
@@ -111,17 +112,15 @@ fn reported(result: TaskResult) -> Result<String, String> {
             done.problems.first.join("; ")
         )),
         Outcome::Failed(failure) => Err(failure.message),
-        Outcome::BackedUp(_) | Outcome::Restored(_) | Outcome::Parts(_) => {
-            Err("the mover did something else".to_owned())
-        }
+        _ => Err("the mover reported the result of another kind of task".to_owned()),
     }
 }
 
-async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result<MoverRequest, String> {
+async fn request(context: &Context, object: &DynamicObject, task: &TaskId) -> Result<MoverRequest, String> {
     let key = repositories::key_of(&object.data);
     let access = repositories::access(context, &key).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
-    let deadline = context.settings.movers.copy_timeout;
+    let settings = context.movers.settings();
     let work = TaskWork::Maintain(MaintainWork {
         prune: true,
         check: true,
@@ -129,25 +128,27 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
     });
     let lock = LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() };
     let limits = Limits { scratch: Some(SCRATCH.into()), ..Limits::default() };
-    let task = Task { limits, ..Task::single(uid, work, access.task.clone(), lock) };
     let job = MoverJob {
-        uid: uid.to_owned(),
+        task: task.clone(),
         owner: Owner {
             kind: "BackupRepository".to_owned(),
+            namespace: context.core.namespace.clone(),
             name: object.name_any(),
             uid: object.uid().unwrap_or_default(),
         },
         place: MoverPlace::Anywhere,
         repository: access.key.to_string(),
         group: "maintenance".to_owned(),
-        deadline_seconds: deadline.as_secs(),
-        namespace: context.settings.movers.namespace.clone(),
-        pod: context.settings.movers.pod(&context.settings.namespace),
+        deadline_seconds: settings.copy_timeout.as_secs(),
+        namespace: settings.namespace.clone(),
+        pod: settings.pod(&context.namespace),
     };
+    let task = Task { limits, ..Task::single(task.as_str(), work, access.task.clone(), lock) };
     Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
 }
 
-/// Whether the repository has no snapshot. A copy that ran beside the forgetting of the last one may have stored one.
+/// Whether the repository has no snapshot. A copy that was running when the last one was forgotten may have stored
+/// one.
 async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
     let look = async {
         let listed = repositories::open(context, access).await?.list(FileKind::Snapshot).await?;
@@ -159,7 +160,7 @@ async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
     look.await.map_err(|problem| problem.chain())
 }
 
-/// A maintenance has no record of its progress; its Job shows it.
+/// A maintenance does not record its progress; its Job shows it.
 struct Quiet;
 
 #[async_trait]

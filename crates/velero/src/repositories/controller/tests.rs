@@ -1,4 +1,4 @@
-//! Repositories are made, shown and judged; movers are told to maintain them.
+//! Repositories are created, shown and checked, and maintained by movers.
 
 use lifeboat_plan::velero::backup_repository::{EMPTIED, MAINTAIN_SINCE};
 use serde_json::json;
@@ -14,7 +14,7 @@ async fn look(cluster: &Cluster) -> Value {
     let object = cluster.get("backuprepositories", NAME).unwrap();
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let resource = objects::resource_of::<BackupRepository>();
-    let state = Arc::new(State { resource, maintenances: LongWork::default() });
+    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
     // This cluster knows no Jobs: a maintenance ends with an error.
     let _ = reconcile(Arc::new(object), cluster.context.clone(), state.clone()).await;
     state.maintenances.ended().await;

@@ -1,5 +1,5 @@
-//! Claims that are filled from CSI snapshots: waited for until their volumes are there, because a driver that cannot find a
-//! snapshot says so in events only, and the restore must not be called complete then.
+//! Claims that are restored from CSI snapshots: the restore waits until their volumes exist, because a driver that
+//! cannot find a snapshot reports it only in events, and the restore must not complete then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::finalize::{PAUSE, target};
-use super::{Rest, RestoreError};
+use super::{FinishingRestore, RestoreError};
 
-/// What the restore says of claims that are filled.
+/// The entries of restored claims in the restore's volume info.
 pub(in crate::restore) fn infos(
     volumes: &[BackupVolumeInfo],
     filled: &BTreeSet<(String, String)>,
@@ -44,8 +44,8 @@ pub(in crate::restore) fn infos(
         .collect()
 }
 
-/// Waits for the volumes of claims that are made from snapshots. The error says that the restore was cancelled.
-pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
+/// Waits for the volumes of claims that are created from snapshots. The error means that the restore was cancelled.
+pub(in crate::restore) async fn await_volumes(rest: &mut FinishingRestore<'_>) -> Result<(), RestoreError> {
     let mapping = rest.restore.spec.namespace_mapping.clone().unwrap_or_default();
     let mut open: Vec<(String, String)> = Vec::new();
     for info in rest.volumes.iter().filter(|info| info.backup_method == "CSISnapshot") {
@@ -59,7 +59,7 @@ pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(),
     while !open.is_empty() {
         let mut waiting = Vec::new();
         for (namespace, name) in open {
-            match look(rest, &writer, &namespace, &name, start).await {
+            match poll(rest, &writer, &namespace, &name, start).await {
                 Ok(Provisioning::Bound | Provisioning::Unused) => {}
                 Ok(Provisioning::Wait) => waiting.push((namespace, name)),
                 Ok(Provisioning::Failed(reason)) => {
@@ -92,19 +92,19 @@ pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(),
     Ok(())
 }
 
-fn limit(rest: &Rest<'_>) -> std::time::Duration {
+fn limit(rest: &FinishingRestore<'_>) -> std::time::Duration {
     rest.context.settings.restore.resource_timeout
 }
 
-async fn look(
-    rest: &Rest<'_>,
+async fn poll(
+    rest: &FinishingRestore<'_>,
     writer: &Writer,
     namespace: &str,
     name: &str,
     start: Instant,
 ) -> Result<Provisioning, ApiError> {
     let claim = writer.get(&target("v1", "PersistentVolumeClaim", Some(namespace), name)).await?;
-    // One that is filled in another way has its own watch.
+    // A claim that gets its data in another way is followed elsewhere.
     if claim.as_ref().is_some_and(|claim| claim["spec"]["dataSource"]["kind"] != "VolumeSnapshot") {
         return Ok(Provisioning::Bound);
     }
@@ -124,16 +124,16 @@ async fn look(
 }
 
 /// The pods that may mount a claim.
-async fn pods_of(rest: &Rest<'_>, namespace: &str) -> Result<Vec<Value>, ApiError> {
+async fn pods_of(rest: &FinishingRestore<'_>, namespace: &str) -> Result<Vec<Value>, ApiError> {
     let resource = objects::resource("", "v1", "Pod", "pods");
     let api: Api<DynamicObject> = objects::namespaced(&rest.context.client, namespace, &resource);
     let found = api.list(&ListParams::default()).await.attempt("list the pods of a claim's namespace")?;
     Ok(found.items.iter().map(objects::to_json).collect())
 }
 
-/// The events of this very claim.
+/// The events of this claim, by UID.
 async fn events_of(
-    rest: &Rest<'_>,
+    rest: &FinishingRestore<'_>,
     claim: &Value,
     namespace: &str,
     name: &str,
@@ -142,7 +142,7 @@ async fn events_of(
     let api: Api<DynamicObject> = objects::namespaced(&rest.context.client, namespace, &resource);
     let fields = format!("involvedObject.kind=PersistentVolumeClaim,involvedObject.name={name}");
     match api.list(&ListParams::default().fields(&fields)).await {
-        // Without the right to read events one waits for the end of the time.
+        // Without permission to read events, the restore waits until the time limit.
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Vec::new()),
         listed => {
             let mut found = listed.attempt("list the events of a claim")?.items;

@@ -1,5 +1,5 @@
-//! The end of a restore: volumes that were made anew for restored claims get back the reclaim policy and the labels that the
-//! old ones had, once they are bound. Bounded by the server's `--resource-timeout`.
+//! The end of a restore: new volumes of restored claims get the reclaim policy and the labels of the old ones, once
+//! they are bound. Bounded by the server's `--resource-timeout`.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use lifeboat_plan::velero::restore::provisioned::{Look, OriginalVolume, Seen, lo
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Rest, RestoreError};
+use super::{FinishingRestore, RestoreError};
 
-/// How long a claim that nothing uses yet is waited for.
+/// How long to wait for a claim that no pod uses yet.
 const UNUSED: Duration = Duration::from_secs(30);
 pub(in crate::restore) const PAUSE: Duration = Duration::from_secs(2);
 
-/// A claim whose volume is looked after.
-struct Open {
+/// A claim whose new volume is to be patched.
+struct UnpatchedClaim {
     namespace: String,
     name: String,
     wanted: OriginalVolume,
 }
 
-/// The error says that the restore was cancelled.
-pub(in crate::restore) async fn finalize(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
+/// Patches the new volumes. The error means that the restore was cancelled.
+pub(in crate::restore) async fn finalize(rest: &mut FinishingRestore<'_>) -> Result<(), RestoreError> {
     let mut open = candidates(rest);
     if open.is_empty() {
         return Ok(());
@@ -61,8 +61,8 @@ pub(in crate::restore) async fn finalize(rest: &mut Rest<'_>) -> Result<(), Rest
     Ok(())
 }
 
-/// Claims that this restore made and whose volumes are made anew, as upstream chooses them.
-fn candidates(rest: &Rest<'_>) -> Vec<Open> {
+/// Claims that this restore created and whose volumes are newly provisioned, selected as upstream does.
+fn candidates(rest: &FinishingRestore<'_>) -> Vec<UnpatchedClaim> {
     let mapping = rest.restore.spec.namespace_mapping.clone().unwrap_or_default();
     let mut found = Vec::new();
     for info in &rest.volumes {
@@ -81,13 +81,13 @@ fn candidates(rest: &Rest<'_>) -> Vec<Open> {
             reclaim_policy: attributes.reclaim_policy.clone(),
             labels: attributes.labels.clone().unwrap_or_default(),
         };
-        found.push(Open { namespace, name, wanted });
+        found.push(UnpatchedClaim { namespace, name, wanted });
     }
     found
 }
 
-/// Whether an operation that fills the claim did not end well.
-fn is_unfinished(rest: &Rest<'_>, namespace: &str, name: &str) -> bool {
+/// Whether an operation that fills the claim failed or is unfinished.
+fn is_unfinished(rest: &FinishingRestore<'_>, namespace: &str, name: &str) -> bool {
     rest.operations.iter().any(|one| {
         let item = &one.spec.resource_identifier;
         item.resource == "persistentvolumeclaims"
@@ -97,7 +97,12 @@ fn is_unfinished(rest: &Rest<'_>, namespace: &str, name: &str) -> bool {
     })
 }
 
-async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: Instant) -> bool {
+async fn is_waited_for(
+    rest: &mut FinishingRestore<'_>,
+    writer: &Writer,
+    one: &UnpatchedClaim,
+    start: Instant,
+) -> bool {
     let problem = match step(writer, one).await {
         Ok(Look::Done) => return false,
         Ok(Look::Wait | Look::Patch { .. }) => return true,
@@ -111,7 +116,7 @@ async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: 
             return false;
         }
         Ok(Look::Wrong(message)) => message,
-        // An installation that is limited to namespaces has nothing to do with volumes.
+        // An installation that is limited to namespaces has no permissions on volumes.
         Err(error) if error.code() == Some(403) => {
             rest.warn(Some(&one.namespace), not_patched(one, &error.chain()));
             return false;
@@ -124,15 +129,15 @@ async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: 
     false
 }
 
-fn not_patched(one: &Open, problem: &str) -> String {
+fn not_patched(one: &UnpatchedClaim, problem: &str) -> String {
     format!(
         "the volume of claim {}/{} did not get its reclaim policy and labels back: {problem}",
         one.namespace, one.name
     )
 }
 
-/// Looks at claim, class and volume, and changes the volume where it is time.
-async fn step(writer: &Writer, one: &Open) -> Result<Look, ApiError> {
+/// Reads claim, class and volume, and patches the volume once it is bound.
+async fn step(writer: &Writer, one: &UnpatchedClaim) -> Result<Look, ApiError> {
     let claim = writer.get(&target("v1", "PersistentVolumeClaim", Some(&one.namespace), &one.name)).await?;
     let text = |object: Option<&Value>, pointer: &str| {
         let text = object.and_then(|object| object.pointer(pointer)).and_then(Value::as_str);

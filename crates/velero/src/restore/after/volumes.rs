@@ -1,50 +1,49 @@
-//! Volumes that plugins go on with after their call: looked at until all have ended or their time is over. They are in their
-//! VolumePluginRestores, so that the next leader can go on.
+//! Volumes that plugins have not finished when the call returns: polled until all have ended or their time is over.
+//! They are recorded in their VolumePluginRestores, so that the next leader can continue.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::Restore;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::volume_plugin::{
-    PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, operation_state,
+    PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, is_over, operation_state,
 };
 use lifeboat_plugin::host::ServerLog;
 use serde_json::Value;
 
-use super::{Rest, RestoreError, operation_timeout};
+use super::{FinishingRestore, RestoreError, operation_timeout};
 use crate::context::Context;
 use crate::restore::handler::{OpenVolume, Processes};
 use crate::snapshot_locations::{self, SnapshotterError};
 use crate::volume_plugin::{self, Kind, OperationState};
 
-/// The first pause between looks; it doubles up to the longest.
+/// The first pause between polls; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// All VolumePluginRestores of a restore.
 pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, ApiError> {
-    let api = volume_plugin::api(&context.client, Kind::Restore, &context.settings.namespace);
+    let api = volume_plugin::api(&context.client, Kind::Restore, &context.namespace);
     let selector = Kind::Restore.uid_selector(&restore.uid().unwrap_or_default());
     let listed = match api.list(&ListParams::default().labels(&selector)).await {
-        // Before the kinds were there nothing was begun.
+        // If the kinds are not installed, no volume was ever started.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
         listed => listed.attempt("list volumepluginrestores")?,
     };
     Ok(listed.items.iter().map(objects::to_json).collect())
 }
 
-/// Those that are open.
+/// The VolumePluginRestores that are not at their end.
 pub(in crate::restore) fn open(objects: &[Value]) -> impl Iterator<Item = OpenVolume> {
     let open = objects.iter().filter(|object| operation_state(object) == OperationState::Open).cloned();
     open.map(|object| OpenVolume { object, snapshotter: None, processes: None })
 }
 
-/// Reports volumes that were made and failed while no server looked.
-pub(in crate::restore) fn report_failed(rest: &mut Rest<'_>, objects: &[Value]) {
+/// Reports volumes that failed while no server ran.
+pub(in crate::restore) fn report_failed(rest: &mut FinishingRestore<'_>, objects: &[Value]) {
     for object in objects {
         let OperationState::Failed(message) = operation_state(object) else { continue };
         let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
@@ -67,11 +66,11 @@ fn about(object: &Value) -> (&str, &str) {
 
 fn not_made(object: &Value, message: &str) -> String {
     let (snapshot, volume) = about(object);
-    format!("volume {volume} was not made from snapshot '{snapshot}': {message}")
+    format!("volume {volume} was not created from snapshot '{snapshot}': {message}")
 }
 
-/// Adds those whose call an earlier attempt made, and whose volume this one found restored.
-pub(in crate::restore) async fn gone_on_with(rest: &mut Rest<'_>) {
+/// Adds volumes whose call an earlier attempt made, and which this attempt found restored.
+pub(in crate::restore) async fn add_continued(rest: &mut FinishingRestore<'_>) {
     let known: Vec<Value> = rest.open.iter().map(|one| one.object["metadata"]["name"].clone()).collect();
     match all(rest.context, rest.restore).await {
         Ok(objects) => {
@@ -82,13 +81,16 @@ pub(in crate::restore) async fn gone_on_with(rest: &mut Rest<'_>) {
             report_failed(rest, &objects);
         }
         Err(error) => {
-            rest.error(None, format!("volumes that plugins go on with are not known: {}", error.chain()));
+            rest.error(
+                None,
+                format!("volumes that plugins have not finished are unknown: {}", error.chain()),
+            );
         }
     }
 }
 
-/// Waits for all of them. The error says that the restore was cancelled.
-pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
+/// Waits for all volumes. The error means that the restore was cancelled.
+pub(in crate::restore) async fn follow(rest: &mut FinishingRestore<'_>) -> Result<(), RestoreError> {
     if rest.open.is_empty() {
         return Ok(());
     }
@@ -96,7 +98,7 @@ pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), Restor
     loop {
         let mut waiting = Vec::new();
         for mut one in std::mem::take(&mut rest.open) {
-            match look(rest, &mut one).await {
+            match poll(rest, &mut one).await {
                 OperationState::Open => waiting.push(one),
                 OperationState::Completed => end(one).await,
                 OperationState::Failed(message) => {
@@ -122,47 +124,32 @@ async fn end(one: OpenVolume) {
     }
 }
 
-/// One look. An operation whose time is over, or whose plugin is gone, has failed; its object says so.
-async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> OperationState {
+/// Polls one volume. An operation whose time is over, or whose plugin is gone, has failed, which is written into its
+/// object.
+async fn poll(rest: &FinishingRestore<'_>, one: &mut OpenVolume) -> OperationState {
     let (context, limit) = (rest.context, operation_timeout(rest.context, rest.restore));
-    let namespace = &context.settings.namespace;
-    let mut message = None;
-    if one.snapshotter.is_none() {
-        message = reopen(context, one).await;
+    let mut over = if one.snapshotter.is_none() { reopen(context, one).await } else { None };
+    if is_over(&one.object, None, limit, context.now()) {
+        over = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
     }
-    if let Some(opened) = &one.snapshotter {
-        let seen = volume_plugin::look(
-            &context.client,
-            Kind::Restore,
-            namespace,
-            &one.object,
-            opened.snapshotter.as_ref(),
-        );
-        match seen.await {
-            Ok((object, standing)) => {
-                one.object = object;
-                if standing != OperationState::Open {
-                    return standing;
-                }
-            }
-            Err(error) => tracing::warn!(error = error.chain(), "cannot look at a VolumePluginRestore"),
+    let snapshotter = one.snapshotter.as_ref().map(|opened| opened.snapshotter.as_ref());
+    let (client, namespace) = (&context.client, &context.namespace);
+    let looked =
+        volume_plugin::follow(client, Kind::Restore, namespace, &one.object, snapshotter, over.as_deref());
+    match looked.await {
+        Ok((object, standing)) => {
+            one.object = object;
+            standing
+        }
+        Err(error) => {
+            tracing::warn!(error = error.chain(), "cannot look at a VolumePluginRestore");
+            over.map_or(OperationState::Open, OperationState::Failed)
         }
     }
-    if is_over(&one.object, limit, context.now()) {
-        message = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
-    }
-    let Some(message) = message else { return OperationState::Open };
-    let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &message).await {
-        // It may have ended meanwhile.
-        Ok(Some(object)) => return operation_state(&object),
-        Ok(None) => {}
-        Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
-    }
-    OperationState::Failed(message)
 }
 
-/// Opens the location of an operation that another server began; gives why it never will be.
+/// Opens the snapshot location of an operation that another server started; returns the reason if that will never
+/// succeed.
 async fn reopen(context: &Context, one: &mut OpenVolume) -> Option<String> {
     let location = one.object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default();
     let processes = Processes(context.plugins.session(Arc::new(ServerLog)));
@@ -178,11 +165,4 @@ async fn reopen(context: &Context, one: &mut OpenVolume) -> Option<String> {
         }
         Err(error) => Some(error.chain()),
     }
-}
-
-/// Whether an operation had all the time that it may take.
-fn is_over(object: &Value, limit: Duration, now: Timestamp) -> bool {
-    let time = |pointer: &str| object.pointer(pointer).and_then(Value::as_str)?.parse::<Timestamp>().ok();
-    let begun = time("/status/startTimestamp").or_else(|| time("/metadata/creationTimestamp"));
-    begun.is_none_or(|begun| begun.checked_add(limit).is_ok_and(|end| now >= end))
 }

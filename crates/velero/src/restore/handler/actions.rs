@@ -1,5 +1,5 @@
-//! Runs the restore item actions over an item, and restores what they ask for first. An action that asks to wait for its
-//! additional items takes the item out of its barrier.
+//! Runs the restore item actions for an item, and restores their additional items first. An item whose action waits
+//! for additional items leaves its barrier.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,29 +22,29 @@ use lifeboat_items::pace::Pace;
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::{Request, Run};
 
-/// Annotation that an action sets on its item: no filter counts for the additional items.
+/// Annotation that an action sets on its item: filters do not apply to the additional items.
 const MUST_INCLUDE: &str = "restore.velero.io/must-include-additional-items";
 
-/// An additional item that is not in the backup is named so often for each call.
+/// How many additional items that are not in the backup are named per call.
 const MOST_NAMED: usize = 10;
-/// An item whose action does not answer for so long leaves its barrier.
+/// How long an item stays in its barrier while its action does not answer.
 const SOON: Duration = Duration::from_millis(200);
 
-/// The longest wait for additional items, whatever a plugin asks for; and clocks end somewhere.
+/// The longest wait for additional items, whatever a plugin asks for, so that no clock overflows.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 30);
 
-/// All actions, and which item they are for.
+/// All actions, and the items they apply to.
 #[derive(Default)]
 pub(super) struct Actions {
     all: Vec<Arc<Applying<dyn RestoreItemAction>>>,
     for_types: Mutex<BTreeMap<GroupResource, Arc<Vec<Applicable>>>>,
 }
 
-/// An action that is for a type; what is left to ask of each item.
+/// An action that applies to a type; the selector is still checked for each item.
 pub(super) struct Applicable(Arc<Applying<dyn RestoreItemAction>>);
 
 impl Actions {
-    /// Asks each what it is for; gives also why some are left out.
+    /// Asks each action what it applies to; also returns why some are left out.
     pub(super) async fn ask(
         actions: &[Arc<dyn RestoreItemAction>],
         catalogue: &Catalogue,
@@ -53,7 +53,7 @@ impl Actions {
         (Self { all: all.into_iter().map(Arc::new).collect(), for_types: Mutex::default() }, left_out)
     }
 
-    /// The action of this name.
+    /// The action with this name.
     pub(super) fn named(&self, name: &str) -> Option<Arc<dyn RestoreItemAction>> {
         self.all.iter().find(|one| one.action.name() == name).map(|one| one.action.clone())
     }
@@ -71,7 +71,7 @@ impl Actions {
     }
 }
 
-/// The item that actions run over.
+/// The item that actions run for.
 pub(super) struct Acted<'a> {
     pub(super) handler: &'a VeleroHandler,
     pub(super) run: &'a Arc<Run>,
@@ -80,7 +80,7 @@ pub(super) struct Acted<'a> {
     pub(super) from_backup: &'a Value,
 }
 
-/// Runs every action that is for the item, in order. The error is the end of the item: an action left it out, or failed.
+/// Runs every action that applies to the item, in order. An error ends the item: an action left it out, or failed.
 pub(super) async fn run(
     acted: &Acted<'_>,
     applicable: &[Applicable],
@@ -100,7 +100,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Runs one action; `object` is then as the action gave it back.
+/// Runs one action; `object` is then the action's result.
 async fn execute(
     acted: &Acted<'_>,
     one: &Applicable,
@@ -131,13 +131,13 @@ async fn execute(
     }
     *object = std::mem::take(&mut outcome.item);
     if !object["metadata"].is_object() {
-        return Err(notes.fail(wrong(" gave back something that is no object")));
+        return Err(notes.fail(wrong(" returned something that is not an object")));
     }
     Ok(outcome)
 }
 
-/// Whether an action would bring back data that could not be backed up: the claim is then restored without it, and the restore
-/// reports what is missing.
+/// Whether an action would restore data that could not be backed up: the claim is then restored without it, and the
+/// restore reports the missing data.
 fn has_no_data(handler: &VeleroHandler, one: &Applicable, from_backup: &Value) -> bool {
     one.0.action.restores_volume_data()
         && volumes::bound_to(from_backup)
@@ -158,7 +158,7 @@ impl Applicable {
         self.0.applies.is_for_item(namespace, &labels.collect())
     }
 
-    /// Runs it, at most as long as an operation that it would begin.
+    /// Runs the action, at most as long as an operation that it might start.
     pub(super) async fn execute(
         &self,
         input: RestoreInput<'_>,
@@ -175,7 +175,7 @@ impl Applicable {
     }
 }
 
-/// Restores what the action asked for, and waits until it can be used where the action wants that.
+/// Restores the additional items of the action, and waits until they are ready if the action asks for it.
 async fn additional(
     acted: &Acted<'_>,
     one: &Applicable,
@@ -204,7 +204,7 @@ async fn additional(
     }
 }
 
-/// Restores additional items one after the other; gives those that are in the cluster afterwards.
+/// Restores additional items one after the other; returns those that exist in the cluster afterwards.
 async fn restore_all(
     acted: &Acted<'_>,
     items: Vec<ItemId>,
@@ -240,12 +240,13 @@ async fn restore_all(
 enum NotReady {
     #[error(transparent)]
     Action(#[from] ActionError),
-    // Upstream's text, and what was waited for.
+    // Upstream's text, with the limit and the items.
     #[error("context deadline exceeded: not ready after {limit}: {items}")]
     Late { limit: GoDuration, items: String },
 }
 
-/// Asks until the answer is yes, at most for `limit`. The item leaves its barrier when the first answer is no, or does not come.
+/// Asks the action until its additional items are ready, at most for `limit`. The item leaves its barrier when the
+/// first answer is no, or does not arrive.
 async fn await_ready(
     acted: &Acted<'_>,
     one: &Applicable,

@@ -1,6 +1,6 @@
-//! Commands in restored pods. They begin when a pod is there and run beside the restore of other items; the restore ends
-//! after them. Before the first command of a pod its intent is noted in an annotation of the pod, so that after a restart
-//! nothing runs twice.
+//! Commands in restored pods. They start when a pod exists and run beside the restore of other items; the restore
+//! waits for them. Before the first command of a pod an annotation is written to the pod, so that nothing runs twice
+//! after a restart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use lifeboat_control::locked;
 use lifeboat_items::effects::Effects;
 use lifeboat_items::pace::Pace;
 
-/// Annotation of a pod: the UID of the Restore whose hooks began in it, and how far they came.
+/// Annotation of a pod: the UID of the Restore whose hooks started in it, and their stage.
 const NOTE: &str = "lifeboat.io/restore-hooks";
 
 /// The hooks of one restore.
@@ -62,7 +62,7 @@ impl PodHooks {
         Self { uid, effects, commands, report, tasks, attempted, failed }
     }
 
-    /// Begins the hooks of a pod that is there.
+    /// Starts the hooks of a pod that exists.
     pub(super) fn begin(self: &Arc<Self>, hooks: Vec<ExecHook>, target: &Target, pod: &Value) {
         if hooks.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl PodHooks {
             Some("done") => return,
             Some(_) => {
                 let message = format!(
-                    "the restore hooks of pod {target} had begun when the server was restarted, and were not run again; look whether they did their work"
+                    "the restore hooks of pod {target} had started when the server was restarted, and were not run again; check whether they completed"
                 );
                 self.report.error(target.namespace.as_deref(), message);
                 return;
@@ -83,14 +83,14 @@ impl PodHooks {
         locked(&self.tasks).spawn(async move { all.in_pod(&target, hooks).await });
     }
 
-    /// Waits until all hooks have ended, or `limit` is over.
+    /// Waits until all hooks have ended, or `limit` has passed.
     pub(super) async fn finish(&self, limit: Duration, cancel: &CancellationToken) -> HookCounts {
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         let all = async { while tasks.join_next().await.is_some() {} };
         tokio::select! {
             () = cancel.cancelled() => {}
             ended = timeout(limit, all) => if ended.is_err() {
-                self.report.general("the time for restore hooks is over; those that had not run were left out");
+                self.report.general("the time for restore hooks is over; hooks that had not run were skipped");
             },
         }
         HookCounts {
@@ -99,7 +99,7 @@ impl PodHooks {
         }
     }
 
-    /// The hooks of one pod, container by container as they come up, in order within one.
+    /// Runs the hooks of one pod, container by container as they come up, in order within a container.
     async fn in_pod(&self, target: &Target, hooks: Vec<ExecHook>) {
         let start = Instant::now();
         self.attempted.fetch_add(hooks.len(), Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl PodHooks {
             }
         }
         if noted && let Err(error) = self.note(target, "done").await {
-            tracing::warn!(pod = %target, error = error.chain(), "cannot note that restore hooks have ended");
+            tracing::warn!(pod = %target, error = error.chain(), "cannot record that restore hooks have ended");
         }
     }
 
@@ -131,7 +131,7 @@ impl PodHooks {
         noted: &mut bool,
     ) -> Result<(), String> {
         self.is_up(target, hook, start).await.map_err(|reason| not_executed(hook, target, &reason))?;
-        // Without the note a restart would run it twice.
+        // Without the annotation a restart would run the hook twice.
         if !*noted {
             let written = self.note(target, "begun").await;
             written.map_err(|error| not_executed(hook, target, &error.chain()))?;
@@ -180,7 +180,7 @@ fn not_executed(hook: &ExecHook, target: &Target, reason: &dyn std::fmt::Display
     format!("hook {name} in container {container} in pod {target} not executed: {reason}")
 }
 
-/// Whether a hook's container runs, or is ready where the hook asks for that.
+/// Whether a hook's container runs, or is ready if the hook asks for that.
 fn is_container_up(pod: &Value, hook: &ExecHook) -> Result<bool, NotUp> {
     match pod.pointer("/status/phase").and_then(Value::as_str) {
         Some(phase @ ("Succeeded" | "Failed")) => return Err(NotUp::Ended(phase.to_owned())),

@@ -1,4 +1,4 @@
-//! What of a Restore has no effect on its backup: gathers what the decision in `plan` asks for.
+//! The parts of a Restore's spec that have no effect on its backup: gathers what the decision in `plan` needs.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use lifeboat_plan::velero::restore::idle::{Held, warnings};
 
 use lifeboat_items::source::ItemSource;
 
-/// `homes`: the namespaces that something is restored from. `wanted`: how many items are.
+/// `homes`: the namespaces that items are restored from. `wanted`: how many items are restored.
 pub(crate) fn idle(
     restore: &Restore,
     source: &dyn ItemSource,

@@ -1,9 +1,11 @@
-//! The operations that actions of a restore began, in a ConfigMap of Lifeboat's namespace, so that a server that goes on after
-//! a crash does not begin them again. It is made with its first entry, belongs to its Restore, and goes at the restore's end.
+//! The operations that actions of a restore started, in a ConfigMap of Lifeboat's namespace, so that a server that
+//! continues after a crash does not start them again. It is created with its first entry, is owned by its Restore,
+//! and is deleted at the restore's end.
 //!
-//! Whether an action begins an operation is known only when it answers. An operation is noted as soon as its ID is known, before
-//! anything else happens to its item. The first call of an action for a type is noted before it is made, and made alone; where
-//! it begins an operation, or a later one does, each further call for that type is noted before it is made. Many tasks note at once; whatever comes together while one write is under way goes into the next.
+//! Whether an action starts an operation is known only when it answers. An operation is recorded as soon as its ID is
+//! known, before anything else happens to its item. The first call of an action for a type is recorded before it is
+//! made, and made alone; if it or a later call starts an operation, each further call for that type is recorded
+//! before it is made. Many tasks record at once; entries that arrive during a write are combined into the next one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,14 +24,12 @@ use serde_json::{Value, json};
 use crate::journals::{ConfigMapJournal, JournalError};
 use lifeboat_control::locked;
 
-/// An operation that is not in the journal.
+/// Why an operation is not recorded in the journal.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotNoted {
+pub(super) enum NotRecorded {
     #[error(transparent)]
     Write(#[from] JournalError),
-    #[error(
-        "no more fits into the journal of this restore, nor will any later operation of it be noted: {0}"
-    )]
+    #[error("the journal of this restore is full, and none of its later operations will be recorded: {0}")]
     Full(JournalError),
 }
 
@@ -38,45 +38,45 @@ pub(crate) struct Journal {
     map: ConfigMapJournal,
     /// By action and type.
     habits: Mutex<BTreeMap<(String, String), SharedHabit>>,
-    open: Mutex<Open>,
-    /// The number of the last entry that is written; held while one writes.
+    open: Mutex<PendingEntries>,
+    /// The number of the last entry that is written; locked during a write.
     written: tokio::sync::Mutex<u64>,
-    /// No more fits into it; that was reported.
+    /// The journal is full, and that was reported.
     full: AtomicBool,
 }
 
-/// Held while the first call shows what an action does.
+/// Locked while the first call shows whether an action starts operations.
 pub(super) type SharedHabit = Arc<tokio::sync::Mutex<Habit>>;
 
-/// What is known of an action and a type.
+/// What is known about an action and a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// It was never called for the type.
+    /// The action was never called for the type.
     #[default]
     Unknown,
-    /// It has not begun operations yet.
+    /// The action has not started operations yet.
     Quiet,
     Operating,
 }
 
 /// Entries that are not written yet, by key; None removes one.
 #[derive(Default)]
-struct Open {
+struct PendingEntries {
     last: u64,
     entries: BTreeMap<String, (u64, Option<String>)>,
 }
 
-/// What earlier attempts of a restore noted, by item as it is called in the cluster.
+/// What earlier attempts of a restore recorded, by item as it is named in the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Begun(BTreeMap<ItemId, Vec<RestoreOperation>>);
 
 impl Begun {
-    /// What was noted for an item. One without an operation ID was about to be called.
+    /// The entries of an item. An entry without an operation ID was written before a call.
     pub(super) fn of(&self, item: &ItemId) -> &[RestoreOperation] {
         self.0.get(item).map_or(&[], Vec::as_slice)
     }
 
-    /// All that have an ID.
+    /// All operations that have an ID.
     pub(crate) fn operations(self) -> impl Iterator<Item = RestoreOperation> {
         self.0.into_values().flatten().filter(|one| !one.spec.operation_id.is_empty())
     }
@@ -99,7 +99,7 @@ impl Journal {
         }
     }
 
-    /// What earlier attempts noted.
+    /// Reads what earlier attempts recorded.
     pub(crate) async fn read(&self) -> Result<Begun, ApiError> {
         let mut begun = Begun::default();
         for (key, text) in self.map.read().await? {
@@ -117,16 +117,16 @@ impl Journal {
         Ok(begun)
     }
 
-    /// What is known of the action and the type of an operation.
+    /// What is known about the action and the type of an operation.
     pub(super) fn habit(&self, operation: &RestoreOperation) -> SharedHabit {
         let RestoreOperation { spec, .. } = operation;
         let resource = format!("{}.{}", spec.resource_identifier.resource, spec.resource_identifier.group);
         locked(&self.habits).entry((spec.restore_item_action.clone(), resource)).or_default().clone()
     }
 
-    /// Notes an operation, or a call that may begin one; durable when this ends well. That nothing more fits is an error once:
-    /// an object holds a megabyte, some thousands of operations.
-    pub(super) async fn note(&self, operation: &RestoreOperation) -> Result<(), NotNoted> {
+    /// Records an operation, or a call that may start one; durable when this returns Ok. A full journal is reported
+    /// as an error once: an object holds a megabyte, some thousands of operations.
+    pub(super) async fn note(&self, operation: &RestoreOperation) -> Result<(), NotRecorded> {
         if self.full.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -135,13 +135,13 @@ impl Journal {
         self.settle(number).await
     }
 
-    /// The call began nothing; durable when this ends, as far as it can be: an entry that stays is named after a restart.
+    /// Removes the entry of a call that started nothing. If that fails, the entry is reported after a restart.
     pub(super) async fn forget(&self, operation: &RestoreOperation) {
         let number = self.put(operation, None);
         let _ = self.settle(number).await;
     }
 
-    /// The restore has ended.
+    /// Deletes the journal of a restore that has ended.
     pub(crate) async fn remove(&self) {
         self.map.remove().await;
     }
@@ -157,8 +157,8 @@ impl Journal {
         number
     }
 
-    /// Waits until an entry is written, by this task or by another one. Dropped at any await, the entry is still open.
-    async fn settle(&self, number: u64) -> Result<(), NotNoted> {
+    /// Waits until an entry is written, by this task or by another one. If this is dropped, the entry stays pending.
+    async fn settle(&self, number: u64) -> Result<(), NotRecorded> {
         let mut written = self.written.lock().await;
         if *written >= number {
             return Ok(());
@@ -175,7 +175,7 @@ impl Journal {
                 if self.full.swap(true, Ordering::Relaxed) {
                     return Ok(());
                 }
-                return Err(NotNoted::Full(error));
+                return Err(NotRecorded::Full(error));
             }
             Err(error) => return Err(error.into()),
         }

@@ -1,7 +1,7 @@
-//! Makes volumes from snapshots of volume plugins. Takes a PersistentVolume and its snapshot, gives the object with the new
-//! volume in it. Called by [`super::native`]; each call has a plugin session of its own, because a stock snapshotter does one
-//! call at a time. Before a call its VolumePluginRestore is there, which a restarted server reads: what was made is not
-//! made again.
+//! Creates volumes from plugin snapshots. Takes a PersistentVolume and its snapshot, returns the object with the new
+//! volume in it. Called by [`super::native`]; each call has a plugin session of its own, because a snapshotter of
+//! upstream's SDK handles one call at a time. Before a call its VolumePluginRestore is created, which a restarted
+//! server reads, so that no volume is created twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::plugins::PluginLines;
 use crate::snapshot_locations::{self, OpenSnapshotter};
 use crate::volume_plugin::{self, Kind, Operation, OperationState, PACE, Subject};
 
-/// Calls at once: each is a process, and providers limit how many volumes are made at a time.
+/// How many calls run at once: each is a process, and providers limit how many volumes are created at a time.
 const AT_ONCE: usize = 8;
-/// How often a write is tried that must be there before a call.
+/// How often a write that must succeed before a call is tried.
 const TRIES: u32 = 5;
 
-/// Whose volumes are made.
+/// The Restore whose volumes are created.
 pub(crate) struct Owner {
     /// Name and UID of the Restore.
     pub(crate) restore: (String, String),
@@ -40,19 +40,19 @@ pub(crate) struct Owner {
 pub(crate) struct VolumeMaker {
     context: Context,
     owner: Owner,
-    /// Or why their list cannot be read.
+    /// The snapshots, or why their list cannot be read.
     snapshots: Result<Vec<Snapshot>, NativeError>,
     log: RunLog,
     limit: Duration,
     places: Semaphore,
 }
 
-/// An operation that goes on after its call.
+/// A volume that its plugin has not finished when the call returns.
 pub(crate) struct OpenVolume {
     /// Its VolumePluginRestore, as it was seen last.
     pub(crate) object: Value,
     pub(crate) snapshotter: Option<OpenSnapshotter>,
-    /// The processes that it may go on in.
+    /// The plugin processes that may still work on it.
     pub(crate) processes: Option<Processes>,
 }
 
@@ -71,9 +71,9 @@ impl Drop for Processes {
 /// What an earlier attempt left.
 enum Before {
     Nothing,
-    /// A call whose end is not known.
+    /// A call whose end is unknown.
     Begun,
-    /// The volume, and its object.
+    /// The volume's ID, and its VolumePluginRestore.
     Made(String, Value),
 }
 
@@ -120,7 +120,7 @@ impl VolumeMaker {
         let opened = opened.map_err(|error| error.chain())?;
         let subject = Subject {
             kind: Kind::Restore,
-            namespace: self.context.settings.namespace.clone(),
+            namespace: self.context.namespace.clone(),
             owner: self.owner.restore.clone(),
             backup: self.owner.backup.clone(),
             plugin: opened.snapshotter.name().to_owned(),
@@ -139,7 +139,7 @@ impl VolumeMaker {
             return Err(message.into());
         }
         let unused = |error: &str| {
-            format!("volume '{id}' was made from snapshot '{}', and is used by nothing: {error}", snapshot.id)
+            format!("volume '{id}' was created from snapshot '{}', but is not used: {error}", snapshot.id)
         };
         let volume = opened.snapshotter.with_volume_id(volume, &id).await;
         let volume = volume.map_err(|error| unused(&error.to_string()))?;
@@ -178,11 +178,11 @@ impl VolumeMaker {
     }
 
     fn api(&self) -> Api<DynamicObject> {
-        volume_plugin::api(&self.context.client, Kind::Restore, &self.context.settings.namespace)
+        volume_plugin::api(&self.context.client, Kind::Restore, &self.context.namespace)
     }
 
-    /// What an earlier attempt left; then the object of this one is there. Without it no call is made, because
-    /// after a restart nothing would name the volume.
+    /// Finds what an earlier attempt left, and creates the object of this one. Without the object no call is made,
+    /// because after a restart nothing would name the volume.
     async fn before(&self, subject: &Subject) -> Result<Before, NativeError> {
         let mut pause = Duration::from_millis(200);
         for attempt in 1.. {
@@ -212,7 +212,7 @@ impl VolumeMaker {
             if let Some(id) = made(&object) {
                 return Ok(Before::Made(id, object));
             }
-            // A plugin's own that is at its end does not tell what was made either.
+            // A plugin's own object that has ended does not name the volume either.
             if !matches!(plan::operation_state(&object), OperationState::Failed(_)) {
                 before = Before::Begun;
             }
@@ -230,14 +230,17 @@ impl VolumeMaker {
         Ok(before)
     }
 
-    /// The volume of a plugin's own object, which the plugin need not name.
+    /// Writes the volume's ID into a plugin's own object, which may lack it.
     async fn note(&self, object: &Value, id: &str, volume: &str) {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let patch = kube::api::Patch::Merge(json!({"metadata": {"annotations":
             {PROVIDER_VOLUME: id, PERSISTENT_VOLUME: volume}}}));
         let noted = self.api().patch(name, &kube::api::PatchParams::default(), &patch).await;
         if let Err(error) = noted {
-            self.log.info(&format!("VolumePluginRestore {name} could not be given its volume: {error}"), &[]);
+            self.log.info(
+                &format!("VolumePluginRestore {name} could not be updated with its volume: {error}"),
+                &[],
+            );
         }
     }
 }
@@ -253,10 +256,10 @@ impl NativeVolumes for VolumeMaker {
     }
 }
 
-/// Whether an object is about this volume, in whichever attempt.
+/// Whether an object is about this volume, in any attempt.
 fn is_of(subject: &Subject, object: &Value) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    // What a plugin calls the volume in its own object is its own affair.
+    // A plugin may name the volume differently in its own object.
     let same_volume = if plan::is_ours(object) {
         text("/status/volumeID") == subject.volume
     } else {
@@ -277,7 +280,7 @@ fn made(object: &Value) -> Option<String> {
 
 fn doubt(subject: &Subject) -> String {
     format!(
-        "a server ended while plugin {} made a volume from snapshot '{}' for {}; it was made again, and the first one may be there too: look for it at the provider",
+        "the server ended while plugin {} created a volume from snapshot '{}' for {}; the volume was created again, and the first one may exist too: look for it at the provider",
         subject.plugin, subject.snapshot_id, subject.volume
     )
 }

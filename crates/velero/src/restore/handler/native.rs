@@ -1,6 +1,6 @@
-//! A PersistentVolume whose data the backup holds as a snapshot of a volume plugin: a volume is made from it, unless the
-//! cluster has the PersistentVolume; the object is restored with that volume in it. Upstream's rules; called by
-//! [`super::volumes`].
+//! A PersistentVolume whose data the backup has as a plugin snapshot: a volume is created from the snapshot, unless
+//! the PersistentVolume exists in the cluster; the object is restored with the new volume in it. Follows upstream's
+//! rules; called by [`super::volumes`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use lifeboat_items::pace::Pace;
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 
-/// Why there is no volume from a snapshot.
+/// Why no volume was created from a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NativeError {
     #[error("no volume snapshotters can be used here")]
@@ -43,26 +43,26 @@ impl From<String> for NativeError {
     }
 }
 
-/// Makes volumes from snapshots of volume plugins.
+/// Creates volumes from plugin snapshots.
 #[async_trait]
 pub(crate) trait NativeVolumes: Send + Sync {
     /// The snapshot of a volume.
     fn snapshot_of(&self, volume: &str) -> Result<&Snapshot, NativeError>;
-    /// Makes a volume for `volume`, which will be called `name`.
+    /// Creates a volume for the PersistentVolume `volume`, which will be called `name`.
     async fn make(&self, volume: &Value, snapshot: &Snapshot, name: &str) -> Result<MadeVolume, NativeError>;
 }
 
-/// A volume that was made from a snapshot.
+/// A volume that was created from a snapshot.
 pub(crate) struct MadeVolume {
     /// The PersistentVolume with it.
     pub(crate) volume: Value,
-    /// Where the plugin goes on in the background.
+    /// Set if the plugin has not finished the volume.
     pub(crate) open: Option<OpenVolume>,
-    /// What cannot be known of it.
+    /// A warning about something that is unknown about the volume.
     pub(crate) doubt: Option<String>,
 }
 
-/// The volumes of a preview: the snapshot must be there, and nothing is made from it.
+/// The volumes of a dry run: the snapshot must exist, and nothing is created from it.
 pub(crate) struct PreviewedVolumes(pub(crate) Result<Vec<Snapshot>, NativeError>);
 
 #[async_trait]
@@ -76,21 +76,21 @@ impl NativeVolumes for PreviewedVolumes {
     }
 }
 
-/// What came of the volumes with snapshots.
+/// The results of volumes with plugin snapshots.
 #[derive(Default)]
 pub(crate) struct Volumes {
-    /// Those that have another name now, by the one that they had.
+    /// Volumes that were renamed, by their old names.
     pub(crate) renamed: BTreeMap<String, String>,
-    /// Those that could not be made.
+    /// Volumes that could not be created.
     pub(crate) failed: BTreeSet<String>,
     pub(crate) infos: Vec<RestoreVolumeInfo>,
-    /// Claims that are filled from CSI snapshots, by their places in the cluster.
+    /// Claims that are restored from CSI snapshots, by namespace and name in the cluster.
     pub(crate) filled: BTreeSet<(String, String)>,
-    /// What plugins go on with.
+    /// Volumes that plugins have not finished.
     pub(crate) open: Vec<OpenVolume>,
 }
 
-/// Makes the volume; `object` then has it in it.
+/// Creates the volume, and puts it into `object`.
 pub(super) async fn volume(
     handler: &VeleroHandler,
     run: &Arc<Run>,
@@ -124,10 +124,10 @@ async fn make(
     sanitise::move_claim(object, &run.rules.mapping);
     sanitise::unbind(object);
     if let Some(there) = there {
-        // An earlier attempt of this restore made it, or it is somebody else's and stays.
+        // An earlier attempt of this restore created it, or it is foreign and is not touched.
         if !handler.made(there) {
             notes.warn(format!(
-                "{} is in the cluster already: no volume was made from its snapshot",
+                "{} exists in the cluster already: no volume was created from its snapshot",
                 item.resource_id()
             ));
         }
@@ -149,7 +149,7 @@ async fn from_snapshot(
     let maker = handler.maker.as_ref().ok_or(NativeError::NoSnapshotters)?;
     let snapshot = maker.snapshot_of(own)?;
     run.recorder.info("Restoring persistent volume from snapshot.", Some(&item.id));
-    // It may take hours: others go on.
+    // This may take hours, so the item leaves its barrier.
     run.wait(item.work);
     let made = maker.make(object, snapshot, &name).await?;
     *object = made.volume;
@@ -157,7 +157,7 @@ async fn from_snapshot(
         notes.error(doubt);
     }
     let given = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(own).to_owned();
-    // A snapshotter may give the volume another name itself.
+    // A snapshotter may rename the volume itself.
     let name = if given == *own { name } else { given };
     keep_name(handler, object, own, &name);
     let mut native = locked(&handler.native);
@@ -173,7 +173,7 @@ fn keep_name(handler: &VeleroHandler, object: &mut Value, own: &str, name: &str)
     }
 }
 
-/// The volume of this name in the cluster. One that is being deleted is waited for.
+/// The volume with this name in the cluster. If it is being deleted, waits until it is gone.
 async fn settled(run: &Run, item: &WorkItem, name: &str) -> Result<Option<Value>, NativeError> {
     let id = ItemId::cluster(GroupResource::new("", "persistentvolumes"), name);
     let Some(target) = lookup::target(&run.catalogue, &id) else { return Ok(None) };

@@ -1,8 +1,10 @@
-//! Operations that actions begin for an item: noted in the journal, and after a restart gone on with instead of begun again.
+//! Operations that actions start for an item: recorded in the journal, and continued after a restart instead of
+//! started again.
 //!
-//! An item that is in the cluster as this restore's had all of its actions: its operations are taken over, and no action is
-//! called for it again. Of one that is not there the actions are called again, after their operations were cancelled. Where a
-//! call was under way and it is not known whether it began something, that is an error of the restore.
+//! If an item exists in the cluster and was created by this restore, all of its actions ran: its operations are
+//! adopted, and no action is called for it again. If it does not exist, its actions are called again, after their
+//! operations were cancelled. If a call was interrupted and it is unknown whether it started an operation, that is an
+//! error of the restore.
 
 use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{OperationPhase, OperationStatus, RestoreOperation, RestoreOperationSpec};
@@ -20,18 +22,19 @@ use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 use lifeboat_items::pipeline::target::target;
 
-/// A call of an action that may begin an operation.
+/// A call of an action that may start an operation.
 pub(super) struct Call<'a> {
     live: &'a Live,
     operation: RestoreOperation,
-    /// Whether it was noted before it was made.
+    /// Whether the call was recorded before it was made.
     is_noted: bool,
-    /// Held by the first call for a type: others wait for what it shows.
+    /// Held by the first call for a type: other calls wait for its result.
     first: Option<OwnedMutexGuard<Habit>>,
 }
 
 impl<'a> Call<'a> {
-    /// Notes the call, where it may begin an operation as far as is known. None in a preview, in which no operation begins.
+    /// Records the call, if it may start an operation as far as is known. None in a dry run, which starts no
+    /// operations.
     pub(super) async fn begin(
         handler: &'a VeleroHandler,
         item: &WorkItem,
@@ -51,7 +54,7 @@ impl<'a> Call<'a> {
             && let Err(error) = live.journal.note(&call.operation).await
         {
             notes.warn(format!(
-                "the call of action {} for {} was not noted, and would be made again if the server were restarted meanwhile: {error}",
+                "the call of action {} for {} was not recorded, and would be repeated if the server restarted in the meantime: {error}",
                 action.name(),
                 item.resource_id()
             ));
@@ -59,7 +62,7 @@ impl<'a> Call<'a> {
         Some(call)
     }
 
-    /// The action has answered; `id` is what it began.
+    /// Called when the action has answered; `id` is the operation that it started.
     pub(super) async fn end(mut self, id: Option<&str>, notes: &mut Notes) {
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             if let Some(habit) = &mut self.first {
@@ -78,7 +81,7 @@ impl<'a> Call<'a> {
         if let Err(error) = self.live.journal.note(&self.operation).await {
             let item = ItemId::from(self.operation.spec.resource_identifier.clone());
             notes.warn(format!(
-                "operation {id} of action {} for {item} was not noted, and would be begun again if the server were restarted now: {error}",
+                "operation {id} of action {} for {item} was not recorded, and would be started again if the server restarted now: {error}",
                 self.operation.spec.restore_item_action
             ));
         }
@@ -86,8 +89,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Whether an earlier attempt ran all actions of an item that began operations, and created it; they are taken over then. Else
-/// what that attempt began is cancelled.
+/// Whether an earlier attempt ran all actions of an item and created it; its operations are then adopted. Otherwise
+/// the operations of that attempt are cancelled.
 pub(super) async fn were_done(
     handler: &VeleroHandler,
     run: &Run,
@@ -99,7 +102,7 @@ pub(super) async fn were_done(
     let Some(live) = handler.live.as_ref().filter(|_| !begun.is_empty()) else { return false };
     let known = begun.iter().filter(|one| !one.spec.operation_id.is_empty());
     if is_there(handler, run, item, object).await {
-        let message = "its operations had begun before the server was restarted; they go on";
+        let message = "its operations were started before the server was restarted, and continue";
         run.recorder.info(message, Some(&item.id));
         for operation in known {
             let action = handler.actions.named(&operation.spec.restore_item_action);
@@ -115,7 +118,7 @@ pub(super) async fn were_done(
     }
     for call in begun.iter().filter(|one| one.spec.operation_id.is_empty()) {
         notes.error(format!(
-            "action {} was being called for {} when the server was restarted, and was called again; whether an operation of the first call goes on is not known",
+            "action {} was being called for {} when the server was restarted, and was called again; it is unknown whether an operation of the first call is still running",
             call.spec.restore_item_action,
             item.resource_id()
         ));
@@ -141,7 +144,8 @@ async fn cancel(
         None => "the action is not installed".to_owned(),
         Some(known) => match timeout(ANSWER, known.cancel(id, &handler.restore)).await {
             Ok(Ok(())) => {
-                let message = format!("operation {id} of an earlier attempt was cancelled; it is begun anew");
+                let message =
+                    format!("operation {id} of an earlier attempt was cancelled; it is started again");
                 live.report.log_item(&message, &item.id);
                 live.journal.forget(operation).await;
                 return;
@@ -151,7 +155,7 @@ async fn cancel(
         },
     };
     notes.error(format!(
-        "operation {id} of action {action} for {} had begun when the server was restarted, and could not be cancelled before it was begun anew: {problem}",
+        "operation {id} of action {action} for {} was running when the server was restarted, and could not be cancelled before it was started again: {problem}",
         item.resource_id()
     ));
 }

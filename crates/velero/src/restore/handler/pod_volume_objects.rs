@@ -1,4 +1,4 @@
-//! The PodVolumeRestores of a restore: created, followed and cancelled. A preview has none of them.
+//! The PodVolumeRestores of a restore: created, followed and cancelled. A dry run creates none.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::transfers::FollowedTransfers;
 
-/// The message of one that was deleted before its end.
+/// The message for a PodVolumeRestore that was deleted before its end.
 pub(super) const DELETED: &str = "its PodVolumeRestore was deleted";
 
 /// What a restore does with its PodVolumeRestores.
 #[async_trait]
 pub(super) trait PodVolumeRestores: Send + Sync {
     async fn create(&self, name: &str, object: Value) -> Result<(), ApiError>;
-    /// Follows those with these names; None where none is made.
+    /// Follows the objects with these names; None in a dry run.
     fn follow(&self, names: &[String]) -> Option<FollowedTransfers>;
-    /// Asks for the end of one. What fails is logged.
+    /// Cancels one. A failure is only logged.
     async fn cancel(&self, name: &str);
 }
 
-/// Those in the cluster.
+/// The PodVolumeRestores in the cluster.
 pub(super) struct PodVolumeApi(Api<DynamicObject>);
 
 impl PodVolumeApi {
@@ -33,11 +33,11 @@ impl PodVolumeApi {
         Self(context.objects::<PodVolumeRestore>())
     }
 
-    /// All of a Restore, by its UID; under their names.
+    /// All PodVolumeRestores of a Restore, by its UID; the keys are their names.
     async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError> {
         let params = ListParams::default().labels(&format!("{}={uid}", names::RESTORE_UID));
         let listed = self.0.list(&params).await.attempt("list PodVolumeRestores")?;
-        // Labels are compared again: not every server filters.
+        // Labels are compared here as well, in case the server ignores the selector.
         let own = |one: &&DynamicObject| one.labels().get(names::RESTORE_UID).is_some_and(|own| own == uid);
         let own = listed.items.iter().filter(own);
         Ok(own.map(|one| (one.name_any(), objects::to_json(one))).collect())
@@ -64,12 +64,12 @@ impl PodVolumeRestores for PodVolumeApi {
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         let cancelled = self.0.patch(name, &params, &Patch::Merge(json!({"spec": {"cancel": true}}))).await;
         if let Err(error) = cancelled {
-            tracing::warn!(%error, object = name, "cannot end a PodVolumeRestore");
+            tracing::warn!(%error, object = name, "cannot cancel a PodVolumeRestore");
         }
     }
 }
 
-/// Those of a preview: none is made.
+/// The PodVolumeRestores of a dry run: none is created.
 pub(super) struct NoPodVolumeRestores;
 
 #[async_trait]
@@ -91,7 +91,7 @@ pub(crate) async fn end_open(context: &Context, uid: &str) {
     let found = match api.of_restore(uid).await {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!(uid, error = error.chain(), "cannot end the PodVolumeRestores of a restore");
+            tracing::warn!(uid, error = error.chain(), "cannot cancel the PodVolumeRestores of a restore");
             return;
         }
     };

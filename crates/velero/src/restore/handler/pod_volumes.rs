@@ -1,7 +1,7 @@
-//! Volumes of restored pods whose files the backup holds as copies. A pod gets an init container that waits for them before
-//! it is created; once it is there as ours, a PodVolumeRestore is made for each volume, and the restore waits for their
-//! ends. Pods that share a claim all wait for it, and it is filled once. Objects have names that a second attempt finds
-//! again.
+//! Volumes of restored pods whose files the backup has as copies. A pod gets an init container that waits for the
+//! data before it is created; once the pod exists and is ours, a PodVolumeRestore is created for each volume, and the
+//! restore waits for them to end. Pods that share a claim all wait for it, and it is filled once. Objects have names
+//! that a second attempt finds again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,9 @@ use lifeboat_api::velero::names;
 use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::transfer::directory::claim_of;
 use lifeboat_plan::velero::pod_volumes::{
-    CONTAINER, Copied, CopyFor, PodOf, Wait, claim_of, copies_for, mark, restore_object, unusable,
+    CONTAINER, Copied, CopyFor, PodOf, Wait, copies_for, mark, restore_object, unusable,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -28,22 +29,22 @@ use lifeboat_items::outcome::Notes;
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 
-/// How much longer than an object's own time its end is waited for: the server that works on it may have been restarted.
+/// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
 
-/// A volume in the backup: namespace, pod, its name there.
+/// A volume in the backup: namespace, pod, and the volume's name in the pod.
 pub(crate) type VolumeKey = (String, String, String);
 
-/// Fills the volumes of restored pods from the copies of the backup.
+/// Restores the volumes of pods from the copies of the backup.
 pub(crate) struct Filler {
     objects: Arc<dyn PodVolumeRestores>,
-    /// Lifeboat's.
+    /// Lifeboat's namespace.
     namespace: String,
     image: String,
     /// Name and UID of the Restore.
     restore: (String, String),
     location: String,
-    /// How long one volume may take, as the Restore's annotation says it.
+    /// How long one volume may take, from the Restore's annotation.
     timeout: Option<String>,
     limit: Duration,
     copies: Vec<Copied>,
@@ -52,21 +53,23 @@ pub(crate) struct Filler {
 
 #[derive(Default)]
 struct State {
-    /// What a pod waits for, by the pod's place in the cluster.
+    /// The copies that a pod waits for, by the pod's namespace and name in the cluster.
     wanted: BTreeMap<(String, String), Vec<Copied>>,
     /// Volumes that have an object, or an error of their own.
     reported: BTreeSet<VolumeKey>,
-    /// By the object's name: what it brings back, and the namespace that it goes into.
+    /// The copy that each object restores, and the target namespace, by the object's name.
     begun: BTreeMap<String, (Copied, String)>,
 }
 
-/// Why a volume is not filled.
+/// Why a volume is not restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum NotFilled {
-    #[error("the server knows no image for the container that waits in the pod; set it with --mover-image")]
+    #[error(
+        "the server has no image for the init container that waits in the pod; set it with --mover-image"
+    )]
     NoImage,
     #[error(
-        "its claim {0} was there before: only new volumes are written into; delete the claim, or restore into another namespace"
+        "its claim {0} existed before: data is restored only into new volumes; delete the claim, or restore into another namespace"
     )]
     OldClaim(String),
     /// The copy cannot be used, or the API server refused a request.
@@ -74,7 +77,7 @@ enum NotFilled {
     Refused(String),
 }
 
-/// What came of the volumes.
+/// The results of the volumes.
 #[derive(Default)]
 pub(crate) struct Filled {
     pub(crate) infos: Vec<RestoreVolumeInfo>,
@@ -92,28 +95,28 @@ impl Filler {
         let timeout = restore.annotations().get(names::POD_VOLUME_TIMEOUT).cloned();
         Self {
             objects: Arc::new(PodVolumeApi::new(context)),
-            namespace: context.settings.namespace.clone(),
-            image: context.settings.movers.image.clone(),
+            namespace: context.namespace.clone(),
+            image: context.movers.settings().image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
             location: location.to_owned(),
-            limit: limit(timeout.as_deref(), context.settings.movers.copy_timeout),
+            limit: limit(timeout.as_deref(), context.movers.settings().copy_timeout),
             timeout,
             copies,
             state: Mutex::default(),
         }
     }
 
-    /// The filler of a preview: it prepares pods, and makes no objects.
+    /// The filler of a dry run: it prepares pods, and creates no objects.
     pub(crate) fn previewed(mut self) -> Self {
         self.objects = Arc::new(NoPodVolumeRestores);
-        // The image is a setting of the server, which the user of a preview does not have.
+        // The image is a setting of the server, which a dry run does not have.
         if self.image.is_empty() {
             "lifeboat".clone_into(&mut self.image);
         }
         self
     }
 
-    /// A filler without a cluster.
+    /// A filler without a cluster, for tests.
     #[cfg(test)]
     pub(super) fn of_test(copies: Vec<Copied>) -> Self {
         Self {
@@ -134,7 +137,8 @@ impl Filler {
         locked(&self.state).reported.clone()
     }
 
-    /// Before the actions of a pod: what it has to wait for. Containers of earlier restores go in any case.
+    /// Called before the actions of a pod: adds the init container if the pod has to wait for data. Init containers
+    /// of earlier restores are always removed.
     pub(super) async fn prepare(
         &self,
         handler: &VeleroHandler,
@@ -165,7 +169,7 @@ impl Filler {
         locked(&self.state).wanted.insert((target_of(item), item.id.name.clone()), wanted);
     }
 
-    /// Whether a copy can be written into the pod's volume. False: the pod has no such volume any more.
+    /// Whether a copy can be written into the pod's volume. False: the pod does not have this volume any more.
     async fn may_fill(
         &self,
         handler: &VeleroHandler,
@@ -197,7 +201,7 @@ impl Filler {
         Ok(true)
     }
 
-    /// The pod is there, and this restore made it.
+    /// Called when the pod exists and was created by this restore: creates its PodVolumeRestores.
     pub(super) async fn begin(&self, target: &Target, pod: &Value, notes: &mut Notes) {
         let namespace = target.namespace.clone().unwrap_or_default();
         let wanted = self.wanted(&namespace, &target.name);
@@ -207,7 +211,7 @@ impl Filler {
             let what = format!("volume {} of pod {namespace}/{}", copy.volume, target.name);
             if !waits {
                 notes.error(format!(
-                    "{what} is not restored: an action or a resource modifier took the init container {CONTAINER} away, without which the pod does not wait for its data"
+                    "{what} is not restored: an action or a resource modifier removed the init container {CONTAINER}, without which the pod does not wait for its data"
                 ));
                 continue;
             }
@@ -237,28 +241,28 @@ impl Filler {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         match self.objects.create(&name, object).await {
             Ok(()) => {}
-            // An earlier attempt of this restore made it, or it is that of a claim which another pod shares.
+            // An earlier attempt of this restore created it, or it belongs to a claim that another pod shares.
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(NotFilled::Refused(error.chain())),
         }
-        // The first pod of those that share a claim is the one that the object names.
+        // Of the pods that share a claim, the object names the first.
         let (copy, namespace) = (copy.clone(), namespace.to_owned());
         locked(&self.state).begun.entry(name).or_insert((copy, namespace));
         Ok(())
     }
 
-    /// A pod of this name is there that this restore did not make: its volumes are not written into.
+    /// Called when a foreign pod with this name exists: its volumes are not written to.
     pub(super) fn refuse(&self, target: &Target, notes: &mut Notes) {
         let namespace = target.namespace.clone().unwrap_or_default();
         for copy in self.wanted(&namespace, &target.name) {
             notes.error(format!(
-                "volume {} of pod {namespace}/{} is not restored: a pod of this name is there that this restore did not make",
+                "volume {} of pod {namespace}/{} is not restored: a pod with this name exists that this restore did not create",
                 copy.volume, target.name
             ));
         }
     }
 
-    /// Waits for the ends of all objects.
+    /// Waits until all objects have ended.
     pub(super) async fn finish(&self, report: &Report, cancel: &CancellationToken) -> Filled {
         let begun = locked(&self.state).begun.clone();
         let mut filled = Filled { infos: Vec::new(), reported: self.reported() };
@@ -318,7 +322,7 @@ fn ended(report: &Report, copy: &Copied, namespace: &str, object: &Value) -> Res
     info(copy, namespace, phase, object)
 }
 
-/// What the restore's volume information says of a volume.
+/// The entry of a volume in the restore's volume info.
 fn info(copy: &Copied, namespace: &str, phase: String, object: &Value) -> RestoreVolumeInfo {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -341,7 +345,7 @@ fn info(copy: &Copied, namespace: &str, phase: String, object: &Value) -> Restor
     }
 }
 
-/// The namespace that an item goes into.
+/// The namespace that an item is restored into.
 fn target_of(item: &WorkItem) -> String {
     item.target.clone().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What happened in a restore, collected from all tasks: results, resource list, log, operations, counts.
+//! The results of a restore, collected from all tasks: results, resource list, log, operations, counts.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -21,19 +21,19 @@ pub(crate) struct HookCounts {
     pub(crate) failed: usize,
 }
 
-/// What the items of a restore ended with.
+/// The results of a restore's items.
 pub(crate) struct RestoredItems {
     pub(crate) results: Results,
     pub(crate) list: ResourceList,
     pub(crate) operations: Vec<RestoreOperation>,
     pub(crate) hooks: HookCounts,
-    /// Volumes that were made from snapshots.
+    /// Volumes that were created from snapshots.
     pub(crate) volumes: Volumes,
     /// Copied volumes that were restored, or have an error of their own.
     pub(crate) reported: BTreeSet<VolumeKey>,
 }
 
-/// Collects.
+/// Collects the results.
 pub(crate) struct Report {
     inner: Mutex<Inner>,
     pub(super) log: RunLog,
@@ -59,7 +59,7 @@ impl Report {
         Self { inner: Mutex::default(), log }
     }
 
-    /// Adds warnings, errors and the resource list's line of an item.
+    /// Adds the warnings, the errors and the resource list's entry of an item.
     fn add(&self, listed: &Listed<'_>, action: RestoreAction, notes: Notes, is_listed: bool) {
         let fields = [("namespace", listed.namespace.unwrap_or_default()), ("name", listed.name)];
         for message in &notes.warnings {
@@ -104,7 +104,7 @@ impl Report {
         self.locked().operations.push(operation);
     }
 
-    /// A line of the log about an item.
+    /// Writes a log line about an item.
     pub(super) fn log_item(&self, message: &str, item: &ItemId) {
         let fields = [
             ("resource", item.resource.to_string()),
@@ -177,7 +177,7 @@ impl Recorder for Report {
     }
 }
 
-/// What the resource list says of an item.
+/// The resource list's action for an item.
 fn list_action(outcome: &ItemOutcome, notes: &Notes) -> RestoreAction {
     match outcome {
         ItemOutcome::Created => RestoreAction::Created,
@@ -188,7 +188,7 @@ fn list_action(outcome: &ItemOutcome, notes: &Notes) -> RestoreAction {
     }
 }
 
-/// Items that never were part of the restore are not in its list.
+/// Items that were never part of the restore are not listed.
 fn is_listed(outcome: &ItemOutcome) -> bool {
     !matches!(outcome, ItemOutcome::NotSelected(_) | ItemOutcome::Skipped(SkipReason::Completed))
 }

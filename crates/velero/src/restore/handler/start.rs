@@ -1,4 +1,4 @@
-//! Starts the items of a Restore, or the preview of them: puts source, effects, handler and recorder together and drives the run
+//! Starts the items of a Restore, or their dry run: combines source, effects, handler and recorder and drives the run
 //! to its end. Called by the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,11 +34,12 @@ use lifeboat_items::pipeline::run::{Limits, Run, RunParts, drive};
 use lifeboat_items::preview::{AT_ONCE, DryRun, Outcomes, Planned, planned};
 use lifeboat_items::progress::Progress;
 
-/// Items of a restore under way at once, without those that wait. Twice the requests that may be.
+/// How many items of a restore are processed at once, without those that wait: twice the number of concurrent
+/// requests.
 const ITEMS: usize = 128;
 
-/// Types whose lists actions ask for again and again: settings of actions, and accounts, which come before the items that ask
-/// for them.
+/// Types whose lists actions request repeatedly: settings of actions, and service accounts, which are restored before
+/// the items that ask for them.
 const REMEMBERED: &[&str] = &["configmaps", "serviceaccounts"];
 
 /// What is to be restored, from what, and how.
@@ -46,11 +47,11 @@ pub(crate) struct Job {
     pub(crate) restore: Restore,
     pub(crate) valid: ValidRestore,
     pub(crate) spool: Spool,
-    /// How the backup holds the data of each volume, by its name.
+    /// Where the backup has the data of each volume, by the volume's name.
     pub(crate) volumes: BTreeMap<String, DataIn>,
-    /// The location, where its content is untrusted.
+    /// The location, if its content is untrusted.
     pub(crate) untrusted: Option<String>,
-    /// Operations that earlier attempts of this restore began.
+    /// Operations that earlier attempts of this restore started.
     pub(crate) begun: Begun,
     pub(crate) log: RunLog,
 }
@@ -58,46 +59,46 @@ pub(crate) struct Job {
 /// What the pipeline works with.
 #[derive(Clone)]
 pub(crate) struct Tools {
-    /// A client that makes each request once.
+    /// A client without retries.
     pub(crate) direct: Client,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
-    /// Makes volumes from snapshots; None where nothing is to be made.
+    /// Creates volumes from snapshots; None if there is nothing to create.
     pub(crate) maker: Option<Arc<dyn NativeVolumes>>,
-    /// Brings copies of volumes back; None where there are none, or where data is not wanted.
+    /// Restores copies of volumes; None if there are none, or if data is not wanted.
     pub(crate) filler: Option<Arc<Filler>>,
-    /// Where operations are noted that actions begin.
+    /// Records the operations that actions start.
     pub(crate) journal: Arc<Journal>,
     pub(crate) commands: Arc<dyn Commands>,
     pub(crate) priorities: Priorities,
     pub(crate) times: Times,
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Additional items to be ready, where the action says nothing.
+    /// For additional items to be ready, if the action sets no limit.
     pub(crate) ready: Duration,
-    /// A namespace or an object to be gone.
+    /// For a namespace or an object that is being deleted to be gone.
     pub(crate) terminating: Duration,
-    /// A definition to be established.
+    /// For a CustomResourceDefinition to be established.
     pub(crate) resource: Duration,
-    /// Hooks in all.
+    /// For all hooks together.
     pub(crate) hooks: Duration,
-    /// One call of an action.
+    /// For one call of an action.
     pub(crate) action: Duration,
 }
 
-/// What a preview found out.
+/// The results of a dry run.
 pub(crate) struct Previewed {
     pub(crate) planned: Planned,
-    /// Claims that would be filled from snapshots: namespace and name in the cluster.
+    /// Claims that would be restored from snapshots: namespace and name in the cluster.
     pub(crate) filled: BTreeSet<(String, String)>,
     /// Copied volumes that would be restored, or that have a note of their own.
     pub(crate) reported: BTreeSet<VolumeKey>,
 }
 
-/// Restores everything that is selected. Ends early when `cancel` is cancelled; what was under way is dropped.
+/// Restores everything that is selected. Ends early when `cancel` is cancelled; unfinished items are dropped.
 pub(crate) async fn restore(
     job: Job,
     tools: &Tools,
@@ -134,7 +135,7 @@ pub(crate) async fn restore(
     ended
 }
 
-/// Finds out what a restore would do. Takes the same way as [`restore`], with effects that write nothing.
+/// Finds out what a restore would do, through the same code as [`restore`], with effects that write nothing.
 pub(crate) async fn preview(job: Job, tools: &Tools) -> Previewed {
     let dry_run = Arc::new(DryRun::new(Arc::new(writer(tools))));
     let outcomes = Arc::new(Outcomes::default());
@@ -154,7 +155,7 @@ pub(crate) async fn preview(job: Job, tools: &Tools) -> Previewed {
     Previewed { planned: planned(&run, &outcomes, &dry_run, &backup).await, filled, reported }
 }
 
-/// What differs between a restore and its preview.
+/// What differs between a restore and its dry run.
 struct Parts<'a> {
     live: Option<Live>,
     effects: Arc<dyn Effects>,
@@ -163,7 +164,7 @@ struct Parts<'a> {
     items: usize,
 }
 
-/// Asks the actions what they are for, and makes the run.
+/// Asks the actions what they apply to, and builds the run.
 async fn begin(job: Job, tools: &Tools, parts: Parts<'_>) -> (Arc<VeleroHandler>, Arc<Run>) {
     let Parts { live, effects, recorder, progress, items } = parts;
     let (actions, left_out) = Actions::ask(&tools.actions, &tools.catalogue).await;

@@ -137,7 +137,7 @@ async fn objects_of_an_earlier_try_are_gone_on_with() {
     let (ended, _) = world.restore().await;
     assert_eq!(ended.results.warnings.count(), 0, "{:?}", ended.results);
     assert!(listed(&ended.list).contains(&"v1/ConfigMap shop/settings(created)".to_owned()));
-    // The same label from before this Restore is somebody else's.
+    // An object with the same label that is older than this Restore was created by another one.
     ours["metadata"]["creationTimestamp"] = json!("2026-11-15T22:00:00Z");
     let mut world = World::new(shop());
     world.there.push(("/api/v1/namespaces/shop/configmaps/settings", ours));

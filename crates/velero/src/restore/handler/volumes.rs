@@ -1,5 +1,5 @@
-//! Volumes and claims within a restore: which volumes are restored as objects, which are made from snapshots, which are made
-//! anew for their claims.
+//! Volumes and claims within a restore: which volumes are restored as objects, which are created from snapshots, and
+//! which are newly provisioned for their claims.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use lifeboat_items::outcome::{ItemOutcome, Notes, SkipReason};
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 
-/// Prepares a volume; the error is the end of one that is not restored as an object. Other types are not touched.
+/// Prepares a volume; an error ends one that is not restored as an object. Other types are not touched.
 pub(super) async fn volume(
     handler: &VeleroHandler,
     run: &Arc<Run>,
@@ -41,8 +41,9 @@ pub(super) async fn volume(
     }
 }
 
-/// A claim is bound anew; one whose volume is not restored as an object gets a new one. So does one whose volume is nowhere:
-/// it would wait for that name for ever.
+/// Removes the marks of a claim's old binding. A claim whose volume is not restored as an object loses its volume's name
+/// too, so that a new volume is provisioned; so does one whose volume does not exist anywhere, because the claim would wait
+/// for it for ever.
 pub(super) async fn claim(
     handler: &VeleroHandler,
     run: &Run,
@@ -53,7 +54,7 @@ pub(super) async fn claim(
     if !item.is("persistentvolumeclaims") {
         return;
     }
-    bind_anew(object, |volume| locked(&handler.provisioned).contains(volume));
+    unbind(object, |volume| locked(&handler.provisioned).contains(volume));
     let Some(volume) = bound_to(object) else { return };
     if let Some(name) = locked(&handler.native).renamed.get(&volume.name) {
         object["spec"]["volumeName"] = Value::String(name.clone());
@@ -61,7 +62,7 @@ pub(super) async fn claim(
     }
     if locked(&handler.native).failed.contains(&volume.name) {
         notes.warn(format!(
-            "{} waits for volume {}, which could not be made from its snapshot; restore persistentvolumes again when that is mended",
+            "{} waits for volume {}, which could not be created from its snapshot; restore persistentvolumes again when that is fixed",
             item.resource_id(),
             volume.name
         ));
@@ -70,17 +71,17 @@ pub(super) async fn claim(
     let restored = run.work_of(&volume).is_some_and(|work| run.exists(work));
     if !restored && is_nowhere(run, &volume).await {
         notes.warn(unbound(&item.resource_id(), &volume.name));
-        bind_anew(object, |_| true);
+        unbind(object, |_| true);
     }
 }
 
-/// The volume that a claim names.
+/// The volume that a claim is bound to.
 pub(super) fn bound_to(claim: &Value) -> Option<ItemId> {
     let name = claim.pointer("/spec/volumeName").and_then(Value::as_str).filter(|name| !name.is_empty())?;
     Some(ItemId::cluster(GroupResource::new("", "persistentvolumes"), name))
 }
 
-/// Whether the cluster has no such volume. One that cannot be looked for may be there.
+/// Whether the cluster has no such volume. If that cannot be checked, the volume may exist.
 async fn is_nowhere(run: &Run, volume: &ItemId) -> bool {
     lookup::target(&run.catalogue, volume).is_some() && matches!(run.get(volume).await, Ok(None))
 }
@@ -91,8 +92,9 @@ fn unbound(claim: &str, volume: &str) -> String {
     )
 }
 
-/// `is_provisioned`: whether a volume is not restored as an object.
-fn bind_anew(claim: &mut Value, is_provisioned: impl Fn(&str) -> bool) {
+/// Removes the marks of a claim's old binding, and the volume's name if `is_provisioned` says that a volume is newly
+/// provisioned.
+fn unbind(claim: &mut Value, is_provisioned: impl Fn(&str) -> bool) {
     let volume = claim.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default().to_owned();
     if volume.is_empty() {
         return;

@@ -153,7 +153,7 @@ async fn a_claim_whose_data_was_moved_waits_for_it() {
         "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 9}}});
     let setting = moved(Some(upload)).await;
     setting.leave_claims_pending();
-    // Nobody carries it out here: its time is over.
+    // No data mover runs here, so the operation exceeds its time limit.
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let claim = setting.object("/api/v1/namespaces/copy/persistentvolumeclaims/data").unwrap();
     let selector = claim["spec"]["selector"]["matchLabels"]["velero.io/dynamic-pv-restore"].as_str().unwrap();
@@ -249,5 +249,5 @@ async fn a_claim_whose_upload_is_not_in_the_backup_is_an_error() {
         "no empty volume"
     );
     let errors = setting.results().await.errors;
-    assert!(errors.all().any(|(_, message)| message.contains("does not have its DataUpload")), "{errors:?}");
+    assert!(errors.all().any(|(_, message)| message.contains("its DataUpload is missing")), "{errors:?}");
 }

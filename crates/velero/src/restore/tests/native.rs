@@ -112,7 +112,7 @@ async fn a_volume_that_is_in_the_cluster_stays_and_none_is_made() {
     assert_eq!(calls(&setting), Vec::<String>::new());
     assert_eq!(setting.object(VOLUME).unwrap()["spec"]["csi"]["volumeHandle"], "there");
     let warnings = setting.results().await.warnings;
-    assert!(warnings.all().any(|(_, words)| words.contains("no volume was made")));
+    assert!(warnings.all().any(|(_, words)| words.contains("no volume was created")));
 }
 
 #[tokio::test]
@@ -155,9 +155,9 @@ fn other_kind() -> FakeSnapshotter {
 #[rstest]
 #[case::create_fails(FakeSnapshotter { create_volume: Some(failing("out of quota")), ..Default::default() }, "out of quota")]
 #[case::create_hangs(FakeSnapshotter { create_volume: Some(never()), ..Default::default() }, "did not answer within 1s")]
-#[case::empty_name(FakeSnapshotter { create_volume: Some(at_once(|_| Ok(String::new()))), ..Default::default() }, "empty name")]
+#[case::empty_name(FakeSnapshotter { create_volume: Some(at_once(|_| Ok(String::new()))), ..Default::default() }, "empty ID")]
 #[case::set_fails(FakeSnapshotter { set_volume_id: Some(failing("what volume")), ..Default::default() },
-    "volume 'vol-snap-1' was made from snapshot 'snap-1', and is used by nothing: what volume")]
+    "volume 'vol-snap-1' was created from snapshot 'snap-1', but is not used: what volume")]
 #[case::set_other_kind(other_kind(), "not a PersistentVolume")]
 #[tokio::test]
 async fn a_fault_of_the_plugin_hits_its_volume_and_nothing_else(
@@ -255,7 +255,7 @@ async fn a_call_of_unknown_end_is_made_again_and_said() {
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert_eq!(calls(&setting).len(), 2);
     let said = errors(&setting).await;
-    assert!(said.contains("snap-1") && said.contains("the first one may be there too"), "{said}");
+    assert!(said.contains("snap-1") && said.contains("the first one may exist too"), "{said}");
     assert!(setting.object(VOLUME).is_some());
 }
 
@@ -272,7 +272,7 @@ async fn a_plugins_own_object_that_does_not_name_its_volume_is_a_call_of_unknown
     hold(&setting, &format!("{GROUP}/volumepluginrestores/own"), object);
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let said = errors(&setting).await;
-    assert!(said.contains("the first one may be there too"), "{said}");
+    assert!(said.contains("the first one may exist too"), "{said}");
 }
 
 #[tokio::test]
@@ -288,7 +288,7 @@ async fn a_volume_is_not_taken_for_another_one_of_the_same_snapshot() {
     assert_eq!(setting.object(VOLUME).unwrap()["spec"]["csi"]["volumeHandle"], "vol-snap-1");
 }
 
-/// A snapshotter whose call returns at once, and goes on in the background.
+/// A snapshotter whose call returns at once, while the volume is still being created.
 fn in_background(end: &'static str) -> FakeSnapshotter {
     let asked = AtomicUsize::new(0);
     let progress = at_once(move |_| {
@@ -317,7 +317,7 @@ async fn what_goes_on_in_the_background_is_waited_for(#[case] end: &'static str,
     let operations = operations(&setting);
     assert_eq!(operations[0]["status"]["phase"], end);
     if phase == "PartiallyFailed" {
-        assert!(errors(&setting).await.contains("volume pv was not made from snapshot 'snap-1'"));
+        assert!(errors(&setting).await.contains("volume pv was not created from snapshot 'snap-1'"));
     }
 }
 
@@ -347,7 +347,7 @@ async fn what_failed_while_no_server_looked_is_told_by_the_one_that_goes_on_with
     failed_meanwhile(&setting);
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let said = errors(&setting).await;
-    assert!(said.contains("volume pv was not made from snapshot 'snap-1': the disk is full"), "{said}");
+    assert!(said.contains("volume pv was not created from snapshot 'snap-1': the disk is full"), "{said}");
     assert_eq!(calls(&setting), Vec::<String>::new());
 }
 

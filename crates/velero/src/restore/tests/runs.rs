@@ -61,8 +61,7 @@ async fn a_server_that_was_overtaken_writes_neither_phase_nor_files() {
         };
         let newer = json!({"metadata": change});
         setting.server.change(RESTORE, &newer);
-        let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
-        Box::pin(execute::execute(&context, &resource, order)).await;
+        Box::pin(execute::execute(&context, order)).await;
         assert_eq!(setting.status(), json!({"phase": "InProgress"}));
         assert!(!setting.store.exists(&files().results()).await.unwrap());
     }
@@ -88,14 +87,13 @@ async fn two_restores_at_once_both_end() {
     other["metadata"] = json!({"name": "s", "namespace": "lifeboat", "uid": "su"});
     setting.server.put(&format!("{GROUP}/restores/s"), other.clone());
     let context = setting.context().await;
-    let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
     let order = |object: Value| Order {
         restore: serde_json::from_value(object).unwrap(),
         cancel: CancellationToken::new(),
     };
     tokio::join!(
-        Box::pin(execute::execute(&context, &resource, order(setting.object(RESTORE).unwrap()))),
-        Box::pin(execute::execute(&context, &resource, order(other))),
+        Box::pin(execute::execute(&context, order(setting.object(RESTORE).unwrap()))),
+        Box::pin(execute::execute(&context, order(other))),
     );
     for name in ["r", "s"] {
         let status = setting.object(&format!("{GROUP}/restores/{name}")).unwrap()["status"].clone();

@@ -13,6 +13,7 @@ use lifeboat_control::testing::{ApiServer, ServedType, Write, WriteKind};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{Registry, RestoreItemAction};
 use lifeboat_store::Store;
+use lifeboat_transfer::MoverSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use super::super::{Order, execute};
 use crate::context::Context;
 use crate::settings::VeleroSettings;
 use crate::testing::volumes::FakeSnapshotter;
-use crate::testing::{merge, settings};
+use crate::testing::{context_with, merge, settings};
 
 pub(super) const GROUP: &str = "/apis/velero.io/v1/namespaces/lifeboat";
 pub(super) const RESTORE: &str = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
@@ -120,6 +121,7 @@ pub(super) struct Setting {
     /// Whether the actions for CSI snapshots run.
     pub(super) csi: bool,
     pub(super) settings: VeleroSettings,
+    pub(super) movers: MoverSettings,
     pub(super) cancel: CancellationToken,
 }
 
@@ -157,6 +159,7 @@ impl Setting {
             snapshotter: None,
             csi: false,
             settings: settings(),
+            movers: MoverSettings::default(),
             cancel: CancellationToken::new(),
         };
         setting.serve(&[
@@ -249,8 +252,8 @@ impl Setting {
     }
 
     pub(super) async fn context(&self) -> Context {
-        let mut context = crate::testing::context(self.server.client().await);
-        context.settings = Arc::new(self.settings.clone());
+        let client = self.server.client().await;
+        let mut context = context_with(client, self.settings.clone(), self.movers.clone());
         if let Some(fake) = &self.snapshotter {
             context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
         }
@@ -267,8 +270,7 @@ impl Setting {
         let context = self.context().await;
         let restore = serde_json::from_value(self.object(RESTORE).unwrap()).unwrap();
         let order = Order { restore, cancel: self.cancel.clone() };
-        let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
-        Box::pin(execute::execute(&context, &resource, order)).await;
+        Box::pin(execute::execute(&context, order)).await;
         self.status()
     }
 

@@ -1,4 +1,4 @@
-//! What follows the items: operations in the background, cancelling, volumes that were made anew.
+//! The stages after the items: operations, cancelling, newly provisioned volumes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use super::setting::{Setting, files, shop};
 
 type Answer = Box<dyn Fn(usize) -> OperationProgress + Send + Sync>;
 
-/// Begins an operation for each ConfigMap; a function says how it goes on, by the number of the question.
+/// Starts an operation for each ConfigMap; a function gives its progress, by the number of the poll.
 struct Fills {
     answer: Answer,
     asked: AtomicUsize,

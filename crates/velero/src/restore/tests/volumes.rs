@@ -1,4 +1,5 @@
-//! Data that a backup holds and that is not restored: named, and never Completed, however the backup says where it is.
+//! Data that a backup holds and that is not restored: it is named in the results, and the restore is never Completed,
+//! wherever the backup lists the data.
 
 use lifeboat_archive::BackupFiles;
 use rstest::rstest;
@@ -113,7 +114,7 @@ fn copied(uploader: &str) -> Value {
         "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 7}}}])
 }
 
-/// A backup with that list; PodVolumeRestores end with `status` as soon as they are there.
+/// A backup with that list; PodVolumeRestores end with `status` as soon as they exist.
 async fn with_copies(spec: Value, uploader: &str, status: Value) -> Setting {
     with_copies_and(spec, uploader, status, Vec::new()).await
 }
@@ -122,7 +123,7 @@ async fn with_copies(spec: Value, uploader: &str, status: Value) -> Setting {
 async fn with_copies_and(spec: Value, uploader: &str, status: Value, more: Vec<Held>) -> Setting {
     let held: Vec<Held> = items().into_iter().chain(more).collect();
     let mut setting = Setting::holding(spec, &held).await;
-    setting.settings.movers.image = "example.com/lifeboat:1".to_owned();
+    setting.movers.image = "example.com/lifeboat:1".to_owned();
     let info = info(
         "PodVolumeBackup",
         &json!({"pvbInfo": {"podNamespace": "shop", "podName": "web",
@@ -220,8 +221,8 @@ async fn a_volume_that_could_not_be_filled_is_named() {
 #[rstest]
 #[case::kopia("kopia", None, "Velero's kopia wrote")]
 #[case::a_claim_that_is_there("restic",
-    Some(("persistentvolumeclaims/data", json!({"spec": {"volumeName": "old"}}))), "claim data was there before")]
-#[case::a_pod_of_others("restic", Some(("pods/web", json!({"spec": {"containers": []}}))), "this restore did not make")]
+    Some(("persistentvolumeclaims/data", json!({"spec": {"volumeName": "old"}}))), "claim data existed before")]
+#[case::a_pod_of_others("restic", Some(("pods/web", json!({"spec": {"containers": []}}))), "this restore did not create")]
 #[tokio::test]
 async fn nobody_writes_into_what_is_not_new(
     #[case] uploader: &str,

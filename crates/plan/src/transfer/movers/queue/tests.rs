@@ -6,9 +6,13 @@ use super::*;
 
 const LIMITS: Limits = Limits { total: 3, on_node: 2, on_repository: 2 };
 
-fn candidate(uid: &str, group: &str, node: &str, repository: &str) -> Candidate {
+fn id(text: &str) -> TaskId {
+    TaskId::new(text)
+}
+
+fn candidate(task: &str, group: &str, node: &str, repository: &str) -> Candidate {
     Candidate {
-        uid: uid.into(),
+        task: TaskId::new(task),
         group: group.into(),
         node: Some(node).filter(|node| !node.is_empty()).map(str::to_owned),
         repository: repository.into(),
@@ -20,12 +24,12 @@ fn one_at_a_time() -> Queue {
 }
 
 /// Runs all movers one after the other and returns their order.
-fn order(mut queue: Queue) -> Vec<String> {
+fn order(mut queue: Queue) -> Vec<TaskId> {
     let mut order = Vec::new();
     queue.start();
-    while let Some(uid) = queue.running.keys().next().cloned() {
-        queue.leave(&uid);
-        order.push(uid);
+    while let Some(task) = queue.running.keys().next().cloned() {
+        queue.leave(&task);
+        order.push(task);
         queue.start();
     }
     order
@@ -34,8 +38,8 @@ fn order(mut queue: Queue) -> Vec<String> {
 #[test]
 fn groups_take_turns_and_the_first_of_a_group_comes_first() {
     let mut queue = one_at_a_time();
-    for uid in ["a1", "a2", "a3"] {
-        queue.arrive(candidate(uid, "a", "", "r"));
+    for task in ["a1", "a2", "a3"] {
+        queue.arrive(candidate(task, "a", "", "r"));
     }
     queue.arrive(candidate("b1", "b", "", "r"));
     queue.arrive(candidate("c1", "c", "", "r"));
@@ -50,12 +54,12 @@ fn a_full_node_holds_only_those_who_need_it_and_keeps_their_turn() {
     queue.arrive(candidate("a1", "a", "n1", "r"));
     queue.arrive(candidate("a2", "a", "n2", "r"));
     queue.start();
-    assert!(queue.is_running("a2") && !queue.is_running("a1"));
+    assert!(queue.is_running(&id("a2")) && !queue.is_running(&id("a1")));
     // A newcomer for the same node does not overtake, although group a had a turn since.
     queue.arrive(candidate("b1", "b", "n1", "r"));
-    queue.leave("x");
+    queue.leave(&id("x"));
     queue.start();
-    assert!(queue.is_running("a1") && !queue.is_running("b1"));
+    assert!(queue.is_running(&id("a1")) && !queue.is_running(&id("b1")));
 }
 
 #[test]
@@ -63,12 +67,12 @@ fn a_waiting_mover_reports_why_and_how_many_are_ahead() {
     let mut queue = Queue::new(LIMITS);
     queue.adopt(candidate("x1", "x", "a", "r"));
     queue.adopt(candidate("x2", "x", "a", "s"));
-    for uid in ["g1", "g2", "g3"] {
-        queue.arrive(candidate(uid, "g", "a", "t"));
+    for task in ["g1", "g2", "g3"] {
+        queue.arrive(candidate(task, "g", "a", "t"));
     }
     queue.arrive(candidate("h1", "h", "a", "t"));
     queue.start();
-    let message = |queue: &Queue, uid: &str| queue.message(uid).unwrap();
+    let message = |queue: &Queue, task: &str| queue.message(&id(task)).unwrap();
     assert_eq!(
         message(&queue, "g1"),
         "waits for its turn: 2 movers run on node a (limit 2, --movers-per-node); it is next"
@@ -86,13 +90,13 @@ fn a_waiting_mover_reports_why_and_how_many_are_ahead() {
         message(&queue, "g1"),
         "waits for its turn: 3 movers run in all (limit 3, --movers-at-once); it is next"
     );
-    queue.leave("x2");
+    queue.leave(&id("x2"));
     queue.arrive(candidate("i1", "i", "c", "r"));
     assert_eq!(
         message(&queue, "i1"),
         "waits for its turn: 2 movers run on repository r (limit 2, --movers-per-repository); it is next"
     );
-    assert_eq!(queue.message("x1"), None);
+    assert_eq!(queue.message(&id("x1")), None);
 }
 
 #[test]
@@ -105,7 +109,7 @@ fn what_was_adopted_counts_beyond_the_limits_and_arrives_once() {
     queue.arrive(candidate("c", "g", "", "r"));
     queue.start();
     assert_eq!((queue.running(), queue.waiting()), (2, 1));
-    queue.leave("a");
+    queue.leave(&id("a"));
     queue.start();
     assert_eq!((queue.running(), queue.waiting()), (1, 1));
 }
@@ -115,18 +119,18 @@ fn a_limit_of_nothing_is_one() {
     let mut queue = Queue::new(Limits { total: 0, on_node: 0, on_repository: 0 });
     queue.arrive(candidate("a", "g", "n", "r"));
     queue.start();
-    assert!(queue.is_running("a"));
+    assert!(queue.is_running(&id("a")));
 }
 
 #[test]
 fn nothing_is_kept_of_those_who_left() {
     let mut queue = one_at_a_time();
-    for uid in ["a", "b"] {
-        queue.arrive(candidate(uid, uid, "n", "r"));
+    for task in ["a", "b"] {
+        queue.arrive(candidate(task, task, "n", "r"));
     }
     queue.start();
-    queue.leave("a");
-    queue.leave("b");
+    queue.leave(&id("a"));
+    queue.leave(&id("b"));
     assert!(queue.turns.is_empty() && queue.kept.is_empty(), "{queue:?}");
 }
 
@@ -158,7 +162,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn made(number: usize, group: u8, node: Option<u8>, repository: u8) -> Candidate {
     Candidate {
-        uid: format!("{number:04}"),
+        task: TaskId::new(format!("{number:04}")),
         group: group.to_string(),
         node: node.map(|node| node.to_string()),
         repository: repository.to_string(),
@@ -166,11 +170,11 @@ fn made(number: usize, group: u8, node: Option<u8>, repository: u8) -> Candidate
 }
 
 /// No mover that may start is waiting, and no mover was started beyond a limit.
-fn check(queue: &Queue, adopted: &BTreeSet<String>) {
+fn check(queue: &Queue, adopted: &BTreeSet<TaskId>) {
     for waiting in &queue.waiting {
         assert!(queue.full_for(waiting).is_some(), "{waiting:?} could start: {queue:?}");
     }
-    let started: Vec<_> = queue.running.values().filter(|one| !adopted.contains(&one.uid)).collect();
+    let started: Vec<_> = queue.running.values().filter(|one| !adopted.contains(&one.task)).collect();
     assert!(started.len() <= LIMITS.total, "{queue:?}");
     for one in &started {
         let on_node = started.iter().filter(|other| one.node.is_some() && other.node == one.node).count();
@@ -188,12 +192,12 @@ proptest! {
                 Step::Arrive { group, node, repository } => queue.arrive(made(number, group, node, repository)),
                 Step::Adopt { group, node, repository } => {
                     let candidate = made(number, group, node, repository);
-                    adopted.insert(candidate.uid.clone());
+                    adopted.insert(candidate.task.clone());
                     queue.adopt(candidate);
                 }
                 Step::End(nth) => {
-                    if let Some(uid) = queue.running.keys().nth(nth).cloned() {
-                        queue.leave(&uid);
+                    if let Some(task) = queue.running.keys().nth(nth).cloned() {
+                        queue.leave(&task);
                     }
                 }
             }
@@ -220,12 +224,12 @@ proptest! {
         queue.start();
         let mut turns = 0;
         for (number, ((group, node, repository), nth)) in stream.into_iter().zip(ends).enumerate() {
-            if queue.is_running("1000") {
+            if queue.is_running(&id("1000")) {
                 break;
             }
             queue.arrive(made(2000 + number, group, node, repository));
             // Every mover ends at some time: the oldest at least every other turn.
-            let running: Vec<String> = queue.running.keys().cloned().collect();
+            let running: Vec<TaskId> = queue.running.keys().cloned().collect();
             let ended = if number % 2 == 0 { &running[0] } else { &running[nth % running.len()] };
             queue.leave(ended);
             queue.start();
@@ -239,11 +243,11 @@ proptest! {
 fn one_for_which_the_scheduler_chose_a_node_counts_there() {
     let mut queue = Queue::new(Limits { total: 9, on_node: 1, on_repository: 9 });
     queue.adopt(candidate("x", "x", "", "r"));
-    queue.settle("x", "n1");
+    queue.settle(&id("x"), "n1");
     queue.arrive(candidate("a", "a", "n1", "r"));
     queue.start();
-    assert!(!queue.is_running("a"));
-    queue.leave("x");
+    assert!(!queue.is_running(&id("a")));
+    queue.leave(&id("x"));
     queue.start();
-    assert!(queue.is_running("a"));
+    assert!(queue.is_running(&id("a")));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Dead, DeathCause, Verdict, condition, joined, text};
+use super::{Dead, DeathCause, Verdict, condition, container as spec_of, joined, text};
 
 /// The kubelet reported the container's end.
 pub(super) fn container(pod: &Value, terminated: &Value) -> Verdict {
@@ -22,12 +22,29 @@ pub(super) fn pod(pod: &Value) -> Option<Dead> {
     if pod["status"]["phase"] != "Failed" && pod["status"]["phase"] != "Succeeded" {
         return None;
     }
-    Some(of_pod(pod).unwrap_or_else(|| {
+    Some(of_pod(pod).or_else(|| init_container(pod)).unwrap_or_else(|| {
         let why = joined(text(&pod["status"]["reason"]), text(&pod["status"]["message"]));
         let why = if why.is_empty() { "it gave no reason".to_owned() } else { why };
         let message = format!("node {} did not run the mover: {why}", text(&pod["spec"]["nodeName"]));
         Dead { may_retry: true, ..Dead::new(DeathCause::Unschedulable, message) }
     }))
+}
+
+/// An init container failed, so the mover's container never started.
+fn init_container(pod: &Value) -> Option<Dead> {
+    let statuses = pod["status"]["initContainerStatuses"].as_array();
+    let failed = statuses
+        .into_iter()
+        .flatten()
+        .find(|status| status["state"]["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0))?;
+    let terminated = &failed["state"]["terminated"];
+    let why = joined(text(&terminated["reason"]), text(&terminated["message"]));
+    let code = exit(terminated["exitCode"].as_i64().unwrap_or_default());
+    let message = format!(
+        "the mover did not start, because the init container {} of its pod failed ({code}): {why}",
+        text(&failed["name"])
+    );
+    Some(Dead::new(DeathCause::Refused, message))
 }
 
 /// The cause that the pod's own status gives.
@@ -63,7 +80,7 @@ fn of_container(pod: &Value, terminated: &Value) -> Dead {
             DeathCause::Image,
             format!(
                 "the program `lifeboat` of image {} cannot be started: {}; see the server's flag --mover-image",
-                text(&pod["spec"]["containers"][0]["image"]),
+                text(&spec_of(pod)["image"]),
                 text(&terminated["message"]).trim()
             ),
         ),
@@ -77,7 +94,7 @@ pub(super) fn is_memory(message: &str) -> bool {
 }
 
 pub(super) fn out_of_memory(pod: &Value, how: &str) -> Dead {
-    let limit = text(&pod["spec"]["containers"][0]["resources"]["limits"]["memory"]);
+    let limit = text(&spec_of(pod)["resources"]["limits"]["memory"]);
     let limit = if limit.is_empty() { String::new() } else { format!(" of {limit}") };
     let message = format!(
         "the mover needed more memory than its limit{limit} ({how}); raise it with the server's flag --mover-memory-limit"

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::ended::{is_memory, out_of_memory};
 use super::{
-    Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container_state, joined, passed, text,
-    time,
+    Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container, container_state, joined,
+    passed, text, time,
 };
 
 /// The time for problems that may disappear: a registry that restarts, a kubelet that just started.
@@ -103,7 +103,7 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
             Stuck::Container => format!("waits for its container on node {node}: {why}"),
             _ => format!(
                 "waits for its image {} on node {node}: {why} (the server's flag --mover-image names it)",
-                text(&pod["spec"]["containers"][0]["image"])
+                text(&container(pod)["image"])
             ),
         };
         let over = late || since > grace;
@@ -112,7 +112,7 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         }
         return verdict(waits, cause, over);
     }
-    let waits = format!("starts on node {node}{}", warned(seen.warning));
+    let waits = format!("starts on node {node}{}{}", init_container(pod), warned(seen.warning));
     let gone = seen.warning.is_some_and(|warning| warning.message.contains("hostPath type check failed"));
     if gone {
         // The directory of a deleted pod will not be created again.
@@ -126,6 +126,28 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         _ => DeathCause::Volume,
     };
     verdict(waits, cause, late)
+}
+
+/// The init container that the mover's container waits for; a webhook may have added it.
+fn init_container(pod: &Value) -> String {
+    let statuses = pod["status"]["initContainerStatuses"].as_array();
+    let mut statuses = statuses.into_iter().flatten();
+    let specs = pod["spec"]["initContainers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // One that is always restarted is a sidecar: it only has to start.
+    let is_sidecar = |status: &Value| {
+        specs.iter().any(|spec| spec["name"] == status["name"] && spec["restartPolicy"] == "Always")
+    };
+    let open = statuses.find(|status| {
+        status["state"]["terminated"].is_null() && !(is_sidecar(status) && status["started"] == true)
+    });
+    let Some(status) = open else { return String::new() };
+    let waiting = &status["state"]["waiting"];
+    // Those behind the first wait for it without a reason of their own.
+    let why = match text(&waiting["reason"]) {
+        "" | "PodInitializing" => String::new(),
+        reason => format!(" ({})", joined(reason, text(&waiting["message"]))),
+    };
+    format!(", waits for the init container {}{why}", text(&status["name"]))
 }
 
 fn warned(warning: Option<&Warning>) -> String {

@@ -303,3 +303,49 @@ fn a_job_without_a_pod_shows_the_message_of_its_event() {
     assert_eq!(death.cause, DeathCause::Refused);
     assert!(death.message.contains("exceeded quota"), "{}", death.message);
 }
+
+/// A pod into which a webhook put a sidecar, before the mover's container.
+fn with_sidecar(mut pod: Value, sidecar: Value) -> Value {
+    let of_sidecar =
+        json!({"name": "proxy", "image": "mesh/proxy:1", "resources": {"limits": {"memory": "64Mi"}}});
+    pod["spec"]["containers"].as_array_mut().unwrap().insert(0, of_sidecar);
+    let statuses = pod["status"]["containerStatuses"].as_array_mut().unwrap();
+    statuses.insert(0, json!({"name": "proxy", "state": sidecar}));
+    pod
+}
+
+#[rstest]
+#[case::goes_on(json!({"running": {}}))]
+#[case::failed(json!({"terminated": {"reason": "Error", "exitCode": 1, "message": "proxy"}}))]
+#[case::has_no_image(json!({"waiting": {"reason": "ImagePullBackOff"}}))]
+fn only_the_movers_own_container_counts(#[case] sidecar: Value) {
+    let of = |pod: Value| of_pod(&with_sidecar(pod, sidecar.clone()));
+    assert_eq!(of(running()), Verdict::Running { node: "a".into() });
+    let Verdict::Ended { message, .. } = of(terminated("Completed", 0, "{}")) else { panic!() };
+    assert_eq!(message, "{}");
+    assert!(prepares(of(waiting("ErrImagePull", ""))).contains("registry/lifeboat:1"));
+    assert!(dead(of(terminated("OOMKilled", 137, ""))).message.contains("limit of 1Gi"));
+}
+
+#[test]
+fn an_init_container_that_keeps_the_mover_from_starting_is_named() {
+    let mut pod = waiting("PodInitializing", "");
+    pod["spec"]["initContainers"] =
+        json!([{"name": "sidecar", "restartPolicy": "Always"}, {"name": "program"}]);
+    pod["status"]["initContainerStatuses"] = json!([
+        {"name": "sidecar", "started": true, "state": {"running": {}}},
+        {"name": "program", "started": false, "state": {"waiting": {"reason": "ErrImagePull", "message": "no such tag"}}},
+        {"name": "later", "state": {"waiting": {"reason": "PodInitializing"}}},
+    ]);
+    let expected = "starts on node a, waits for the init container program (ErrImagePull: no such tag)";
+    assert_eq!(prepares(of_pod(&pod)), expected);
+    pod["status"]["phase"] = json!("Failed");
+    pod["status"]["initContainerStatuses"][1]["state"] =
+        json!({"terminated": {"reason": "Error", "exitCode": 3, "message": "no space"}});
+    let death = dead(of_pod(&pod));
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
+    assert!(
+        death.message.contains("init container program of its pod failed (exit code 3): Error: no space"),
+        "{death:?}"
+    );
+}

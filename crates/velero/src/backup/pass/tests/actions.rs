@@ -39,12 +39,12 @@ const SETTINGS: &str = "configmaps/namespaces/shop/settings";
 
 #[rstest]
 #[case::an_error(|_| Err(ActionError::Failed("I cannot".into())), "action example.io/acts failed: I cannot")]
-#[case::no_object(|_| Ok(item(Value::Null)), "an action took its name away")]
-#[case::a_way_out(|object| Ok(named(object, "../../x")), "which no object can have")]
+#[case::no_object(|_| Ok(item(Value::Null)), "an action removed its name")]
+#[case::a_way_out(|object| Ok(named(object, "../../x")), "which is not valid for an object")]
 #[case::no_namespace(|mut object: Value| { object["metadata"]["namespace"] = Value::Null; Ok(item(object)) },
-    "an action took its namespace away")]
+    "an action removed its namespace")]
 #[case::another_kind(|mut object: Value| { object["kind"] = json!("Secret"); Ok(item(object)) },
-    "an action made a Secret of a ConfigMap")]
+    "an action changed its kind from ConfigMap to Secret")]
 #[case::a_name_that_is_taken(|object| Ok(named(object, "taken")), "which is in the backup already")]
 #[tokio::test]
 async fn an_item_that_cannot_be_is_named_and_the_others_are_backed_up(

@@ -1,9 +1,9 @@
-//! Volumes of pods in a pass: what is made, what is waited for, what is told.
+//! Pod volumes in a pass: what is created, what is waited for, what is reported.
 
 use std::time::Duration;
 
 use super::*;
-use crate::settings::MoverSettings;
+use lifeboat_transfer::MoverSettings;
 
 const COPIES: &str = "/apis/velero.io/v1/namespaces/lifeboat/podvolumebackups";
 
@@ -15,7 +15,7 @@ fn pod(world: &World, name: &str, claims: &[&str], hooks: bool) {
     world.change(&format!("/api/v1/namespaces/shop/pods/{name}"), &spec);
 }
 
-/// Copies end so when they are looked at.
+/// How copies end when they are polled.
 fn end_copies(world: &World, status: Value) {
     world.on_list(move |world, path| {
         if path != COPIES {

@@ -156,7 +156,7 @@ async fn a_pass_whose_storage_hangs_can_be_cancelled_and_keeps_no_parts() {
     };
     let (ended, ()) = tokio::join!(run, cancel);
     assert!(matches!(ended, Err(PassError::Stopped)));
-    // The upload is aborted beside whoever dropped it.
+    // The upload is aborted in the background after it was dropped.
     while memory.open_uploads() > 0 {
         tokio::task::yield_now().await;
     }

@@ -1,6 +1,6 @@
-//! Operations of CSI snapshots that have ended: what that means for the lists of volumes and results in storage. A snapshot
-//! that will not be used is taken away. Called with the look at operations, before their list is written: until then all of
-//! this is done again.
+//! Operations of CSI snapshots that have ended: updates the lists of volumes and results in storage. A snapshot that
+//! cannot be used is deleted. Called by each poll of operations, before their list is written; until then all of this
+//! is repeated.
 
 use jiff::Timestamp;
 use lifeboat_api::common::Time;
@@ -14,7 +14,7 @@ use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::csi;
 
-/// Gives how many CSI snapshots are ready, where that changed.
+/// Records operations that have ended. Returns how many CSI snapshots are ready, if that changed.
 pub(in crate::backup) async fn record(
     context: &Context,
     store: &dyn ObjectStore,
@@ -53,7 +53,8 @@ pub(in crate::backup) async fn record(
     Ok(Some(volumes.iter().filter(ready).count()))
 }
 
-/// What the end of an operation means for its volumes. Gives the namespaces and messages of those that have no data.
+/// Updates the entries of the volumes of an ended operation. Returns namespaces and messages of those that have no
+/// data.
 async fn describe_volumes(
     context: &Context,
     operation: &BackupOperation,
@@ -63,11 +64,11 @@ async fn describe_volumes(
     let well = operation.status.phase == OperationPhase::Completed;
     let moved = operation.spec.backup_item_action == CLAIM_BACKUPPER;
     let upload = if moved {
-        csi::upload_of(&context.client, &context.settings.namespace, id).await.map_err(Trouble::Api)?
+        csi::upload_of(&context.client, &context.namespace, id).await.map_err(Trouble::Api)?
     } else {
         None
     };
-    // The data mover clears up itself.
+    // The data mover removes what it made itself.
     if !well && !moved {
         let item = &operation.spec.resource_identifier;
         csi::remove(context, &item.namespace, &item.name).await.map_err(Trouble::Api)?;
@@ -91,7 +92,7 @@ fn is_of(info: &BackupVolumeInfo, operation: &str) -> bool {
         || info.snapshot_data_movement_info.as_ref().is_some_and(|moved| moved.operation_id == operation)
 }
 
-/// `upload`: the DataUpload that moved it.
+/// Fills the entry of a volume. `upload`: the DataUpload that moved its data.
 fn describe(info: &mut BackupVolumeInfo, well: bool, upload: Option<&Value>, now: Timestamp) {
     if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
     info.completion_timestamp = Some(Time(now));

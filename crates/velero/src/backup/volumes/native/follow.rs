@@ -1,11 +1,8 @@
-//! Snapshots that their plugins go on with after CreateSnapshot: looked at until all have ended or their time is over. Their
-//! list is in storage beside the backup, so that the next leader can go on and a deleted object is made again. Called with the
-//! look at operations.
-
-use std::time::Duration;
+//! Snapshots that their plugins have not finished when CreateSnapshot returns: polled until all have ended or their
+//! time is over. Their list is in storage beside the backup, so that the next leader can continue and a deleted
+//! object is created again. Called by each poll of operations.
 
 use jiff::Timestamp;
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
 use lifeboat_archive::{BackupFiles, ObjectStore};
@@ -16,26 +13,24 @@ use lifeboat_plan::velero::volume_plugin::{
 use lifeboat_plugin::host::Session;
 use serde_json::Value;
 
+use crate::backup::pass::longest;
 use crate::backup::storage::{list, put, read};
 use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
 use crate::volume_plugin::{self, Kind};
 
-/// How long a snapshot may take, where the spec says nothing.
-const TIMEOUT: Duration = Duration::from_hours(4);
-
-/// How the snapshots of a backup stand.
+/// The state of a backup's plugin snapshots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::backup) struct Snapshots {
     pub(in crate::backup) open: usize,
-    /// Those that failed, now or before.
+    /// How many failed, now or before.
     pub(in crate::backup) failed: usize,
-    /// Whether anything changed since the last look.
+    /// Whether anything changed since the last poll.
     pub(in crate::backup) changed: bool,
 }
 
-/// One look at all of them.
+/// Polls all of them once.
 pub(in crate::backup) async fn follow(
     context: &Context,
     backup: &Backup,
@@ -52,7 +47,7 @@ pub(in crate::backup) async fn follow(
     let session = context.acting_quietly().session;
     let mut looked = Ok(());
     for object in objects.iter_mut().filter(|object| operation_state(object) == OperationState::Open) {
-        match look(context, &session, backup, object).await {
+        match poll(context, &session, backup, object).await {
             Ok(now) => *object = stored(&now),
             Err(trouble) => {
                 looked = Err(trouble);
@@ -68,7 +63,7 @@ pub(in crate::backup) async fn follow(
             .iter()
             .filter(|object| matches!(operation_state(object), OperationState::Failed(_)))
             .collect();
-        // The list last: until it is written, all of this is done again.
+        // The list is written last: until then all of this is repeated.
         if !failed.is_empty() {
             add_failures(store, files, &failed).await?;
         }
@@ -84,8 +79,8 @@ pub(in crate::backup) async fn follow(
     })
 }
 
-/// One look at one of them; one whose time is over, or whose plugin cannot be used, is given up.
-async fn look(
+/// Polls one snapshot; it is given up if its time is over or its plugin cannot be used.
+async fn poll(
     context: &Context,
     session: &Session,
     backup: &Backup,
@@ -96,25 +91,24 @@ async fn look(
         Ok(open) => (Some(open), late(backup, object, context.now())),
         Err(SnapshotterError::Api(error)) => return Err(Trouble::Api(error)),
         Err(SnapshotterError::Unusable(reason)) => {
-            (None, Some(format!("nobody can tell how far the snapshot is: {reason}")))
+            (None, Some(format!("the progress of the snapshot cannot be read: {reason}")))
         }
     };
     let snapshotter = open.as_ref().map(|open| open.snapshotter.as_ref());
-    let (client, namespace) = (&context.client, &context.settings.namespace);
+    let (client, namespace) = (&context.client, &context.namespace);
     let looked =
         volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
     looked.map(|(now, _)| now).map_err(Trouble::Api)
 }
 
-/// Why a snapshot is given up, where its time is over.
+/// Why a snapshot is given up, if its time is over.
 fn late(backup: &Backup, object: &Value, now: Timestamp) -> Option<String> {
-    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
     let since = backup.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
-    is_over(object, since, limit.unwrap_or(TIMEOUT), now)
+    is_over(object, since, longest(backup), now)
         .then(|| "the snapshot did not end in time (spec.itemOperationTimeout)".to_owned())
 }
 
-/// Snapshots that failed after their call: in the results, the list of snapshots and that of volumes.
+/// Adds snapshots that failed after their call to the results, the list of snapshots and the list of volumes.
 async fn add_failures(
     store: &dyn ObjectStore,
     files: &BackupFiles,
@@ -135,7 +129,7 @@ async fn add_failures(
             }
         }
         let reason = text(object, "/status/message");
-        // One that failed in its call is there already.
+        // A snapshot that failed in its call is in the results already.
         let known = |known: &str| known.contains(volume) && known.contains(reason);
         if !results.errors.all().any(|(_, text)| known(text)) {
             results.errors.add(None, format!("the snapshot of volume {volume} failed: {reason}"));

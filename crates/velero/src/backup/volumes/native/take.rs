@@ -1,5 +1,5 @@
-//! Taking snapshots of volumes with volume plugins, and taking over those of an interrupted attempt. Called by the pass for each
-//! PersistentVolume.
+//! Takes snapshots of volumes with volume plugins, and adopts those of an interrupted attempt. Called by the pass for
+//! each PersistentVolume.
 
 use kube::ResourceExt;
 use lifeboat_archive::documents::{NativeSnapshot, NativeSnapshotSpec, NativeSnapshotStatus};
@@ -10,13 +10,13 @@ use lifeboat_plugin::volume::{ProgressOf, SnapshotRequest};
 use serde_json::Value;
 
 use super::{AT_ONCE, COMPLETED, FAILED, SnapshotEntry, Unwanted};
-use crate::backup::journal::NotBegun;
+use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass, longest};
 use crate::snapshot_locations::OpenSnapshotter;
 use crate::volume_plugin::{self, Called, Kind, Operation, OperationState, PACE, Subject};
 
 impl Pass {
-    /// Takes the snapshot of a volume, where somebody wants it and a snapshotter knows the volume.
+    /// Takes the snapshot of a volume, if it is wanted and a snapshotter knows the volume.
     pub(in crate::backup) async fn snapshot(&self, id: &ItemId, volume: &Value) {
         let all = &self.snapshotters;
         if all.open.is_empty() && all.unusable.is_empty() {
@@ -39,7 +39,7 @@ impl Pass {
         }
     }
 
-    /// The first snapshotter that knows the volume, and the volume's name there.
+    /// The first snapshotter that knows the volume, and the ID that it gives the volume.
     async fn claimed(&self, id: &ItemId, volume: &Value) -> Option<(usize, String)> {
         let all = &self.snapshotters;
         for (place, (open, _)) in all.open.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Pass {
         if all.unusable.is_empty() {
             self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
         } else {
-            // One of those may be its own: upstream counts an error as well.
+            // One of those may be responsible for the volume: upstream counts an error as well.
             self.report.error(&About::Item(id), "No snapshot is taken", Some(&reason));
         }
         self.made().taken.unclaimed.insert(id.name.clone(), reason);
@@ -90,14 +90,14 @@ impl Pass {
         if self.adopt(id, &subject).await {
             return Ok(());
         }
-        // A program that reports progress takes several calls at once; a stock one does one after the other.
+        // A plugin that reports progress accepts parallel calls; one of upstream's SDK gets one call after the other.
         let several = matches!(open.snapshotter.reports_progress().await, Ok(true));
         let turn = places.acquire_many(if several { 1 } else { AT_ONCE });
         let Some(Ok(_turn)) = self.unless_stopped(turn).await else { return Ok(()) };
         let zone = zone(volume);
         let mut snapshot = self.new_snapshot(open, &name, &volume_id, &zone).await?;
         let begun = SnapshotEntry { snapshot: snapshot.clone(), object: subject.name() };
-        self.journal.note_snapshot(&begun).await.map_err(|error| NotBegun(error).to_string())?;
+        self.journal.note_snapshot(&begun).await.map_err(|error| NotStarted(error).to_string())?;
         self.report.info_about(id, &format!("Taking a snapshot in location {}", open.location));
         let request = SnapshotRequest { volume_id, zone, tags: tags(self.backup.labels(), &backup, &name) };
         let operation = Operation {
@@ -116,14 +116,14 @@ impl Pass {
             let object = called.object.as_ref().map(name_of).unwrap_or_default();
             let entry = SnapshotEntry { snapshot: snapshot.clone(), object };
             if let Err(error) = self.journal.note_snapshot(&entry).await {
-                let message = format!("The snapshot {made} is made; the journal does not have it");
+                let message = format!("Snapshot {made} was taken, but could not be recorded in the journal");
                 self.report.warning(&About::Item(id), &message, Some(&error.to_string()));
             }
         }
         self.keep(id, snapshot, &called)
     }
 
-    /// A snapshot before its call.
+    /// The record of a snapshot before the plugin is called.
     async fn new_snapshot(
         &self,
         open: &OpenSnapshotter,
@@ -148,14 +148,14 @@ impl Pass {
         })
     }
 
-    /// Records what a call gave. An error says why the volume has no snapshot.
+    /// Records the result of a call. The error text says why the volume has no snapshot.
     fn keep(&self, id: &ItemId, mut snapshot: NativeSnapshot, called: &Called) -> Result<(), String> {
         let outcome = match (&called.made, &called.standing) {
             (Err(message), _) => Err(message.clone()),
             (Ok(made), OperationState::Failed(message)) => Err(format!("snapshot {made}: {message}")),
             (Ok(made), standing) => {
                 let rest =
-                    if *standing == OperationState::Open { "; its plugin goes on with it" } else { "" };
+                    if *standing == OperationState::Open { "; its plugin has not finished it" } else { "" };
                 self.report.info_about(id, &format!("Took snapshot {made}{rest}"));
                 Ok(())
             }
@@ -170,8 +170,8 @@ impl Pass {
         outcome
     }
 
-    /// What an interrupted attempt made of volumes that are gone meanwhile stays in the list, so that it is deleted with
-    /// the backup.
+    /// Keeps snapshots that an interrupted attempt took of volumes that are gone in the meantime in the list, so that
+    /// they are deleted with the backup.
     pub(in crate::backup) fn keep_unused_snapshots(&self) {
         for (volume, entry) in &self.snapshotters.earlier {
             let (Some(id), false) = (entry.id(), self.made().taken.snapshots.contains_key(volume)) else {
@@ -185,7 +185,7 @@ impl Pass {
         }
     }
 
-    /// Takes over what an interrupted attempt made. A snapshot that may or may not exist is reported.
+    /// Adopts what an interrupted attempt made. A snapshot that may or may not exist is reported.
     async fn adopt(&self, id: &ItemId, subject: &Subject) -> bool {
         let Some(entry) = self.snapshotters.earlier.get(&id.name) else { return false };
         let mut entry = entry.clone();
@@ -193,7 +193,8 @@ impl Pass {
         let object = api.get_opt(&entry.object).await.ok().flatten();
         let mut object = object.map(|object| lifeboat_cluster::objects::to_json(&object));
         if entry.id().is_none() {
-            // The object may know more than the journal; so may the plugin's own.
+            // The VolumePluginBackup may have more recent information than the journal, and the plugin's own record
+            // more than both.
             let since = self.backup.status.as_ref().and_then(|status| status.start_timestamp.as_ref());
             if let Some(since) = since
                 && let Some(own) =
@@ -207,14 +208,15 @@ impl Pass {
                 COMPLETED.clone_into(&mut entry.snapshot.status.phase);
                 entry.object = object.as_ref().map(name_of).unwrap_or_default();
                 if let Err(error) = self.journal.note_snapshot(&entry).await {
-                    let message = "The journal does not have the snapshot of an interrupted attempt";
+                    let message =
+                        "The snapshot of an interrupted attempt could not be recorded in the journal";
                     self.report.warning(&About::Item(id), message, Some(&error.to_string()));
                 }
             }
         }
         let Some(made) = entry.id().map(str::to_owned) else {
             let message = format!(
-                "An interrupted attempt of this backup began a snapshot of volume {} in location {} and nobody knows whether it exists; look for one with the tags velero.io/backup={} and velero.io/pv={} beside the one that is taken now",
+                "An interrupted attempt of this backup began a snapshot of volume {} in location {} and it is unknown whether that snapshot exists; look for one with the tags velero.io/backup={} and velero.io/pv={} beside the one that is taken now",
                 id.name, entry.snapshot.spec.location, entry.snapshot.spec.backup_name, id.name
             );
             self.report.warning(&About::Item(id), &message, None);
@@ -228,9 +230,9 @@ impl Pass {
             self.made().taken.failed_before.push(entry.snapshot);
             return false;
         }
-        self.report.info_about(id, &format!("Snapshot {made} of an interrupted attempt is taken over"));
+        self.report.info_about(id, &format!("Snapshot {made} of an interrupted attempt is adopted"));
         let called = Called { made: Ok(made), standing, object };
-        // It did not fail.
+        // A snapshot that did not fail cannot return an error here.
         let _ = self.keep(id, entry.snapshot, &called);
         true
     }

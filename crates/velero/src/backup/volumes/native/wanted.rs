@@ -1,5 +1,5 @@
-//! Whether a volume's snapshot is wanted: what policies, copies of files and the spec say. Asked by the pass, for volume plugins
-//! and for CSI drivers.
+//! Whether a snapshot of a volume is wanted, by policies, file copies and the spec. Asked by the pass, for plugin
+//! snapshots and for CSI snapshots.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Pass {
         self.wanted(volume).await
     }
 
-    /// What policies, copies of files and the spec say about a snapshot, of a volume plugin or of a CSI driver.
+    /// Whether policies, file copies and the spec ask for a snapshot, of a volume plugin or of a CSI driver.
     pub(in crate::backup) async fn wanted(&self, volume: &Value) -> Result<(), Unwanted> {
         let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -37,10 +37,10 @@ fn named(mut item: Value, name: &str) -> RestoreOutcome {
 
 #[rstest]
 #[case::an_error(|_| Err(ActionError::Failed("I cannot".into())), "action example.io/acts: I cannot")]
-#[case::no_object(|_| Ok(RestoreOutcome::item(Value::Null)), "gave back something that is no object")]
-#[case::a_way_out(|item| Ok(named(item, "../../secrets/x")), "the name \"../../secrets/x\", which no object can have")]
+#[case::no_object(|_| Ok(RestoreOutcome::item(Value::Null)), "returned something that is not an object")]
+#[case::a_way_out(|item| Ok(named(item, "../../secrets/x")), "the name \"../../secrets/x\", which is not valid for an object")]
 #[case::a_kind_that_is_not_there(|mut item: Value| { item["kind"] = json!("Gadget"); Ok(RestoreOutcome::item(item)) },
-    "made a v1 Gadget of it, which the cluster does not serve")]
+    "changed its kind to v1 Gadget, which the cluster does not serve")]
 #[case::no_kind(|mut item: Value| { item["kind"] = json!(7); Ok(RestoreOutcome::item(item)) }, "which the cluster does not serve")]
 #[tokio::test]
 async fn an_item_that_cannot_be_is_named_and_the_others_come(

@@ -1,5 +1,5 @@
-//! Preview and restore agree: for backups of every kind that has an action or a rule of its own, against objects that are there
-//! already, with each policy, mapping, modifier and filter.
+//! A dry run and a restore agree: for backups of every kind that has an action or a rule of its own, against objects that
+//! exist already, with each policy, mapping, modifier and filter.
 
 use std::collections::BTreeSet;
 
@@ -171,8 +171,8 @@ async fn before(backup: &Backup, settings: &Settings, states: &[Before]) -> Vec<
     there
 }
 
-/// Whether other items are restored differently while this object is missing. A restore goes on with them while it waits for the
-/// deletion, and how long that takes no preview can know; it names the object.
+/// Whether other items are restored differently while this object is missing. A restore continues with them while it waits
+/// for the deletion, and a dry run cannot know how long that takes; it names the object.
 fn is_needed(object: &Value) -> bool {
     let kind = object["kind"].as_str().unwrap_or_default();
     let needed = ["Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"];

@@ -1,4 +1,4 @@
-//! Operations that actions begin, over a restart: gone on with or cancelled, never forgotten.
+//! Operations that actions start, across a restart of the server: continued or cancelled, never forgotten.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -130,7 +130,10 @@ async fn a_call_of_unknown_outcome_makes_the_restore_partial() {
     world.there = vec![(JOURNAL, noted(""))];
     let (ended, api) = world.restore().await;
     let errors = &ended.results.errors.namespaces["shop"];
-    assert!(errors[0].contains("whether an operation of the first call goes on is not known"), "{errors:?}");
+    assert!(
+        errors[0].contains("it is unknown whether an operation of the first call is still running"),
+        "{errors:?}"
+    );
     assert_eq!((action.calls(), api.object(SETTINGS).is_some()), (1, true));
 }
 
@@ -146,7 +149,7 @@ async fn a_journal_that_cannot_be_written_is_a_warning() {
     assert_eq!(ended.operations.len(), 1);
     let warnings = &ended.results.warnings.namespaces["shop"];
     assert!(
-        warnings.iter().any(|message| message.contains("new-0") && message.contains("not noted")),
+        warnings.iter().any(|message| message.contains("new-0") && message.contains("not recorded")),
         "{warnings:?}"
     );
 }
@@ -166,6 +169,6 @@ async fn a_journal_that_is_full_is_told_once_and_holds_nothing_up() {
     assert_eq!(ended.operations.len(), 201);
     let warnings = &ended.results.warnings.namespaces["shop"];
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("no more fits"), "{warnings:?}");
+    assert!(warnings[0].contains("is full"), "{warnings:?}");
     assert!(begin.elapsed() < std::time::Duration::from_secs(30));
 }

@@ -51,8 +51,8 @@ async fn a_dry_run_follows_what_items_ask_for_and_names_what_would_fail() {
     assert!(planned.notes[0].starts_with("namespace copy is being deleted"), "{:?}", planned.notes);
 }
 
-/// A claim whose CSI snapshot came to nothing is restored without its data. The preview once called the action that restores
-/// the snapshot for it all the same, and said that the claim would fail.
+/// A claim whose CSI snapshot failed is restored without its data. The dry run used to call the action that restores the
+/// snapshot nevertheless, and reported that the claim would fail.
 #[tokio::test]
 async fn a_claim_whose_snapshot_failed_is_created_in_the_preview_as_in_the_restore() {
     let mut claim = object("v1", "PersistentVolumeClaim", "shop/data");

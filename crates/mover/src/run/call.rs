@@ -1,0 +1,159 @@
+//! Calls a service of the user: an HTTP request or a TCP connection. Redirects are not followed, because they lead to
+//! hosts that the user did not name; what a service answers is shown only in its first characters.
+
+use std::error::Error as _;
+use std::time::{Duration, Instant};
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use url::{Url, form_urlencoded};
+
+use super::failure::Failed;
+use crate::report::{Called, Cause, Failure};
+use crate::task::{Call, CallWork, FormField, Header, Method};
+
+/// How many characters of a response's body are shown.
+const SHOWN: usize = 200;
+
+pub(super) async fn carry_out(work: &CallWork, cancel: &CancellationToken) -> Result<Called, Failed> {
+    let (started, limit) = (Instant::now(), Duration::from_secs(work.timeout_seconds.max(1)));
+    let calling = tokio::time::timeout(limit, call(&work.call));
+    let called = tokio::select! {
+        called = calling => called,
+        () = cancel.cancelled() => return Err(Failed::Cancelled),
+    };
+    let late = |_| failed(&work.call, format!("no response within {} s", limit.as_secs()));
+    let status = called.map_err(late)??;
+    let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Called { status, milliseconds })
+}
+
+async fn call(call: &Call) -> Result<Option<u16>, Failure> {
+    match call {
+        Call::Tcp { host, port } => {
+            let connected = TcpStream::connect((host.as_str(), *port)).await;
+            connected.map(|_| None).map_err(|error| failed(call, error))
+        }
+        Call::Http { method, url, headers, body, form, skip_verify } => {
+            let url = parsed(url)?;
+            let mut headers = header_map(headers)?;
+            let client = client(*skip_verify).map_err(|error| failed(call, chain(&error)))?;
+            let mut request = match method {
+                Method::Get => client.get(url),
+                Method::Post => client.post(url),
+            };
+            if !form.is_empty() {
+                let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+                headers.entry(CONTENT_TYPE).or_insert(kind);
+                request = request.body(encoded(form));
+            } else if let Some(body) = body {
+                request = request.body(body.clone());
+            }
+            let response = request.headers(headers).send().await;
+            judge(call, response.map_err(|error| failed(call, chain(&error)))?).await
+        }
+    }
+}
+
+fn client(skip_verify: bool) -> reqwest::Result<Client> {
+    Client::builder()
+        .user_agent(concat!("lifeboat/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::none())
+        .tls_danger_accept_invalid_certs(skip_verify)
+        .build()
+}
+
+/// A status from 200 to 399 is a success, as for probes of Kubernetes.
+async fn judge(call: &Call, response: Response) -> Result<Option<u16>, Failure> {
+    let status = response.status();
+    if (200..400).contains(&status.as_u16()) {
+        return Ok(Some(status.as_u16()));
+    }
+    let body = beginning(response).await;
+    let body = if body.is_empty() { String::new() } else { format!(": {body}") };
+    Err(failed(call, format!("the response has status {}{body}", status.as_u16())))
+}
+
+/// The first characters of a response's body, on one line.
+async fn beginning(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    // A character has at most four bytes.
+    while bytes.len() < 4 * SHOWN {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let text: String = String::from_utf8_lossy(&bytes).split_whitespace().collect::<Vec<_>>().join(" ");
+    text.chars().filter(|character| !character.is_control()).take(SHOWN).collect()
+}
+
+fn parsed(url: &str) -> Result<Url, Failure> {
+    match Url::parse(url) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+        _ => Err(invalid(format!("url: '{url}' is not an address that starts with 'http://' or 'https://'"))),
+    }
+}
+
+fn header_map(headers: &[Header]) -> Result<HeaderMap, Failure> {
+    let mut map = HeaderMap::new();
+    for Header { name, value } in headers {
+        let key = HeaderName::try_from(name.as_str())
+            .map_err(|_| invalid(format!("headers: '{name}' is not the name of a header")))?;
+        let mut value = HeaderValue::try_from(value.as_str())
+            .map_err(|_| invalid(format!("headers: the value of '{name}' cannot be sent in a header")))?;
+        value.set_sensitive(true);
+        map.append(key, value);
+    }
+    Ok(map)
+}
+
+fn encoded(form: &[FormField]) -> String {
+    let mut encoder = form_urlencoded::Serializer::new(String::new());
+    for FormField { name, values } in form {
+        for value in values {
+            encoder.append_pair(name, value);
+        }
+    }
+    encoder.finish()
+}
+
+/// A URL may have a password or a token behind its path.
+fn shown(call: &Call) -> String {
+    match call {
+        Call::Tcp { host, port } => format!("connect to {host}:{port}"),
+        Call::Http { method, url, .. } => {
+            let method = if *method == Method::Get { "GET" } else { "POST" };
+            let url = Url::parse(url).map_or_else(
+                |_| "an invalid URL".to_owned(),
+                |url| format!("{}{}", url.origin().ascii_serialization(), url.path()),
+            );
+            format!("{method} {url}")
+        }
+    }
+}
+
+fn failed(call: &Call, problem: impl std::fmt::Display) -> Failure {
+    Failure { cause: Cause::Call, message: format!("cannot {}: {problem}", shown(call)) }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure { cause: Cause::Task, message }
+}
+
+/// An error with its sources; reqwest's own message names the URL, which is shown already.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = if text.is_empty() { more } else { format!("{text}: {more}") };
+        }
+        source = cause.source();
+    }
+    if text.is_empty() { "the request failed".to_owned() } else { text }
+}

@@ -1,0 +1,98 @@
+//! Lists the snapshots of a repository for a server that cannot open it. A result holds 4 KiB, which is the room of a
+//! dozen snapshots, so they are printed as lines; the result has their number, by which the server sees whether it got
+//! all of them. Nothing is written to the repository, not even a lock: a snapshot that is removed meanwhile is not
+//! listed.
+
+use lifeboat_repository::files::FileKind;
+use lifeboat_repository::snapshots::{Found, newest_first};
+use tokio_util::sync::CancellationToken;
+
+use super::WorkContext;
+use super::failure::{self, Failed};
+use super::open::Opened;
+use crate::report::{Cause, LogLine, Looked, SnapshotLine};
+use crate::task::LookWork;
+
+/// Lines of more than 16 KiB are cut in two on their way through a container's log.
+const LONGEST_LINE: usize = 8 * 1024;
+
+pub(super) async fn carry_out(
+    context: &WorkContext,
+    work: &LookWork,
+    opened: &Opened,
+    cancel: &CancellationToken,
+) -> Result<Looked, Failed> {
+    let (repository, engine) = (&opened.repository, failure::of(Cause::Other));
+    context.progress.begin("listing snapshots");
+    let reading = async {
+        let loaded = repository.load_readable_snapshots().await?;
+        let packs = repository.list(FileKind::Pack).await?;
+        Ok::<_, lifeboat_repository::Error>((loaded, packs.iter().map(|pack| pack.size).sum::<u64>()))
+    };
+    let (loaded, bytes) = tokio::select! {
+        read = reading => read.map_err(engine)?,
+        () = cancel.cancelled() => return Err(Failed::Cancelled),
+    };
+    let (damaged, mut found) = (loaded.damaged.len() as u64, loaded.found);
+    let snapshots = found.len() as u64 + damaged;
+    newest_first(&mut found);
+    found.truncate(usize::try_from(work.newest).unwrap_or(usize::MAX));
+    for snapshots in lines(found.iter().map(line)) {
+        context.reporter.line(&LogLine::Snapshots { snapshots });
+    }
+    let repository = repository.config().id.clone();
+    Ok(Looked { repository, snapshots, listed: found.len() as u64, damaged, bytes })
+}
+
+fn line((id, snapshot): &Found) -> SnapshotLine {
+    let counts = snapshot.summary.as_ref().map(|summary| summary.counts);
+    SnapshotLine {
+        id: id.to_string(),
+        time: snapshot.time.timestamp(),
+        host: snapshot.hostname.clone(),
+        paths: snapshot.paths.clone(),
+        tags: snapshot.tags.clone(),
+        files: counts.map(|counts| counts.total_files_processed),
+        bytes: counts.map(|counts| counts.total_bytes_processed),
+    }
+}
+
+/// As many snapshots on a line as fit; at least one.
+fn lines(snapshots: impl Iterator<Item = SnapshotLine>) -> Vec<Vec<SnapshotLine>> {
+    let mut lines: Vec<Vec<SnapshotLine>> = Vec::new();
+    let mut room = 0;
+    for snapshot in snapshots {
+        let length = serde_json::to_string(&snapshot).map_or(0, |text| text.len() + 1);
+        if let Some(line) = lines.last_mut().filter(|_| length <= room) {
+            line.push(snapshot);
+        } else {
+            lines.push(vec![snapshot]);
+            room = LONGEST_LINE;
+        }
+        room = room.saturating_sub(length);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_short_and_have_every_snapshot_once() {
+        let of = |number: usize| SnapshotLine {
+            id: format!("{number:064}"),
+            paths: vec!["/source/data".repeat(number % 40)],
+            ..SnapshotLine::default()
+        };
+        let huge = SnapshotLine { paths: vec!["x".repeat(20_000)], ..of(500) };
+        let given: Vec<_> = (0..500).map(of).chain([huge, of(501)]).collect();
+        let lines = lines(given.iter().cloned());
+        assert_eq!(lines.concat(), given);
+        for line in lines.iter().filter(|line| line.len() > 1) {
+            let text = serde_json::to_string(&LogLine::Snapshots { snapshots: line.clone() }).unwrap();
+            assert!(text.len() < LONGEST_LINE + 100, "{}", text.len());
+        }
+        assert!(lines.len() < 60, "{}", lines.len());
+    }
+}

@@ -1,0 +1,18 @@
+//! Decisions about Stash's kinds: which pods and volumes a target has and which hosts they make ([`targets`], [`hosts`]),
+//! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), and what a
+//! session does next ([`state`], [`session`]). Crate `stash` carries them out.
+
+pub mod backend;
+pub mod hooks;
+pub mod hosts;
+pub mod in_place;
+pub mod invoker;
+pub mod mover_pod;
+pub mod repository;
+pub mod reservation;
+pub mod retention;
+pub mod rules;
+pub mod session;
+pub mod state;
+pub mod targets;
+pub mod variables;

@@ -1,0 +1,56 @@
+//! Restores into volumes that may be in use: whether a workload has to be stopped, whether that is allowed, and the steps of its
+//! standstill. Takes gathered objects; gives a decision, the next step, and the messages for a workload that stays down.
+//!
+//! - [`users`]: the pods that use claims. A pod uses a claim from its creation until its containers have ended: one that is
+//!   Pending may mount the volume at any time, one that is being deleted still has it mounted.
+//! - [`scale_owners`]: who else sets the scale: an owner, an autoscaler, Argo CD, Flux.
+//! - [`decide`]: [`InPlaceFacts`] -> [`InPlace`] (write at once, stop first, write into running pods), or [`InPlaceError`].
+//! - [`Standstill`] is the record of a stopped workload; [`Standstill::next`] gives the next [`Action`] from what is seen now. The record is
+//!   written before each action, so that a server that follows a crash continues with the same step.
+//!
+//! ```text
+//! Recorded -> Stopping -> Stopped -> SafetyCopy -> Restoring -> Verified -> Starting -> Started
+//!                 \----------\-----------\-> Starting (nothing was written: as before)
+//!                                            Restoring, Verified -> HeldDown (data may be half restored)
+//! ```
+
+mod decide;
+mod owners;
+mod standstill;
+#[cfg(test)]
+mod tests;
+mod uses;
+
+pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide};
+pub use owners::{ScaleOwner, scale_owners};
+pub use standstill::{Action, RestoreName, Seen, Standstill, Step, Work};
+pub use uses::{VolumeUser, users};
+
+use serde_json::Value;
+
+/// Annotation of a RestoreSession or RestoreBatch: stop the workload although something else sets its scale.
+pub const FORCE_SCALE: &str = "lifeboat.io/force-scale";
+/// Annotation of a RestoreSession or RestoreBatch: "false" for no copy of what is overwritten.
+pub const SAFETY_COPY: &str = "lifeboat.io/safety-copy";
+/// Annotation of a RestoreSession or RestoreBatch: write into the volumes of running pods, where there is no other way.
+pub const RESTORE_RUNNING: &str = "lifeboat.io/restore-running";
+
+/// What the annotations of a restore ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPlaceSettings {
+    pub force_scale: bool,
+    pub safety_copy: bool,
+    pub restore_running: bool,
+}
+
+impl InPlaceSettings {
+    /// Reads them from a RestoreSession or RestoreBatch.
+    pub fn of(restore: &Value) -> Self {
+        let set = |name: &str, value: &str| restore["metadata"]["annotations"][name] == *value;
+        Self {
+            force_scale: set(FORCE_SCALE, "true"),
+            safety_copy: !set(SAFETY_COPY, "false"),
+            restore_running: set(RESTORE_RUNNING, "true"),
+        }
+    }
+}

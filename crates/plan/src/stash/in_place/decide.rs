@@ -1,0 +1,145 @@
+//! Whether a restore writes at once, stops a workload first, or writes into running pods.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::owners::{ScaleOwner, scale_owners};
+use super::standstill::{RestoreName, Standstill, Step};
+use super::uses::VolumeUser;
+use super::{FORCE_SCALE, InPlaceSettings, RESTORE_RUNNING};
+use crate::stash::hosts::{TargetKind, replicas};
+
+/// What was read about the volumes that a restore writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InPlaceFacts {
+    pub kind: TargetKind,
+    pub name: String,
+    /// The workload; None for claims and for claim templates.
+    pub workload: Option<Value>,
+    /// The HorizontalPodAutoscalers of the namespace.
+    pub autoscalers: Vec<Value>,
+    /// The UIDs of the workload's own pods that have not ended, by `targets::active_pods`.
+    pub own_pods: BTreeSet<String>,
+    /// The pods that use the claims which are written.
+    pub users: Vec<VolumeUser>,
+    /// The volumes to write that only exist with a pod, each as in `emptyDir volume cache`.
+    pub with_pods_only: Vec<String>,
+    pub settings: InPlaceSettings,
+    /// The standstill that an earlier restore left the workload in.
+    pub earlier: Option<Standstill>,
+}
+
+/// How a restore writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InPlace {
+    /// The target is claims that nothing uses.
+    AtOnce,
+    /// The workload is stopped first and gets its scale back at the end. One that is stopped already has the same steps, because it may be
+    /// started by others in the middle of the restore.
+    Stop(StopPlan),
+    /// Into the volumes of running pods, as an annotation asks for.
+    IntoRunning,
+}
+
+/// How a workload is stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopPlan {
+    /// The scale to which it is set at the end.
+    pub replicas: u32,
+    /// Whether what is overwritten is copied into the repository before.
+    pub safety_copy: bool,
+    /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
+    /// half restored would be of no use.
+    pub safety_of: Option<RestoreName>,
+    /// What else sets the scale; the workload is stopped all the same because of an annotation.
+    pub forced: Vec<ScaleOwner>,
+}
+
+/// Why a restore does not write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InPlaceError {
+    #[error(
+        "{kind} {name} has to be stopped for the restore, and {owners} would start it again; take it out of their control for the \
+         restore, or annotate the restore with {annotation}: \"true\" if they leave the scale alone",
+        owners = listed(.owners), annotation = FORCE_SCALE
+    )]
+    ScaleOwned { kind: TargetKind, name: String, owners: Vec<ScaleOwner> },
+    #[error(
+        "the volumes of {kind} {name} are also used by {users}, which the restore does not stop; stop what runs them, and create \
+         the restore again",
+        users = listed(.users)
+    )]
+    OtherUsers { kind: TargetKind, name: String, users: Vec<VolumeUser> },
+    #[error(
+        "PersistentVolumeClaim {name} is in use by {users}; stop what runs them and create the restore again, or make that workload \
+         the target: a restore stops and starts its own target",
+        users = listed(.users)
+    )]
+    ClaimInUse { name: String, users: Vec<VolumeUser> },
+    #[error(
+        "DaemonSet {name} cannot be stopped, so data can only be written while its pods run; annotate the restore with \
+         {annotation}: \"true\" if the application can handle that",
+        annotation = RESTORE_RUNNING
+    )]
+    DaemonSet { name: String },
+    #[error(
+        "{volumes} of {kind} {name} exists only while its pod runs, so data can only be written into the running pod; annotate the \
+         restore with {annotation}: \"true\" if the application can handle that",
+        volumes = .volumes.join(" and "), annotation = RESTORE_RUNNING
+    )]
+    WithPodsOnly { kind: TargetKind, name: String, volumes: Vec<String> },
+}
+
+/// Decides. Nothing is stopped that does not have to be.
+pub fn decide(facts: &InPlaceFacts) -> Result<InPlace, InPlaceError> {
+    let (kind, name) = (facts.kind, facts.name.clone());
+    let others = facts.users.iter().filter(|user| !facts.own_pods.contains(&user.pod_uid));
+    let others: Vec<VolumeUser> = others.cloned().collect();
+    let Some(workload) = &facts.workload else {
+        return if others.is_empty() {
+            Ok(InPlace::AtOnce)
+        } else {
+            Err(InPlaceError::ClaimInUse { name, users: others })
+        };
+    };
+    let running_only = kind == TargetKind::DaemonSet || !facts.with_pods_only.is_empty();
+    if running_only && !facts.settings.restore_running {
+        let volumes = facts.with_pods_only.clone();
+        return Err(match kind {
+            TargetKind::DaemonSet => InPlaceError::DaemonSet { name },
+            _ => InPlaceError::WithPodsOnly { kind, name, volumes },
+        });
+    }
+    if running_only {
+        return Ok(InPlace::IntoRunning);
+    }
+    if !others.is_empty() {
+        return Err(InPlaceError::OtherUsers { kind, name, users: others });
+    }
+    stop(facts, workload)
+}
+
+fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError> {
+    let now = replicas(workload);
+    let before = facts.earlier.as_ref().map_or(0, |earlier| earlier.replicas);
+    let is_stopped = now == 0 && facts.own_pods.is_empty();
+    // A scale of zero is left alone by whatever sets the scale, or it was forced by an earlier restore.
+    let owners = if is_stopped { Vec::new() } else { scale_owners(facts.kind, workload, &facts.autoscalers) };
+    if !owners.is_empty() && !facts.settings.force_scale {
+        return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
+    }
+    let earlier = facts.earlier.as_ref().filter(|earlier| is_stopped && earlier.step == Step::HeldDown);
+    let safety_of = earlier.and_then(|earlier| earlier.safety_of.clone());
+    Ok(InPlace::Stop(StopPlan {
+        replicas: if now == 0 { before } else { now },
+        safety_copy: facts.settings.safety_copy && safety_of.is_none(),
+        safety_of,
+        forced: owners,
+    }))
+}
+
+fn listed<T: ToString>(things: &[T]) -> String {
+    let things: Vec<String> = things.iter().map(T::to_string).collect();
+    things.join(", ")
+}

@@ -1,0 +1,113 @@
+//! Who sets the scale of a workload, besides the users: what would start a stopped workload again in the middle of a restore.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::json::text;
+use crate::stash::hosts::TargetKind;
+
+/// Something that sets the scale of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScaleOwner {
+    /// The object that controls the workload.
+    Controller {
+        kind: String,
+        name: String,
+    },
+    /// A HorizontalPodAutoscaler.
+    Autoscaler {
+        name: String,
+    },
+    ArgoCd {
+        application: Option<String>,
+    },
+    Flux {
+        kind: &'static str,
+        name: Option<String>,
+    },
+}
+
+impl fmt::Display for ScaleOwner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Controller { kind, name } => write!(formatter, "its owner {kind} {name}"),
+            Self::Autoscaler { name } => write!(formatter, "HorizontalPodAutoscaler {name}"),
+            Self::ArgoCd { application: Some(name) } => write!(formatter, "Argo CD (Application {name})"),
+            Self::ArgoCd { application: None } => formatter.write_str("Argo CD"),
+            Self::Flux { kind, name: Some(name) } => write!(formatter, "Flux ({kind} {name})"),
+            Self::Flux { kind, name: None } => write!(formatter, "Flux ({kind})"),
+        }
+    }
+}
+
+/// All that set the scale of a workload. `autoscalers`: the HorizontalPodAutoscalers of its namespace.
+pub fn scale_owners(kind: TargetKind, workload: &Value, autoscalers: &[Value]) -> Vec<ScaleOwner> {
+    let mut owners: Vec<ScaleOwner> = controller(workload).into_iter().collect();
+    owners.extend(
+        autoscalers
+            .iter()
+            .filter(|scaler| scales(scaler, kind, workload))
+            .map(|scaler| ScaleOwner::Autoscaler { name: text(scaler, "/metadata/name").to_owned() }),
+    );
+    owners.extend(argo_cd(workload));
+    owners.extend(flux(workload));
+    owners
+}
+
+fn controller(workload: &Value) -> Option<ScaleOwner> {
+    let owners = workload.pointer("/metadata/ownerReferences").and_then(Value::as_array)?;
+    let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+    let of = |field: &str| text(controller, field).to_owned();
+    Some(ScaleOwner::Controller { kind: of("/kind"), name: of("/name") })
+}
+
+fn scales(autoscaler: &Value, kind: TargetKind, workload: &Value) -> bool {
+    let target = &autoscaler["spec"]["scaleTargetRef"];
+    let group = |version: &str| version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+    let claimed = text(target, "/apiVersion");
+    text(target, "/kind") == kind.as_str()
+        && text(target, "/name") == text(workload, "/metadata/name")
+        && (claimed.is_empty()
+            || group(claimed) == group(kind.api_version())
+            || group(claimed) == "extensions")
+}
+
+/// Labels and annotations, by name.
+fn marks(workload: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let maps = ["/metadata/labels", "/metadata/annotations"].into_iter();
+    let maps = maps.filter_map(|at| workload.pointer(at).and_then(Value::as_object));
+    maps.flatten().map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
+}
+
+fn mark<'a>(workload: &'a Value, name: &str) -> Option<&'a str> {
+    marks(workload).find(|(own, value)| *own == name && !value.is_empty()).map(|(_, value)| value)
+}
+
+const ARGO_CD: &str = "argocd.argoproj.io/";
+const ARGO_CD_TRACKING: &str = "argocd.argoproj.io/tracking-id";
+const ARGO_CD_INSTANCE: &str = "argocd.argoproj.io/instance";
+
+/// Argo CD marks an object by the annotation `tracking-id` (`<application>:<group>/<kind>:<namespace>/<name>`) or by a label;
+/// its other annotations are in manifests that are written for it. `app.kubernetes.io/instance` alone is Helm's as well.
+fn argo_cd(workload: &Value) -> Option<ScaleOwner> {
+    marks(workload).find(|(name, _)| name.starts_with(ARGO_CD))?;
+    let tracked = mark(workload, ARGO_CD_TRACKING).and_then(|id| id.split(':').next());
+    let application = tracked.or_else(|| mark(workload, ARGO_CD_INSTANCE));
+    Some(ScaleOwner::ArgoCd { application: application.map(str::to_owned) })
+}
+
+/// The kinds of Flux, each with the prefix of its labels.
+const FLUX: [(&str, &str); 2] =
+    [("Kustomization", "kustomize.toolkit.fluxcd.io/"), ("HelmRelease", "helm.toolkit.fluxcd.io/")];
+
+/// Flux labels what it applies. `reconcile: disabled` makes it leave an object alone.
+fn flux(workload: &Value) -> Option<ScaleOwner> {
+    let (kind, prefix) =
+        FLUX.into_iter().find(|(_, prefix)| marks(workload).any(|(name, _)| name.starts_with(prefix)))?;
+    if mark(workload, &format!("{prefix}reconcile")) == Some("disabled") {
+        return None;
+    }
+    let name = mark(workload, &format!("{prefix}name")).map(str::to_owned);
+    Some(ScaleOwner::Flux { kind, name })
+}

@@ -1,0 +1,290 @@
+//! The standstill of a workload: the record of what was stopped and how far the restore came, and the next action. The engine
+//! writes the record, carries out the action, looks again; each action may be repeated after a crash.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::decide::StopPlan;
+use super::uses::VolumeUser;
+use crate::stash::hosts::TargetKind;
+
+/// How far a standstill came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Step {
+    /// The scale is on record; nothing was done yet.
+    Recorded,
+    /// The scale is being set to zero, and pods end.
+    Stopping,
+    /// It was seen that no pod uses the volumes.
+    Stopped,
+    /// What is overwritten is being copied into the repository.
+    SafetyCopy,
+    /// Data is being written.
+    Restoring,
+    /// All of it was written and verified.
+    Verified,
+    /// The scale is being set back.
+    Starting,
+    /// The scale is as before; the standstill is over.
+    Started,
+    /// The restore failed after it began to write: the workload stays down.
+    HeldDown,
+}
+
+/// The record of a stopped workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standstill {
+    /// The workload.
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+    /// Its scale before.
+    pub replicas: u32,
+    pub step: Step,
+    /// Whether this restore makes a safety copy.
+    pub safety_copy: bool,
+    /// The restore whose safety copy has the data from before, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_of: Option<RestoreName>,
+    /// The restore that stopped it.
+    pub restore: RestoreName,
+    /// Why the restore failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// A RestoreSession or RestoreBatch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreName {
+    /// RestoreSession or RestoreBatch.
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl RestoreName {
+    /// As commands name it.
+    fn argument(&self) -> String {
+        format!("{}/{}", self.kind.to_lowercase(), self.name)
+    }
+}
+
+impl fmt::Display for RestoreName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// What is seen of a workload and of the work on its volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// UID and scale of the workload; None if it does not exist.
+    pub workload: Option<(String, u32)>,
+    /// The pods that use the volumes, without the restore's own movers.
+    pub users: Vec<VolumeUser>,
+    /// The movers of the present step: of the safety copy, or of the restore.
+    pub work: Work,
+    /// Why the restore has to end: its deadline passed, it was deleted, pods did not end in time.
+    pub give_up: Option<String>,
+}
+
+/// The state of the movers of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// No mover was ever requested.
+    NotBegun,
+    Running,
+    Done,
+    Failed(String),
+}
+
+/// What is done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write this record, then look again.
+    Write(Box<Standstill>),
+    /// Set the scale, then look again.
+    Scale { replicas: u32 },
+    /// Begin the movers of this step, or go on with them.
+    Work,
+    /// End the movers and look again.
+    Cancel { reason: String },
+    /// Look again later.
+    Wait { message: String },
+    /// The standstill is over; the failure, if the restore failed.
+    End { failure: Option<String> },
+}
+
+impl Action {
+    fn write(record: Standstill) -> Self {
+        Self::Write(Box::new(record))
+    }
+}
+
+impl Standstill {
+    /// The record of a workload that is about to be stopped. `workload`: its name and UID.
+    pub fn new(kind: TargetKind, workload: (&str, &str), plan: &StopPlan, restore: RestoreName) -> Self {
+        Self {
+            kind: kind.as_str().to_owned(),
+            name: workload.0.to_owned(),
+            uid: workload.1.to_owned(),
+            replicas: plan.replicas,
+            step: Step::Recorded,
+            safety_copy: plan.safety_copy,
+            safety_of: plan.safety_of.clone(),
+            restore,
+            failure: None,
+        }
+    }
+
+    /// The next action.
+    pub fn next(&self, seen: &Seen) -> Action {
+        match self.step {
+            Step::Recorded => self.to(Step::Stopping),
+            Step::Stopping => self.stopping(seen),
+            Step::Stopped => match self.disturbed(seen) {
+                Some(reason) => self.as_before(reason),
+                None if self.safety_copy => self.to(Step::SafetyCopy),
+                None => self.to(Step::Restoring),
+            },
+            Step::SafetyCopy => self.copying(seen),
+            Step::Restoring => self.restoring(seen),
+            Step::Verified => self.to(Step::Starting),
+            Step::Starting => self.starting(seen),
+            Step::Started | Step::HeldDown => Action::End { failure: self.failure.clone() },
+        }
+    }
+
+    fn to(&self, step: Step) -> Action {
+        Action::write(Self { step, ..self.clone() })
+    }
+
+    /// The safety copy is in the repository.
+    fn copied(&self) -> Action {
+        let safety_of = Some(self.restore.clone());
+        Action::write(Self { step: Step::Restoring, safety_of, ..self.clone() })
+    }
+
+    /// Nothing was written: the workload gets its scale back, and the restore is Failed.
+    fn as_before(&self, failure: String) -> Action {
+        Action::write(Self { step: Step::Starting, failure: Some(failure), ..self.clone() })
+    }
+
+    /// Something may have been written: the workload stays down.
+    fn held(&self, reason: &str, running: u32) -> Action {
+        Action::write(Self {
+            step: Step::HeldDown,
+            failure: Some(self.held_message(reason, running)),
+            ..self.clone()
+        })
+    }
+
+    fn stopping(&self, seen: &Seen) -> Action {
+        let reason = seen.give_up.clone().or_else(|| self.gone(seen));
+        if let Some(reason) = reason {
+            return self.as_before(reason);
+        }
+        match &seen.workload {
+            Some((_, replicas)) if *replicas != 0 => Action::Scale { replicas: 0 },
+            _ if seen.users.is_empty() => self.to(Step::Stopped),
+            _ => Action::Wait { message: format!("waits until {} ended", pods(&seen.users)) },
+        }
+    }
+
+    fn copying(&self, seen: &Seen) -> Action {
+        let failed = match &seen.work {
+            Work::Failed(reason) => Some(format!("the safety copy failed: {reason}")),
+            _ => None,
+        };
+        let reason = self.disturbed(seen).or(failed);
+        match (reason, &seen.work) {
+            (Some(reason), Work::Running) => Action::Cancel { reason },
+            (Some(reason), _) => self.as_before(reason),
+            (None, Work::Done) => self.copied(),
+            (None, _) => Action::Work,
+        }
+    }
+
+    fn restoring(&self, seen: &Seen) -> Action {
+        if seen.work == Work::Done {
+            return self.to(Step::Verified);
+        }
+        let failed = match &seen.work {
+            Work::Failed(reason) => Some(reason.clone()),
+            _ => None,
+        };
+        match (failed.or_else(|| self.disturbed(seen)), &seen.work) {
+            (Some(reason), Work::Running) => Action::Cancel { reason },
+            (Some(reason), Work::NotBegun) => self.as_before(reason),
+            (Some(reason), _) => self.held(&reason, seen.workload.as_ref().map_or(0, |(_, now)| *now)),
+            (None, _) => Action::Work,
+        }
+    }
+
+    fn starting(&self, seen: &Seen) -> Action {
+        match &seen.workload {
+            Some((uid, 0)) if *uid == self.uid && self.replicas != 0 => {
+                Action::Scale { replicas: self.replicas }
+            }
+            _ => self.to(Step::Started),
+        }
+    }
+
+    /// Why the restore cannot go on, apart from its movers.
+    fn disturbed(&self, seen: &Seen) -> Option<String> {
+        let scaled = match &seen.workload {
+            Some((_, replicas)) if *replicas != 0 => Some(format!(
+                "{} {} was scaled to {replicas} while its volumes were being restored",
+                self.kind, self.name
+            )),
+            _ => None,
+        };
+        let used = (!seen.users.is_empty())
+            .then(|| format!("{} came to use the volumes while they were being restored", pods(&seen.users)));
+        seen.give_up.clone().or_else(|| self.gone(seen)).or(scaled).or(used)
+    }
+
+    fn gone(&self, seen: &Seen) -> Option<String> {
+        let what = match &seen.workload {
+            None => "was deleted",
+            Some((uid, _)) if *uid != self.uid => "was deleted and created again",
+            _ => return None,
+        };
+        Some(format!("{} {} {what} during the restore", self.kind, self.name))
+    }
+
+    /// Why the workload is down and what a person can do now. `running`: its scale, if it was started meanwhile.
+    fn held_message(&self, reason: &str, running: u32) -> String {
+        let Self { kind, name, replicas, restore, .. } = self;
+        let (object, namespace) = (restore.kind.to_lowercase(), &restore.namespace);
+        let state = match running {
+            0 => format!("{kind} {name} stays stopped (it had {replicas} replicas)"),
+            now => format!(
+                "{kind} {name} runs with {now} replicas, although its data may be half restored: stop it"
+            ),
+        };
+        let rollback = match &self.safety_of {
+            Some(copy) => format!(
+                "put the earlier data back: lifeboat stash rollback {} -n {namespace}",
+                copy.argument()
+            ),
+            None => "there is no safety copy to go back to (lifeboat.io/safety-copy)".to_owned(),
+        };
+        let argument = restore.argument();
+        format!(
+            "{reason}. {state}. Try again: kubectl -n {namespace} get {object} {restore_name} -o yaml | kubectl replace --force -f -; \
+             {rollback}; start it with the data as it is: lifeboat stash resume-workload {argument} -n {namespace}",
+            reason = reason.trim_end_matches('.'),
+            restore_name = restore.name,
+        )
+    }
+}
+
+fn pods(users: &[VolumeUser]) -> String {
+    let names: Vec<String> = users.iter().map(VolumeUser::to_string).collect();
+    names.join(", ")
+}

@@ -1,0 +1,354 @@
+use jiff::Timestamp;
+use lifeboat_api::stash::{
+    BackupBatchSpec, BackupConfigurationSpec, InvokerKind, InvokerPhase, RestoreBatchSpec,
+    RestoreSessionSpec, TargetRef,
+};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::stash::hosts::collisions;
+use crate::stash::reservation::{Claim, Record, RepositoryName, Standing};
+use crate::stash::retention::{KeepPolicy, Retention};
+use crate::stash::session::Order;
+use crate::stash::state::SessionState;
+use crate::stash::state::conditions::ConditionType;
+
+fn target() -> Value {
+    json!({
+        "alias": "app", "ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "volumeMounts": [{"name": "data", "mountPath": "/source/data"}], "paths": ["/source/data"],
+    })
+}
+
+fn database() -> Value {
+    let reference = json!({"apiVersion": "apps/v1", "kind": "AppBinding", "name": "sample-mysql"});
+    json!({"target": {"alias": "db", "ref": reference}, "task": {"name": "mysql-backup-8.0.14"}})
+}
+
+/// A BackupConfiguration, with other values at some JSON pointers.
+fn configuration(changes: &[(&str, Value)]) -> BackupConfigurationSpec {
+    let spec = json!({
+        "repository": {"name": "gcs-repo"}, "schedule": "*/5 * * * *", "target": target(),
+        "retentionPolicy": {"name": "keep-last-5", "keepLast": 5, "prune": true},
+    });
+    serde_json::from_value(changed(spec, changes)).unwrap()
+}
+
+fn batch(changes: &[(&str, Value)]) -> BackupBatchSpec {
+    let spec = json!({
+        "repository": {"name": "gcs-repo"}, "schedule": "*/5 * * * *", "members": [database(), {"target": target()}],
+        "retentionPolicy": {"name": "keep-last-10", "keepLast": 10, "prune": true},
+    });
+    serde_json::from_value(changed(spec, changes)).unwrap()
+}
+
+/// Sets or, with null, removes a field: `/target/ref/kind`.
+fn changed(mut spec: Value, changes: &[(&str, Value)]) -> Value {
+    for (pointer, value) in changes {
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        let parent = spec.pointer_mut(parent).unwrap_or_else(|| panic!("{pointer}"));
+        match (parent, value) {
+            (Value::Object(fields), Value::Null) => {
+                fields.remove(name);
+            }
+            (Value::Object(fields), value) => {
+                fields.insert(name.to_owned(), value.clone());
+            }
+            (Value::Array(list), value) => list[name.parse::<usize>().unwrap()] = value.clone(),
+            _ => panic!("{pointer}"),
+        }
+    }
+    spec
+}
+
+#[test]
+fn the_samples_of_the_batch_document_are_valid() {
+    let valid = backup_configuration("demo", &configuration(&[])).unwrap();
+    let repository = RepositoryName { namespace: "demo".into(), name: "gcs-repo".into() };
+    assert_eq!(valid.driver, ValidDriver::Restic(repository));
+    assert_eq!(valid.retention, Retention::Keep(KeepPolicy { last: 5, ..KeepPolicy::default() }));
+    assert_eq!((valid.history_limit, valid.order, valid.members.len()), (1, Order::Parallel, 1));
+    let target = valid.members[0].target.as_ref().unwrap();
+    assert_eq!(target.key.to_string(), "Deployment demo/web");
+    assert_eq!(target.mounts.as_ref().unwrap().paths.len(), 1);
+
+    let spec = batch(&[("/maintainOrder", json!(true)), ("/repository/namespace", json!("backup"))]);
+    let hosts = backup_hosts(&spec.members, |_| Vec::new());
+    let valid = backup_batch("demo", &spec, &collisions(&hosts)).unwrap();
+    assert_eq!((valid.order, valid.members.len()), (Order::Sequential, 2));
+    assert_eq!(valid.members[0].place, "spec.members[0]");
+    assert_eq!(valid.members[0].target.as_ref().unwrap().mounts, None, "a task reads the database");
+}
+
+#[rstest]
+#[case::schedule(&[("/schedule", json!("5 minutes"))], "spec.schedule: \"5 minutes\" has 2 fields")]
+#[case::driver(&[("/driver", json!("Kopia"))], "spec.driver \"Kopia\"")]
+#[case::repository(&[("/repository", Value::Null)], "spec.repository is missing")]
+#[case::no_target(&[("/target", Value::Null)], "spec.target is missing; only a member with task.name")]
+#[case::task_without_name(&[("/target", Value::Null), ("/task", json!({"params": []}))], "spec.target is missing")]
+#[case::kind(&[("/target/ref/kind", json!("CronJob"))], "spec.target.ref.kind \"CronJob\"")]
+#[case::namespace(&[("/target/ref/namespace", json!("other"))], "only an AppBinding may be elsewhere, and this is a Deployment")]
+#[case::no_mounts(&[("/target/volumeMounts", json!([]))], "target.volumeMounts has no entry")]
+#[case::path(&[("/target/paths", json!(["/var/lib"]))], "path /var/lib is below no mount")]
+#[case::args(&[("/target/args", json!(["--ignore-inode"]))], "spec.target.args: \"--ignore-inode\"")]
+#[case::time_out(&[("/timeOut", json!("-1h"))], "spec.timeOut -1h0m0s is negative")]
+#[case::retries(&[("/retryConfig", json!({"maxRetry": -1}))], "spec.retryConfig.maxRetry -1 is negative")]
+#[case::history(&[("/backupHistoryLimit", json!(-1))], "spec.backupHistoryLimit -1 is negative")]
+#[case::hook(
+    &[("/hooks", json!({"preBackup": {"httpPost": {"port": 80, "body": "{{ now }}"}}}))],
+    "spec.hooks.preBackup: httpPost.body: \"now\" is not supported"
+)]
+#[case::policy(
+    &[("/hooks", json!({"postBackup": {"tcpSocket": {"port": 80}, "executionPolicy": "Sometimes"}}))],
+    "spec.hooks.postBackup.executionPolicy \"Sometimes\""
+)]
+#[case::exec_without_target(
+    &[("/target", Value::Null), ("/task", json!({"name": "dump"})), ("/hooks", json!({"preBackup": {"exec": {"command": ["sync"]}}}))],
+    "spec.hooks.preBackup: exec: a hook of a whole batch, or of a member without target"
+)]
+#[case::snapshots_of_nothing(
+    &[("/target", Value::Null), ("/task", json!({"name": "dump"})), ("/driver", json!("VolumeSnapshotter"))],
+    "driver VolumeSnapshotter needs one"
+)]
+fn an_invalid_backup_configuration_names_the_field(#[case] changes: &[(&str, Value)], #[case] says: &str) {
+    let message = backup_configuration("demo", &configuration(changes)).unwrap_err().to_string();
+    assert!(message.contains(says), "{message}");
+}
+
+#[rstest]
+#[case::a_task_alone(&[("/target", Value::Null), ("/task", json!({"name": "kubedump-backup"}))], "no target, but a task")]
+#[case::app_binding_elsewhere(
+    &[("/target", json!({"ref": {"kind": "AppBinding", "name": "db", "namespace": "other"}}))],
+    "an AppBinding may be elsewhere"
+)]
+#[case::claim(&[("/target", json!({"ref": {"kind": "PersistentVolumeClaim", "name": "data"}}))], "mounted as upstream does")]
+#[case::snapshotter(
+    &[("/driver", json!("VolumeSnapshotter")), ("/repository", Value::Null), ("/target/volumeMounts", json!([])), ("/target/paths", json!([]))],
+    "snapshots need neither repository nor mounts"
+)]
+#[case::own_namespace(&[("/target/ref/namespace", json!("demo"))], "its own namespace")]
+#[case::exec(&[("/hooks", json!({"preBackup": {"exec": {"command": ["sync"]}}}))], "a pod is read")]
+#[case::unset_time_out(&[("/timeOut", json!("0s"))], "0s is unset")]
+fn what_upstream_takes_is_valid(#[case] changes: &[(&str, Value)], #[case] reason: &str) {
+    let valid = backup_configuration("demo", &configuration(changes));
+    assert!(valid.is_ok(), "{reason}: {valid:?}");
+}
+
+#[rstest]
+#[case::order(&[("/maintainOrder", json!(true)), ("/executionOrder", json!("Parallel"))], "spec.maintainOrder true contradicts spec.executionOrder Parallel")]
+#[case::unknown_order(&[("/executionOrder", json!("Random"))], "spec.executionOrder \"Random\"")]
+#[case::global_exec(
+    &[("/hooks", json!({"preBackup": {"exec": {"command": ["sync"]}}}))],
+    "spec.hooks.preBackup: exec: a hook of a whole batch"
+)]
+#[case::global_without_host(&[("/hooks", json!({"postBackup": {"tcpSocket": {"port": 80}}}))], "without a pod a host is needed")]
+#[case::member(&[("/members/1/target/ref/kind", json!("Job"))], "spec.members[1].target.ref.kind \"Job\"")]
+#[case::equal_hosts(
+    &[("/members/0/target/alias", Value::Null), ("/members/1/target/alias", Value::Null)],
+    "members[0] (AppBinding sample-mysql) and members[1] (Deployment web) would both store their data as host \"host-0\""
+)]
+fn an_invalid_backup_batch_names_the_field(#[case] changes: &[(&str, Value)], #[case] says: &str) {
+    let spec = batch(changes);
+    let collisions = collisions(&backup_hosts(&spec.members, |_| Vec::new()));
+    let message = backup_batch("demo", &spec, &collisions).unwrap_err().to_string();
+    assert!(message.contains(says), "{message}");
+}
+
+#[test]
+fn all_problems_are_named_at_once() {
+    let spec = configuration(&[
+        ("/schedule", json!("x")),
+        ("/target/args", json!(["-x"])),
+        ("/timeOut", json!("-1s")),
+    ]);
+    let problems = backup_configuration("demo", &spec).unwrap_err();
+    assert_eq!(problems.list().len(), 3, "{problems}");
+}
+
+#[rstest]
+#[case::most(16, true)]
+#[case::too_many(17, false)]
+fn app_bindings_elsewhere_are_bounded(#[case] count: usize, #[case] valid: bool) {
+    let member = |number| {
+        let reference = json!({"kind": "AppBinding", "name": "db", "namespace": format!("n{number}")});
+        json!({"target": {"alias": format!("a{number}"), "ref": reference}})
+    };
+    let members: Vec<Value> = (0..count).map(member).collect();
+    let checked = backup_batch("demo", &batch(&[("/members", json!(members))]), &[]);
+    assert_eq!(checked.is_ok(), valid, "{checked:?}");
+}
+
+fn restore(changes: &[(&str, Value)]) -> RestoreSessionSpec {
+    let spec = json!({
+        "repository": {"name": "gcs-repo"},
+        "target": {
+            "alias": "app", "ref": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "recovered"},
+            "volumeMounts": [{"name": "data", "mountPath": "/source/data"}],
+            "rules": [{"targetHosts": ["app-3", "app-4"], "sourceHost": "app-1", "paths": ["/source/data"]}, {"paths": ["/source/data"]}],
+        },
+    });
+    serde_json::from_value(changed(spec, changes)).unwrap()
+}
+
+#[test]
+fn a_restore_of_the_batch_document_is_valid() {
+    let valid = restore_session("demo", &restore(&[])).unwrap();
+    assert_eq!(valid.members[0].rules.rules.len(), 2);
+    assert!(!valid.members[0].rules.moved);
+    let templates = json!([{"metadata": {"name": "data-${POD_ORDINAL}"}, "spec": {}}]);
+    let changes = [("/target/ref", Value::Null), ("/target/volumeClaimTemplates", templates)];
+    let valid = restore_session("demo", &restore(&changes)).unwrap();
+    assert_eq!(valid.members[0].target.as_ref().unwrap().reference, None);
+
+    let member = json!({"task": {"name": "mysql-backup-8.0.14"}, "rules": [{"snapshots": ["latest"]}], "target": database()["target"]});
+    let spec =
+        json!({"repository": {"name": "gcs-repo"}, "members": [member], "executionOrder": "Sequential"});
+    let spec: RestoreBatchSpec = serde_json::from_value(spec).unwrap();
+    let valid = restore_batch("demo", &spec, &[]).unwrap();
+    assert!(valid.members[0].rules.moved, "rules beside the target are the deprecated place");
+    assert_eq!(valid.order, Order::Sequential);
+}
+
+#[rstest]
+#[case::two_places(&[("/rules", json!([{"snapshots": ["latest"]}]))], "rules are set both in target.rules and")]
+#[case::no_target(&[("/target", Value::Null)], "spec.target is missing")]
+#[case::no_reference(&[("/target/ref", Value::Null)], "spec.target is missing")]
+#[case::args(&[("/target/args", json!(["--delete"]))], "spec.target.args: \"--delete\"")]
+#[case::hook(&[("/hooks", json!({"postRestore": {"exec": {"command": []}}}))], "spec.hooks.postRestore: exec.command is empty")]
+#[case::namespace(&[("/target/ref/namespace", json!("other"))], "only an AppBinding may be elsewhere")]
+#[case::mounts(&[("/target/volumeMounts", json!([]))], "target.volumeMounts has no entry")]
+fn an_invalid_restore_names_the_field(#[case] changes: &[(&str, Value)], #[case] says: &str) {
+    let message = restore_session("demo", &restore(changes)).unwrap_err().to_string();
+    assert!(message.contains(says), "{message}");
+}
+
+#[test]
+fn claims_of_templates_have_one_host_for_each_replica() {
+    let templates = json!([{"metadata": {"name": "data-${POD_ORDINAL}"}, "spec": {}}]);
+    let changes = [
+        ("/target/ref", Value::Null),
+        ("/target/volumeClaimTemplates", templates),
+        ("/target/replicas", json!(3)),
+    ];
+    let hosts = restore_hosts(&[restore(&changes).member], |_| Vec::new());
+    assert!(hosts[0].hosts.contains(&"app-2".into()), "{hosts:?}");
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_700_000_000).unwrap()
+}
+
+fn no(text: &str) -> Found {
+    Found::No(text.into())
+}
+
+fn gathered() -> Gathered {
+    Gathered {
+        repository: Some(Found::Yes),
+        secret: Some(Found::Yes),
+        targets: vec![Some(Found::Yes)],
+        standing: Some(Standing::Holds),
+        refusal: None,
+    }
+}
+
+fn waits() -> Standing {
+    let claim = |uid: &str, second| Claim {
+        kind: InvokerKind::BackupBatch,
+        namespace: "demo".into(),
+        name: uid.into(),
+        uid: uid.into(),
+        created: Timestamp::from_second(second).unwrap(),
+        repository: RepositoryName::default(),
+        hosts: Vec::new(),
+    };
+    Record::default().with(&claim("first", 1)).with(&claim("second", 2)).standing("second")
+}
+
+#[rstest]
+#[case::ready(gathered(), false, InvokerPhase::Ready, "the schedule is in force")]
+#[case::snapshotter(Gathered { repository: None, secret: None, standing: None, ..gathered() }, false, InvokerPhase::Ready, "in force")]
+#[case::no_repository(
+    Gathered { repository: Some(no("no Repository")), secret: None, standing: None, ..gathered() },
+    false, InvokerPhase::NotReady, "no Repository"
+)]
+#[case::no_secret(Gathered { secret: Some(no("no Secret")), standing: None, ..gathered() }, false, InvokerPhase::NotReady, "no Secret")]
+#[case::secret_not_read(
+    Gathered { secret: Some(Found::Unknown("forbidden".into())), standing: None, ..gathered() },
+    false, InvokerPhase::NotReady, "forbidden"
+)]
+#[case::secret_not_asked(Gathered { secret: None, standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not available")]
+#[case::invalid(gathered(), true, InvokerPhase::Invalid, "spec.schedule")]
+#[case::invalid_and_missing(Gathered { repository: Some(no("x")), ..gathered() }, true, InvokerPhase::NotReady, "spec.schedule")]
+#[case::in_use(Gathered { standing: Some(waits()), ..gathered() }, false, InvokerPhase::Invalid, "BackupBatch demo/first")]
+#[case::refused(Gathered { refusal: Some("no policy".into()), ..gathered() }, false, InvokerPhase::Invalid, "no policy")]
+#[case::not_reserved(Gathered { standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not reserved yet")]
+#[case::no_target(Gathered { targets: vec![Some(no("no Deployment"))], ..gathered() }, false, InvokerPhase::NotReady, "no Deployment")]
+#[case::without_target(Gathered { targets: vec![None], ..gathered() }, false, InvokerPhase::Ready, "in force")]
+fn an_invoker_has_upstreams_phase(
+    #[case] gathered: Gathered,
+    #[case] invalid: bool,
+    #[case] phase: InvokerPhase,
+    #[case] says: &str,
+) {
+    let problems = invalid
+        .then(|| backup_configuration("demo", &configuration(&[("/schedule", json!("x"))])).unwrap_err());
+    let status =
+        InvokerStatus::of(&InvokerStatus::default(), problems.as_ref(), &gathered, &[None], false, now());
+    assert_eq!(status.phase, Some(phase.clone()), "{status:?}");
+    let messages: Vec<_> = status.conditions.iter().map(|condition| condition.message.as_str()).collect();
+    assert!(messages.iter().any(|message| message.contains(says)), "{messages:?}");
+    let in_force = ConditionType::CronJobCreated.is_true(&status.conditions);
+    assert_eq!(
+        in_force && !invalid,
+        phase == InvokerPhase::Ready,
+        "only a Ready invoker has its schedule in force"
+    );
+}
+
+#[test]
+fn a_batch_runs_with_the_targets_that_it_has() {
+    let reference =
+        |name: &str| Some(TargetRef { kind: "Deployment".into(), name: name.into(), ..TargetRef::default() });
+    let targets = [reference("web"), reference("db"), None];
+    let gathered =
+        Gathered { targets: vec![Some(Found::Yes), Some(no("no such Deployment")), None], ..gathered() };
+    let first = InvokerStatus::of(&InvokerStatus::default(), None, &gathered, &targets, true, now());
+    assert_eq!(first.phase, Some(InvokerPhase::Ready));
+    assert_eq!(first.members.len(), 3);
+    assert!(ConditionType::BackupTargetFound.is_false(&first.members[1].conditions));
+    assert_eq!(first.members[2].target.kind, "EmptyTarget");
+    assert!(
+        first.conditions.iter().all(|condition| condition.type_ != "BackupTargetFound"),
+        "it is the members'"
+    );
+    let later = now().checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+    let second = InvokerStatus::of(&first, None, &gathered, &targets, true, later);
+    assert_eq!(second, first, "transition times stay");
+}
+
+#[test]
+fn conditions_of_a_driver_that_is_no_longer_used_go_and_those_of_others_stay() {
+    let mut old = InvokerStatus::of(&InvokerStatus::default(), None, &gathered(), &[None], false, now());
+    let foreign = lifeboat_api::common::Condition { type_: "Reviewed".into(), ..old.conditions[0].clone() };
+    old.conditions.push(foreign);
+    let snapshotter = Gathered { repository: None, secret: None, standing: None, ..gathered() };
+    let new = InvokerStatus::of(&old, None, &snapshotter, &[None], false, now());
+    let types: Vec<_> = new.conditions.iter().map(|condition| condition.type_.as_str()).collect();
+    assert_eq!(types, ["ValidationPassed", "BackupTargetFound", "CronJobCreated", "Reviewed"]);
+}
+
+#[test]
+fn a_restore_waits_for_what_is_missing_and_is_invalid_for_ever() {
+    let mut state = SessionState::new_restore([None]);
+    let missing =
+        Gathered { repository: Some(no("no Repository")), secret: None, standing: None, ..gathered() };
+    observe_restore(&mut state, None, &missing, now());
+    assert_eq!(state.phase.as_str(), "Pending");
+    assert!(ConditionType::RepositoryFound.is_false(&state.conditions));
+    assert!(ConditionType::RestoreTargetFound.is_true(&state.members[0].conditions));
+    let problems = restore_session("demo", &restore(&[("/target", Value::Null)])).unwrap_err();
+    observe_restore(&mut state, Some(&problems), &gathered(), now());
+    assert_eq!(state.phase.as_str(), "Invalid");
+}

@@ -1,0 +1,114 @@
+//! Which restic repository a Repository stands for: its ID and its place are on record, in annotations, from the first time it was
+//! opened. A repository that vanished from its place is not made anew, and one that was exchanged is not used, unless a person
+//! says so by removing the record. A Repository whose backend was changed gets a new record.
+
+use serde_json::{Value, json};
+
+use crate::label;
+use crate::stash::backend::{BackendAccess, BackendStorage};
+
+/// Annotation of a Repository: the ID of its restic repository.
+pub const ID: &str = "lifeboat.io/repository-id";
+/// Annotation of a Repository: the place of the backend in which that repository was found.
+pub const LOCATION: &str = "lifeboat.io/repository-location";
+
+/// The repository that is on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub id: String,
+    pub location: String,
+}
+
+/// Why the repository that is in the backend is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordProblem {
+    #[error(
+        "'{location}' holds the repository {found}, and {recorded} is on record: it was exchanged, or made anew; if that is \
+         meant, remove annotation {ID} from the Repository"
+    )]
+    Another { location: String, recorded: String, found: String },
+    #[error(
+        "the repository {recorded} is not in '{location}' any more; bring its files back, or remove annotation {ID} from the \
+         Repository to have a new one made"
+    )]
+    Vanished { location: String, recorded: String },
+}
+
+/// The repository that is on record, if there is one.
+pub fn recorded(object: &Value) -> Option<Recorded> {
+    let text = |key: &str| object["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
+    Some(Recorded { id: text(ID), location: text(LOCATION) }).filter(|recorded| !recorded.id.is_empty())
+}
+
+/// The patch that puts a repository on record.
+pub fn record(id: &str, location: &str) -> Value {
+    json!({"metadata": {"annotations": {ID: id, LOCATION: location}}})
+}
+
+/// The place of a repository in its backend. A volume has no name that all pods share, so its source is part of the place.
+pub fn location(access: &BackendAccess) -> String {
+    match &access.storage {
+        BackendStorage::Volume(volume) => {
+            let source = serde_json::to_string(&volume.source).unwrap_or_default();
+            let sub_path = volume.sub_path.as_deref().unwrap_or_default();
+            format!("{} {}", access.identifier, label::digest(&format!("{source} {sub_path}")))
+        }
+        BackendStorage::Bucket(_) | BackendStorage::Rest(_) => access.identifier.clone(),
+    }
+}
+
+/// Compares the repository that was opened in `location` with the one on record. True if it has to be recorded.
+pub fn verify(recorded: Option<&Recorded>, location: &str, found: &str) -> Result<bool, RecordProblem> {
+    match recorded.filter(|recorded| recorded.location == location) {
+        None => Ok(true),
+        Some(recorded) if recorded.id == found => Ok(false),
+        Some(recorded) => Err(RecordProblem::Another {
+            location: location.to_owned(),
+            recorded: recorded.id.clone(),
+            found: found.to_owned(),
+        }),
+    }
+}
+
+/// Whether a repository may be made in `location`, where there is none.
+pub fn may_create(recorded: Option<&Recorded>, location: &str) -> Result<(), RecordProblem> {
+    match recorded.filter(|recorded| recorded.location == location) {
+        None => Ok(()),
+        Some(recorded) => {
+            Err(RecordProblem::Vanished { location: location.to_owned(), recorded: recorded.id.clone() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = "s3:minio/bkt/team";
+
+    #[test]
+    fn a_repository_is_recorded_once_and_again_where_the_backend_was_changed() {
+        assert_eq!(verify(None, HERE, "a"), Ok(true));
+        let recorded = recorded(&record("a", HERE)).unwrap();
+        assert_eq!(verify(Some(&recorded), HERE, "a"), Ok(false));
+        assert_eq!(verify(Some(&recorded), "s3:minio/other", "b"), Ok(true));
+        assert_eq!(may_create(Some(&recorded), "s3:minio/other"), Ok(()));
+    }
+
+    #[test]
+    fn an_exchanged_or_vanished_repository_is_not_used_and_the_message_says_what_to_do() {
+        let recorded = recorded(&record("a", HERE)).unwrap();
+        let problems =
+            [verify(Some(&recorded), HERE, "b").unwrap_err(), may_create(Some(&recorded), HERE).unwrap_err()];
+        for problem in problems {
+            assert!(problem.to_string().contains("remove annotation lifeboat.io/repository-id"), "{problem}");
+        }
+        assert_eq!(may_create(None, HERE), Ok(()));
+    }
+
+    #[test]
+    fn an_object_without_an_id_has_no_record() {
+        assert_eq!(recorded(&json!({"metadata": {"annotations": {LOCATION: HERE}}})), None);
+        assert_eq!(recorded(&json!({})), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! Retention: which snapshots of an invoker are candidates, in which groups, and what each group keeps. The engine's own policy
+//! (`forget::policy` of crate `repository`) decides within a group; the caller maps [`KeepPolicy`] to it.
+//!
+//! - [`Retention::of`]: the policy of a spec. Without any `keep…` field everything is kept.
+//! - [`groups`]: the snapshots of the invoker's own hosts, by host and paths. Upstream applies a policy to the whole repository,
+//!   also to other invokers' snapshots.
+//! - [`expired_safety_copies`]: copies that restores made before they overwrote data.
+//! - [`prune_is_due`], [`check_is_due`]: when maintenance is asked for.
+//!
+//! Safety copies are in no group: they count for no policy, and no policy removes them. Snapshots that lack files are in groups
+//! of their own: they never displace a complete snapshot, and are themselves bounded by the same policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use lifeboat_api::stash::RetentionPolicy;
+
+use super::hosts::HostName;
+use super::rules::{INCOMPLETE_TAG, SAFETY_TAG, SnapshotFact};
+
+/// How long a safety copy is kept.
+pub const SAFETY_COPIES_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// The shortest time between two prunes that retention asks for.
+const PRUNE_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
+/// The shortest time between two checks.
+const CHECK_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
+
+/// What is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// No field says what to keep: everything is.
+    KeepAll,
+    Keep(KeepPolicy),
+}
+
+/// The numbers and tags of a policy, as `forget::policy::Policy` of crate `repository` has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeepPolicy {
+    pub last: u64,
+    pub hourly: u64,
+    pub daily: u64,
+    pub weekly: u64,
+    pub monthly: u64,
+    pub yearly: u64,
+    /// Each entry is a list as restic has it: tags that a snapshot must all have, separated by commas.
+    pub tags: Vec<String>,
+}
+
+/// Snapshots that the policy is applied to together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionGroup {
+    pub host: HostName,
+    pub paths: Vec<String>,
+    /// Whether these are the snapshots that lack files.
+    pub incomplete: bool,
+    /// Whole ids, the newest first.
+    pub snapshots: Vec<String>,
+}
+
+impl Retention {
+    /// The policy of a spec. Negative numbers, which the API server refuses, count as zero.
+    pub fn of(policy: &RetentionPolicy) -> Self {
+        let number = |number: Option<i64>| u64::try_from(number.unwrap_or(0)).unwrap_or(0);
+        let keep = KeepPolicy {
+            last: number(policy.keep_last),
+            hourly: number(policy.keep_hourly),
+            daily: number(policy.keep_daily),
+            weekly: number(policy.keep_weekly),
+            monthly: number(policy.keep_monthly),
+            yearly: number(policy.keep_yearly),
+            tags: policy.keep_tags.iter().filter(|tag| !tag.trim().is_empty()).cloned().collect(),
+        };
+        if keep == KeepPolicy::default() { Self::KeepAll } else { Self::Keep(keep) }
+    }
+}
+
+/// The groups of the snapshots of these hosts, by host and paths.
+pub fn groups(snapshots: &[SnapshotFact], own_hosts: &BTreeSet<HostName>) -> Vec<RetentionGroup> {
+    let mut groups: BTreeMap<_, Vec<&SnapshotFact>> = BTreeMap::new();
+    for snapshot in snapshots.iter().filter(|snapshot| own_hosts.contains(&snapshot.host)) {
+        if snapshot.has_tag(SAFETY_TAG) {
+            continue;
+        }
+        let mut paths = snapshot.paths.clone();
+        paths.sort();
+        groups.entry((&snapshot.host, paths, snapshot.has_tag(INCOMPLETE_TAG))).or_default().push(snapshot);
+    }
+    let group = |((host, paths, incomplete), mut members): ((&HostName, _, _), Vec<&SnapshotFact>)| {
+        members.sort_by(|one, other| (other.time, &one.id).cmp(&(one.time, &other.id)));
+        let snapshots = members.into_iter().map(|snapshot| snapshot.id.clone()).collect();
+        RetentionGroup { host: host.clone(), paths, incomplete, snapshots }
+    };
+    groups.into_iter().map(group).collect()
+}
+
+/// The ids of the safety copies of these hosts that are old enough to be forgotten. `needed`: those that a restore which has not been
+/// repaired still offers for a rollback; they stay.
+pub fn expired_safety_copies(
+    snapshots: &[SnapshotFact],
+    own_hosts: &BTreeSet<HostName>,
+    needed: &BTreeSet<String>,
+    now: Timestamp,
+) -> Vec<String> {
+    let is_old = |snapshot: &SnapshotFact| now.duration_since(snapshot.time) > SAFETY_COPIES_KEPT;
+    let copies = snapshots.iter().filter(|snapshot| snapshot.has_tag(SAFETY_TAG));
+    let own = copies.filter(|snapshot| own_hosts.contains(&snapshot.host) && !needed.contains(&snapshot.id));
+    own.filter(|snapshot| is_old(snapshot)).map(|snapshot| snapshot.id.clone()).collect()
+}
+
+/// Whether a policy with `prune: true` asks for a prune now: hourly at most.
+pub fn prune_is_due(policy: &RetentionPolicy, last: Option<Timestamp>, now: Timestamp) -> bool {
+    policy.prune && !policy.dry_run && is_due(last, PRUNE_INTERVAL, now)
+}
+
+/// Whether a session asks for a check now: daily at most.
+pub fn check_is_due(last: Option<Timestamp>, now: Timestamp) -> bool {
+    is_due(last, CHECK_INTERVAL, now)
+}
+
+/// Whether the interval has passed. A time in the future was written by a wrong clock and does not count.
+fn is_due(last: Option<Timestamp>, interval: SignedDuration, now: Timestamp) -> bool {
+    last.is_none_or(|last| last > now || now.duration_since(last) >= interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn snapshot(id: &str, second: i64, host: &str, paths: &[&str], tags: &[&str]) -> SnapshotFact {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        SnapshotFact {
+            id: id.to_owned(),
+            host: HostName::from(host),
+            paths: owned(paths),
+            tags: owned(tags),
+            time: at(second),
+        }
+    }
+
+    fn hosts(names: &[&str]) -> BTreeSet<HostName> {
+        names.iter().map(|&name| HostName::from(name)).collect()
+    }
+
+    #[test]
+    fn a_policy_without_numbers_and_tags_keeps_everything() {
+        let policy =
+            RetentionPolicy { keep_last: Some(0), keep_tags: vec![" ".into()], ..RetentionPolicy::default() };
+        assert_eq!(Retention::of(&policy), Retention::KeepAll);
+        assert_eq!(
+            Retention::of(&RetentionPolicy { keep_daily: Some(7), keep_tags: vec!["a,b".into()], ..policy }),
+            Retention::Keep(KeepPolicy { daily: 7, tags: vec!["a,b".into()], ..KeepPolicy::default() })
+        );
+    }
+
+    #[test]
+    fn snapshots_are_grouped_by_host_and_paths_without_those_of_others() {
+        let snapshots = [
+            snapshot("1", 10, "app", &["/data"], &[]),
+            snapshot("2", 20, "app", &["/data"], &["nightly"]),
+            snapshot("3", 30, "app", &["/logs"], &[]),
+            snapshot("4", 40, "db", &["/data"], &[]),
+            snapshot("5", 50, "app", &["/data"], &[SAFETY_TAG]),
+            snapshot("6", 60, "app", &["/data"], &[INCOMPLETE_TAG]),
+            snapshot("7", 70, "app", &["/b", "/a"], &[]),
+            snapshot("8", 80, "app", &["/a", "/b"], &[]),
+        ];
+        let groups = groups(&snapshots, &hosts(&["app", "gone"]));
+        let shown: Vec<_> = groups
+            .iter()
+            .map(|group| (group.paths.join("+"), group.incomplete, group.snapshots.join(",")))
+            .collect();
+        let expected =
+            [("/a+/b", false, "8,7"), ("/data", false, "2,1"), ("/data", true, "6"), ("/logs", false, "3")];
+        let expected =
+            expected.map(|(paths, incomplete, ids)| (paths.to_owned(), incomplete, ids.to_owned()));
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_safety_copy_is_kept_for_seven_days_and_while_it_is_needed() {
+        let week = SAFETY_COPIES_KEPT.as_secs();
+        let snapshots = [
+            snapshot("old", 0, "app", &["/data"], &[SAFETY_TAG]),
+            snapshot("needed", 0, "app", &["/data"], &[SAFETY_TAG]),
+            snapshot("young", 2, "app", &["/data"], &[SAFETY_TAG]),
+            snapshot("of-others", 0, "db", &["/data"], &[SAFETY_TAG]),
+            snapshot("backup", 0, "app", &["/data"], &[]),
+        ];
+        let needed = ["needed".to_owned()].into();
+        let expired = |now| expired_safety_copies(&snapshots, &hosts(&["app"]), &needed, at(now));
+        assert_eq!(expired(week), Vec::<String>::new());
+        assert_eq!(expired(week + 1), ["old"]);
+    }
+
+    #[rstest]
+    #[case::never(None, true, "none was made")]
+    #[case::just_now(Some(9_000), false, "hourly at most")]
+    #[case::an_hour_ago(Some(6_400), true, "the hour has passed")]
+    #[case::future(Some(99_999), true, "a wrong clock does not stop it")]
+    fn a_prune_is_due_hourly(#[case] last: Option<i64>, #[case] due: bool, #[case] reason: &str) {
+        let policy = RetentionPolicy { prune: true, ..RetentionPolicy::default() };
+        assert_eq!(prune_is_due(&policy, last.map(at), at(10_000)), due, "{reason}");
+        let without = RetentionPolicy::default();
+        assert!(!prune_is_due(&without, last.map(at), at(10_000)), "prune: false");
+        let dry = RetentionPolicy { dry_run: true, ..policy };
+        assert!(!prune_is_due(&dry, last.map(at), at(10_000)), "a dry run changes nothing");
+    }
+
+    #[test]
+    fn a_check_is_due_daily() {
+        assert!(check_is_due(None, at(0)));
+        assert!(!check_is_due(Some(at(0)), at(86_399)));
+        assert!(check_is_due(Some(at(0)), at(86_400)));
+    }
+
+    fn a_snapshot() -> impl Strategy<Value = SnapshotFact> {
+        let host = prop::sample::select(vec!["app", "db", "other"]);
+        let path = prop::sample::select(vec!["/data", "/logs"]);
+        let tag = prop::option::of(prop::sample::select(vec![SAFETY_TAG, INCOMPLETE_TAG, "nightly"]));
+        (0..1_000_000i64, host, path, tag)
+            .prop_map(|(second, host, path, tag)| snapshot("", second, host, &[path], tag.as_slice()))
+    }
+
+    fn some_snapshots() -> impl Strategy<Value = Vec<SnapshotFact>> {
+        proptest::collection::vec(a_snapshot(), 0..30).prop_map(|mut snapshots| {
+            for (number, snapshot) in snapshots.iter_mut().enumerate() {
+                snapshot.id = format!("{number:064}");
+            }
+            snapshots
+        })
+    }
+
+    proptest! {
+        /// A policy that is applied to the groups can touch neither snapshots of others nor safety copies, and never counts a
+        /// complete snapshot together with an incomplete one.
+        #[test]
+        fn only_own_snapshots_are_candidates_each_once(snapshots in some_snapshots()) {
+            let own = hosts(&["app", "db"]);
+            let groups = groups(&snapshots, &own);
+            let of = |id: &String| snapshots.iter().find(|snapshot| snapshot.id == *id).unwrap();
+            for group in &groups {
+                prop_assert!(!group.snapshots.is_empty() && own.contains(&group.host));
+                prop_assert!(group.snapshots.is_sorted_by(|one, other| of(one).time >= of(other).time));
+            }
+            let listed: usize = groups.iter().map(|group| group.snapshots.len()).sum();
+            let candidates = snapshots.iter().filter(|snapshot| own.contains(&snapshot.host) && !snapshot.has_tag(SAFETY_TAG));
+            prop_assert_eq!(listed, candidates.count());
+        }
+    }
+}

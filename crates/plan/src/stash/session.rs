@@ -1,0 +1,24 @@
+//! Sessions: how they are called, whether one starts, waits or is skipped, which of its members may start, when it is out of
+//! time, whether it is retried, and which old ones are deleted. Takes what was gathered and the time; gives decisions.
+//! Called by the controllers of the invokers and by the session engine.
+
+mod args;
+mod history;
+mod name;
+mod order;
+mod retry;
+mod start;
+mod target;
+
+pub use args::{ArgError, BackupArgs, Limits, RestoreArgs, backup_args, restore_args};
+pub use history::{OldSession, to_delete};
+pub use name::{
+    Creation, DUE, ExistingSession, InvokerId, creation, due_annotation, labels, session_name, spec,
+};
+pub use order::{Order, deadline, is_over, members_to_start, wait_until};
+pub use retry::{FailedSession, Retry, retry};
+pub use start::{
+    BackupFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget, RestoreProgress,
+    SessionKey, SessionStart, SkipReason, WaitReason, backup_member, restore_member, start_backup,
+};
+pub use target::TargetKey;

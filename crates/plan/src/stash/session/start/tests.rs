@@ -1,0 +1,326 @@
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+
+fn at_second(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn key(name: &str, second: i64) -> SessionKey {
+    SessionKey { created: at_second(second), namespace: "demo".into(), name: name.into() }
+}
+
+fn target(name: &str) -> TargetKey {
+    TargetKey { kind: "Deployment".into(), namespace: "demo".into(), name: name.into() }
+}
+
+fn backup(name: &str, second: i64, phase: SessionPhase, members: &[(&str, WorkPhase)]) -> OtherBackup {
+    let targets = members.iter().map(|(name, phase)| OtherTarget { target: target(name), phase: *phase });
+    OtherBackup { session: key(name, second), phase, targets: targets.collect() }
+}
+
+fn restore(second: i64, of: &str, progress: RestoreProgress) -> OtherRestore {
+    OtherRestore { session: key("back", second), kind: "RestoreSession", target: target(of), progress }
+}
+
+fn failed(ended: i64) -> RestoreProgress {
+    RestoreProgress::Failed { ended: at_second(ended), resumed: false }
+}
+
+fn succeeded(ended: i64) -> RestoreProgress {
+    RestoreProgress::Succeeded { ended: at_second(ended) }
+}
+
+fn ready() -> InvokerFacts {
+    InvokerFacts { phase: Some(InvokerPhase::Ready), paused: false, message: String::new() }
+}
+
+struct Case {
+    by_hand: bool,
+    invoker: Option<InvokerFacts>,
+    order: Order,
+    targets: Vec<&'static str>,
+    siblings: Vec<OtherBackup>,
+    others: Vec<OtherBackup>,
+    restores: Vec<OtherRestore>,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            by_hand: false,
+            invoker: Some(ready()),
+            order: Order::Parallel,
+            targets: vec!["web"],
+            siblings: vec![],
+            others: vec![],
+            restores: vec![],
+        }
+    }
+}
+
+/// The decision about a session of second 100.
+fn decide(case: Case) -> SessionStart {
+    let targets: Vec<_> = case.targets.iter().map(|name| Some(target(name))).collect();
+    start_backup(&BackupFacts {
+        session: &key("app-100", 100),
+        by_hand: case.by_hand,
+        invoker: case.invoker,
+        order: case.order,
+        targets: &targets,
+        siblings: &case.siblings,
+        others: &case.others,
+        restores: &case.restores,
+    })
+}
+
+fn word(start: &SessionStart) -> &'static str {
+    match start {
+        SessionStart::Start => "start",
+        SessionStart::Wait(_) => "wait",
+        SessionStart::Skip(_) => "skip",
+    }
+}
+
+use SessionPhase as S;
+use WorkPhase as W;
+
+#[rstest]
+#[case::alone(Case::default(), "start", "")]
+#[case::no_invoker(Case { invoker: None, ..Case::default() }, "skip", "does not exist")]
+#[case::not_ready(
+    Case { invoker: Some(InvokerFacts { phase: Some(InvokerPhase::NotReady), message: "no Secret".into(), ..ready() }), ..Case::default() },
+    "skip", "NotReady: no Secret"
+)]
+#[case::not_validated(
+    Case { invoker: Some(InvokerFacts { phase: None, ..ready() }), ..Case::default() },
+    "skip", "not validated yet"
+)]
+#[case::paused(
+    Case { invoker: Some(InvokerFacts { paused: true, ..ready() }), ..Case::default() },
+    "skip", "paused"
+)]
+#[case::paused_but_by_hand(
+    Case { invoker: Some(InvokerFacts { paused: true, ..ready() }), by_hand: true, ..Case::default() },
+    "start", ""
+)]
+#[case::sibling_runs(
+    Case { siblings: vec![backup("app-50", 50, S::Running, &[("web", W::Running)])], ..Case::default() },
+    "skip", "app-50"
+)]
+#[case::younger_sibling_runs(
+    Case { siblings: vec![backup("app-150", 150, S::Running, &[])], ..Case::default() },
+    "skip", "app-150"
+)]
+#[case::older_sibling_waits(
+    Case { siblings: vec![backup("app-50", 50, S::Pending, &[])], ..Case::default() },
+    "skip", "app-50"
+)]
+#[case::younger_sibling_waits(
+    Case { siblings: vec![backup("app-150", 150, S::Pending, &[])], ..Case::default() },
+    "start", ""
+)]
+#[case::sibling_is_over(
+    Case { siblings: vec![backup("app-50", 50, S::Failed, &[("web", W::Running)])], ..Case::default() },
+    "start", ""
+)]
+#[case::restore_at_work(
+    Case { restores: vec![restore(150, "web", RestoreProgress::Running)], ..Case::default() },
+    "skip", "RestoreSession demo/back is restoring Deployment demo/web"
+)]
+#[case::restore_of_another_target(
+    Case { restores: vec![restore(50, "db", RestoreProgress::Running)], ..Case::default() },
+    "start", ""
+)]
+#[case::older_restore_is_next(
+    Case { restores: vec![restore(50, "web", RestoreProgress::Queued)], ..Case::default() },
+    "skip", "restoring"
+)]
+#[case::younger_restore_is_next(
+    Case { restores: vec![restore(150, "web", RestoreProgress::Queued)], ..Case::default() },
+    "start", ""
+)]
+#[case::restore_lacks_something(
+    Case { restores: vec![restore(50, "web", RestoreProgress::Waiting)], ..Case::default() },
+    "start", ""
+)]
+#[case::last_restore_failed(
+    Case { restores: vec![restore(50, "web", failed(60))], ..Case::default() },
+    "skip", "lifeboat stash resume"
+)]
+#[case::by_hand_after_a_failed_restore(
+    Case { restores: vec![restore(50, "web", failed(60))], by_hand: true, ..Case::default() },
+    "skip", "half-restored"
+)]
+#[case::resumed(
+    Case { restores: vec![restore(50, "web", RestoreProgress::Failed { ended: at_second(60), resumed: true })], ..Case::default() },
+    "start", ""
+)]
+#[case::a_later_one_succeeded(
+    Case { restores: vec![restore(70, "web", succeeded(80)), restore(50, "web", failed(60))], ..Case::default() },
+    "start", ""
+)]
+#[case::an_earlier_one_succeeded(
+    Case { restores: vec![restore(50, "web", failed(90)), restore(70, "web", succeeded(80))], ..Case::default() },
+    "skip", "failed"
+)]
+#[case::another_member_of_the_batch_failed(
+    Case { restores: vec![restore(50, "db", failed(60))], ..Case::default() },
+    "start", ""
+)]
+#[case::other_invoker_runs(
+    Case { others: vec![backup("x-150", 150, S::Running, &[("web", W::Running)])], ..Case::default() },
+    "wait", "demo/x-150"
+)]
+#[case::older_other_invoker_waits(
+    Case { others: vec![backup("x-50", 50, S::Pending, &[("web", W::Pending)])], ..Case::default() },
+    "wait", "demo/x-50"
+)]
+#[case::younger_other_invoker_waits(
+    Case { others: vec![backup("x-150", 150, S::Pending, &[("web", W::Pending)])], ..Case::default() },
+    "start", ""
+)]
+#[case::other_invoker_is_done_with_it(
+    Case { others: vec![backup("x-50", 50, S::Running, &[("web", W::Succeeded), ("db", W::Running)])], ..Case::default() },
+    "start", ""
+)]
+#[case::equal_age_by_name(
+    Case { others: vec![backup("app-099", 100, S::Pending, &[("web", W::Pending)])], ..Case::default() },
+    "wait", "app-099"
+)]
+#[case::one_member_is_free(
+    Case { targets: vec!["web", "db"], others: vec![backup("x-50", 50, S::Running, &[("web", W::Running)])], ..Case::default() },
+    "start", ""
+)]
+#[case::the_first_in_order_is_not(
+    Case { targets: vec!["web", "db"], order: Order::Sequential, others: vec![backup("x-50", 50, S::Running, &[("web", W::Running)])], ..Case::default() },
+    "wait", "x-50"
+)]
+fn a_backup_starts_waits_or_is_skipped(#[case] case: Case, #[case] expected: &str, #[case] says: &str) {
+    let start = decide(case);
+    assert_eq!(word(&start), expected, "{start:?}");
+    let message = match &start {
+        SessionStart::Start => String::new(),
+        SessionStart::Wait(reason) => reason.to_string(),
+        SessionStart::Skip(reason) => reason.to_string(),
+    };
+    assert!(message.contains(says), "{message}");
+}
+
+#[test]
+fn a_member_is_not_read_after_a_restore_that_failed_meanwhile() {
+    let session = key("app-100", 100);
+    let member = |restores: &[OtherRestore]| backup_member(&session, Some(&target("web")), &[], restores);
+    assert!(matches!(member(&[restore(150, "web", RestoreProgress::Running)]), MemberStart::Wait(_)));
+    assert!(matches!(member(&[restore(150, "web", failed(160))]), MemberStart::Refuse(_)));
+    assert_eq!(member(&[restore(150, "web", succeeded(160))]), MemberStart::Start);
+    assert_eq!(backup_member(&session, None, &[], &[]), MemberStart::Start, "a task without target");
+}
+
+#[rstest]
+#[case::nothing(&[], &[], true, "")]
+#[case::backup_runs(&[backup("x", 150, S::Running, &[("web", W::Running)])], &[], false, "a restore waits for a running backup")]
+#[case::backup_is_older_and_waits(&[backup("x", 50, S::Pending, &[("web", W::Pending)])], &[], true, "it has not begun")]
+#[case::backup_of_another(&[backup("x", 50, S::Running, &[("db", W::Running)])], &[], true, "another target")]
+#[case::restore_runs(&[], &[restore(150, "web", RestoreProgress::Running)], false, "one at a time")]
+#[case::older_restore(&[], &[restore(50, "web", RestoreProgress::Queued)], false, "older first")]
+#[case::younger_restore(&[], &[restore(150, "web", RestoreProgress::Queued)], true, "older first")]
+#[case::restore_lacks_something(&[], &[restore(50, "web", RestoreProgress::Waiting)], true, "it may wait for a day")]
+#[case::last_failed(&[], &[restore(50, "web", failed(60))], true, "a restore repairs what a failed one left")]
+fn a_restore_has_its_target_alone(
+    #[case] backups: &[OtherBackup],
+    #[case] restores: &[OtherRestore],
+    #[case] starts: bool,
+    #[case] reason: &str,
+) {
+    let start = restore_member(&key("r", 100), Some(&target("web")), backups, restores);
+    assert_eq!(start == MemberStart::Start, starts, "{reason}: {start:?}");
+}
+
+/// One session of a simulated cluster, each with one target.
+#[derive(Clone, Debug)]
+struct Simulated {
+    key: SessionKey,
+    restores: bool,
+    target: TargetKey,
+    phase: W,
+}
+
+fn simulated() -> impl Strategy<Value = Vec<Simulated>> {
+    let one = (0..4i64, any::<bool>(), 0..2usize);
+    proptest::collection::vec(one, 1..8).prop_map(|sessions| {
+        let session = |(index, (second, restores, of)): (usize, (i64, bool, usize))| Simulated {
+            key: key(&format!("s{index}"), second),
+            restores,
+            target: target(["web", "db"][of]),
+            phase: W::Pending,
+        };
+        sessions.into_iter().enumerate().map(session).collect()
+    })
+}
+
+fn may_start(sessions: &[Simulated], index: usize) -> bool {
+    let me = &sessions[index];
+    let rest = || sessions.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
+    let phase = |phase: W| match phase {
+        W::Pending => S::Pending,
+        W::Running => S::Running,
+        _ => S::Succeeded,
+    };
+    let backups: Vec<_> = rest()
+        .filter(|other| !other.restores)
+        .map(|other| OtherBackup {
+            session: other.key.clone(),
+            phase: phase(other.phase),
+            targets: vec![OtherTarget { target: other.target.clone(), phase: other.phase }],
+        })
+        .collect();
+    let restores: Vec<_> = rest()
+        .filter(|other| other.restores)
+        .map(|other| OtherRestore {
+            session: other.key.clone(),
+            kind: "RestoreSession",
+            target: other.target.clone(),
+            progress: match other.phase {
+                W::Pending => RestoreProgress::Queued,
+                W::Running => RestoreProgress::Running,
+                _ => succeeded(0),
+            },
+        })
+        .collect();
+    let start = if me.restores { restore_member } else { backup_member };
+    start(&me.key, Some(&me.target), &backups, &restores) == MemberStart::Start
+}
+
+proptest! {
+    /// Sessions start and end in any order: two are never at work on one target, and all come to their end.
+    #[test]
+    fn targets_are_exclusive_and_no_session_waits_for_ever(
+        mut sessions in simulated(),
+        picks in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
+    ) {
+        let step = |sessions: &mut [Simulated], index: usize| {
+            let next = match sessions[index].phase {
+                W::Pending if may_start(sessions, index) => W::Running,
+                W::Running => W::Succeeded,
+                phase => phase,
+            };
+            sessions[index].phase = next;
+        };
+        for pick in picks {
+            let index = pick.index(sessions.len());
+            step(&mut sessions, index);
+            for one in ["web", "db"] {
+                let at_work = sessions.iter().filter(|other| other.phase == W::Running && other.target == target(one));
+                prop_assert!(at_work.count() <= 1);
+            }
+        }
+        for _ in 0..2 * sessions.len() {
+            for index in 0..sessions.len() {
+                step(&mut sessions, index);
+            }
+        }
+        prop_assert!(sessions.iter().all(|session| session.phase == W::Succeeded));
+    }
+}

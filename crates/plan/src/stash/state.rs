@@ -1,0 +1,188 @@
+//! The state of a session, the same for backups and restores: members, their hosts and conditions. It is read from the status
+//! of a BackupSession, RestoreSession or RestoreBatch and written back to it; the engine in crate `stash` works on this
+//! form only.
+
+pub mod conditions;
+mod of_backup;
+mod of_restore;
+mod phase;
+#[cfg(test)]
+mod tests;
+
+pub use of_backup::empty_target;
+
+use std::fmt;
+
+use jiff::Timestamp;
+use lifeboat_api::common::{Condition, GoDuration};
+use lifeboat_api::stash::{HookPhase, HostRun, SnapshotStats, TargetRef};
+
+use self::conditions::Observation;
+use super::hosts::HostName;
+
+/// The phase of a session. `Skipped` is for backups only, `Invalid` for restores only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SessionPhase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Skipped,
+    Invalid,
+    Unknown,
+}
+
+impl SessionPhase {
+    /// Whether the session is over and its phase does not change any more.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Invalid)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Skipped => "Skipped",
+            Self::Invalid => "Invalid",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl fmt::Display for SessionPhase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+/// The phase of a member or of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkPhase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    /// The result is not known, for example of a claim that waits for its first pod.
+    Unknown,
+}
+
+impl WorkPhase {
+    /// Whether nothing more is done for it. `Unknown` is an end: the claim of a restore waits for a pod that others make.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Unknown)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl fmt::Display for WorkPhase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+/// The state of a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionState {
+    pub phase: SessionPhase,
+    pub deadline: Option<Timestamp>,
+    pub duration: Option<GoDuration>,
+    pub conditions: Vec<Condition>,
+    /// One for each member of the invoker, in its order.
+    pub members: Vec<MemberState>,
+    /// Of a BackupSession: it failed and was retried; when the next retry starts.
+    pub retried: Option<bool>,
+    pub next_retry: Option<Timestamp>,
+}
+
+/// The state of one member.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemberState {
+    /// None where the member has a task and no target.
+    pub reference: Option<TargetRef>,
+    pub phase: WorkPhase,
+    pub total_hosts: Option<i32>,
+    pub hosts: Vec<HostState>,
+    pub conditions: Vec<Condition>,
+    pub pre_actions: Vec<String>,
+    pub post_actions: Vec<String>,
+}
+
+/// The state of one host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostState {
+    pub name: HostName,
+    pub phase: WorkPhase,
+    pub duration: Option<GoDuration>,
+    pub error: Option<String>,
+    /// Of a backup: the snapshots that were made, one for each path.
+    pub snapshots: Vec<SnapshotStats>,
+    pub run: HostRun,
+}
+
+/// Upstream's actions of a session, which its first and last member show.
+const PRE_ACTIONS: [&str; 1] = ["InitializeBackendRepository"];
+const POST_ACTIONS: [&str; 3] =
+    ["ApplyRetentionPolicy", "VerifyRepositoryIntegrity", "SendRepositoryMetrics"];
+
+impl SessionState {
+    /// The state of a backup that has not begun: one member for each target, with upstream's actions at the first and the last.
+    pub fn new_backup(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
+        let mut state = Self::new_restore(targets);
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        if let Some(first) = state.members.first_mut() {
+            first.pre_actions = texts(&PRE_ACTIONS);
+        }
+        if let Some(last) = state.members.last_mut() {
+            last.post_actions = texts(&POST_ACTIONS);
+        }
+        state
+    }
+
+    /// The state of a restore that has not begun.
+    pub fn new_restore(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
+        let members =
+            targets.into_iter().map(|reference| MemberState { reference, ..MemberState::default() });
+        Self { members: members.collect(), ..Self::default() }
+    }
+
+    /// Sets a condition of the session.
+    pub fn observe(&mut self, observation: &Observation, now: Timestamp) {
+        observation.set_in(&mut self.conditions, now);
+    }
+}
+
+impl MemberState {
+    /// Sets a condition of the member.
+    pub fn observe(&mut self, observation: &Observation, now: Timestamp) {
+        observation.set_in(&mut self.conditions, now);
+    }
+
+    /// Whether all hosts of the member and their hooks have ended, or will never start.
+    pub fn has_ended(&self) -> bool {
+        self.current_phase().has_ended()
+    }
+}
+
+impl HostState {
+    /// Whether the hook before the host began, so that the one after it is owed.
+    pub fn owes_post_hook(&self) -> bool {
+        self.run.pre_hook.is_some()
+            && !matches!(
+                self.run.post_hook,
+                Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped)
+            )
+    }
+}

@@ -1,0 +1,249 @@
+//! What is read of a target. One pod stands for a Deployment and its like; a StatefulSet is read ordinal by ordinal, a DaemonSet node
+//! by node. At zero replicas the claims are read without a pod.
+
+use std::collections::BTreeSet;
+
+use lifeboat_api::stash::BackupTarget;
+use serde_json::{Value, json};
+
+use super::claims::{ordinal_of, stateful_name, templates, volumes};
+use super::mounts::MountPlan;
+use super::paths::PathError;
+use super::pods::{by_node, has_ended, is_terminating, named, pod_template, pods_of, standing};
+use super::volumes::{Purpose, Volume, VolumeError, is_one_for_each_pod, kind_of};
+use super::{
+    Host, HostPart, HostPod, HostSource, HostVolume, Note, PodsError, TargetError, TargetFacts, TargetPlan,
+};
+use crate::json::text;
+use crate::stash::hosts::{HostName, HostOf, TargetKind, ordinals, replicas};
+
+/// Decides.
+pub fn backup_plan(facts: &TargetFacts, target: &BackupTarget) -> Result<TargetPlan, TargetError> {
+    let TargetFacts { kind, name, namespace, .. } = facts;
+    if *kind == TargetKind::AppBinding {
+        return Err(TargetError::NeedsTask { kind: *kind, name: name.clone() });
+    }
+    let mounts = MountPlan::of_backup(*kind, target)?;
+    let Some(object) = &facts.object else {
+        let (namespace, name) = (namespace.clone(), name.clone());
+        return Err(TargetError::NoTarget { kind: *kind, namespace, name });
+    };
+    let backup = Backup {
+        facts,
+        object,
+        alias: target.alias.as_deref(),
+        mounts: &mounts,
+        pods: pods_of(object, &facts.between, &facts.pods),
+    };
+    let mut plan = TargetPlan { hosts: Vec::new(), notes: mounts.hidden() };
+    match kind {
+        TargetKind::StatefulSet => plan.hosts = backup.ordinals()?,
+        TargetKind::DaemonSet => backup.nodes(&mut plan)?,
+        TargetKind::Claim => plan.hosts.push(backup.claim()),
+        _ => backup.one_for_all(&mut plan),
+    }
+    plan.notes.extend(backup.read_live());
+    Ok(plan)
+}
+
+struct Backup<'a> {
+    facts: &'a TargetFacts,
+    object: &'a Value,
+    alias: Option<&'a str>,
+    mounts: &'a MountPlan,
+    /// The target's own.
+    pods: Vec<&'a Value>,
+}
+
+impl<'a> Backup<'a> {
+    fn title(&self) -> String {
+        self.facts.title()
+    }
+
+    fn host(&self, of: HostOf, source: Result<HostSource, TargetError>) -> Host {
+        Host { name: HostName::of(self.alias, &of), of, source }
+    }
+
+    /// A Deployment and its like.
+    fn one_for_all(&self, plan: &mut TargetPlan) {
+        if replicas(self.object) == 0 {
+            plan.hosts.push(self.host(HostOf::Whole, self.at_rest(None)));
+            return;
+        }
+        let pod = standing(&self.title(), &self.pods);
+        if let Ok(pod) = pod {
+            plan.notes.extend(self.other_replicas(pod));
+        }
+        let source = pod.map_err(TargetError::from).and_then(|pod| self.of_pod(pod));
+        plan.hosts.push(self.host(HostOf::Whole, source));
+    }
+
+    /// A StatefulSet.
+    fn ordinals(&self) -> Result<Vec<Host>, TargetError> {
+        let running = replicas(self.object);
+        if running == 0 {
+            let found = stored_ordinals(self.facts, self.object, self.mounts);
+            if found.is_empty() {
+                return Err(PodsError::NoOrdinals { name: self.facts.name.clone() }.into());
+            }
+            let hosts = found
+                .into_iter()
+                .map(|ordinal| self.host(HostOf::Ordinal(ordinal), self.at_rest(Some(ordinal))));
+            return Ok(hosts.collect());
+        }
+        let hosts = ordinals(self.object, running).map(|ordinal| {
+            let name = format!("{}-{ordinal}", self.facts.name);
+            let source = match named(&self.pods, &name) {
+                None => Err(PodsError::NoPod { target: self.title(), pod: name }.into()),
+                Some(pod) => {
+                    standing(&self.title(), &[pod]).map_err(Into::into).and_then(|pod| self.of_pod(pod))
+                }
+            };
+            self.host(HostOf::Ordinal(ordinal), source)
+        });
+        Ok(hosts.collect())
+    }
+
+    /// A DaemonSet.
+    fn nodes(&self, plan: &mut TargetPlan) -> Result<(), TargetError> {
+        let nodes = by_node(&self.pods);
+        if nodes.is_empty() {
+            return Err(PodsError::NoNodes { target: self.title() }.into());
+        }
+        let wanted =
+            self.object.pointer("/status/desiredNumberScheduled").and_then(Value::as_u64).unwrap_or_default();
+        let found = nodes.len() as u64;
+        if wanted > found {
+            plan.notes.push(Note::PodsMissing { target: self.title(), wanted, found });
+        }
+        for (node, pods) in nodes {
+            let pod = standing(&self.title(), &pods);
+            let source = pod.map_err(TargetError::from).and_then(|pod| self.of_pod(pod));
+            plan.hosts.push(self.host(HostOf::Node(node), source));
+        }
+        Ok(())
+    }
+
+    /// A claim as target. A Ready pod that uses it stands for it.
+    fn claim(&self) -> Host {
+        let claim = self.facts.name.as_str();
+        let mounts_it = |pod: &&Value| {
+            volumes(pod).iter().any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
+        };
+        let users: Vec<&Value> =
+            self.facts.pods.iter().filter(|pod| mounts_it(pod) && !has_ended(pod)).collect();
+        let pod = standing(&self.title(), &users).ok();
+        let entry = [json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}})];
+        let source = self.source(pod, &self.title(), &entry);
+        self.host(HostOf::Whole, source)
+    }
+
+    fn of_pod(&self, pod: &'a Value) -> Result<HostSource, TargetError> {
+        self.source(Some(pod), &format!("pod {}", text(pod, "/metadata/name")), volumes(pod))
+    }
+
+    /// What is read without a pod. `ordinal`: of a StatefulSet.
+    fn at_rest(&self, ordinal: Option<u32>) -> Result<HostSource, TargetError> {
+        self.source(None, &self.title(), &template_volumes(self.object, ordinal))
+    }
+
+    /// The volumes and parts. `of`: what has the volumes, in messages.
+    fn source(&self, pod: Option<&Value>, of: &str, entries: &[Value]) -> Result<HostSource, TargetError> {
+        let mut source = HostSource { pod: pod.map(HostPod::of), ..HostSource::default() };
+        for path in &self.mounts.paths {
+            let known = source.volumes.iter().position(|volume| volume.name == path.volume);
+            let place = if let Some(place) = known {
+                place
+            } else {
+                let entry = entry(entries, &path.volume, of)?;
+                let access = Volume { facts: self.facts, pod, entry, purpose: Purpose::Read }.access()?;
+                source.volumes.push(HostVolume { name: path.volume.clone(), access });
+                source.volumes.len() - 1
+            };
+            let (volume, sub_path) = (path.volume.clone(), path.sub_path.clone());
+            if source.volumes[place].access.is_block() && sub_path.is_some() {
+                return Err(PathError::InDevice { path: path.path.clone(), volume }.into());
+            }
+            source.parts.push(HostPart { path: path.path.clone(), volume, sub_path });
+        }
+        Ok(source)
+    }
+
+    /// The replicas beside the pod that is read, if they have files of their own.
+    fn other_replicas(&self, pod: &Value) -> Option<Note> {
+        let paths = self.mounts.paths.iter();
+        let own = paths.filter(|path| {
+            volumes(pod).iter().any(|volume| volume["name"] == *path.volume && is_one_for_each_pod(volume))
+        });
+        let own: BTreeSet<String> = own.map(|path| path.volume.clone()).collect();
+        let others = self.pods.iter().filter(|other| {
+            !is_terminating(other) && !has_ended(other) && other["metadata"]["uid"] != pod["metadata"]["uid"]
+        });
+        let others: Vec<String> = others.map(|other| text(other, "/metadata/name").to_owned()).collect();
+        (!own.is_empty() && !others.is_empty()).then(|| Note::OtherReplicas {
+            target: self.title(),
+            pod: text(pod, "/metadata/name").to_owned(),
+            others,
+            volumes: own.into_iter().collect(),
+        })
+    }
+
+    /// The volumes that `snapshotClassName` cannot hold for.
+    fn read_live(&self) -> Vec<Note> {
+        if self.facts.site.snapshot_class.is_none() {
+            return Vec::new();
+        }
+        let template = template_volumes(self.object, Some(0));
+        let wanted: BTreeSet<&str> = self.mounts.paths.iter().map(|path| path.volume.as_str()).collect();
+        let live = template.iter().filter(|volume| {
+            wanted.contains(text(volume, "/name"))
+                && !matches!(kind_of(volume).as_str(), "persistentVolumeClaim" | "ephemeral")
+        });
+        live.map(|volume| Note::ReadLive { volume: text(volume, "/name").to_owned(), kind: kind_of(volume) })
+            .collect()
+    }
+}
+
+/// The volume of a name.
+pub(super) fn entry<'v>(entries: &'v [Value], volume: &str, of: &str) -> Result<&'v Value, VolumeError> {
+    entries.iter().find(|entry| entry["name"] == *volume).ok_or_else(|| {
+        let mut available: Vec<&str> = entries.iter().map(|entry| text(entry, "/name")).collect();
+        available.sort_unstable();
+        let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
+        VolumeError::NoVolume { volume: volume.to_owned(), of: of.to_owned(), available }
+    })
+}
+
+/// The volumes of a workload's pods, from its template; those of a StatefulSet's claim templates replace others of the same
+/// name, as its controller does it.
+pub(super) fn template_volumes(workload: &Value, ordinal: Option<u32>) -> Vec<Value> {
+    let claims: Vec<Value> = templates(workload)
+        .map(|template| text(template, "/metadata/name"))
+        .map(|name| {
+            let claim = stateful_name(workload, name, ordinal.unwrap_or_default());
+            json!({"name": name, "persistentVolumeClaim": {"claimName": claim}})
+        })
+        .collect();
+    let template = pod_template(workload).map(volumes).unwrap_or_default();
+    let others = template.iter().filter(|volume| !claims.iter().any(|claim| claim["name"] == volume["name"]));
+    others.cloned().chain(claims.iter().cloned()).collect()
+}
+
+/// The ordinals for which a StatefulSet without replicas has claims of the mounts' volumes. If the mounts have none of its claim
+/// templates, all replicas share the volumes, and the first ordinal stands for them.
+pub(super) fn stored_ordinals(
+    facts: &TargetFacts,
+    stateful_set: &Value,
+    mounts: &MountPlan,
+) -> BTreeSet<u32> {
+    let mounted = |template: &&str| mounts.mounts.iter().any(|mount| mount.volume == **template);
+    let own: Vec<&str> =
+        templates(stateful_set).map(|template| text(template, "/metadata/name")).filter(mounted).collect();
+    if own.is_empty() {
+        return ordinals(stateful_set, 1).collect();
+    }
+    let claims = facts.claims.keys();
+    claims
+        .filter_map(|claim| own.iter().find_map(|template| ordinal_of(stateful_set, template, claim)))
+        .collect()
+}

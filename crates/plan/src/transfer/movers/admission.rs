@@ -1,0 +1,97 @@
+//! Whether a namespace admits a mover's pod: the answer of the API server to a dry run.
+
+/// The answer to the dry run of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    Allowed,
+    /// Not admitted, and why, in the words of the API server or of a webhook.
+    Refused(String),
+    /// A webhook of the cluster does not take part in dry runs, so the API server gives no answer.
+    DryRunsRefused,
+}
+
+/// The answer of the API server to a webhook without dry runs: code 400 with this text.
+const NO_DRY_RUN: &str = "does not support dry run";
+
+/// The answer to a server that may not create pods at all; it says nothing about the pod.
+const NOT_PERMITTED: &str = "cannot create resource";
+
+/// What the API server says about resources: quotas, the ranges of a LimitRange. The plugins for them come after those
+/// for permissions, so such a pod is admitted otherwise.
+const ABOUT_RESOURCES: [&str; 6] = [
+    "exceeded quota",
+    "failed quota",
+    "insufficient quota",
+    "usage per Container",
+    "usage per Pod",
+    "limit to request ratio",
+];
+
+impl DryRun {
+    /// Reads the refusal of a pod; None if the code is not one of a refusal.
+    pub fn refused(code: u16, message: &str) -> Option<Self> {
+        match code {
+            400 if message.contains(NO_DRY_RUN) => Some(Self::DryRunsRefused),
+            403 if message.contains(NOT_PERMITTED) => None,
+            400 | 403 | 422 => Some(Self::Refused(message.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// Whether the pod's permissions were refused, and not the resources that it asks for.
+    pub fn refuses_permissions(&self) -> bool {
+        match self {
+            Self::Refused(message) => !ABOUT_RESOURCES.iter().any(|text| message.contains(text)),
+            Self::Allowed | Self::DryRunsRefused => false,
+        }
+    }
+
+    /// Whether a quota requires that the pod limits its CPU.
+    pub fn requires_cpu_limit(&self) -> bool {
+        match self {
+            Self::Refused(message) => message.contains("must specify") && message.contains("limits.cpu"),
+            Self::Allowed | Self::DryRunsRefused => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const POD_SECURITY: &str =
+        "pods \"mover-x\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true";
+    const WEBHOOK: &str = "admission webhook \"validate.kyverno.svc\" denied the request: no root";
+    const NO_LIMIT: &str =
+        "pods \"mover-x\" is forbidden: failed quota: team: must specify limits.cpu for: mover";
+    const QUOTA: &str = "pods \"mover-x\" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9";
+    const RANGE: &str =
+        "pods \"mover-x\" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi";
+
+    #[rstest]
+    #[case::pod_security(403, POD_SECURITY, true, false)]
+    #[case::policy(403, WEBHOOK, true, false)]
+    #[case::policy_that_answers_400(400, WEBHOOK, true, false)]
+    #[case::quota_that_wants_a_limit(403, NO_LIMIT, false, true)]
+    #[case::quota_that_is_used_up(403, QUOTA, false, false)]
+    #[case::limit_range(403, RANGE, false, false)]
+    fn a_refusal_is_about_permissions_or_about_resources(
+        #[case] code: u16,
+        #[case] message: &str,
+        #[case] permissions: bool,
+        #[case] cpu_limit: bool,
+    ) {
+        let refused = DryRun::refused(code, message).unwrap();
+        assert_eq!(refused, DryRun::Refused(message.to_owned()));
+        assert_eq!((refused.refuses_permissions(), refused.requires_cpu_limit()), (permissions, cpu_limit));
+    }
+
+    #[test]
+    fn a_webhook_without_dry_runs_is_no_refusal_of_the_pod() {
+        let message = "admission webhook \"inject.mesh.io\" does not support dry run";
+        assert_eq!(DryRun::refused(400, message), Some(DryRun::DryRunsRefused));
+        assert_eq!(DryRun::refused(500, message), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the server's controllers share: [`Core`], which any controller needs, and what only those of Stash's kinds use.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use kube::core::ApiResource;
+use lifeboat_cluster::exec::{Commands, PodCommands};
+use lifeboat_control::{Core, Watches};
+use lifeboat_transfer::TransferService;
+use lifeboat_transfer::movers::Movers;
+use lifeboat_transfer::repositories::Repositories;
+
+use crate::metrics::StashMetrics;
+use crate::scope::ServedNamespaces;
+use crate::settings::StashSettings;
+use crate::tenant_stores::{GuardedStores, TenantStores};
+
+/// Shared by all controllers of one server.
+#[derive(Clone)]
+pub(crate) struct Context {
+    /// Shared, because a context is handed to every reconcile by value.
+    pub(crate) core: Arc<Core>,
+    pub(crate) settings: Arc<StashSettings>,
+    /// The namespaces that this server serves.
+    pub(crate) served: ServedNamespaces,
+    /// Runs movers.
+    pub(crate) movers: Movers,
+    /// Open repositories.
+    pub(crate) repositories: Repositories,
+    /// Opens the storage of Repositories.
+    pub(crate) stores: Arc<dyn TenantStores>,
+    /// Runs hooks in pods.
+    pub(crate) commands: Arc<dyn Commands>,
+    /// What Stash's API counts; what every controller counts is in [`Core`].
+    pub(crate) metrics: StashMetrics,
+}
+
+impl Context {
+    /// Registers the metrics of Stash's API: called once for each server. `core` and `transfer` are the server's, which other APIs
+    /// share.
+    pub(crate) fn new(core: Core, transfer: TransferService, settings: StashSettings) -> Self {
+        let TransferService { movers, repositories } = transfer;
+        Self {
+            served: ServedNamespaces::new(&settings),
+            stores: Arc::new(GuardedStores(settings.guard.clone())),
+            settings: Arc::new(settings),
+            movers,
+            repositories,
+            commands: Arc::new(PodCommands(core.patient.clone())),
+            metrics: StashMetrics::register(&core.metrics),
+            core: Arc::new(core),
+        }
+    }
+
+    /// The watches of one of Stash's kinds, in the namespaces that this server may serve.
+    pub(crate) fn watches(&self, resource: &ApiResource) -> Watches {
+        Watches::new(&self.core, &self.served.scope(), resource)
+    }
+}
+
+impl Deref for Context {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl AsRef<Core> for Context {
+    fn as_ref(&self) -> &Core {
+        &self.core
+    }
+}

@@ -1,0 +1,10 @@
+//! Invokers: BackupConfiguration and BackupBatch. Each is checked, reserves its Repository, shows in its status whether it can run,
+//! and makes a BackupSession at each due time.
+
+mod controller;
+mod gather;
+mod invoker;
+mod schedule;
+
+pub(crate) use controller::run;
+pub(crate) use invoker::Invoker;

@@ -1,0 +1,190 @@
+//! Gathers what decides whether an invoker can run: its Repository and Secret, its targets, its place among the users of the repository.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::{Api, api::ListParams};
+use lifeboat_api::stash::Repository;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::json::text;
+use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
+use lifeboat_plan::stash::invoker::{Found, Gathered, ValidBackup, ValidDriver, backup_hosts};
+use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
+
+use super::invoker::{Invoker, resource};
+use crate::context::Context;
+use crate::repository::reservations::{self, ReservationError, ReservedId};
+use crate::repository::{RepositoryProblem, key_of, ready};
+use crate::target::{TargetName, workload};
+
+/// Reads all of it, and puts the invoker's claim on record.
+pub(super) async fn gather(
+    context: &Context,
+    invoker: &Invoker,
+    valid: Option<&ValidBackup>,
+) -> Result<Gathered, ApiError> {
+    let Some(valid) = valid else { return Ok(Gathered::default()) };
+    let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
+    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered) };
+    let found = read(context, repository).await?;
+    let Some(object) = found else {
+        let message = format!(
+            "Repository {}/{} does not exist; create it, or correct spec.repository",
+            repository.namespace, repository.name
+        );
+        gathered.repository = Some(Found::No(message));
+        return Ok(gathered);
+    };
+    if let Some(refusal) = not_allowed(context, &invoker.id.namespace, &object).await? {
+        gathered.repository = Some(Found::No(refusal));
+        return Ok(gathered);
+    }
+    gathered.repository = Some(Found::Yes);
+    gathered.secret = Some(secret(context, &object).await?);
+    if gathered.secret != Some(Found::Yes) {
+        return Ok(gathered);
+    }
+    let key = key_of(&repository.namespace, &repository.name);
+    match Box::pin(ready(context, &key)).await {
+        Ok(opened) => {
+            let id = ReservedId::new(&opened.access, &repository.namespace, &opened.id);
+            let claim = claim(context, invoker, repository).await?;
+            release_gone(context, &id).await?;
+            match reservations::claim(&context.core, &id, &claim).await {
+                Ok(standing) => gathered.standing = Some(standing),
+                Err(error) => gathered.repository = Some(Found::Unknown(error.chain())),
+            }
+        }
+        Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
+    }
+    Ok(gathered)
+}
+
+/// Removes the claims of invokers that are gone.
+async fn release_gone(context: &Context, id: &ReservedId) -> Result<(), ApiError> {
+    let record = match reservations::read(&context.core, id).await {
+        Ok(record) => record,
+        Err(ReservationError::Api(error)) => return Err(error),
+        // The claim itself reports it.
+        Err(ReservationError::Record { .. }) => return Ok(()),
+    };
+    let mut gone = BTreeSet::new();
+    for claim in record.holders().iter().chain(record.waiting()) {
+        let Some(resource) = resource(&claim.kind) else { continue };
+        let api = objects::namespaced(&context.core.client, &claim.namespace, &resource);
+        let attempt = format!("read {} {}/{}", claim.kind, claim.namespace, claim.name);
+        let found = api.get_metadata_opt(&claim.name).await.attempt(attempt)?;
+        if found.and_then(|found| found.uid()).as_deref() != Some(claim.uid.as_str()) {
+            gone.insert(claim.uid.clone());
+        }
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    match reservations::release(&context.core, id, |claim| gone.contains(&claim.uid)).await {
+        Err(ReservationError::Api(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
+    let api: Api<Repository> = Api::namespaced(context.core.client.clone(), &name.namespace);
+    api.get_opt(&name.name).await.attempt(format!("read Repository {}/{}", name.namespace, name.name))
+}
+
+/// Why a Repository of another namespace may not be used.
+async fn not_allowed(
+    context: &Context,
+    namespace: &str,
+    repository: &Repository,
+) -> Result<Option<String>, ApiError> {
+    let own = repository.namespace().unwrap_or_default();
+    if own == namespace {
+        return Ok(None);
+    }
+    let resource = objects::resource("", "v1", "Namespace", "namespaces");
+    let api: Api<DynamicObject> = Api::all_with(context.core.client.clone(), &resource);
+    let found = api.get_opt(namespace).await.attempt(format!("read Namespace {namespace}"))?;
+    let labels = found.map(|found| found.labels().clone()).unwrap_or_default();
+    let allowed =
+        lifeboat_plan::stash::repository::usage::may_use(&repository.spec, &own, namespace, &labels);
+    Ok((!allowed).then(|| {
+        format!(
+            "Repository {own}/{} does not allow namespace {namespace}: set its spec.usagePolicy, or use a Repository of this namespace",
+            repository.name_any()
+        )
+    }))
+}
+
+async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
+    let namespace = repository.namespace().unwrap_or_default();
+    let name = &repository.spec.backend.storage_secret_name;
+    let api: Api<k8s_openapi::api::core::v1::Secret> =
+        Api::namespaced(context.core.client.clone(), &namespace);
+    let found = api.get_metadata_opt(name).await.attempt(format!("read Secret {namespace}/{name}"))?;
+    Ok(if found.is_some() {
+        Found::Yes
+    } else {
+        Found::No(format!(
+            "Secret {namespace}/{name}, which backend.storageSecretName names, does not exist; create it with RESTIC_PASSWORD and the \
+             keys of the storage"
+        ))
+    })
+}
+
+async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Found>>, ApiError> {
+    let mut found = Vec::new();
+    for member in &valid.members {
+        let Some(target) = &member.target else {
+            found.push(None);
+            continue;
+        };
+        let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
+        let there = workload(&context.core, name).await?.is_some();
+        found.push(Some(if there {
+            Found::Yes
+        } else {
+            Found::No(format!("{} does not exist; create it, or correct target.ref", target.key))
+        }));
+    }
+    Ok(found)
+}
+
+/// The invoker's claim to the repository.
+async fn claim(context: &Context, invoker: &Invoker, repository: &RepositoryName) -> Result<Claim, ApiError> {
+    let nodes = nodes(context, invoker).await?;
+    let members = backup_hosts(invoker.members(), |_| nodes.clone());
+    let hosts: Vec<HostSet> = members.into_iter().map(|member| member.hosts).collect();
+    Ok(Claim {
+        kind: invoker.id.kind.clone(),
+        namespace: invoker.id.namespace.clone(),
+        name: invoker.id.name.clone(),
+        uid: invoker.uid.clone(),
+        created: invoker.created.unwrap_or(Timestamp::UNIX_EPOCH),
+        repository: repository.clone(),
+        hosts,
+    })
+}
+
+/// The names of all nodes, where a target is a DaemonSet.
+async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiError> {
+    let is_daemon_set = |member: &lifeboat_api::stash::BackupMember| {
+        let target = member.target.as_ref();
+        target.is_some_and(|target| TargetKind::of(&target.reference) == Ok(TargetKind::DaemonSet))
+    };
+    if !invoker.members().iter().any(is_daemon_set) {
+        return Ok(Vec::new());
+    }
+    let resource = objects::resource("", "v1", "Node", "nodes");
+    let api: Api<DynamicObject> = Api::all_with(context.core.client.clone(), &resource);
+    let listed = api.list(&ListParams::default()).await.attempt("list nodes")?;
+    Ok(listed
+        .items
+        .iter()
+        .map(objects::to_json)
+        .map(|node| text(&node, "/metadata/name").to_owned())
+        .collect())
+}

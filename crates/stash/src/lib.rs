@@ -1,0 +1,34 @@
+//! Stash's API: the controllers of its kinds, and what they share. Each controller reads, validates, plans, applies and writes
+//! status, in that order; what is decided is decided in crate `plan`.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::large_futures,
+        clippy::similar_names,
+        clippy::items_after_statements,
+        clippy::cloned_ref_to_slice_refs
+    )
+)]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "restores, and repositories that only movers open, use the rest of `repository`; their controllers come next"
+)]
+
+mod context;
+mod invokers;
+mod metrics;
+mod repository;
+mod scope;
+mod server_part;
+mod sessions;
+pub mod settings;
+mod target;
+mod tenant_stores;
+#[cfg(test)]
+mod testing;
+
+pub use server_part::Stash;
+pub use settings::StashSettings;

@@ -1,0 +1,187 @@
+//! The controller of Repositories: says whether a repository can be used and what it holds, shows its snapshots and who uses it, removes
+//! what movers left behind, maintains it, and deletes its data with it where that is asked for. A repository that is at rest costs
+//! no requests: it is opened rarely, and its users are known from a watch.
+
+mod maintain;
+mod notes;
+mod observe;
+#[cfg(test)]
+mod tests;
+mod users;
+mod wipe_out;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::common::TaskId;
+use lifeboat_api::stash::Repository;
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::{LongWork, dynamic, locked, unreadable};
+use lifeboat_plan::stash::repository::due::{self, Look, Maintenance};
+use lifeboat_plan::stash::repository::wipe_out::FINALIZER;
+use lifeboat_plan::transfer::movers::Owner;
+use lifeboat_plan::transfer::repository_notes::is_under_way;
+use lifeboat_transfer::movers::TaskState;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::object;
+use crate::context::Context;
+use users::Users;
+
+/// When a repository is looked at again after its notes could not all be worked off.
+const NEXT_TRY: Duration = Duration::from_mins(1);
+
+/// What the controller works with in one term.
+struct State {
+    resource: ApiResource,
+    /// Maintenances and deletions take hours, and no look at a repository waits for one.
+    maintenances: LongWork,
+    deletions: LongWork,
+    memory: Arc<Memory>,
+}
+
+/// What the controller remembers in one term.
+#[derive(Default)]
+struct Memory {
+    /// When each repository was looked at, by the object's UID.
+    looks: Mutex<BTreeMap<String, Timestamp>>,
+    /// When the last maintenance failed, by the object's UID.
+    failures: Mutex<BTreeMap<String, Timestamp>>,
+    users: Users,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            resource: objects::resource_of::<Repository>(),
+            maintenances: LongWork::new("maintenance"),
+            deletions: LongWork::new("deletion of a repository's data"),
+            memory: Arc::default(),
+        }
+    }
+}
+
+impl Memory {
+    fn forget(&self, uid: &str) {
+        locked(&self.looks).remove(uid);
+        locked(&self.failures).remove(uid);
+    }
+}
+
+/// Runs the controller until `shutdown` is cancelled and reconciles in flight have ended.
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let state = Arc::new(State::new());
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
+    let (memory, resource) = (state.memory.clone(), state.resource.clone());
+    let watches = context
+        .watches(&state.resource)
+        .triggered_by(&maps, move |map: &ConfigMap, known| {
+            memory.users.changed(map, &known.state(), &resource)
+        })
+        .until(shutdown);
+    dynamic::drive("repository", watches, context.clone(), state.clone(), reconcile).await;
+    state.maintenances.leave().await;
+    state.deletions.leave().await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let namespace = object.namespace().unwrap_or_default();
+    if !context.served.serves(&context, &namespace).await? {
+        return Ok(Action::await_change());
+    }
+    let repository: Repository = match objects::typed(&object) {
+        Ok(repository) => repository,
+        Err(error) => {
+            let message = unreadable::message(error, unreadable::EDIT);
+            let about = object.object_ref(&state.resource);
+            context.events.warning(&about, "ObjectNotValid", &message).await;
+            return Ok(Action::await_change());
+        }
+    };
+    if repository.metadata.deletion_timestamp.is_some() {
+        return wipe_out::reconcile(&context, &state, &repository).await;
+    }
+    let repository = keep_finalizer(&context, repository).await?;
+    let uid = repository.metadata.uid.clone().unwrap_or_default();
+    let memory = &state.memory;
+    let last = locked(&memory.looks).get(&uid).copied();
+    let (repository, next_look) = match due::look(&repository, last, context.now()) {
+        Look::In(rest) => (users::show(&context, &memory.users, repository).await?, rest),
+        Look::Now => {
+            let repository = Box::pin(observe::observe(&context, &memory.users, repository)).await?;
+            locked(&memory.looks).insert(uid, context.now());
+            let next = match due::look(&repository, Some(context.now()), context.now()) {
+                Look::In(rest) => rest,
+                Look::Now => NEXT_TRY,
+            };
+            (repository, next)
+        }
+    };
+    let is_settled = notes::work_off(&context, &repository).await?;
+    let next_look = if is_settled { next_look } else { next_look.min(NEXT_TRY) };
+    let next = maintenance(&context, &state, repository).await?;
+    Ok(Action::requeue(next.map_or(next_look, |next| next.min(next_look))))
+}
+
+/// Adds or removes the finalizer, as `wipeOut` says.
+async fn keep_finalizer(context: &Context, repository: Repository) -> Result<Repository, ApiError> {
+    let finalizers = repository.metadata.finalizers.clone().unwrap_or_default();
+    let is_there = finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+    if is_there == repository.spec.wipe_out {
+        return Ok(repository);
+    }
+    let mut wanted = finalizers;
+    wanted.retain(|finalizer| finalizer != FINALIZER);
+    if repository.spec.wipe_out {
+        wanted.push(FINALIZER.to_owned());
+    }
+    object::merge(context, &repository, json!({"metadata": {"finalizers": wanted}})).await
+}
+
+/// Starts or continues a maintenance. Gives when the next is due, if one is.
+async fn maintenance(
+    context: &Context,
+    state: &Arc<State>,
+    repository: Repository,
+) -> Result<Option<Duration>, ApiError> {
+    let uid = repository.metadata.uid.clone().unwrap_or_default();
+    let failed = locked(&state.memory.failures).get(&uid).copied();
+    let (repository, run) = match due::maintenance(&repository, failed, context.now()) {
+        Maintenance::Nothing => return Ok(None),
+        Maintenance::In(rest) => return Ok(Some(rest)),
+        Maintenance::GoOn(run) => (repository, run),
+        Maintenance::Now(run) => (maintain::begin(context, &repository, run).await?, run),
+    };
+    let (context, memory) = (context.clone(), state.memory.clone());
+    state.maintenances.start(&uid.clone(), |_| async move {
+        match maintain::carry_out(&context, &repository, run).await {
+            Ok(true) => _ = locked(&memory.failures).remove(&uid),
+            Ok(false) => _ = locked(&memory.failures).insert(uid, context.now()),
+            Err(error) => {
+                let (repository, message) = (repository.name_any(), error.chain());
+                tracing::warn!(repository, message, "cannot continue a maintenance now; it is tried again");
+            }
+        }
+    });
+    Ok(Some(NEXT_TRY))
+}
+
+/// Whether a Repository has a task on record: its maintenance.
+pub(crate) fn task_state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
+    if object["metadata"]["uid"] != *owner.uid || !is_under_way(object, task) {
+        return TaskState::Over;
+    }
+    TaskState::Open
+}

@@ -1,0 +1,99 @@
+//! Works off the notes on a Repository: locks of dead movers that could not be removed when they died, and snapshots that movers stored
+//! after they were given up.
+
+use kube::api::ListParams;
+use lifeboat_api::common::TaskId;
+use lifeboat_api::stash::{BackupSession, Repository};
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_mover::task::UID_TAG;
+use lifeboat_plan::stash::repository::SnapshotFacts;
+use lifeboat_plan::stash::repository::fate::{fate, is_listed};
+use lifeboat_plan::transfer::repository_notes::{TaskFate, dead_owners, given_up, looked_for, unlocked};
+use lifeboat_transfer::repositories::RepositoryProblem;
+use serde_json::Value;
+
+use super::super::opened::{forget, snapshots, to_json};
+use super::super::{TenantRepositories, key_of, object};
+use crate::context::Context;
+
+/// Works off the notes. False where some are left for another time.
+pub(super) async fn work_off(context: &Context, repository: &Repository) -> Result<bool, ApiError> {
+    let value = to_json(repository);
+    let is_unlocked = remove_locks(context, repository, &value).await?;
+    let is_settled = forget_late(context, repository, &value).await?;
+    Ok(is_unlocked && is_settled)
+}
+
+async fn remove_locks(context: &Context, repository: &Repository, value: &Value) -> Result<bool, ApiError> {
+    let owners = dead_owners(value);
+    if owners.is_empty() {
+        return Ok(true);
+    }
+    let (namespace, name) = object::parts(repository);
+    let host = TenantRepositories(context.clone());
+    let removed = context.repositories.remove_locks(&host, &key_of(namespace, name), &owners).await;
+    match removed {
+        Ok(()) => object::annotate(context, namespace, name, unlocked(&owners)).await.map(|()| true),
+        Err(RepositoryProblem::Api(error)) => Err(error),
+        // The next mover is given these owners, and removes their locks.
+        Err(RepositoryProblem::MoversOnly(_)) => Ok(true),
+        Err(problem) => {
+            let message = problem.chain();
+            tracing::warn!(namespace, repository = name, message, "locks of dead movers are left for now");
+            Ok(false)
+        }
+    }
+}
+
+async fn forget_late(context: &Context, repository: &Repository, value: &Value) -> Result<bool, ApiError> {
+    if given_up(value, |_| TaskFate::Unknown).is_nothing() {
+        return Ok(true);
+    }
+    let sessions = sessions(context).await?;
+    let (found, looked) = (given_up(value, |task| fate(task, &sessions)), context.now());
+    let (namespace, name) = object::parts(repository);
+    let key = key_of(namespace, name);
+    let forgotten = async {
+        if found.unwanted.is_empty() {
+            return Ok(());
+        }
+        let stored = snapshots(context, &key).await?;
+        let late = stored.iter().filter(|snapshot| is_late(snapshot, &found.unwanted, &sessions));
+        let late: Vec<String> = late.map(|snapshot| snapshot.id.clone()).collect();
+        forget(context, &key, &late).await
+    };
+    match forgotten.await {
+        Ok(()) => {}
+        Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem) => {
+            let message = problem.chain();
+            tracing::warn!(namespace, repository = name, message, "a late snapshot may be left for now");
+            return Ok(false);
+        }
+    }
+    if let Some(patch) = looked_for(value, &found, looked) {
+        object::annotate(context, namespace, name, patch).await?;
+    }
+    Ok(false)
+}
+
+/// All BackupSessions of the namespaces that this server may serve: a repository may be used from several.
+async fn sessions(context: &Context) -> Result<Vec<BackupSession>, ApiError> {
+    let resource = lifeboat_cluster::objects::resource_of::<BackupSession>();
+    let mut all = Vec::new();
+    for api in context.served.scope().apis(&context.client, &resource) {
+        let listed = api.list(&ListParams::default()).await.attempt("list BackupSessions")?;
+        all.extend(listed.items.iter().filter_map(|object| lifeboat_cluster::objects::typed(object).ok()));
+    }
+    Ok(all)
+}
+
+/// Whether a snapshot was stored by one of these tasks and no session lists it.
+fn is_late(snapshot: &SnapshotFacts, tasks: &[TaskId], sessions: &[BackupSession]) -> bool {
+    let of_task = |part: &str| {
+        let rest = |task: &TaskId| part.strip_prefix(task.as_str());
+        tasks.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut parts = snapshot.tags.iter().filter_map(|tag| tag.strip_prefix(UID_TAG));
+    parts.any(of_task) && !is_listed(&snapshot.id, sessions)
+}

@@ -1,0 +1,173 @@
+//! wipeOut deletes the data of a Repository that alone uses it, and nothing else.
+
+use lifeboat_api::stash::InvokerKind;
+use lifeboat_plan::stash::repository::wipe_out::WIPING;
+use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
+
+use super::*;
+use crate::repository::reservations::{self, ReservedId};
+use crate::repository::{key_of, ready, state as backend_state};
+
+/// A Repository with data and wipeOut, with its finalizer.
+async fn prepared(world: &World) -> RepositoryKey {
+    let key = world.put_repository("r");
+    world.snapshot(&key, "app", &[]).await;
+    world.change("r", &json!({"spec": {"wipeOut": true}}));
+    let object = reconciled(world, &state(), "r").await;
+    assert_eq!(object["metadata"]["finalizers"], json!(["lifeboat.io/wipe-out"]));
+    key
+}
+
+fn delete(world: &World, name: &str) {
+    world.change(name, &json!({"metadata": {"deletionTimestamp": "2026-11-18T12:00:00Z"}}));
+}
+
+async fn files(world: &World, name: &str) -> Vec<String> {
+    use futures::TryStreamExt;
+    let listed: Vec<_> = world.store(name).list("").try_collect().await.unwrap();
+    listed.into_iter().map(|info| info.key).collect()
+}
+
+/// Why the data stays, and that it does.
+async fn refused(world: &World) -> String {
+    let object = reconciled(world, &state(), "r").await;
+    let (status, message) = condition(&object, "DataWipedOut");
+    assert_eq!(status, "False", "{object}");
+    assert!(world.store("r").exists("config").await.unwrap(), "{message}");
+    assert_eq!(object["metadata"]["finalizers"], json!(["lifeboat.io/wipe-out"]));
+    message
+}
+
+#[tokio::test]
+async fn the_data_goes_with_the_object_and_other_files_stay() {
+    let world = World::new().await;
+    prepared(&world).await;
+    let store = world.store("r");
+    store.put("nested/config", "another repository").await.unwrap();
+    store.put("readme.txt", "of a person").await.unwrap();
+    world.stores.bucket("bkt").put("rother/config", "a prefix that begins alike").await.unwrap();
+    delete(&world, "r");
+    let object = reconciled(&world, &state(), "r").await;
+    assert!(object.is_null(), "the object is let go: {object}");
+    assert_eq!(files(&world, "r").await, ["nested/config", "readme.txt"]);
+    assert!(world.stores.bucket("bkt").exists("rother/config").await.unwrap());
+}
+
+#[tokio::test]
+async fn without_wipe_out_the_data_stays() {
+    let world = World::new().await;
+    prepared(&world).await;
+    world.change("r", &json!({"spec": {"wipeOut": false}}));
+    assert_eq!(reconciled(&world, &state(), "r").await["metadata"]["finalizers"], json!([]));
+    // An object of upstream's operator is let go, too.
+    world.change("r", &json!({"metadata": {"finalizers": ["stash"]}}));
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert!(world.store("r").exists("config").await.unwrap());
+}
+
+#[tokio::test]
+async fn the_data_stays_while_an_invoker_uses_it() {
+    let world = World::new().await;
+    let key = prepared(&world).await;
+    let ready = ready(&world.context, &key).await.unwrap();
+    let id = ReservedId::new(&ready.access, SHOP, &ready.id);
+    let claim = |namespace: &str, name: &str| Claim {
+        kind: InvokerKind::BackupConfiguration,
+        namespace: namespace.into(),
+        name: name.into(),
+        uid: name.into(),
+        created: "2026-11-18T12:00:00Z".parse().unwrap(),
+        repository: RepositoryName { namespace: SHOP.into(), name: "r".into() },
+        hosts: Vec::new(),
+    };
+    reservations::claim(&world.context, &id, &claim(SHOP, "nightly")).await.unwrap();
+    reservations::claim(&world.context, &id, &claim("bank", "vault")).await.unwrap();
+    delete(&world, "r");
+    let message = refused(&world).await;
+    assert!(message.contains("BackupConfiguration nightly") && !message.contains("vault"), "{message}");
+    assert_eq!(world.server.events(), ["DataNotDeleted"]);
+    reservations::release(&world.context, &id, |_| true).await.unwrap();
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert_eq!(files(&world, "r").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_data_stays_while_another_repository_or_cluster_has_it() {
+    let world = World::new().await;
+    let key = prepared(&world).await;
+    let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "r"}});
+    world.put_repository_in("bank", "secret", backend);
+    delete(&world, "r");
+    let message = refused(&world).await;
+    assert!(message.contains("in another namespace") && !message.contains("secret"), "{message}");
+    world.server.remove(&path("bank", "secret"));
+    // A session of another cluster left its state.
+    world.change("r", &json!({"metadata": {"deletionTimestamp": null}}));
+    let opened = world.opened(&key).await;
+    let object = world.repository("r");
+    let other = backend_state::BackendState::new("other-cluster", world.context.now(), &object, &object, &[]);
+    backend_state::write(&opened, &other).await.unwrap();
+    delete(&world, "r");
+    let message = refused(&world).await;
+    assert!(message.contains("another cluster"), "{message}");
+}
+
+#[tokio::test]
+async fn the_data_stays_while_it_is_locked_or_is_not_the_repository_on_record() {
+    let world = World::new().await;
+    let key = prepared(&world).await;
+    let opened = world.opened(&key).await;
+    let lock = Lock::acquire(&opened, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    delete(&world, "r");
+    let message = refused(&world).await;
+    assert!(message.contains("holds a lock"), "{message}");
+    lock.release().await;
+    let id = json!({"metadata": {"annotations": {"lifeboat.io/repository-id": "0".repeat(64)}}});
+    world.change("r", &id);
+    assert!(refused(&world).await.contains("is on record"));
+    world.server.remove("/api/v1/namespaces/shop/secrets/keys");
+    assert!(refused(&world).await.contains("Secret 'keys' does not exist"));
+}
+
+#[tokio::test]
+async fn a_repository_that_was_never_opened_goes_and_takes_nothing_along() {
+    let world = World::new().await;
+    world.put_repository("r");
+    world.change(
+        "r",
+        &json!({"spec": {"wipeOut": true}, "metadata": {"finalizers": ["lifeboat.io/wipe-out"]}}),
+    );
+    world.store("r").put("readme.txt", "of a person").await.unwrap();
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert_eq!(files(&world, "r").await, ["readme.txt"]);
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_interrupted_goes_on_although_the_keys_are_gone() {
+    let world = World::new().await;
+    prepared(&world).await;
+    let store = world.store("r");
+    let config = store.get("config").await.unwrap();
+    let digest = {
+        use sha2::{Digest, Sha256};
+        Sha256::digest(&config).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    };
+    let keys = store.list_directory("keys/").await.unwrap().objects;
+    store.delete_many(keys.iter().map(|info| &info.key)).await.unwrap();
+    world.change("r", &json!({"metadata": {"annotations": {WIPING: digest}}}));
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert_eq!(files(&world, "r").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_interrupted_stops_at_another_repository() {
+    let world = World::new().await;
+    let key = prepared(&world).await;
+    world.change("r", &json!({"metadata": {"annotations": {WIPING: "another"}}}));
+    delete(&world, "r");
+    assert!(refused(&world).await.contains("another repository now"));
+    assert_eq!(key, key_of(SHOP, "r"));
+}

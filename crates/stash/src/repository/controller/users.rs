@@ -1,0 +1,83 @@
+//! Who uses each repository, as the watch of the ConfigMaps showed last, and its mirror in the status of Repositories.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::reflector::ObjectRef;
+use lifeboat_api::stash::{Repository, TypedObjectRef};
+use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
+use lifeboat_plan::stash::repository::record;
+use lifeboat_plan::stash::repository::status::{self, Observed};
+use lifeboat_plan::stash::reservation::{self, Record, RepositoryName};
+
+use super::super::object;
+use super::super::opened::recorded;
+use super::super::reservations::{ReservedId, record_of};
+use crate::context::Context;
+
+/// The records of repositories, by the names of their ConfigMaps. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Users(Arc<Mutex<BTreeMap<String, Record>>>);
+
+impl Users {
+    /// A ConfigMap was changed. Gives the Repositories whose users it lists.
+    pub(super) fn changed(
+        &self,
+        map: &ConfigMap,
+        known: &[Arc<DynamicObject>],
+        resource: &ApiResource,
+    ) -> Vec<ObjectRef<DynamicObject>> {
+        let name = map.name_any();
+        if !name.starts_with(&reservation::config_map_name("")) {
+            return Vec::new();
+        }
+        let is_gone = map.metadata.deletion_timestamp.is_some();
+        match record_of(map) {
+            Ok(record) if !is_gone => _ = locked(&self.0).insert(name.clone(), record),
+            Ok(_) => _ = locked(&self.0).remove(&name),
+            Err(error) => {
+                tracing::warn!(config_map = name, %error, "a record of reservations cannot be read");
+            }
+        }
+        let is_affected = |object: &&Arc<DynamicObject>| {
+            let id = object.annotations().get(record::ID);
+            let namespace = object.namespace().unwrap_or_default();
+            id.is_some_and(|id| ReservedId::both(&namespace, id).iter().any(|id| id.config_map() == name))
+        };
+        let reference =
+            |object: &Arc<DynamicObject>| ObjectRef::from_obj_with(object.as_ref(), resource.clone());
+        known.iter().filter(is_affected).map(reference).collect()
+    }
+
+    /// The objects that use a Repository; None if no record of its repository was seen.
+    fn of(&self, repository: &Repository) -> Option<Vec<TypedObjectRef>> {
+        let (namespace, name) = object::parts(repository);
+        let id = recorded(repository)?.id;
+        let records = locked(&self.0);
+        let own = RepositoryName { namespace: namespace.to_owned(), name: name.to_owned() };
+        let found: Vec<&Record> =
+            ReservedId::both(namespace, &id).iter().filter_map(|id| records.get(&id.config_map())).collect();
+        (!found.is_empty()).then(|| found.into_iter().flat_map(|record| record.references(&own)).collect())
+    }
+
+    /// What is observed of the users of a Repository.
+    pub(super) fn observed(&self, repository: &Repository) -> Observed {
+        Observed { references: self.of(repository), ..Observed::default() }
+    }
+}
+
+/// Mirrors who uses a Repository into its status.
+pub(super) async fn show(
+    context: &Context,
+    users: &Users,
+    repository: Repository,
+) -> Result<Repository, ApiError> {
+    let old = repository.status.clone().unwrap_or_default();
+    let new = status::status(&old, &users.observed(&repository), context.now());
+    object::write_status(context, &repository, &new).await
+}

@@ -1,0 +1,207 @@
+//! The host of Stash's repositories: reads the Repository and its Secret as they are now, and notes on the Repository what is to be done
+//! later. Called for every mover and every look.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use lifeboat_api::common::TaskId;
+use lifeboat_api::stash::Repository;
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_mover::task::REPOSITORY_MOUNT;
+use lifeboat_plan::stash::backend::{self, BackendAccess, BackendProblem, BackendStorage, OpenedBy};
+use lifeboat_plan::stash::repository::status::{self, Observed};
+use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::transfer::repository_notes::{EMPTIED, give_up, note_dead};
+use lifeboat_repository::repository::{Identity, Options};
+use lifeboat_store::{RestConfig, StoreConfig, Tls};
+use lifeboat_transfer::repositories::{
+    Access, AccessSource, Passwords, RepositoryKey, RepositoryProblem, RepositoryRecords, ServerOpening,
+    TenantRepository, TenantStorage, storage_message,
+};
+use serde_json::{Value, json};
+
+use super::key::{key_of, parts_of};
+use super::object;
+use crate::context::Context;
+
+/// The repositories of Repositories, with these objects as records.
+pub(crate) struct TenantRepositories(pub(crate) Context);
+
+/// A Repository and what opens it.
+pub(super) struct Found {
+    pub(super) backend: BackendAccess,
+    pub(super) access: Access,
+}
+
+impl Found {
+    /// The volume that movers mount to reach the repository, if it is on one.
+    pub(super) fn volume(&self) -> Option<Value> {
+        match &self.backend.storage {
+            BackendStorage::Volume(volume) => serde_json::to_value(&volume.source).ok(),
+            BackendStorage::Bucket(_) | BackendStorage::Rest(_) => None,
+        }
+    }
+}
+
+/// Why nothing opens a Repository.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoAccess {
+    #[error(
+        "Secret '{name}' does not exist in namespace '{namespace}': create it with RESTIC_PASSWORD and the keys of the storage"
+    )]
+    NoSecret { namespace: String, name: String },
+    #[error(transparent)]
+    Backend(#[from] BackendProblem),
+    #[error("{0}")]
+    Storage(String),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl From<NoAccess> for RepositoryProblem {
+    fn from(problem: NoAccess) -> Self {
+        match problem {
+            NoAccess::Api(error) => Self::Api(error),
+            // It may be that it is being exchanged.
+            NoAccess::NoSecret { .. } => Self::Storage(problem.to_string()),
+            other => Self::Unusable(other.to_string()),
+        }
+    }
+}
+
+/// What opens a Repository, from its Secret as it is now.
+pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<Found, NoAccess> {
+    let (namespace, name) = object::parts(repository);
+    let secret_name = &repository.spec.backend.storage_secret_name;
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let secret =
+        secrets.get_opt(secret_name).await.attempt(format!("read Secret {namespace}/{secret_name}"))?;
+    let Some(secret) = secret else {
+        return Err(NoAccess::NoSecret { namespace: namespace.to_owned(), name: secret_name.clone() });
+    };
+    let backend = backend::access(&repository.spec.backend, &secret.data.unwrap_or_default())?;
+    let storage = storage(&backend).map_err(|error| NoAccess::Storage(storage_message(&error)))?;
+    let opening = match backend.opened_by {
+        OpenedBy::Server => context
+            .stores
+            .open(&storage, backend.connections)
+            .await
+            .map_err(|error| NoAccess::Storage(storage_message(&error)))?,
+        OpenedBy::Movers(reason) => ServerOpening::MoversOnly(reason.to_string()),
+    };
+    let passwords = Passwords { to_try: vec![backend.password.clone()], missing: String::new() };
+    let repository = TenantRepository { identifier: backend.identifier.clone(), storage, opening };
+    let options = options(context).await?;
+    let access = Access::of_tenant(key_of(namespace, name), repository, passwords, options);
+    Ok(Found { backend, access })
+}
+
+/// Looks and small changes in the server, with little memory.
+async fn options(context: &Context) -> Result<Options, ApiError> {
+    let cluster = context.repositories.cluster(context).await?;
+    Ok(Options {
+        uploads: 1,
+        reads: 2,
+        threads: 1,
+        temporary: context.settings.temporary.clone(),
+        identity: Identity { host: format!("{cluster}/{}", context.identity), ..Identity::of_system() },
+        ..Options::default()
+    })
+}
+
+/// The storage as crate `store` describes it.
+fn storage(backend: &BackendAccess) -> lifeboat_store::Result<TenantStorage> {
+    Ok(match &backend.storage {
+        BackendStorage::Bucket(bucket) => TenantStorage::Bucket(StoreConfig {
+            provider: bucket.provider.to_owned(),
+            bucket: bucket.name.clone(),
+            prefix: bucket.prefix.clone(),
+            config: bucket.config.clone(),
+            ca_pem: backend.authority.clone(),
+            credentials: bucket.credentials.clone(),
+            customer_key: None,
+        }),
+        BackendStorage::Rest(server) => TenantStorage::Rest(RestConfig {
+            url: server.url.parse().map_err(|_| lifeboat_store::Error::Config {
+                key: "rest.url".into(),
+                problem: "it is not a URL".into(),
+            })?,
+            user: server.user.clone(),
+            password: server.password.clone(),
+            ca_pem: backend.authority.clone(),
+            tls: Tls::default(),
+        }),
+        BackendStorage::Volume(volume) => {
+            let sub_path = volume.sub_path.as_deref().unwrap_or_default();
+            TenantStorage::Directory(PathBuf::from(REPOSITORY_MOUNT).join(sub_path))
+        }
+    })
+}
+
+#[async_trait]
+impl AccessSource for TenantRepositories {
+    async fn access(&self, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
+        let (namespace, name) = parts_of(key);
+        let repository = object::read(&self.0, namespace, name).await?;
+        if repository.metadata.deletion_timestamp.is_some() {
+            let message = format!("Repository '{name}' in namespace '{namespace}' is being deleted");
+            return Err(RepositoryProblem::Unusable(message));
+        }
+        Ok(access_of(&self.0, &repository).await?.access)
+    }
+}
+
+#[async_trait]
+impl RepositoryRecords for TenantRepositories {
+    async fn expect_data(&self, access: &Access) -> Result<(), ApiError> {
+        self.set_emptied(&access.key, false).await
+    }
+
+    async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
+        let (namespace, name) = parts_of(&access.key);
+        let reachable = match problem {
+            None => ConditionType::RepositoryReachable.yes(""),
+            Some(problem) => ConditionType::RepositoryReachable.no(problem),
+        };
+        let observed = Observed { conditions: vec![reachable], ..Observed::default() };
+        let now = self.0.now();
+        object::change_status(&self.0, namespace, name, |repository| {
+            status::status(&repository.status.clone().unwrap_or_default(), &observed, now)
+        })
+        .await
+    }
+
+    async fn set_emptied(&self, key: &RepositoryKey, emptied: bool) -> Result<(), ApiError> {
+        let (namespace, name) = parts_of(key);
+        let found = object::api(&self.0, namespace).get_metadata_opt(name).await;
+        let Some(found) = found.attempt(format!("read Repository {namespace}/{name}"))? else {
+            return Ok(());
+        };
+        let is_noted =
+            found.metadata.annotations.is_some_and(|annotations| annotations.contains_key(EMPTIED));
+        if is_noted == emptied {
+            return Ok(());
+        }
+        let since = emptied.then(|| lifeboat_plan::time::seconds(self.0.now()));
+        object::annotate(&self.0, namespace, name, json!({"metadata": {"annotations": {EMPTIED: since}}}))
+            .await
+    }
+
+    async fn note_given_up(
+        &self,
+        key: &RepositoryKey,
+        task: &TaskId,
+        deadline: Timestamp,
+    ) -> Result<(), ApiError> {
+        let (namespace, name) = parts_of(key);
+        object::annotate(&self.0, namespace, name, give_up(task, deadline)).await
+    }
+
+    async fn note_dead_owner(&self, key: &RepositoryKey, owner: &str) -> Result<(), ApiError> {
+        let (namespace, name) = parts_of(key);
+        object::annotate(&self.0, namespace, name, note_dead(owner)).await
+    }
+}

@@ -1,0 +1,29 @@
+//! The key of a Repository among all repositories of the server.
+
+use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_transfer::repositories::RepositoryKey;
+
+/// The storage of every key of this API. No namespace of Velero's keys has a slash, so both never meet.
+const STORAGE: &str = "stash";
+
+/// The key of a Repository.
+pub(crate) fn key_of(namespace: &str, name: &str) -> RepositoryKey {
+    RepositoryKey::new(LocationName::new(STORAGE), NamespaceName::new(format!("{namespace}/{name}")))
+}
+
+/// Namespace and name of the Repository that a key stands for.
+pub(crate) fn parts_of(key: &RepositoryKey) -> (&str, &str) {
+    key.name().as_str().split_once('/').unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_leads_back_to_its_repository() {
+        let key = key_of("shop", "backups");
+        assert_eq!(parts_of(&key), ("shop", "backups"));
+        assert_eq!(key.to_string(), "stash/shop/backups");
+    }
+}

@@ -1,0 +1,164 @@
+//! Who uses a repository: one ConfigMap for each restic repository, in Lifeboat's namespace, whose record is decided by
+//! [`lifeboat_plan::stash::reservation`]. It is changed by conditional update only: of two servers or two reconciles that change it at
+//! once, one tries again with what the other wrote.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use lifeboat_api::crds::NAME_LABEL;
+use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_control::Core;
+use lifeboat_plan::label;
+use lifeboat_plan::stash::reservation::{self, Claim, Record, RecordError, Standing};
+use lifeboat_transfer::repositories::Access;
+use serde_json::json;
+
+/// How often a change is tried that meets changes by others.
+const TRIES: u32 = 20;
+
+/// Why the record of a repository cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReservationError {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("ConfigMap {name}: {source}")]
+    Record { name: String, source: RecordError },
+}
+
+impl ReservationError {
+    /// The error with its causes.
+    pub(crate) fn chain(&self) -> String {
+        match self {
+            Self::Api(error) => error.chain(),
+            Self::Record { .. } => self.to_string(),
+        }
+    }
+}
+
+/// A repository among those that have reservations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReservedId(String);
+
+impl ReservedId {
+    /// The repository with this ID. The ID of one that the server opened is its own. What movers report comes from a tenant's
+    /// namespace, so their ID counts inside that namespace only: a tenant cannot reserve another tenant's repository by naming its ID.
+    pub(crate) fn new(access: &Access, namespace: &str, id: &str) -> Self {
+        if access.is_opened_by_server() { Self::of_server(id) } else { Self::of_movers(namespace, id) }
+    }
+
+    fn of_server(id: &str) -> Self {
+        Self(id.to_owned())
+    }
+
+    fn of_movers(namespace: &str, id: &str) -> Self {
+        Self(format!("{}-{id}", &label::digest(namespace)[..8]))
+    }
+
+    /// Both names that the repository of an object may have.
+    pub(super) fn both(namespace: &str, id: &str) -> [Self; 2] {
+        [Self::of_server(id), Self::of_movers(namespace, id)]
+    }
+
+    /// The name of its ConfigMap.
+    pub(super) fn config_map(&self) -> String {
+        reservation::config_map_name(&self.0)
+    }
+}
+
+fn api(core: &Core) -> Api<ConfigMap> {
+    Api::namespaced(core.client.clone(), &core.namespace)
+}
+
+/// The record in a ConfigMap; an empty one if it has none.
+pub(super) fn record_of(map: &ConfigMap) -> Result<Record, RecordError> {
+    match map.data.as_ref().and_then(|data| data.get(reservation::KEY)) {
+        Some(text) => Record::decode(text),
+        None => Ok(Record::default()),
+    }
+}
+
+/// Who uses a repository and who waits for it.
+pub(crate) async fn read(core: &Core, id: &ReservedId) -> Result<Record, ReservationError> {
+    Ok(found(core, id).await?.1)
+}
+
+async fn found(core: &Core, id: &ReservedId) -> Result<(Option<ConfigMap>, Record), ReservationError> {
+    let name = id.config_map();
+    let Some(map) = api(core).get_opt(&name).await.attempt(format!("read ConfigMap {name}"))? else {
+        return Ok((None, Record::default()));
+    };
+    let record = record_of(&map).map_err(|source| ReservationError::Record { name, source })?;
+    Ok((Some(map), record))
+}
+
+/// Puts the claim of an invoker on record, and says whether it holds.
+pub(crate) async fn claim(core: &Core, id: &ReservedId, claim: &Claim) -> Result<Standing, ReservationError> {
+    Ok(change(core, id, |record| record.with(claim)).await?.standing(&claim.uid))
+}
+
+/// Removes claims: of invokers that are gone, or use another repository now.
+pub(crate) async fn release(
+    core: &Core,
+    id: &ReservedId,
+    is_gone: impl Fn(&Claim) -> bool,
+) -> Result<Record, ReservationError> {
+    change(core, id, |record| record.without(&is_gone)).await
+}
+
+/// Changes the record, on the condition that nothing else changed it since it was read. Gives the record as it is then.
+async fn change(
+    core: &Core,
+    id: &ReservedId,
+    decide: impl Fn(&Record) -> Record,
+) -> Result<Record, ReservationError> {
+    let mut tries = 0;
+    loop {
+        let (map, record) = found(core, id).await?;
+        let wanted = decide(&record);
+        if wanted == record {
+            return Ok(record);
+        }
+        match write(core, id, map.as_ref(), &wanted).await {
+            Err(ReservationError::Api(error))
+                if (error.is_conflict() || error.is_not_found()) && tries < TRIES =>
+            {
+                tries += 1;
+            }
+            written => return written.map(|()| wanted),
+        }
+    }
+}
+
+async fn write(
+    core: &Core,
+    id: &ReservedId,
+    map: Option<&ConfigMap>,
+    record: &Record,
+) -> Result<(), ReservationError> {
+    let (api, name) = (api(core), id.config_map());
+    let text = record.encode().map_err(|source| ReservationError::Record { name: name.clone(), source })?;
+    let Some(map) = map else {
+        let new: ConfigMap = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {NAME_LABEL.0: NAME_LABEL.1}},
+            "data": {reservation::KEY: text},
+        }))
+        .unwrap_or_default();
+        let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+        return Ok(api.create(&params, &new).await.attempt(format!("create ConfigMap {name}")).map(drop)?);
+    };
+    if record.holders().is_empty() && record.waiting().is_empty() {
+        let same = Preconditions {
+            uid: map.metadata.uid.clone(),
+            resource_version: map.metadata.resource_version.clone(),
+        };
+        let deleted = api.delete(&name, &DeleteParams::default().preconditions(same)).await;
+        return Ok(deleted.attempt(format!("delete ConfigMap {name}")).map(drop)?);
+    }
+    let patch = json!({
+        "metadata": {"resourceVersion": map.metadata.resource_version},
+        "data": {reservation::KEY: text},
+    });
+    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+    let patched = api.patch(&name, &params, &Patch::Merge(patch)).await;
+    Ok(patched.attempt(format!("update ConfigMap {name}")).map(drop)?)
+}

@@ -1,0 +1,142 @@
+//! Which namespaces this server serves: those of `--tenant-namespaces`, and of these the ones whose label names this server. A server
+//! without a name serves namespaces without the label, so that test servers run beside an installed one.
+
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Api, ResourceExt};
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::dynamic::watching;
+use lifeboat_control::{Core, Scope, locked};
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::StashSettings;
+
+/// The label of a namespace that gives it to the server of this name.
+pub(crate) const SERVED_BY: &str = "lifeboat.io/served-by";
+
+type Namespaces = Store<PartialObjectMeta<Namespace>>;
+
+/// The namespaces of a server. Clones share what is known about them.
+#[derive(Clone)]
+pub(crate) struct ServedNamespaces {
+    own: Option<String>,
+    tenants: Arc<[String]>,
+    /// The labels of all namespaces, while [`ServedNamespaces::run`] watches them.
+    known: Arc<Mutex<Option<Namespaces>>>,
+}
+
+impl ServedNamespaces {
+    pub(crate) fn new(settings: &StashSettings) -> Self {
+        Self {
+            own: settings.served_by.clone().filter(|name| !name.is_empty()),
+            tenants: settings.tenant_namespaces.clone().into(),
+            known: Arc::default(),
+        }
+    }
+
+    /// Where objects are watched.
+    pub(crate) fn scope(&self) -> Scope {
+        match &*self.tenants {
+            [] => Scope::Cluster,
+            tenants => Scope::Namespaces(tenants.to_vec()),
+        }
+    }
+
+    /// Whether this server works on the objects of a namespace. The label is known from a watch; before it has begun, and where it
+    /// is not allowed, the namespace is read.
+    pub(crate) async fn serves(&self, core: &Core, namespace: &str) -> Result<bool, ApiError> {
+        if !self.tenants.is_empty() && !self.tenants.iter().any(|tenant| tenant == namespace) {
+            return Ok(false);
+        }
+        let known = locked(&self.known).clone();
+        if let Some(found) = known.and_then(|known| known.get(&ObjectRef::new(namespace))) {
+            return Ok(self.is_own(found.labels().get(SERVED_BY).map(String::as_str)));
+        }
+        let api: Api<Namespace> = Api::all(core.client.clone());
+        let found = api.get_metadata_opt(namespace).await.attempt(format!("read Namespace {namespace}"))?;
+        Ok(found.is_some_and(|found| self.is_own(found.labels().get(SERVED_BY).map(String::as_str))))
+    }
+
+    fn is_own(&self, label: Option<&str>) -> bool {
+        label.filter(|label| !label.is_empty()) == self.own.as_deref()
+    }
+
+    /// Watches the labels of all namespaces until `shutdown` is cancelled.
+    pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
+        let (store, writer) = reflector::store();
+        let api: Api<PartialObjectMeta<Namespace>> = Api::all(core.client.clone());
+        let mut changes = std::pin::pin!(reflector(writer, watcher(api, watching())).default_backoff());
+        *locked(&self.known) = Some(store);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                change = changes.next() => match change {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::debug!(error, "the watch of namespaces was disturbed");
+                    }
+                    None => break,
+                },
+            }
+        }
+        *locked(&self.known) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_control::testing::ApiServer;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn served(tenants: &[&str], own: Option<&str>) -> ServedNamespaces {
+        ServedNamespaces::new(&StashSettings {
+            tenant_namespaces: tenants.iter().map(|&name| name.to_owned()).collect(),
+            served_by: own.map(str::to_owned),
+            ..StashSettings::default()
+        })
+    }
+
+    #[rstest]
+    #[case::no_label(None, None, true)]
+    #[case::labelled(Some("test-1"), None, false)]
+    #[case::own_label(Some("test-1"), Some("test-1"), true)]
+    #[case::label_of_another(Some("test-2"), Some("test-1"), false)]
+    #[case::named_server_and_no_label(None, Some("test-1"), false)]
+    #[case::empty_label(Some(""), None, true)]
+    #[tokio::test]
+    async fn a_namespace_belongs_to_the_server_that_its_label_names(
+        #[case] label: Option<&str>,
+        #[case] own: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        let server = ApiServer::default();
+        let labels = label.map(|label| json!({SERVED_BY: label}));
+        server.put(
+            "/api/v1/namespaces/shop",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": labels}}),
+        );
+        let core = server.core().await;
+        assert_eq!(served(&[], own).serves(&core, "shop").await.unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn only_the_listed_namespaces_are_served_and_none_that_is_gone() {
+        let server = ApiServer::default();
+        server.put("/api/v1/namespaces/shop", json!({"apiVersion": "v1", "kind": "Namespace"}));
+        let core = server.core().await;
+        assert_eq!(served(&[], None).scope(), Scope::Cluster);
+        let served = served(&["bank", "gone"], None);
+        assert_eq!(served.scope(), Scope::Namespaces(vec!["bank".into(), "gone".into()]));
+        assert!(!served.serves(&core, "shop").await.unwrap());
+        assert!(!served.serves(&core, "gone").await.unwrap());
+    }
+}

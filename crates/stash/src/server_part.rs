@@ -1,0 +1,41 @@
+//! What the server runs of Stash's API: [`Stash`] is made once by crate `operator`; its controllers run for each term of leadership.
+
+use std::sync::Arc;
+
+use lifeboat_control::Core;
+use lifeboat_transfer::TransferService;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::sessions::SessionTasks;
+use crate::settings::StashSettings;
+use crate::{invokers, repository, sessions};
+
+/// Stash's API in a server.
+pub struct Stash {
+    context: Context,
+}
+
+impl Stash {
+    /// Registers its metrics and its records of tasks. `core` and `transfer` are the server's, which other APIs share.
+    pub fn new(core: &Core, transfer: &TransferService, settings: StashSettings) -> Self {
+        transfer.movers.add_records(Arc::new(SessionTasks(core.clone())));
+        Self { context: Context::new(core.clone(), transfer.clone(), settings) }
+    }
+
+    /// This replica leads no more: its metrics do not show what only a leader knows.
+    pub fn end_term(&self) {
+        self.context.metrics.end_term();
+    }
+
+    /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
+    pub async fn run_controllers(&self, shutdown: &CancellationToken) {
+        let context = &self.context;
+        tokio::join!(
+            context.served.run(&context.core, shutdown),
+            Box::pin(repository::controller::run(context, shutdown)),
+            Box::pin(invokers::run(context, shutdown)),
+            Box::pin(sessions::backup::run(context, shutdown)),
+        );
+    }
+}

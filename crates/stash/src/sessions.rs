@@ -1,0 +1,15 @@
+//! Sessions: runs of backups and restores. One engine works on members and hosts for BackupSession, RestoreSession and RestoreBatch
+//! ([`engine`]); what differs is in a folder of each. All that is done is on record in the status of the session ([`record`]).
+
+pub(crate) mod backup;
+mod engine;
+mod hooks;
+mod host_record;
+mod kind;
+mod places;
+mod pod;
+mod record;
+mod sizes;
+mod tasks;
+
+pub(crate) use tasks::SessionTasks;

@@ -1,0 +1,233 @@
+//! The mover of one host of a backup: mounts the host's volumes, stores one snapshot for each path, and is believed only as far as
+//! the repository has the snapshots, tagged with the UIDs of the parts. A snapshot that lacks files fails the host and stays.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use lifeboat_api::stash::{FileStats, SnapshotStats};
+use lifeboat_cluster::ApiError;
+use lifeboat_mover::report::{BackedUp, Outcome};
+use lifeboat_mover::task::{self, BackupWork, Part, Source, TaskWork};
+use lifeboat_plan::stash::rules::SESSION_TAG;
+use lifeboat_plan::stash::session::BackupArgs;
+use lifeboat_plan::stash::targets::{HostPart, HostVolume, MoverParts, MoverSource, VolumeAccess};
+use lifeboat_plan::transfer::attempts::incomplete;
+use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, PodSettings, data, device};
+use lifeboat_transfer::attempts::{NotPrepared, Prepared, Reported, Steps, Stored, Transfer, failed};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::super::host_record::HostRecord;
+use super::super::places::in_node_directory;
+use super::super::sizes::{human_size, minutes};
+
+/// One mover of one host.
+pub(super) struct Copying {
+    pub(super) transfer: Transfer,
+    pub(super) record: HostRecord,
+    pub(super) parts: MoverParts<HostPart>,
+    pub(super) pod: PodSettings,
+    pub(super) options: CopyOptions,
+}
+
+/// What the spec asks for, beside the paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CopyOptions {
+    /// UID of the session, for the tag of its snapshots.
+    pub(super) session: String,
+    pub(super) exclude: Vec<String>,
+    pub(super) args: BackupArgs,
+}
+
+#[async_trait]
+impl Steps for Copying {
+    fn transfer(&self) -> &Transfer {
+        &self.transfer
+    }
+
+    async fn prepare(&self, _cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
+        if let MoverSource::Volumes { volumes, .. } = &self.parts.source
+            && volumes.iter().any(|volume| matches!(volume.access, VolumeAccess::Snapshot { .. }))
+        {
+            let message =
+                "volumes are not read from CSI snapshots by this version; remove target.snapshotClassName";
+            return Err(NotPrepared::Because(message.to_owned()));
+        }
+        let parts = self.parts.parts.iter().enumerate().map(|(number, part)| Part {
+            uid: self.transfer.part(number),
+            work: TaskWork::Backup(self.work(part)),
+        });
+        Ok(Prepared {
+            parts: parts.collect(),
+            place: place(&self.parts.source),
+            pod: self.pod.clone(),
+            shown: Value::Null,
+        })
+    }
+
+    async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
+        self.stored(|uid, number| reported(&outcome, uid, number)).await
+    }
+
+    async fn unreported(&self, message: &str) -> Result<(), ApiError> {
+        self.stored(|_, _| Err(message.to_owned())).await
+    }
+
+    async fn is_undone(&self) -> bool {
+        self.transfer.stored_nothing().await
+    }
+
+    fn volume_owner(&self) -> Option<String> {
+        Some(format!("host {}", self.record.host))
+    }
+
+    /// Snapshots that were stored are good, whatever became of the others: they stay.
+    async fn clean(&self) -> Result<String, ApiError> {
+        self.transfer.clear().await?;
+        Ok(String::new())
+    }
+}
+
+/// What the mover said of a part: the snapshot, or why there is none.
+fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, String> {
+    let of_part = match outcome {
+        Outcome::Parts(results) => {
+            let listed = results.parts.iter().find(|part| part.uid == uid);
+            listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this part")?
+        }
+        // A task with one part reports for itself.
+        outcome if number == 0 => outcome,
+        _ => return Err("the mover did not report this part".to_owned()),
+    };
+    match of_part {
+        Outcome::BackedUp(stored) => Ok(stored.clone()),
+        Outcome::Failed(failure) => Err(failure.message.clone()),
+        other => Err(format!("the mover answered with another kind of work: {other:?}")),
+    }
+}
+
+impl Copying {
+    fn work(&self, part: &HostPart) -> BackupWork {
+        let CopyOptions { session, exclude, args } = &self.options;
+        let mut tags = vec![format!("{SESSION_TAG}{session}")];
+        tags.extend(args.tags.iter().cloned());
+        BackupWork {
+            tags,
+            excludes: exclude.iter().chain(&args.excludes).cloned().collect(),
+            sub_path: part.sub_path.clone(),
+            at: Some(part.path.to_string()),
+            incomplete_tag: true,
+            ..BackupWork::new(self.source(part), self.record.host.to_string())
+        }
+    }
+
+    fn source(&self, part: &HostPart) -> Source {
+        match &self.parts.source {
+            MoverSource::NodeDirectory { directory, .. } => {
+                let (path, proof) = in_node_directory(directory);
+                Source::Path { path, proof: Some(proof) }
+            }
+            MoverSource::Volumes { volumes, .. } => {
+                let found = volumes.iter().enumerate().find(|(_, volume)| volume.name == part.volume);
+                let (number, access) =
+                    found.map_or((0, None), |(number, volume)| (number, Some(&volume.access)));
+                match access {
+                    Some(
+                        VolumeAccess::Claim { block: true, .. } | VolumeAccess::Snapshot { block: true, .. },
+                    ) => {
+                        Source::BlockDevice { path: PathBuf::from(device(number)), name: part.volume.clone() }
+                    }
+                    Some(VolumeAccess::Snapshot { .. }) => {
+                        Source::Snapshot { path: PathBuf::from(data(number)) }
+                    }
+                    _ => Source::Path {
+                        path: PathBuf::from(data(number)),
+                        proof: Some(task::Proof::MountPoint),
+                    },
+                }
+            }
+        }
+    }
+
+    /// Compares what the mover reported with what the repository has, and puts the host's snapshots on record.
+    async fn stored(
+        &self,
+        reported: impl Fn(&str, usize) -> Result<BackedUp, String>,
+    ) -> Result<(), ApiError> {
+        let mut found = match self.transfer.stored_parts().await {
+            Ok(found) => found,
+            Err(error) => return failed(self, &error.to_string()).await,
+        };
+        let (mut snapshots, mut problems) = (Vec::new(), Vec::new());
+        for (number, part) in self.parts.parts.iter().enumerate() {
+            let uid = self.transfer.part(number);
+            let report = reported(&uid, number);
+            let said = match &report {
+                Ok(stored) => Reported::Snapshot(stored.clone()),
+                Err(message) => Reported::Nothing(message),
+            };
+            match said.of(found.remove(&uid)) {
+                Ok(stored) => {
+                    if stored.snapshot.unreadable > 0 {
+                        problems.push(format!("{}: {}", part.path, incomplete(&stored.snapshot)));
+                    }
+                    snapshots.push(stats(part, &stored, report.ok().as_ref()));
+                }
+                Err(error) => problems.push(format!("{}: {error}", part.path)),
+            }
+        }
+        self.transfer.forget_earlier().await;
+        self.finish(snapshots, problems).await
+    }
+
+    async fn finish(&self, snapshots: Vec<SnapshotStats>, problems: Vec<String>) -> Result<(), ApiError> {
+        let written = self.record.change(|host| {
+            host.snapshots.extend(snapshots);
+            // The next mover of the host, if it needs another, begins with its own first attempt.
+            host.run.attempt = None;
+        });
+        if written.await? && !problems.is_empty() {
+            let message = problems.join("; ");
+            self.record.failed(message).await?;
+        }
+        self.transfer.clear().await
+    }
+}
+
+/// Where the mover of a source runs, and what it mounts.
+pub(super) fn place(source: &MoverSource) -> MoverPlace {
+    match source {
+        MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
+            node: node.clone(),
+            directory: directory.mount.clone(),
+            writable: false,
+        },
+        MoverSource::Volumes { volumes, node } => {
+            MoverPlace::Volumes { volumes: volumes.iter().map(mounted).collect(), node: node.clone() }
+        }
+    }
+}
+
+fn mounted(volume: &HostVolume) -> MoverVolume {
+    let (claim, block) = match &volume.access {
+        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => {
+            (claim, *block)
+        }
+        // Directories of nodes have movers of their own.
+        VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
+    };
+    MoverVolume { claim: claim.clone(), block, writable: false }
+}
+
+fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> SnapshotStats {
+    let count = |value: u64| i64::try_from(value).ok();
+    SnapshotStats {
+        name: Some(stored.snapshot.id.clone()),
+        path: Some(part.path.to_string()),
+        total_size: Some(human_size(stored.snapshot.bytes)),
+        uploaded: Some(human_size(stored.snapshot.bytes_added)),
+        processing_time: reported.map(|reported| minutes(reported.milliseconds)),
+        file_stats: reported
+            .map(|reported| FileStats { total_files: count(reported.files), ..FileStats::default() }),
+    }
+}

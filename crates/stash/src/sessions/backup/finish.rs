@@ -1,0 +1,193 @@
+//! The end of a BackupSession: retention, the Repository's status, the last condition; and afterwards retries and the history.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::controller::Action;
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::stash::BackupSession;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::retention::Retention;
+use lifeboat_plan::stash::session::{
+    FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, session_name, to_delete,
+};
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
+use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
+
+use super::work::BackupWork;
+use super::written;
+use crate::context::Context;
+use crate::invokers::Invoker;
+use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy};
+use crate::sessions::engine::Stopped;
+use crate::sessions::record::SessionRecord;
+
+/// Ends a session whose members have ended.
+pub(super) async fn finish(
+    context: &Context,
+    record: &SessionRecord,
+    work: &BackupWork,
+) -> Result<(), Stopped> {
+    let hosts: BTreeSet<HostName> = record
+        .read(|state| {
+            state
+                .members
+                .iter()
+                .flat_map(|member| member.hosts.iter().map(|host| host.name.clone()))
+                .collect()
+        })
+        .await;
+    let (applied, removed) = apply_retention(context, &work.key, &work.valid.retention, &hosts).await;
+    let now = record.now();
+    written(record.change(|state| state.observe(&applied, now)).await?)?;
+    let all_well = record
+        .read(|state| state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded))
+        .await;
+    let end = SessionEnd {
+        invoker: work.invoker.to_json(),
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        looked: None,
+        backed_up_at: all_well.then_some(record.created),
+        removed,
+        prune: work.invoker.prunes(),
+    };
+    let pushed = match Box::pin(after_session(context, &work.key, &end)).await {
+        Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
+        Err(problem) => ConditionType::RepositoryMetricsPushed.no(problem.chain()),
+    };
+    complete(record, Some(pushed)).await
+}
+
+/// Ends a session that has no members to run.
+pub(super) async fn end(
+    _context: &Context,
+    record: &SessionRecord,
+    observed: Option<Observation>,
+    message: &str,
+) -> Result<(), Stopped> {
+    record.warn("Failed", message).await;
+    complete(record, observed).await
+}
+
+async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Result<(), Stopped> {
+    let now = record.now();
+    let changed = record.change(|state| {
+        if let Some(observed) = &observed {
+            state.observe(observed, now);
+        }
+        state.observe(&ConditionType::MetricsPushed.yes(""), now);
+        let passed = Duration::try_from(now.duration_since(record.created)).unwrap_or_default();
+        state.duration = Some(GoDuration::from(Duration::from_secs(passed.as_secs())));
+    });
+    written(changed.await?)
+}
+
+/// Forgets the snapshots that the policy does not keep, of the session's own hosts. A failure is a warning: the data is safe.
+async fn apply_retention(
+    context: &Context,
+    key: &RepositoryKey,
+    retention: &Retention,
+    hosts: &BTreeSet<HostName>,
+) -> (Observation, Option<u64>) {
+    let kind = ConditionType::RetentionPolicyApplied;
+    let Retention::Keep(keep) = retention else { return (kind.yes("everything is kept"), Some(0)) };
+    match apply_policy(context, key, keep, hosts).await {
+        Ok(removed) => (kind.yes(""), Some(removed)),
+        Err(problem) => (kind.no(problem.chain()), None),
+    }
+}
+
+/// What follows a session that has ended: a retry, and the deletion of old sessions.
+pub(super) async fn after_end(
+    context: &Context,
+    session: &BackupSession,
+    record: &SessionRecord,
+) -> Result<Action, ApiError> {
+    let id = InvokerId {
+        kind: session.spec.invoker.kind.clone(),
+        namespace: record.namespace.clone(),
+        name: session.spec.invoker.name.clone(),
+    };
+    let Some(invoker) = Invoker::read(&context.core, &id).await? else { return Ok(Action::await_change()) };
+    let Ok(valid) = invoker.valid(|_| Vec::new()) else { return Ok(Action::await_change()) };
+    clean_history(context, session, valid.history_limit).await?;
+    let state = record.state().await;
+    let ended = record.created.checked_add(state.duration.map(GoDuration::to_signed).unwrap_or_default());
+    let failed = FailedSession {
+        phase: state.phase,
+        retry_left: session.spec.retry_left,
+        ended: ended.unwrap_or(record.created),
+        retried: state.retried,
+        next_retry: state.next_retry,
+    };
+    let delay = valid.retries.and_then(|retries| retries.delay);
+    match retry(&failed, delay, context.core.now()) {
+        Retry::Nothing => Ok(Action::await_change()),
+        Retry::Wait(until) => {
+            record.change(|state| state.next_retry = Some(until)).await?;
+            let left = Duration::try_from(until.duration_since(context.core.now())).unwrap_or_default();
+            Ok(Action::requeue(left.max(Duration::from_secs(1))))
+        }
+        Retry::Now { due, retry_left } => {
+            make_retry(context, session, &id, due, retry_left).await?;
+            record.change(|state| state.retried = Some(true)).await?;
+            Ok(Action::await_change())
+        }
+    }
+}
+
+async fn make_retry(
+    context: &Context,
+    session: &BackupSession,
+    id: &InvokerId,
+    due: jiff::Timestamp,
+    retry_left: i32,
+) -> Result<(), ApiError> {
+    let mut again = BackupSession::new(&session_name(id, due, false), session.spec.clone());
+    again.spec.retry_left = Some(retry_left);
+    again.metadata.namespace = Some(id.namespace.clone());
+    again.metadata.labels = Some(labels(id, None));
+    again.metadata.annotations = Some(std::iter::once(due_annotation(due)).collect());
+    again.metadata.owner_references.clone_from(&session.metadata.owner_references);
+    let api: kube::Api<BackupSession> = kube::Api::namespaced(context.core.client.clone(), &id.namespace);
+    match api.create(&PostParams::default(), &again).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => made.attempt(format!("create BackupSession {}", again.name_any())).map(drop),
+    }
+}
+
+async fn clean_history(context: &Context, session: &BackupSession, limit: usize) -> Result<(), ApiError> {
+    let namespace = session.namespace().unwrap_or_default();
+    let api = objects::namespaced(&context.core.client, &namespace, &objects::resource_of::<BackupSession>());
+    let listed = api.list(&ListParams::default()).await;
+    let listed = listed.attempt(format!("list BackupSessions of namespace {namespace}"))?;
+    let own = listed.items.iter().filter_map(|object| objects::typed::<BackupSession>(object).ok()).filter(
+        |other| {
+            other.spec.invoker.kind == session.spec.invoker.kind
+                && other.spec.invoker.name == session.spec.invoker.name
+        },
+    );
+    let old: Vec<OldSession> = own
+        .map(|other| {
+            let state = SessionState::of_backup_session(&other.status.clone().unwrap_or_default());
+            OldSession {
+                name: other.name_any(),
+                created: other.creation_timestamp().map_or_else(|| context.core.now(), |time| time.0),
+                awaits_retry: state.phase == SessionPhase::Failed
+                    && other.spec.retry_left.unwrap_or(0) > 0
+                    && state.retried != Some(true),
+                phase: state.phase,
+            }
+        })
+        .collect();
+    for name in to_delete(&old, limit) {
+        match api.delete(&name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => deleted.attempt(format!("delete BackupSession {name}")).map(drop)?,
+        }
+    }
+    Ok(())
+}

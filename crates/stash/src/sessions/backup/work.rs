@@ -1,0 +1,279 @@
+//! The work of a backup on its members: finds targets and hosts, sends movers, runs hooks. The engine calls it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_api::common::GoDuration;
+use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
+use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
+use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::invoker::{MemberHooks, ValidBackup, ValidMember};
+use lifeboat_plan::stash::session::Order;
+use lifeboat_plan::stash::state::HostState;
+use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::targets::{Host, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan};
+use lifeboat_plan::transfer::attempts::task_uid;
+use lifeboat_plan::transfer::movers::MoverJob;
+use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
+use lifeboat_transfer::repositories::RepositoryKey;
+use tokio_util::sync::CancellationToken;
+
+use super::copying::{CopyOptions, Copying, place};
+use crate::context::Context;
+use crate::invokers::Invoker;
+use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
+use crate::sessions::hooks::{self, HookFailure, HookRun};
+use crate::sessions::host_record::HostRecord;
+use crate::sessions::pod::{PodRequest, pod_settings};
+use crate::sessions::record::SessionRecord;
+use crate::sessions::tasks::task_base;
+use crate::target::{self, TargetName};
+
+/// How long the mover of one host may take where the invoker sets no `timeOut`.
+const LONGEST: Duration = Duration::from_hours(24 * 7);
+
+/// The members of one backup.
+pub(super) struct BackupWork {
+    pub(super) context: Context,
+    pub(super) record: Arc<SessionRecord>,
+    pub(super) invoker: Invoker,
+    pub(super) valid: ValidBackup,
+    pub(super) key: RepositoryKey,
+    pub(super) transfers: WorkContext,
+    pub(super) retry_left: i32,
+    /// The hosts of members as they were found; empty at first.
+    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    pub(super) cancel: CancellationToken,
+}
+
+impl BackupWork {
+    fn member(&self, member: usize) -> Option<&ValidMember> {
+        self.valid.members.get(member)
+    }
+
+    /// Reads the target of a member and decides about its hosts. The inner error is for people.
+    async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
+        let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
+        let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
+            return Err(failed("a member without target needs a task, which this version does not run"));
+        };
+        let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
+        let class = spec.snapshot_class_name.as_deref();
+        let facts = target::read(&self.context.core, &self.transfers.settings, name, class).await?;
+        backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
+    }
+
+    fn transfer(&self, record: &HostRecord, state: &HostState, mover: usize, namespace: &str) -> Transfer {
+        let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
+        let limit = self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST);
+        let spec = TransferSpec {
+            task_base: task_base(&self.record.uid, record.member, &record.host, mover),
+            namespace: namespace.to_owned(),
+            key: self.key.clone(),
+            repository: format!("Repository {}", self.key.name()),
+            make: true,
+            group: format!("{}/{}", self.record.namespace, self.record.name),
+            created: Some(self.record.created),
+            limit,
+            is_new: attempt.is_none(),
+            attempt,
+            dead_owners: state.run.dead_owners.clone(),
+        };
+        Transfer::new(&self.transfers, Arc::new(record.clone()), spec)
+    }
+
+    /// The namespace of a mover: that of the target, except for directories of nodes.
+    fn movers_namespace(&self, member: usize, source: &MoverSource) -> String {
+        let target = self.member(member).and_then(|member| member.target.as_ref());
+        match (source, target) {
+            (MoverSource::Volumes { .. }, Some(target)) => target.key.namespace.clone(),
+            _ => self.transfers.settings.namespace.clone(),
+        }
+    }
+
+    /// Sends one mover of a host and waits for its end.
+    async fn send(
+        &self,
+        record: &HostRecord,
+        source: &HostSource,
+        mover: usize,
+        parts: MoverParts<lifeboat_plan::stash::targets::HostPart>,
+        cancel: &CancellationToken,
+    ) -> Result<(), ApiError> {
+        let namespace = self.movers_namespace(record.member, &parts.source);
+        let transfer = self.transfer(record, &record.state().await, mover, &namespace);
+        let member = self.member(record.member);
+        let job = MoverJob {
+            task: transfer.task(),
+            owner: self.record.owner(),
+            place: place(&parts.source),
+            repository: self.key.to_string(),
+            group: transfer.group.clone(),
+            deadline_seconds: 1,
+            namespace,
+            pod: self.transfers.settings.pod(&self.context.core.namespace),
+        };
+        let request = PodRequest {
+            job: &job,
+            runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),
+            target: source.pod.as_ref().map(|pod| &pod.object),
+        };
+        let pod = match pod_settings(&self.context.core, &self.transfers.settings, &request).await? {
+            Ok(pod) => pod,
+            Err(message) => return record.failed(message.to_string()).await.map(drop),
+        };
+        let target = member.and_then(|member| member.spec.target.as_ref());
+        let options = CopyOptions {
+            session: self.record.uid.clone(),
+            exclude: target.map(|target| target.exclude.clone()).unwrap_or_default(),
+            args: member
+                .and_then(|member| member.target.as_ref())
+                .map(|target| target.args.clone())
+                .unwrap_or_default(),
+        };
+        run_transfer(&Copying { transfer, record: record.clone(), parts, pod, options }, cancel).await
+    }
+
+    async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
+        let quiesced = record.state().await.run.pre_hook.is_some();
+        let changed = record.change(|host| {
+            host.run.pod = source.pod.as_ref().map(|pod| pod.name.clone());
+            host.run.pod_uid = source.pod.as_ref().map(|pod| pod.uid.clone());
+            host.run.consistency = Some(source.consistency(quiesced).to_owned());
+        });
+        changed.await.map(drop)
+    }
+
+    fn summary(&self, member: usize, host: &HostState) -> Summary {
+        let target = self.member(member).and_then(|member| member.target.as_ref());
+        Summary {
+            name: self.record.name.clone(),
+            namespace: self.record.namespace.clone(),
+            invoker: InvokerSummary {
+                api_group: lifeboat_api::stash::GROUP.to_owned(),
+                kind: self.invoker.id.kind.to_string(),
+                name: self.invoker.id.name.clone(),
+            },
+            target: target.map_or_else(TargetSummary::default, |target| TargetSummary {
+                api_version: target.kind.api_version().to_owned(),
+                kind: target.kind.to_string(),
+                name: target.key.name.clone(),
+                namespace: target.key.namespace.clone(),
+            }),
+            status: StatusSummary {
+                phase: host.phase.to_string(),
+                duration: host.duration.map(|duration| duration.to_string()).unwrap_or_default(),
+                error: host.error.clone().unwrap_or_default(),
+            },
+            retry_left: self.retry_left,
+        }
+    }
+}
+
+fn failed(message: &str) -> NoHosts {
+    NoHosts::Failed(message.to_owned())
+}
+
+#[async_trait]
+impl SessionWork for BackupWork {
+    fn record(&self) -> &Arc<SessionRecord> {
+        &self.record
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.valid.order == Order::Sequential
+    }
+
+    async fn find_hosts(&self, member: usize, _cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
+        let plan = self.plan(member).await?;
+        let now = self.record.now();
+        let names: Vec<HostName> = plan.hosts.iter().map(|host| host.name.clone()).collect();
+        let changed = self.record.change(|state| {
+            let Some(state) = state.members.get_mut(member) else { return };
+            state.total_hosts = i32::try_from(plan.hosts.len()).ok();
+            state.observe(&ConditionType::BackupTargetFound.yes(""), now);
+            state.observe(&ConditionType::BackupExecutorEnsured.yes(""), now);
+            for note in &plan.notes {
+                if let Some(kind) = ConditionType::named(note.condition()) {
+                    state.observe(&kind.yes(note.to_string()), now);
+                }
+            }
+            for host in &plan.hosts {
+                if !state.hosts.iter().any(|known| known.name == host.name) {
+                    state.hosts.push(HostState { name: host.name.clone(), ..HostState::default() });
+                }
+            }
+        });
+        changed.await?;
+        locked(&self.plans).extend(plan.hosts.into_iter().map(|host| ((member, host.name.clone()), host)));
+        Ok(names)
+    }
+
+    fn hooks(&self, member: usize) -> Option<&MemberHooks> {
+        self.member(member).map(|member| &member.hooks)
+    }
+
+    fn retry_left(&self) -> i32 {
+        self.retry_left
+    }
+
+    async fn run_hook(
+        &self,
+        record: &HostRecord,
+        hook: &ValidHook,
+        when: HookMoment,
+    ) -> Result<(), HookFailure> {
+        let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
+        let source = plan.and_then(|plan| plan.source.ok());
+        let pod = source.as_ref().and_then(|source| source.pod.as_ref()).map(|pod| &pod.object);
+        let mark = if when == HookMoment::Before { "pre" } else { "post" };
+        let base = task_base(&self.record.uid, record.member, &record.host, 0);
+        let summary = self.summary(record.member, &record.state().await);
+        let run = HookRun {
+            hook,
+            summary: &summary,
+            pod,
+            owner: self.record.owner(),
+            task: task_uid(&format!("{base}.{mark}"), 1),
+            namespace: &self.record.namespace,
+        };
+        hooks::run(&self.context, run, &self.cancel).await
+    }
+
+    async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
+        let source = match plan.map(|plan| plan.source) {
+            Some(Ok(source)) => source,
+            Some(Err(error)) => return record.failed(error.to_string()).await.map(drop),
+            None => {
+                return record.failed("the target has no such host any more".to_owned()).await.map(drop);
+            }
+        };
+        self.note_pod(&record, &source).await?;
+        for (mover, parts) in source.movers().into_iter().enumerate() {
+            let state = record.state().await;
+            if state.phase.has_ended() {
+                return Ok(());
+            }
+            let is_stored =
+                |path: String| state.snapshots.iter().any(|stored| stored.path.as_ref() == Some(&path));
+            if !parts.parts.iter().all(|part| is_stored(part.path.to_string())) {
+                self.send(&record, &source, mover, parts, cancel).await?;
+            }
+        }
+        if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
+    }
+
+    async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
+        let (now, failed) = (self.record.now(), ConditionType::BackupExecutorEnsured.no(message));
+        let changed = self.record.change(|state| {
+            if let Some(state) = state.members.get_mut(member) {
+                state.observe(&failed, now);
+            }
+        });
+        changed.await
+    }
+}

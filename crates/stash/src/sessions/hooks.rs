@@ -1,0 +1,168 @@
+//! Runs hooks: commands through the API in the pod that is read or written, calls by a mover in the invoker's namespace. The server
+//! itself calls no address: it reaches what tenants may not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_api::common::TaskId;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::exec::{Commands, ExecError, ExecRequest};
+use lifeboat_mover::report::{LogLine, Outcome};
+use lifeboat_mover::task::{self, CallWork, Limits, Task};
+use lifeboat_plan::stash::hooks::{
+    Call, CallBody, CallError, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook,
+};
+use lifeboat_plan::stash::mover_pod::MoverPodError;
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
+use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use lifeboat_transfer::repositories::NoKeys;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::pod::{PodRequest, pod_settings};
+use crate::context::Context;
+
+/// How long a command or a call may take.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// One run of a hook.
+pub(super) struct HookRun<'a> {
+    pub(super) hook: &'a ValidHook,
+    pub(super) summary: &'a Summary,
+    /// The pod that is read or written.
+    pub(super) pod: Option<&'a Value>,
+    /// The session, and the task of a call.
+    pub(super) owner: Owner,
+    pub(super) task: TaskId,
+    pub(super) namespace: &'a str,
+}
+
+/// Why a hook failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HookFailure {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("there is no pod to run the command in")]
+    NoPod,
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error(transparent)]
+    Pod(#[from] MoverPodError),
+    #[error("{}", .0.chain())]
+    Api(ApiError),
+    /// What the mover of a call reported, or how it ended.
+    #[error("{0}")]
+    Mover(String),
+    #[error("the hook was cancelled")]
+    Cancelled,
+    #[error("the server stopped while the hook ran")]
+    Left,
+}
+
+/// Runs a hook to its end.
+pub(super) async fn run(
+    context: &Context,
+    run: HookRun<'_>,
+    cancel: &CancellationToken,
+) -> Result<(), HookFailure> {
+    let address = run.pod.map(PodAddress::of);
+    let action = run.hook.action(run.summary, address.as_ref())?;
+    match action {
+        HookAction::Exec { container, command } => exec(&context.commands, &run, container, command).await,
+        HookAction::Call(call) => call_by_mover(context, &run, call, cancel).await,
+    }
+}
+
+async fn exec(
+    commands: &Arc<dyn Commands>,
+    run: &HookRun<'_>,
+    container: Option<String>,
+    command: Vec<String>,
+) -> Result<(), HookFailure> {
+    let text =
+        |pointer: &str| run.pod.and_then(|pod| pod.pointer(pointer)?.as_str()).unwrap_or_default().to_owned();
+    let pod = text("/metadata/name");
+    if pod.is_empty() {
+        return Err(HookFailure::NoPod);
+    }
+    let container = container.unwrap_or_else(|| text("/spec/containers/0/name"));
+    let request =
+        ExecRequest { namespace: text("/metadata/namespace"), pod, container, command, timeout: LIMIT };
+    Ok(commands.run(&request).await.map(drop)?)
+}
+
+async fn call_by_mover(
+    context: &Context,
+    run: &HookRun<'_>,
+    call: Call,
+    cancel: &CancellationToken,
+) -> Result<(), HookFailure> {
+    let movers: &Movers = &context.movers;
+    let work = CallWork { call: in_task(call), timeout_seconds: LIMIT.as_secs() };
+    let task = Task { limits: Limits::default(), ..Task::call(run.task.as_str(), work) };
+    let mut job = MoverJob {
+        task: run.task.clone(),
+        owner: run.owner.clone(),
+        place: MoverPlace::Anywhere,
+        repository: String::new(),
+        group: format!("{}/{}", run.owner.namespace, run.owner.name),
+        deadline_seconds: LIMIT.as_secs() * 2,
+        namespace: run.namespace.to_owned(),
+        pod: movers.settings().pod(&context.core.namespace),
+    };
+    let request = PodRequest { job: &job, runtime: None, target: None };
+    job.pod = pod_settings(&context.core, movers.settings(), &request).await.map_err(HookFailure::Api)??;
+    let request = MoverRequest { job, task, keys: Arc::new(NoKeys) };
+    let ended = movers.carry_out(request, &Silent, cancel).await.map_err(HookFailure::Api)?;
+    if let Err(error) = movers.clear(run.namespace, &run.task).await {
+        tracing::warn!(task = %run.task, error = error.chain(), "the mover of a hook may be left behind");
+    }
+    match ended {
+        Ended::Reported { result, .. } => match result.outcome {
+            Outcome::Failed(failure) => Err(HookFailure::Mover(failure.message)),
+            _ => Ok(()),
+        },
+        Ended::Died(death) => Err(HookFailure::Mover(death.message)),
+        Ended::Cancelled { .. } => Err(HookFailure::Cancelled),
+        Ended::Left => Err(HookFailure::Left),
+    }
+}
+
+fn in_task(call: Call) -> task::Call {
+    match call {
+        Call::Tcp { host, port } => task::Call::Tcp { host, port },
+        Call::Http(HttpCall { method, url, headers, body }) => {
+            let (body, form) = match body {
+                CallBody::Empty => (None, Vec::new()),
+                CallBody::Text(text) => (Some(text), Vec::new()),
+                CallBody::Form(fields) => {
+                    let field = |(name, value)| task::FormField { name, values: vec![value] };
+                    (None, fields.into_iter().map(field).collect())
+                }
+            };
+            task::Call::Http {
+                method: match method {
+                    Method::Get => task::Method::Get,
+                    Method::Post => task::Method::Post,
+                },
+                url,
+                headers: headers.into_iter().map(|(name, value)| task::Header { name, value }).collect(),
+                body,
+                form,
+                skip_verify: true,
+            }
+        }
+    }
+}
+
+/// A call has no progress that people look at.
+struct Silent;
+
+#[async_trait]
+impl MoverObserver for Silent {
+    async fn queued(&self, _message: &str) {}
+    async fn preparing(&self, _message: &str) {}
+    async fn running(&self, _node: &str) {}
+    async fn line(&self, _line: &LogLine) {}
+}

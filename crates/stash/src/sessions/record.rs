@@ -1,0 +1,158 @@
+//! The record of a session: its state, and the status of the object that holds it. Changes are made one after the other; each
+//! is written into the status subresource on the condition that nothing else was written there meanwhile, so that a server that
+//! does not lead any more cannot overwrite what its successor did. Called by everything that works on a session.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{DynamicObject, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, Resource, ResourceExt};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_control::Core;
+use lifeboat_plan::stash::state::SessionState;
+use lifeboat_plan::transfer::movers::Owner;
+use tokio::sync::Mutex;
+
+use super::kind::SessionKind;
+
+/// How often a write is tried that meets changes of the object outside its status.
+const TRIES: u32 = 5;
+
+/// One session.
+pub(crate) struct SessionRecord {
+    core: Core,
+    kind: SessionKind,
+    api: Api<DynamicObject>,
+    about: ObjectReference,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) created: Timestamp,
+    held: Mutex<Held>,
+}
+
+/// The object as it was read or written last.
+struct Held {
+    object: DynamicObject,
+    state: SessionState,
+    is_gone: bool,
+}
+
+impl SessionRecord {
+    pub(crate) fn new(
+        core: &Core,
+        kind: SessionKind,
+        resource: &ApiResource,
+        object: DynamicObject,
+    ) -> Result<Self, serde_json::Error> {
+        let namespace = object.namespace().unwrap_or_default();
+        let state = kind.read(&object)?;
+        Ok(Self {
+            core: core.clone(),
+            kind,
+            api: objects::namespaced(&core.client, &namespace, resource),
+            about: object.object_ref(resource),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            created: object.creation_timestamp().map_or_else(|| core.now(), |time| time.0),
+            namespace,
+            held: Mutex::new(Held { object, state, is_gone: false }),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.core.now()
+    }
+
+    /// The object that movers work for.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            kind: self.kind.as_str().to_owned(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        }
+    }
+
+    pub(crate) async fn state(&self) -> SessionState {
+        self.held.lock().await.state.clone()
+    }
+
+    /// Reads one value of the state.
+    pub(crate) async fn read<T>(&self, read: impl FnOnce(&SessionState) -> T) -> T {
+        read(&self.held.lock().await.state)
+    }
+
+    /// Changes the state and writes it. False where the object is gone: there is no session any more. A change that leaves the
+    /// state as it is writes nothing.
+    pub(crate) async fn change(&self, change: impl FnOnce(&mut SessionState)) -> Result<bool, ApiError> {
+        let mut held = self.held.lock().await;
+        if held.is_gone {
+            return Ok(false);
+        }
+        let mut state = held.state.clone();
+        change(&mut state);
+        state.settle();
+        if state == held.state {
+            return Ok(true);
+        }
+        let written = self.write(&mut held, &state).await?;
+        held.is_gone = !written;
+        if written {
+            held.state = state;
+        }
+        Ok(written)
+    }
+
+    async fn write(&self, held: &mut Held, state: &SessionState) -> Result<bool, ApiError> {
+        let mut tries = 0;
+        loop {
+            let mut wanted = held.object.clone();
+            wanted.data["status"] = self.kind.status(state);
+            let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+            let written = self.api.replace_status(&self.name, &params, &wanted).await;
+            match written.attempt(format!("update the status of {} {}", self.kind.as_str(), self.name)) {
+                Ok(object) => {
+                    held.object = object;
+                    return Ok(true);
+                }
+                Err(error) if error.is_not_found() => return Ok(false),
+                Err(error) if error.is_conflict() => {
+                    tries += 1;
+                    match self.reread(held).await? {
+                        Reread::Gone => return Ok(false),
+                        Reread::SameStatus if tries < TRIES => {}
+                        // Another server writes this status.
+                        Reread::SameStatus | Reread::OtherStatus => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// After a conflict: takes the object's new version where only something outside the status was changed.
+    async fn reread(&self, held: &mut Held) -> Result<Reread, ApiError> {
+        let attempt = format!("read {} {}", self.kind.as_str(), self.name);
+        let found = self.api.get_opt(&self.name).await.attempt(attempt)?;
+        let Some(found) = found.filter(|found| found.uid().as_deref() == Some(self.uid.as_str())) else {
+            return Ok(Reread::Gone);
+        };
+        if found.data.get("status") != held.object.data.get("status") {
+            return Ok(Reread::OtherStatus);
+        }
+        held.object = found;
+        Ok(Reread::SameStatus)
+    }
+
+    /// An event about the session. That it cannot be written is only logged.
+    pub(crate) async fn warn(&self, reason: &str, message: &str) {
+        self.core.events.warning(&self.about, reason, message).await;
+    }
+}
+
+enum Reread {
+    Gone,
+    SameStatus,
+    OtherStatus,
+}

@@ -1,0 +1,157 @@
+//! For tests: a server whose cluster is the API server in memory, and whose tenants' storage is in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lifeboat_control::locked;
+use lifeboat_control::testing::ApiServer;
+use lifeboat_repository::backup::{BackupOptions, Source, backup};
+use lifeboat_repository::lock::LockOptions;
+use lifeboat_repository::progress::Progress;
+use lifeboat_repository::repository::Repository as OpenRepository;
+use lifeboat_store::Store;
+use lifeboat_transfer::repositories::{ServerOpening, TenantStorage};
+use lifeboat_transfer::{MoverSettings, TransferService};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::repository::{RepositoryKey, key_of, ready};
+use crate::settings::StashSettings;
+use crate::tenant_stores::TenantStores;
+
+/// The namespace of the tenant.
+pub(crate) const SHOP: &str = "shop";
+/// The password of repositories.
+pub(crate) const PASSWORD: &str = "correct horse";
+
+/// Buckets in memory, by name.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryStores(Arc<Mutex<BTreeMap<String, Store>>>);
+
+impl MemoryStores {
+    /// The whole bucket.
+    pub(crate) fn bucket(&self, name: &str) -> Store {
+        locked(&self.0).entry(name.to_owned()).or_insert_with(Store::memory).clone()
+    }
+}
+
+#[async_trait]
+impl TenantStores for MemoryStores {
+    async fn open(&self, storage: &TenantStorage, _: Option<usize>) -> lifeboat_store::Result<ServerOpening> {
+        let TenantStorage::Bucket(config) = storage else {
+            return Ok(ServerOpening::MoversOnly("it is on a volume".to_owned()));
+        };
+        assert!(config.credentials.is_some(), "a bucket is opened with the keys of its Secret");
+        Ok(ServerOpening::Store(self.bucket(&config.bucket).below(&config.prefix)?))
+    }
+}
+
+/// A cluster with a tenant's namespace.
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
+    pub(crate) context: Context,
+    pub(crate) stores: MemoryStores,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with_settings(StashSettings::default()).await
+    }
+
+    pub(crate) async fn with_settings(settings: StashSettings) -> Self {
+        let server = ApiServer::default();
+        for (name, uid) in [("kube-system", "cluster"), ("lifeboat", "l"), (SHOP, "s"), ("bank", "b")] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"uid": uid}});
+            server.put(&format!("/api/v1/namespaces/{name}"), namespace);
+        }
+        let core = server.core().await;
+        let transfer = TransferService::new(&core, MoverSettings::default());
+        let stores = MemoryStores::default();
+        let mut context = Context::new(core, transfer, settings);
+        context.stores = Arc::new(stores.clone());
+        let world = Self { server, context, stores };
+        world.put_secret(SHOP, PASSWORD);
+        world
+    }
+
+    /// The Secret `keys` of a namespace, with the keys of S3 and a password.
+    pub(crate) fn put_secret(&self, namespace: &str, password: &str) {
+        let entries =
+            [("RESTIC_PASSWORD", password), ("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "key")];
+        let data: BTreeMap<&str, String> =
+            entries.iter().map(|(key, value)| (*key, STANDARD.encode(value))).collect();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
+        self.server.put(&format!("/api/v1/namespaces/{namespace}/secrets/keys"), secret);
+    }
+
+    /// A Repository in bucket `bkt`, with a prefix of its own.
+    pub(crate) fn put_repository(&self, name: &str) -> RepositoryKey {
+        self.put_backend(name, json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": name}}))
+    }
+
+    pub(crate) fn put_backend(&self, name: &str, backend: Value) -> RepositoryKey {
+        self.put_repository_in(SHOP, name, backend)
+    }
+
+    pub(crate) fn put_repository_in(&self, namespace: &str, name: &str, mut backend: Value) -> RepositoryKey {
+        backend["storageSecretName"] = json!("keys");
+        let object = json!({
+            "apiVersion": "stash.appscode.com/v1alpha1",
+            "kind": "Repository",
+            "metadata": {"generation": 1, "uid": format!("uid-{namespace}-{name}")},
+            "spec": {"backend": backend},
+        });
+        self.server.put(&path(namespace, name), object);
+        key_of(namespace, name)
+    }
+
+    /// A Repository of the tenant, as it is now.
+    pub(crate) fn repository(&self, name: &str) -> Value {
+        self.server.get(&path(SHOP, name)).unwrap()
+    }
+
+    pub(crate) fn change(&self, name: &str, with: &Value) {
+        self.server.change(&path(SHOP, name), with);
+    }
+
+    /// The prefix of a Repository's bucket.
+    pub(crate) fn store(&self, name: &str) -> Store {
+        self.stores.bucket("bkt").below(name).unwrap()
+    }
+
+    /// Opens the repository; where there is none, it is made.
+    pub(crate) async fn opened(&self, key: &RepositoryKey) -> OpenRepository {
+        let ready = ready(&self.context, key).await.unwrap();
+        self.context.repositories.open(&ready.access).await.unwrap()
+    }
+
+    /// Stores a snapshot of a host with these tags; gives its ID.
+    pub(crate) async fn snapshot(&self, key: &RepositoryKey, host: &str, tags: &[&str]) -> String {
+        let repository = self.opened(key).await;
+        let source = tempfile::tempdir().unwrap();
+        std::fs::write(source.path().join("file"), tags.join(",")).unwrap();
+        let mut options = BackupOptions::new(Source::Paths(vec![source.path().to_owned()]), host);
+        options.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let progress = Arc::new(Progress::default());
+        let lock = LockOptions::default();
+        let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;
+        made.unwrap().snapshot_id.unwrap().to_string()
+    }
+}
+
+/// The path of a Repository.
+pub(crate) fn path(namespace: &str, name: &str) -> String {
+    format!("/apis/stash.appscode.com/v1alpha1/namespaces/{namespace}/repositories/{name}")
+}
+
+/// Status and message of a condition.
+pub(crate) fn condition(object: &Value, kind: &str) -> (String, String) {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == kind).cloned().unwrap_or_default();
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("message"))
+}
