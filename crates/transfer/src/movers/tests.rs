@@ -70,6 +70,7 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
     // The Secret before the Job that needs it; tied to it then.
     assert_eq!(fake.changes(), ["POST secrets", "POST jobs", "PATCH secrets/mover-a-1"]);
     let (secret, job) = (fake.object("secrets/mover-a-1").unwrap(), fake.object("jobs/mover-a-1").unwrap());
+    assert!(job["metadata"]["uid"].is_string());
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"]);
     assert_eq!(secret["data"]["password-0"], "c2VjcmV0");
     assert!(secret["data"]["task.json"].is_string());

@@ -66,6 +66,7 @@ async fn the_pod_volumes_of_a_backup_come_with_it(#[case] key: String) {
     synced(&cluster, &mut Past::default()).await.unwrap();
     let (volume, backup) =
         (cluster.get("podvolumebackups", "one-abc").unwrap(), cluster.get("backups", "one").unwrap());
+    assert!(backup["metadata"]["uid"].is_string());
     assert_eq!(volume["metadata"]["ownerReferences"][0]["uid"], backup["metadata"]["uid"]);
 }
 
