@@ -1,6 +1,6 @@
-//! Lifeboat's server as a process of this machine, in a namespace of its own: it can be killed at an exact moment, starts
-//! again at once, takes any flag, and both ways out of it (to storage and to the cluster) lead through gates. It can begin
-//! as the old build and go on as the new one.
+//! Lifeboat's server as a process of this machine, in a namespace of its own: it can be killed at an exact moment, is
+//! restarted at once, accepts any flag, and its connections to storage and to the cluster pass through gates. It can be
+//! started as the old build and continued as the new one.
 
 mod installed;
 
@@ -18,12 +18,12 @@ use installed::{apply_objects, create_credentials, proxy};
 /// A running server. Dropping it removes everything it created.
 pub struct HostServer {
     pub namespace: String,
-    /// Between the server and storage.
+    /// The gate between the server and storage.
     pub storage: Gate,
-    /// Between the server and the API server.
+    /// The gate between the server and the API server.
     pub cluster: Gate,
     pub bucket: Bucket,
-    /// The build that is installed, and that the next start runs.
+    /// The build that is installed, and that is run at the next start.
     release: Release,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
@@ -44,13 +44,13 @@ impl HostServer {
         Self::with_plugins(prefix, flags, &[])
     }
 
-    /// Starts a server with programs in its plugin directory, each under a name. The programs find in RECORDER_FILE
-    /// where to record their requests.
+    /// Starts a server with programs in its plugin directory, each under a name. RECORDER_FILE in their environment is
+    /// the file to which they record their requests.
     pub fn with_plugins(prefix: &str, flags: &[&str], programs: &[(&str, &str)]) -> Self {
         Self::of(Release::New, prefix, flags, programs)
     }
 
-    /// The old build, until [`Self::upgrade`].
+    /// Starts a server of the old build, which runs until [`Self::upgrade`].
     pub fn start_old(prefix: &str, flags: &[&str]) -> Self {
         Self::of(Release::Old, prefix, flags, &[])
     }
@@ -195,8 +195,8 @@ impl HostServer {
         }
     }
 
-    /// Kills and starts again, with open gates: as a container does that the kubelet starts again. The old build is followed by
-    /// the new one.
+    /// Kills the server, opens the gates and starts it again, as the kubelet restarts a container. If the old build was
+    /// running, the new one is started.
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.storage.open();
@@ -207,8 +207,9 @@ impl HostServer {
         }
     }
 
-    /// The new build takes the place of a server that was killed: what it installs, its program, the image of its movers. It
-    /// runs under another name, as another pod does, and leads when this returns. Gates stay as they are.
+    /// Replaces a server that was killed by the new build: its installed objects, its program, the image of its movers.
+    /// The new server has another identity, as another pod would, and is the leader when this returns. Gates stay as they
+    /// are.
     pub fn upgrade(&mut self) {
         assert!(self.replicas.is_empty(), "the old build still runs");
         self.release = Release::New;
@@ -373,7 +374,7 @@ impl Drop for HostServer {
         }
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();
-        // Without a server, Restores would keep the namespace from being deleted.
+        // The finalizers of Restores, which no server removes any more, would block the deletion of the namespace.
         self.lifeboat().args(["uninstall"]).run();
         kubectl().args(["delete", "namespace", &self.namespace, &self.movers(), "--wait=false"]).run();
     }

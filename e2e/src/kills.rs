@@ -106,7 +106,7 @@ impl KillTest {
         Self::on(HostServer::start(prefix, &[]), prefix)
     }
 
-    /// Begins with the old build: after the kill the new one starts.
+    /// Starts with the old build; after the kill the new one is started.
     pub fn old(prefix: &str) -> Self {
         Self::on(HostServer::start_old(prefix, &[]), prefix)
     }

@@ -107,8 +107,8 @@ pub fn signal(signal: &str, process: &str) {
 }
 
 /// Restarts the box's API server; when this returns it answers, also at the address that pods use. An API server that
-/// stops removes itself from that Service, and kube-proxy, which backs off after each disturbance, may need a minute to
-/// add it again: until then every connection of a pod is refused, whatever the server does.
+/// stops removes itself from that Service, and kube-proxy, which backs off after each failure, may need a minute to add
+/// it again: until then every connection of a pod is refused, whatever the server does.
 pub fn restart_api_server() {
     let service = get(&["-n", "default", "service", "kubernetes"]);
     let address = format!("--server=https://{}:443", service["spec"]["clusterIP"].as_str().unwrap());

@@ -66,7 +66,7 @@ impl Installation {
         Self::of(Release::New, flags)
     }
 
-    /// Installs a build, or replaces another one by it, and waits until only its pods are there.
+    /// Installs a build, or replaces another build by it, and waits until only its pods exist.
     pub fn of(release: Release, flags: &[&str]) -> Self {
         let credentials = tempfile::NamedTempFile::new().unwrap();
         fs::write(credentials.path(), s3().credentials()).unwrap();
@@ -103,7 +103,7 @@ impl Installation {
         })
     }
 
-    /// The pod that holds the lease and stays: one that a rollout is ending hands the lease over in a moment.
+    /// The pod that holds the lease and is not terminating: a terminating pod hands the lease over soon.
     pub fn leader(&self) -> String {
         wait_for("a leader", 60, || {
             let lease = get(&["-n", "lifeboat", "lease", "lifeboat-server"]);
@@ -120,7 +120,7 @@ impl Installation {
     }
 }
 
-/// What tells one build from another: the image keeps its name, so pods of an older one would go on running.
+/// An identifier of the build. The image keeps its name, so without it pods of an older build would not be replaced.
 fn build(release: Release) -> &'static str {
     static BUILDS: [OnceLock<String>; 2] = [OnceLock::new(), OnceLock::new()];
     let [old, new] = &BUILDS;

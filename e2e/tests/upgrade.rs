@@ -17,7 +17,7 @@ use serde_json::Value;
 /// When a mover ends that the old build started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// After the new build has found it at work.
+    /// After the new build has found it running.
     Followed,
     /// While no server runs: the new build finds its result.
     Unattended,

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: speed, always as a ratio to a peer, or to an older build of ours, measured in the same run on the
-//! same machine. Each capability adds its comparison here and its table to bench/README.md.
+//! `cargo xtask bench`: measures speed, always as a ratio to another product or to an older build of Lifeboat, in the same
+//! run on the same machine. Each capability adds its comparison here and its table to bench/README.md.
 
 mod baseline;
 mod cluster;
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 enum Comparison {
     /// The repository engine against restic and kopia
     Repository(repository::Args),
-    /// The repository engine at sizes that must not need more memory: files, a volume, an index
+    /// The memory of the repository engine with many files, a large volume and a large index
     Scale(scale::Args),
     /// Backup and restore of objects against Velero, or against an older build of Lifeboat, on the box
     Cluster(cluster::Args),
@@ -57,14 +57,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The comparisons as clap knows them.
+/// The comparisons as clap subcommands.
 #[derive(clap::Parser)]
 struct Names {
     #[command(subcommand)]
     _comparison: Comparison,
 }
 
-/// An older build that cannot be measured is named before anything is compiled.
+/// Fails if the older build cannot be measured; called before anything is compiled.
 fn require_program(program: Option<&Path>) -> Result<()> {
     let Some(program) = program else { return Ok(()) };
     run::output(Command::new(program).args(["version", "--client-only"]))
@@ -72,7 +72,8 @@ fn require_program(program: Option<&Path>) -> Result<()> {
         .map(drop)
 }
 
-/// The end of a measurement, after its table: the aims, how long it took and on what; the rows, where they are wanted.
+/// Prints the end of a measurement, after its table: the aims, the duration and the machine. Writes the rows if `json` is
+/// set.
 fn close<R: serde::Serialize>(
     began: Instant,
     verdicts: &[String],
@@ -86,8 +87,8 @@ fn close<R: serde::Serialize>(
     finish(began, rows, json)
 }
 
-/// The end of a measurement with `--baseline`: the table, how long it took and on what; the rows of every turn, where they
-/// are wanted. Fails with every figure that is over the limit.
+/// Prints the end of a measurement with `--baseline`: the table, the duration and the machine. Writes the rows of every
+/// turn if `json` is set. Fails with every figure that is over the limit.
 fn close_compared<R: serde::Serialize>(
     began: Instant,
     figures: &[Figure],
@@ -100,7 +101,7 @@ fn close_compared<R: serde::Serialize>(
     baseline::judge(&compared)
 }
 
-/// How long it took and on what; the rows, where they are wanted.
+/// Prints the duration and the machine; writes the rows if `json` is set.
 fn finish<R: serde::Serialize>(began: Instant, rows: &[R], json: Option<&Path>) -> Result<()> {
     println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, machine());
     if let Some(path) = json {
@@ -110,7 +111,7 @@ fn finish<R: serde::Serialize>(began: Instant, rows: &[R], json: Option<&Path>) 
     Ok(())
 }
 
-/// What the numbers were measured on.
+/// A description of the machine on which the numbers were measured.
 fn machine() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 enum Command {
     /// Start the box; installs and builds what is missing, repairs what was killed
     Up,
-    /// Stop the box and take back every change it made to this machine
+    /// Stop the box and undo every change it made to this machine
     Down,
     /// Show what runs; exit code 1 when something does not
     Status {

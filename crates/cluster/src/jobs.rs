@@ -48,7 +48,7 @@ impl Jobs {
         Ok(found.as_ref().map(to_json))
     }
 
-    /// Creates the Job; one of that name that is there already is given instead.
+    /// Creates the Job; if one of that name exists, that one is returned.
     pub async fn create(&self, job: &Value) -> Result<Value, ApiError> {
         let name = job["metadata"]["name"].as_str().unwrap_or_default();
         match create::<Job>(&self.api::<Job>(), job).await {
@@ -143,7 +143,7 @@ impl Jobs {
         written.attempt(format!("write the owner of Secret {}", self.qualified(name))).map(drop)
     }
 
-    /// That there is none is fine.
+    /// Deletes the Secret; a missing one is not an error.
     pub async fn delete_secret(&self, name: &str) -> Result<(), ApiError> {
         let deleted = self.api::<Secret>().delete(name, &DeleteParams::default()).await.map(drop);
         fine_if_gone(deleted).attempt(format!("delete Secret {}", self.qualified(name)))

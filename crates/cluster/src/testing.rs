@@ -1,7 +1,7 @@
-//! The HTTP side of API servers for tests without a cluster: one function answers every request with a status code and JSON, or
-//! with plain text if the value is a string (logs), or with lines that come one by one (watches). It serves real HTTP, so
-//! that the real client is tested. An API server that keeps objects is `lifeboat_control::testing::ApiServer`; the function
-//! here is for tests of single requests of the client.
+//! The HTTP side of API servers for tests without a cluster: one function answers every request with a status code and JSON,
+//! with plain text if the value is a string (logs), or with lines that are sent one by one (watches). It serves real HTTP,
+//! so that the real client is tested. `lifeboat_control::testing::ApiServer` is an API server that keeps objects; the
+//! function here is for tests of single requests of the client.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // tests end by panicking
 
 use std::convert::Infallible;

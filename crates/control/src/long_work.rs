@@ -1,6 +1,6 @@
 //! Work that outlives a reconcile: one task for each object, by the object's UID. A copy of a volume takes hours, and no
-//! reconcile waits for it. Controllers start the work from their reconcilers. When the term ends they leave it where it is
-//! ([`LongWork::leave`]), or wait for it where it ends by itself ([`LongWork::ended`]).
+//! reconcile waits for it. Controllers start the work from their reconcilers. When the term ends, they drop it
+//! ([`LongWork::leave`]), or wait for it if it ends on its own ([`LongWork::ended`]).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::locked;
 /// The running tasks, by the UID of their object. Dropping it drops them, so no task may hold it.
 #[derive(Debug)]
 pub struct LongWork {
-    /// What one task is, in logs.
+    /// The name of a task in logs.
     name: &'static str,
     running: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
     tasks: Mutex<JoinSet<()>>,

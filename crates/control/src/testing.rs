@@ -1,29 +1,31 @@
-//! For tests: an API server in memory that speaks real HTTP. Every test of this workspace that needs a cluster's objects asks
-//! this one.
+//! For tests: an API server in memory that is reached over real HTTP. Every test of this workspace that needs objects of
+//! a cluster uses it.
 //!
 //! It keeps objects by their full path, such as `/apis/velero.io/v1/namespaces/lifeboat/backups/nightly`, and serves:
 //! - get, list (in pages, by label and field), create (also by `generateName`), replace, delete with preconditions;
 //!   JSON merge patch, JSON patch, strategic merge patch, and apply as far as a merge goes;
-//! - versions: every change has one, a write with an old one is a conflict, a write that changes nothing makes none;
+//! - resource versions: every change has one, a write with an old one is a conflict, a write without a change adds none;
 //! - UIDs, creation times ([`ApiServer::set_clock`]) and generations; finalizers, which hold a deleted object;
 //! - the status subresource of types that were registered with it ([`ServedType::with_status`]): a write of the object
-//!   does not change its status, a write of the status changes nothing else. The status of a registered type without it is a
-//!   field; that of a type that was not registered can be written in both ways;
+//!   does not change its status, a write of the status changes nothing else. In a type that was registered without it, the
+//!   status is a field; the status of a type that was not registered can be written in both ways;
 //! - watches, from a version on or with initial events and their bookmark; logs of pods ([`ApiServer::set_log`]);
-//! - discovery of the types that a test registers ([`ApiServer::serve`]), and 404 for groups that it takes away
-//!   ([`ApiServer::without`]). Objects of types that were not registered are served too, discovery does not list them;
+//! - discovery of the types that a test registers ([`ApiServer::serve`]), and 404 for groups that it removes
+//!   ([`ApiServer::without`]). Objects of types that were not registered are served too, but discovery does not list them;
 //! - events: their reasons are kept ([`ApiServer::events`]), the objects are not.
 //!
-//! It does not serve: schemas and defaults, owners of fields, the deletion of what a deleted object owned, grace periods,
-//! limits on names and sizes, other subresources, `deletecollection`, dry runs, versions that have expired.
+//! It does not implement: schemas and defaults, field managers, deletion of dependents, grace periods, limits on names and
+//! sizes, other subresources, `deletecollection`, dry runs, expired resource versions.
 //!
-//! A test makes something happen in one of these ways:
-//! - [`ApiServer::fail`] lets the next, the nth or every request fail that [`Requests`] names, with a code:
+//! A test changes the behaviour of the server in one of these ways:
+//! - [`ApiServer::fail`] makes the next, the nth or every request that [`Requests`] selects fail, with a code:
 //!   `server.fail(Requests::new(Verb::List, "/api/v1/pods"), When::Nth(2), 503)`;
-//! - [`ApiServer::answer`] sees every request first, and may answer it or change objects before the server answers;
-//! - [`ApiServer::on_write`] acts as a controller of the cluster: it sees every object that was created, changed, deleted;
-//! - [`ApiServer::after`] sees every request with the code of its answer;
-//! - [`ApiServer::put`], [`ApiServer::change`], [`ApiServer::edit`] and [`ApiServer::remove`] change objects without a request; watches see it.
+//! - [`ApiServer::answer`] gets every request first, and may answer it or change objects before the server answers;
+//! - [`ApiServer::on_write`] acts as a controller of the cluster: it is called for every object that was created, changed
+//!   or deleted;
+//! - [`ApiServer::after`] gets every request with the code of its answer;
+//! - [`ApiServer::put`], [`ApiServer::change`], [`ApiServer::edit`] and [`ApiServer::remove`] change objects without a
+//!   request; watches report these changes.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // tests end by panicking
 
 mod answers;
@@ -55,7 +57,7 @@ pub use discovery::ServedType;
 pub use failures::{Requests, When};
 pub use request::Verb;
 
-/// What became of an object by a request.
+/// How a request changed an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     Created,
@@ -110,7 +112,7 @@ impl ApiServer {
         client_of(move |asked| server.respond(&asked)).await
     }
 
-    /// A core whose client asks this server; Lifeboat's namespace is `lifeboat`.
+    /// A core whose client uses this server; Lifeboat's namespace is `lifeboat`.
     pub async fn core(&self) -> Core {
         Core::new(self.client().await, Metrics::new("0"), "lifeboat", "me")
     }
@@ -119,8 +121,8 @@ impl ApiServer {
         locked(&self.state)
     }
 
-    /// Puts an object at a path. Name, namespace, UID (`uid-NAME`), creation time and generation are filled in where it has
-    /// none. At a path that is not an object's, such as `/apis/GROUP`, the value is answered as it is.
+    /// Stores an object at a path. Name, namespace, UID (`uid-NAME`), creation time and generation are filled in if they
+    /// are missing. At a path that is not an object's, such as `/apis/GROUP`, the value is served unchanged.
     pub fn put(&self, path: &str, object: Value) {
         self.state().store.put(path, object);
     }
@@ -129,12 +131,12 @@ impl ApiServer {
         self.state().store.get(path).cloned()
     }
 
-    /// Merges into an object that is there.
+    /// Merges `with` into an existing object.
     pub fn change(&self, path: &str, with: &Value) {
         self.edit(path, |object| merge(object, with));
     }
 
-    /// Changes an object that is there. `change` must not ask the server.
+    /// Changes an existing object. `change` must not call the server.
     pub fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state();
         let object = state.store.get(path).cloned();
@@ -144,7 +146,7 @@ impl ApiServer {
         state.store.update(path, object, false);
     }
 
-    /// Removes an object, with its finalizers. None where there is none.
+    /// Removes an object, even if it has finalizers. None if it does not exist.
     pub fn remove(&self, path: &str) -> Option<Value> {
         self.state().store.remove(path)
     }
@@ -154,12 +156,12 @@ impl ApiServer {
         self.state().store.paths().filter(|path| path.contains(part)).map(str::to_owned).collect()
     }
 
-    /// The log of the pod at a path.
+    /// Sets the log of the pod at a path.
     pub fn set_log(&self, pod: &str, text: &str) {
         self.state().logs.insert(pod.to_owned(), text.to_owned());
     }
 
-    /// The clock of creation times; the system's where a test sets none.
+    /// Sets the clock for creation times; by default the system's clock is used.
     pub fn set_clock(&self, clock: Clock) {
         self.state().store.clock = clock;
     }
@@ -170,17 +172,17 @@ impl ApiServer {
         types.into_iter().for_each(|served| state.types.add(served));
     }
 
-    /// The cluster does not have this group, until [`Self::serve`] adds one of its types.
+    /// Removes this group from the cluster, until [`Self::serve`] adds one of its types.
     pub fn without(&self, group: &str) {
         self.state().types.remove_group(group);
     }
 
-    /// Lets requests fail with a code.
+    /// Makes requests fail with a code.
     pub fn fail(&self, requests: Requests, when: When, code: u16) {
         self.state().failures.add(requests, when, code);
     }
 
-    /// No request fails any more.
+    /// Removes all rules of [`Self::fail`].
     pub fn heal(&self) {
         self.state().failures.clear();
     }
@@ -190,7 +192,8 @@ impl ApiServer {
         self.state().store.watches.close();
     }
 
-    /// Adds an answer of the test's own; None leaves it to the server. Later ones are asked first.
+    /// Adds a function that may answer requests in place of the server; None leaves the request to the server. Functions
+    /// that were added later are called first.
     pub fn answer(&self, answer: impl Fn(&Self, &Asked) -> Option<(u16, Value)> + Send + Sync + 'static) {
         locked(&self.hooks).answers.insert(0, Arc::new(answer));
     }
@@ -205,7 +208,7 @@ impl ApiServer {
         locked(&self.hooks).after.push(Arc::new(hook));
     }
 
-    /// Carries a request out as if a client had sent it: for an answer of the test's own that loses the server's.
+    /// Carries out a request as if a client had sent it. For functions of [`Self::answer`] that drop the server's response.
     pub fn carry_out(&self, asked: &Asked) -> (u16, Value) {
         match self.perform(asked) {
             Reply::Whole(code, body) => (code, body),
@@ -218,24 +221,24 @@ impl ApiServer {
         self.state().events.clone()
     }
 
-    /// The requests so far that are among these, in their order.
+    /// The requests received so far that `which` selects, in order.
     pub fn requests(&self, which: &Requests) -> Vec<Asked> {
         self.state().requests.iter().filter(|asked| which.includes(asked)).cloned().collect()
     }
 
-    /// Method and path of every request that was not a read and not about an event, in their order.
+    /// Method and path of every request that was not a read and not about an event, in order.
     pub fn writes(&self) -> Vec<String> {
         let state = self.state();
         let writes = state.requests.iter().filter(|asked| asked.method != "GET" && !is_event(asked));
         writes.map(|asked| format!("{} {}", asked.method, asked.path)).collect()
     }
 
-    /// Every change of an object by a request, in their order.
+    /// Every change of an object by a request, in order.
     pub fn written(&self) -> Vec<Write> {
         self.state().written.clone()
     }
 
-    /// The paths of all objects that requests created, in their order.
+    /// The paths of all objects that requests created, in order.
     pub fn created(&self) -> Vec<String> {
         let written = self.written().into_iter();
         written.filter(|write| write.kind == WriteKind::Created).map(|write| write.path).collect()
@@ -261,7 +264,7 @@ impl ApiServer {
             self.state().events.push(reason);
             return Reply::Whole(201, asked.body.clone());
         }
-        // Hooks may ask the server: no lock is held while they run.
+        // Hooks may call the server: no lock is held while they run.
         let answers = locked(&self.hooks).answers.clone();
         if let Some((code, body)) = answers.iter().find_map(|answer| answer(self, asked)) {
             return Reply::Whole(code, body);
@@ -269,7 +272,7 @@ impl ApiServer {
         self.perform(asked)
     }
 
-    /// What the server does by itself.
+    /// Carries out the request, unless a rule of [`Self::fail`] applies to it.
     fn perform(&self, asked: &Asked) -> Reply {
         let (reply, write) = {
             let mut state = self.state();

@@ -23,7 +23,7 @@ impl Turns {
         self.turn(name).lock_owned().await
     }
 
-    /// The turn, where no other caller has it.
+    /// The lock, if no other caller holds it.
     pub fn try_take(&self, name: String) -> Option<OwnedMutexGuard<()>> {
         self.turn(name).try_lock_owned().ok()
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The program that runs.
+/// The running program.
 const OWN: &str = "/proc/self/exe";
 /// The certificate authorities of our image.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -24,7 +24,7 @@ pub struct CopyError {
     source: io::Error,
 }
 
-/// Copies the program that runs, for every user of the pod to run it.
+/// Copies the running program, with modes that let every user of the pod run it.
 pub fn copy_to(directory: &Path) -> Result<(), CopyError> {
     copy_from(Path::new(OWN), Path::new(AUTHORITIES), directory)
 }

@@ -47,7 +47,7 @@ pub struct SnapshotLine {
     pub paths: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The files and bytes that its backup read; None where the program that made it did not record them.
+    /// The files and bytes that its backup read; None if the program that created it did not record them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -30,8 +30,8 @@ pub const POD_UID: &str = "LIFEBOAT_POD_UID";
 pub const UID_TAG: &str = "lifeboat-task=";
 /// The prefix of the tag of an incomplete snapshot; the number of files that could not be read follows.
 pub const UNREADABLE_TAG: &str = "lifeboat-unreadable=";
-/// The tag of a snapshot with missing files, where the task asks for it: such a snapshot is never the latest, and
-/// retention keeps complete ones in its place.
+/// The tag of a snapshot with missing files, set if the task requests it: such a snapshot is never the latest, and
+/// retention keeps complete snapshots instead of it.
 pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
 
 /// The work of one mover: one or several parts on one repository, or calls, which need no repository.

@@ -1,5 +1,5 @@
-//! The APIs that this server serves. Each is made from what a server has once ([`Core`], [`TransferService`]) and from settings
-//! of its own; another API is one more field here and one more line in each function.
+//! The APIs that this server serves. Each is created from what all APIs share ([`Core`], [`TransferService`]) and from its
+//! own settings; another API would be one more field here and one more line in each function.
 
 use lifeboat_control::Core;
 use lifeboat_stash::Stash;
@@ -12,7 +12,7 @@ use crate::settings::ServerSettings;
 
 pub(crate) struct Apis {
     velero: Velero,
-    /// None unless the settings ask for it.
+    /// None unless it is enabled in the settings.
     stash: Option<Stash>,
 }
 
@@ -32,7 +32,7 @@ impl Apis {
         tokio::join!(self.velero.run_controllers(shutdown), stash);
     }
 
-    /// This replica leads no more: metrics do not show what only a leader knows.
+    /// Called when this replica is no longer the leader: removes the metrics that only a leader can know.
     pub(crate) fn end_term(&self) {
         self.velero.end_term();
         if let Some(stash) = &self.stash {
@@ -40,12 +40,12 @@ impl Apis {
         }
     }
 
-    /// Answers requests of users in every replica, until `stop` is cancelled.
+    /// Serves downloads in every replica, until `stop` is cancelled.
     pub(crate) async fn serve(&self, stop: &CancellationToken) -> Result<(), WebError> {
         self.velero.serve_downloads(stop).await
     }
 
-    /// Ends what a process has for the APIs, such as plugins.
+    /// Ends what the APIs keep in this process, such as plugins.
     pub(crate) async fn close(&self) {
         self.velero.close().await;
     }

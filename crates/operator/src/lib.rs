@@ -1,5 +1,5 @@
-//! The server: connects, stands for election, runs the controllers of each API while it leads, serves metrics and probes.
-//! [`run`] is what `lifeboat server` calls. What the controllers do is in the crate of their API.
+//! The server: connects, takes part in the leader election, runs the controllers of each API while it is the leader, and
+//! serves metrics and probes. `lifeboat server` calls [`run`]. The controllers are in the crates of their APIs.
 
 mod apis;
 mod runtime;

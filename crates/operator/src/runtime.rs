@@ -1,5 +1,6 @@
-//! The server's life: connect, check that the kinds are there, serve metrics, stand for election, run the controllers
-//! while leading, step down. Losing the lease drops all work at once; a stop signal lets it end and hands over.
+//! Runs the server: connects, checks that the cluster serves our kinds, serves metrics, takes part in the leader
+//! election, and runs the controllers while this replica is the leader. When the Lease is lost, all work is dropped at
+//! once; after a stop signal, controllers finish their reconciles and the Lease is released to another replica.
 
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The Lease of the election.
 const LEASE: &str = "lifeboat-server";
 
-/// How long the question which kinds there are may take.
+/// How long one request for the installed kinds may take.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Why a server ended other than by being told to.
+/// Why a server ended although it was not asked to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error("cannot reach the cluster")]
@@ -50,7 +51,7 @@ pub async fn run(
         "server starts"
     );
 
-    // The HTTP server outlives the controllers, so that the last moments can be observed too.
+    // The HTTP server stops after the controllers, so that metrics and probes are served until they have ended.
     let stop_web = CancellationToken::new();
     let web = tokio::spawn(lifeboat_web::serve(
         settings.metrics_address,
@@ -69,7 +70,7 @@ pub async fn run(
         ended = server.apis.serve(&stop_web) => ended.map_err(ServerError::Web),
         web = web => match web {
             Ok(Err(error)) => Err(ServerError::Web(error)),
-            // The HTTP server ends only when asked to; a panic in it ends the process.
+            // The HTTP server ends only when `stop_web` is cancelled; a panic in it ends the process.
             _ => Ok(()),
         },
     };
@@ -84,13 +85,13 @@ struct Server {
     core: Core,
     settings: ServerSettings,
     health: Health,
-    /// What all APIs share beside `core`.
+    /// Shared by all APIs, like `core`.
     transfer: TransferService,
     apis: Apis,
 }
 
 impl Server {
-    /// Term after term of leadership, until stopped.
+    /// Runs one term of leadership after the other, until stopped.
     async fn serve_terms(&self, stop: &CancellationToken) {
         if !wait_for_kinds(&self.core.client, &self.health, stop).await {
             return;
@@ -119,7 +120,8 @@ impl Server {
         }
     }
 
-    /// The work of a leader. Ends when stopped, after the controllers finished their reconciles.
+    /// Runs the controllers of a leader. Ends when `stop` is cancelled and the controllers have finished their
+    /// reconciles.
     async fn term(&self, stop: &CancellationToken) {
         let shutdown = CancellationToken::new();
         self.transfer.begin_term(&shutdown);
@@ -128,18 +130,18 @@ impl Server {
         };
         tokio::pin!(controllers);
         tokio::select! {
-            // They end only when asked to; the next term starts them anew.
+            // They should end only when `shutdown` is cancelled; the next term starts them again.
             () = &mut controllers => tracing::error!("the controllers ended by themselves"),
             () = stop.cancelled() => {
                 shutdown.cancel();
-                // Reconciles in flight are short; one that hangs must not hold the handover.
+                // Reconciles in flight are short; one that hangs must not delay the handover.
                 let _ = timeout(Duration::from_secs(10), &mut controllers).await;
             }
         }
     }
 }
 
-/// Waits until the cluster answers and serves our kinds; false where stopped first.
+/// Waits until the cluster answers and serves our kinds; false if stopped before that.
 async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationToken) -> bool {
     let names = lifeboat_api::crds::installed().iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
     let served = async {

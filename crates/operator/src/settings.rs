@@ -7,19 +7,19 @@ use lifeboat_stash::StashSettings;
 pub use lifeboat_transfer::MoverSettings;
 use lifeboat_velero::VeleroSettings;
 
-/// All that can be set about a server.
+/// All settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Where Lifeboat's own objects live.
+    /// The namespace of Lifeboat's own objects.
     pub namespace: String,
     /// The name of this replica in the election, in events and in locks of repositories.
     pub identity: String,
-    /// Metrics and probes.
+    /// The address that serves metrics and probes.
     pub metrics_address: SocketAddr,
     pub lease: LeaseTimes,
-    /// One queue of movers serves all APIs.
+    /// Settings of movers, which all APIs share.
     pub movers: MoverSettings,
     pub velero: VeleroSettings,
-    /// Stash's API; None where the server does not serve it.
+    /// Settings of Stash's API; None if the server does not serve it.
     pub stash: Option<StashSettings>,
 }

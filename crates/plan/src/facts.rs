@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct ObjectFacts<'a> {
     pub name: &'a str,
     pub namespace: Option<&'a str>,
-    /// None where the labels were not read; label filters are then skipped.
+    /// None if the labels were not read; label filters are then skipped.
     pub labels: Option<&'a BTreeMap<String, String>>,
     /// Whether it is being deleted.
     pub deleting: bool,

@@ -18,7 +18,7 @@ pub const DEFAULT_NAMESPACE: &str = "lifeboat";
 pub const CLOUD_CREDENTIALS: (&str, &str) = ("cloud-credentials", "cloud");
 /// The server's Deployment.
 pub const DEPLOYMENT: &str = "lifeboat";
-/// The file in the server's container with those credentials, where the Secret exists: upstream's path.
+/// The file in the server's container with those credentials, if the Secret exists: upstream's path.
 pub const CREDENTIALS_FILE: &str = "/credentials/cloud";
 
 /// The server's permissions in the cluster.
@@ -50,7 +50,7 @@ pub struct InstallOptions {
     pub spool: Spool,
     /// Images of Velero plugins, in the order in which they are copied.
     pub plugins: Vec<String>,
-    /// The URL under which users reach the server for files of backups; None where the storage signs links itself.
+    /// The URL under which users reach the server for files of backups; None if the storage signs links itself.
     pub download_url: Option<String>,
     pub movers: MoverOptions,
 }

@@ -4,12 +4,12 @@
 //! …` and by the controller of the server's own Deployment.
 
 mod complete;
-mod trouble;
+mod problem;
 
 use serde_json::{Value, json};
 
 pub use complete::{Completion, Refusal, completion};
-pub use trouble::{Trouble, TroubleKind, troubles};
+pub use problem::{ContainerProblem, ProblemKind, problems};
 
 /// The volume that plugin images fill: the name that stock tools use.
 pub const VOLUME: &str = "plugins";

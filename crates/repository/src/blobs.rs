@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::repository::Options;
-    use crate::testing::unreliable::{Trouble, Unreliable, store};
+    use crate::testing::unreliable::{Fault, Unreliable, store};
     use crate::testing::{new_repository, password, save_snapshot};
 
     #[rstest::rstest]
@@ -175,7 +175,7 @@ mod tests {
         let whole = store(Arc::clone(&memory) as _);
         let repository = new_repository(whole.clone(), Version::V2).await;
         let (_, snapshot) = save_snapshot(&repository, 1, &[("a", b"content")]).await;
-        let unreliable = Unreliable::new(&memory, Trouble::Flip { read: 1 });
+        let unreliable = Unreliable::new(&memory, Fault::Flip { read: 1 });
         let cache = tempfile::tempdir().unwrap();
         let options = Options { cache: Some(cache.path().to_owned()), ..Options::default() };
         let repository = Repository::open(unreliable.store(), &password(), options).await.unwrap();

@@ -1,7 +1,7 @@
 //! Limits for storage that a tenant describes: its settings come from an object that anyone with rights in one namespace can
-//! write, and the requests are made by the server. [`Guard`] decides which addresses may be connected to. `http` asks it for
-//! every address that a host name resolves to, each time a connection is made, so that a name that changes its address after
-//! a check gains nothing.
+//! write, and the server sends the requests. [`Guard`] decides which addresses may be connected to. `http` checks every
+//! address that a host name resolves to, each time a connection is opened, so that a name cannot change its address after
+//! the check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -80,7 +80,7 @@ const METADATA_V4: [Ipv4Addr; 3] =
 /// The first two segments of the IPv6 addresses of Amazon's and Google's metadata services.
 const METADATA_V6: [[u16; 2]; 2] = [[0xfd00, 0x0ec2], [0xfd20, 0x00ce]];
 
-/// What an address that is never used is; None for an ordinary one.
+/// The kind of an address that is never allowed; None for an ordinary one.
 fn kind(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => kind_of_v4(address),
@@ -121,7 +121,7 @@ fn kind_of_v6(address: Ipv6Addr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address that an IPv6 address leads to: mapped, compatible, behind a translator (NAT64), in a tunnel (6to4).
+/// The IPv4 address that an IPv6 address contains: mapped, compatible, NAT64, 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let at = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match address.segments() {

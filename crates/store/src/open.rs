@@ -82,7 +82,7 @@ fn connector(
     })
 }
 
-/// Where it is set that certificates are not verified.
+/// The setting that disables the verification of certificates.
 #[derive(Clone, Copy)]
 enum Unverified {
     Location,
@@ -90,7 +90,7 @@ enum Unverified {
     CommandLine,
 }
 
-/// The warning for unverified certificates, and where the authority can be given instead.
+/// The warning for unverified certificates, with the setting for the certificate authority.
 fn warnings(tls: &Tls, setting: Unverified) -> Vec<String> {
     if !tls.skip_verify {
         return Vec::new();

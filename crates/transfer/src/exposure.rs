@@ -142,11 +142,12 @@ impl Exposures {
                 Some(content) => self.snapshots.content(content).await?,
                 None => None,
             };
-            let trouble = csi::trouble(&snapshot).or_else(|| content.as_ref().and_then(csi::trouble));
+            let reported =
+                csi::reported_error(&snapshot).or_else(|| content.as_ref().and_then(csi::reported_error));
             if let Some(content) = content.filter(csi::is_ready) {
                 return Ok(content);
             }
-            let message = trouble.unwrap_or_else(|| "its CSI driver has not finished it".to_owned());
+            let message = reported.unwrap_or_else(|| "its CSI driver has not finished it".to_owned());
             let message = format!("snapshot {namespace}/{name} is not ready to use: {message}");
             if waiting.cancel.is_cancelled() || !timer.pause().await {
                 return Err(NotPrepared::Because(message));

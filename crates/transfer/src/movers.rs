@@ -1,9 +1,9 @@
-//! Running movers: the one way from a [`MoverRequest`] to a Job, its progress and its end. Controllers of volumes call
-//! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and gives how
-//! it ended; and [`Movers::clear`] once they have recorded that. Nothing here knows what the data is for.
+//! Runs movers: takes a [`MoverRequest`], creates its Job, follows its progress and returns how it ended. Controllers of
+//! volumes call [`Movers::carry_out`], which waits for a turn, creates the Job or adopts an existing one, and follows it;
+//! they call [`Movers::clear`] after they have recorded the result. This module does not depend on the kind of the data.
 //!
-//! Job and Secret are named by the task. A caller that was interrupted at any point calls again with the same task
-//! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
+//! Job and Secret are named by the task. A caller that was interrupted at any point calls again with the same task,
+//! which continues from what exists: nothing, a Secret without its Job, a running Job, or a Job that has ended.
 
 mod follow;
 mod found;
@@ -41,46 +41,46 @@ pub use looked::{LinesLost, ListedSnapshots};
 use metrics::MoverMetrics;
 use records::AllRecords;
 pub use records::{TaskRecords, TaskState};
-use turn::{Line as Waiting, Waited};
+use turn::{MoverQueue, Waited};
 
-/// How often a mover is looked at where no watch reports a change.
+/// How often the state of a mover is read if no watch reports a change.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Hands out turns and runs Jobs. Clones share them.
+/// The queue of movers and their Jobs. Clones share them.
 #[derive(Clone)]
 pub struct Movers {
     core: Arc<Core>,
     settings: Arc<MoverSettings>,
     metrics: MoverMetrics,
-    line: Waiting,
-    /// Which of the Jobs that carry our labels belong to a task.
+    queue: MoverQueue,
+    /// Decides which of the Jobs with our labels belong to a task.
     records: AllRecords,
     shutdown: Arc<Mutex<CancellationToken>>,
     limited: Limited,
     look: Duration,
 }
 
-/// What a mover is to do, where, and with which rights.
+/// The work of a mover, where it runs, and its permissions.
 pub struct MoverRequest {
-    /// What its Job is made from, with the namespace and the settings of its pod.
+    /// What its Job is built from, with the namespace and the settings of its pod.
     pub job: MoverJob,
-    /// What the mover reads.
+    /// The task file that the mover reads.
     pub task: Task,
-    /// What opens the repository, read when the turn of the mover has come.
+    /// The credentials of the repository, read when the mover gets its turn.
     pub keys: Arc<dyn Keys>,
 }
 
-/// Learns what a mover does, and writes it where people look. Its methods are called one after the other.
+/// Receives the state of a mover and writes it to the status of an object. Its methods are not called concurrently.
 #[async_trait]
 pub trait MoverObserver: Send + Sync {
-    /// It waits for a turn, and why, as in "waits for its turn: 2 movers run on node a (limit 2, --movers-per-node);
-    /// 3 are ahead of it".
+    /// The mover waits for a turn. The message has the reason, as in "waits for its turn: 2 movers run on node a (limit 2,
+    /// --movers-per-node); 3 are ahead of it".
     async fn queued(&self, message: &str);
-    /// Its pod exists, and waits for something: an image, a node with room, a volume.
+    /// The pod of the mover exists and waits for an image, a node with free resources, or a volume.
     async fn preparing(&self, message: &str);
-    /// Its container runs.
+    /// The container of the mover runs.
     async fn running(&self, node: &str);
-    /// The mover printed a line: progress, a wait for a lock.
+    /// The mover printed a line: progress, or the lock that it waits for.
     async fn line(&self, line: &LogLine);
 }
 
@@ -89,11 +89,11 @@ pub trait MoverObserver: Send + Sync {
 pub enum Ended {
     /// The mover reported its result, a success or a failure. As in [`Death`], `dead_owner` may have left locks.
     Reported { result: TaskResult, dead_owner: Option<String> },
-    /// The mover ended without a result, or never began.
+    /// The mover ended without a result, or was never started.
     Died(Death),
     /// Cancelled by the caller. `is_over`: the mover has ended. As in [`Death`], `dead_owner` may have left locks.
     Cancelled { dead_owner: Option<String>, is_over: bool },
-    /// This server stops leading: the Job goes on, and the next leader adopts it.
+    /// This server is no longer the leader: the Job continues, and the next leader adopts it.
     Left,
 }
 
@@ -103,14 +103,14 @@ pub struct Death {
     pub cause: DeathCause,
     /// For people: what happened and what to do.
     pub message: String,
-    /// The owner of its locks, `<cluster>/<pod>`, where the kubelet reported the container's end: they may be removed.
+    /// The owner of its locks, `<cluster>/<pod>`, if the kubelet reported the container's end: the locks may be removed.
     pub dead_owner: Option<String>,
     /// Whether the same request may succeed when it is tried again (killed, evicted, node lost), under another UID.
     pub may_retry: bool,
 }
 
 impl Death {
-    /// `owner` is that of the mover's locks.
+    /// `owner` is the owner of the mover's locks.
     fn new(dead: Dead, owner: Option<String>) -> Self {
         let dead_owner = owner.filter(|_| dead.reported);
         Self { cause: dead.cause, message: dead.message, dead_owner, may_retry: dead.may_retry }
@@ -118,13 +118,13 @@ impl Death {
 }
 
 impl Movers {
-    /// Registers the metrics of movers: one is made for each server.
+    /// Registers the metrics of movers, so it is called once for each server.
     pub(crate) fn new(core: &Core, settings: MoverSettings) -> Self {
         Self {
             core: Arc::new(core.clone()),
             settings: Arc::new(settings),
             metrics: MoverMetrics::register(&core.metrics),
-            line: Waiting::default(),
+            queue: MoverQueue::default(),
             records: AllRecords::default(),
             shutdown: Arc::default(),
             limited: Limited::default(),
@@ -136,7 +136,7 @@ impl Movers {
         &self.settings
     }
 
-    /// Adds the records of an API: without them the Jobs of its tasks are not known.
+    /// Adds the records of an API. Without them, the Jobs of its tasks are not recognised.
     pub fn add_records(&self, records: Arc<dyn TaskRecords>) {
         self.records.add(records);
     }
@@ -146,19 +146,19 @@ impl Movers {
         Jobs::new(&self.core.client, namespace)
     }
 
-    /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
+    /// Starts a term of leadership; when `shutdown` is cancelled, movers are left to the next leader.
     pub(crate) fn begin_term(&self, shutdown: &CancellationToken) {
         *locked(&self.shutdown) = shutdown.clone();
-        self.line.begin_term();
+        self.queue.begin_term();
     }
 
-    /// This server leads no more: how movers stand is the next leader's to show.
+    /// Called when this server is no longer the leader: resets the metrics, which the next leader sets.
     pub(crate) fn end_term(&self) {
         self.metrics.set(0, 0);
     }
 
-    /// Runs the mover to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
-    /// alone. An error is trouble with the API server: to be called again with the same request.
+    /// Runs the mover to its end. `cancel` ends the mover (cancelled by the user, or a timeout); at the end of the term the
+    /// mover is left running. An error is an error of the API server: the caller calls again with the same request.
     pub async fn carry_out(
         &self,
         request: MoverRequest,
@@ -184,13 +184,14 @@ impl Movers {
         let jobs = self.jobs(&request.job.namespace);
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
-            Some(found) => (self.line.adopt(&self.metrics, candidate), found),
+            Some(found) => (self.queue.adopt(&self.metrics, candidate), found),
             None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
                 if let Some(refused) = make::refused(&self.settings, job) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
-                let turn = match self.line.wait(&self.metrics, candidate, observer, cancel, &shutdown).await {
+                let turn = match self.queue.wait(&self.metrics, candidate, observer, cancel, &shutdown).await
+                {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),
@@ -209,12 +210,12 @@ impl Movers {
         ended
     }
 
-    /// Removes the Job, its pod and its Secret, after the end was recorded.
+    /// Removes the Job, its pod and its Secret; called after the result was recorded.
     pub async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
         clear(&self.jobs(namespace), &job::name(task)).await
     }
 
-    /// The Job of this name, where it was made for this task.
+    /// The existing Job of this name, if it was created for this task.
     async fn adoptable(&self, jobs: &Jobs, wanted: &MoverJob) -> Result<Option<Value>, ApiError> {
         let Some(found) = jobs.get(&job::name(&wanted.task)).await? else { return Ok(None) };
         if self.is_ours(&found).await? {
@@ -230,7 +231,7 @@ impl Movers {
     }
 }
 
-/// Has a mover counted on the node where it runs.
+/// Counts the mover towards the limit of the node on which it runs, and forwards all calls to the observer.
 struct Settling<'a> {
     turn: &'a turn::Turn,
     observer: &'a dyn MoverObserver,
@@ -258,7 +259,7 @@ impl MoverObserver for Settling<'_> {
 
 async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
     jobs.delete(name).await?;
-    // It would go with its Job, unless it never got to know it.
+    // The Secret is deleted with its Job only if the Job was recorded as its owner.
     jobs.delete_secret(name).await
 }
 

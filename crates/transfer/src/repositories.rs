@@ -206,8 +206,8 @@ impl Repositories {
     }
 }
 
-/// The snapshots that a task made, with the UIDs of the parts that made them: the proof that these were done. Of two of
-/// one part the first counts.
+/// The snapshots that a task created, with the UIDs of their parts: the proof that these parts are done. If a part has two
+/// snapshots, the first counts.
 pub async fn of_task(
     repository: &Repository,
     task: &TaskId,

@@ -1,5 +1,5 @@
-//! What moves volumes in one server, whichever API asks for it: one queue of movers with one set of metrics, and one limit
-//! of open repositories. Made once by crate `operator`, which hands it to each API and runs it for each term of leadership.
+//! Moves the data of volumes for all APIs of a server: one queue of movers with one set of metrics, and one limit of open
+//! repositories. Created once by crate `operator`, which passes it to each API and runs it for each term of leadership.
 
 use lifeboat_control::Core;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ impl TransferService {
         Self { movers: Movers::new(core, settings), repositories: Repositories::default() }
     }
 
-    /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
+    /// Starts a term of leadership; when `shutdown` is cancelled, movers are left to the next leader.
     pub fn begin_term(&self, shutdown: &CancellationToken) {
         self.movers.begin_term(shutdown);
     }
@@ -31,7 +31,8 @@ impl TransferService {
         self.movers.run(shutdown).await;
     }
 
-    /// This server leads no more: metrics do not show what only a leader knows, and repositories are closed.
+    /// Called when this server is no longer the leader: removes the metrics that only a leader can know, and closes the
+    /// repositories.
     pub fn end_term(&self) {
         self.movers.end_term();
         self.repositories.close_all();

@@ -1,9 +1,9 @@
-//! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; a new
-//! leader goes on where the former one stopped. A pass runs beside the reconciles, one for each object, and is dropped with the
-//! term; a server that stops waits for the post hooks of its passes.
+//! The controller of Backups: queue, pass, wait for operations, finalising. The phase of a Backup determines what is done
+//! next, so a new leader continues where the previous one stopped. The pass of a Backup runs in a task of its own, outside
+//! the reconciles, and is dropped at the end of the term; a server that shuts down waits for the post hooks of its passes.
 //!
 //! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`attempt`], [`pass`]; Waiting… -> [`finish::operations`];
-//! Finalizing… -> [`finish`]. A backup that comes to nothing, wherever it stands -> [`undo`].
+//! Finalizing… -> [`finish`]. A backup that fails, is cancelled or is deleted, in any phase -> [`undo`].
 
 mod attempt;
 mod counted;
@@ -12,13 +12,13 @@ pub(crate) mod journal;
 mod left_behind;
 mod pass;
 mod plugin_lines;
+mod problem;
 mod queue;
 mod start;
 mod status;
 mod storage;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod undo;
 mod volumes;
 #[cfg(test)]
@@ -47,13 +47,13 @@ use finish::{deleted, operations};
 pub(crate) use pass::{Commands, Report};
 use start::Started;
 
-/// How long a Backup waits in the queue until it is looked at without anything having changed.
+/// How often a queued Backup is reconciled if no object has changed.
 const QUEUE_LOOK: Duration = Duration::from_secs(30);
 
-/// How often a Backup is looked at whose pass runs.
+/// How often a Backup is reconciled while its pass runs.
 const PASS_LOOK: Duration = Duration::from_secs(1);
 
-/// What outlives one reconcile. Passes hold the state, and therefore are not in it.
+/// What is kept between reconciles. `passes` is not part of the state, because passes hold the state.
 struct Controller {
     state: Arc<State>,
     passes: LongWork,
@@ -63,15 +63,15 @@ struct Controller {
 struct State {
     resource: ApiResource,
     backups: Option<Known>,
-    /// One look at the queue at a time.
+    /// Held while the queue is evaluated, so that only one reconcile does so at a time.
     queue: tokio::sync::Mutex<()>,
-    /// The newest phase that this server wrote, by UID: what is watched may lag behind.
+    /// The newest phase that this server wrote, by UID, because the watch may lag behind.
     written: Mutex<BTreeMap<String, BackupPhase>>,
-    /// Since when storage is out of reach for a Backup that waits for it, by UID.
-    trouble: Mutex<BTreeMap<String, Timestamp>>,
-    /// Backups whose pass has ended and that have not, by UID.
+    /// Since when storage is unreachable for a Backup that waits for it, by UID.
+    problem: Mutex<BTreeMap<String, Timestamp>>,
+    /// Backups whose pass has ended and which have not reached a final phase, by UID.
     ending: Mutex<BTreeMap<String, Backup>>,
-    /// How passes ended after which the controller has more to do than the phase says, by UID: the next reconcile ends so.
+    /// Results of passes that ended with an error or must be retried later, by UID. The next reconcile returns the result.
     passed: Mutex<BTreeMap<String, Result<Action, ApiError>>>,
     shutdown: CancellationToken,
 }
@@ -83,7 +83,7 @@ impl State {
             backups: None,
             queue: tokio::sync::Mutex::default(),
             written: Mutex::default(),
-            trouble: Mutex::default(),
+            problem: Mutex::default(),
             ending: Mutex::default(),
             passed: Mutex::default(),
             shutdown,
@@ -110,7 +110,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
         deleted::watch(context, &state),
         dynamic::drive("backup", watches, context.clone(), controller.clone(), reconcile),
     );
-    // They end by themselves when the server stops.
+    // Passes end on their own when `shutdown` is cancelled, after the post hooks of their pods.
     controller.passes.ended().await;
 }
 
@@ -119,7 +119,7 @@ impl Controller {
         Self { state, passes: LongWork::new("backup") }
     }
 
-    /// Runs the pass of a Backup that was claimed.
+    /// Starts the pass of a Backup that this server has claimed.
     fn start_pass(&self, context: &Context, ready: Ready) {
         let (context, state, uid) = (context.clone(), self.state.clone(), ready.run.uid.clone());
         let backup = uid.clone();
@@ -132,7 +132,7 @@ impl Controller {
     }
 }
 
-/// A pass, after which others may start.
+/// Runs a pass; then the next Backups of the queue may start.
 async fn run_pass(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
     let next = Box::pin(attempt::run(context, state, ready)).await?;
     queue::advance(context, state).await?;
@@ -145,7 +145,7 @@ async fn reconcile(
     controller: Arc<Controller>,
 ) -> Result<Action, ApiError> {
     let (state, uid) = (&controller.state, object.uid().unwrap_or_default());
-    // The pass itself sees whether its Backup is cancelled or deleted.
+    // The pass itself checks whether its Backup is cancelled or deleted.
     if controller.passes.is_running(&uid) {
         return Ok(Action::requeue(PASS_LOOK));
     }
@@ -170,7 +170,7 @@ async fn reconcile(
         queue::advance(&context, state).await?;
         return Ok(Action::requeue(QUEUE_LOOK));
     }
-    // What is watched may lag behind what this server wrote itself: a pass must not begin on old news.
+    // The watch may lag behind the writes of this server: a pass must not start from an outdated object.
     let name = object.name_any();
     let fresh = state.api(&context).get_opt(&name).await.attempt(format!("read Backup {name}"))?;
     let Some(fresh) = fresh.filter(|fresh| fresh.uid() == object.uid()) else {
@@ -185,7 +185,7 @@ async fn reconcile(
     Ok(next)
 }
 
-/// What the phase of a Backup asks for that has left the queue.
+/// Continues a Backup that has left the queue, as its phase requires.
 async fn go_on(
     context: &Context,
     controller: &Controller,
@@ -219,12 +219,12 @@ fn shown_phase(object: &DynamicObject) -> BackupPhase {
     if phase.is_empty() { BackupPhase::New } else { BackupPhase::from(phase) }
 }
 
-/// Phases in which nothing is left to do here.
+/// Whether this controller has nothing left to do in the phase.
 fn is_at_rest(phase: &BackupPhase) -> bool {
     phase.is_terminal() || matches!(phase, BackupPhase::Deleting | BackupPhase::Other(_))
 }
 
-/// An object that is older than its schema ends at once, with what is wrong.
+/// Ends a Backup that does not match its schema, because it is older than the schema; its status has the error.
 async fn unreadable(
     context: &Context,
     state: &State,

@@ -1,4 +1,4 @@
-//! What the server's controllers share: [`Core`], which any controller needs, and what only those of Velero's kinds use.
+//! What the controllers of Velero's kinds share: [`Core`], which every controller needs, and what only they use.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -20,20 +20,20 @@ use crate::settings::VeleroSettings;
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]
 pub(crate) struct Context {
-    /// Shared, because a context is handed to every reconcile by value.
+    /// In an `Arc`, because every reconcile gets the context by value.
     pub(crate) core: Arc<Core>,
     pub(crate) settings: Arc<VeleroSettings>,
-    /// What Velero's API counts; what every controller counts is in [`Core`].
+    /// The metrics of Velero's API; those of every controller are in [`Core`].
     pub(crate) metrics: VeleroMetrics,
-    /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
+    /// The built-in actions. `acting` creates the registry of one operation, which includes plugins.
     pub(crate) actions: Arc<Registry>,
-    /// What is installed in the plugin directory.
+    /// The plugins installed in the plugin directory.
     pub(crate) plugins: PluginHost,
-    /// Snapshotters that are no plugins, by provider.
+    /// Snapshotters that are not plugins, by provider.
     pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
-    /// A restore takes one before it makes a volume from a snapshot.
+    /// Locks that a restore takes before it creates a volume from a snapshot.
     pub(crate) turns: Turns,
-    /// Plugins that are the stores of locations.
+    /// Plugins that serve the stores of locations.
     pub(crate) stores: PluginStores,
     /// Runs movers, in one queue with those of other APIs.
     pub(crate) movers: Movers,

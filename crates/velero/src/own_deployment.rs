@@ -146,9 +146,9 @@ async fn reconcile(
             context.events.warning(&about, "PluginNeedsRoot", &refusal.message).await;
         }
     }
-    for trouble in plugin_images::troubles(&deployment, &pods(&context, &state).await?) {
-        if state.is_unreported(generation, format!("{:?}/{}", trouble.kind, trouble.container)) {
-            context.events.warning(&about, trouble.kind.reason(), &trouble.message).await;
+    for problem in plugin_images::problems(&deployment, &pods(&context, &state).await?) {
+        if state.is_unreported(generation, format!("{:?}/{}", problem.kind, problem.container)) {
+            context.events.warning(&about, problem.kind.reason(), &problem.message).await;
         }
     }
     Ok(Action::await_change())

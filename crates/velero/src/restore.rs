@@ -1,5 +1,5 @@
-//! Restore: validated, then run beside the others, several at once. A run belongs to this term of leadership: when it ends,
-//! runs are dropped, and the next leader goes on with them. Objects that a run made are known by their label.
+//! The controller of Restores: validates them and runs several in parallel. A run belongs to a term of leadership: at its
+//! end, runs are dropped, and the next leader continues them. Objects that a run created are recognised by their label.
 //! gather -> validate -> (claim the phase) -> run -> status.
 
 mod after;
@@ -38,24 +38,24 @@ use crate::dynamic;
 
 pub use preview::preview_restore;
 
-/// Annotation, "true": end the restore; also what deletion does.
+/// The annotation that cancels the restore if its value is "true". Deleting the Restore has the same effect.
 const CANCEL: &str = "lifeboat.io/cancel";
 
-/// How often the Restores that exist are counted.
+/// How often the existing Restores are counted.
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// How often a run is looked at: one that ended without its end being written is begun again.
+/// How often a Restore is reconciled while its run exists: a run that ended without a final phase is started again.
 const LOOK: Duration = Duration::from_secs(2);
 
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A run that begins.
+/// The input of a run.
 struct Order {
     restore: Restore,
     cancel: CancellationToken,
 }
 
-/// What a run does. Tests put their own in place.
+/// The function that executes a run. Tests replace it.
 type Run = Box<dyn Fn(Context, Order) -> BoxFuture<'static, ()> + Send + Sync>;
 
 struct State {
@@ -70,7 +70,7 @@ impl State {
         Self { resource: objects::resource_of::<Restore>(), runs: LongWork::new("restore"), run }
     }
 
-    /// Begins a run, unless there is one.
+    /// Starts a run for the Restore, unless one is running.
     fn start(&self, context: &Context, restore: Restore) {
         let uid = restore.uid().unwrap_or_default();
         self.runs.start(&uid, |cancel| (self.run)(context.clone(), Order { restore, cancel }));
@@ -90,7 +90,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     state.runs.leave().await;
 }
 
-/// Shows how many Restores there are.
+/// Updates the metric of existing Restores.
 async fn count(context: &Context, restores: &Known, shutdown: &CancellationToken) {
     while shutdown.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
         context.metrics.set_restore_total(restores.len());
@@ -124,12 +124,12 @@ async fn reconcile(
         phase if phase.is_terminal() || matches!(phase, RestorePhase::Other(_)) => {
             return Ok(Action::await_change());
         }
-        // Another server began it; the run goes on at the stage that the phase names.
+        // Another server started it; the run continues at the stage that the phase names.
         _ => {
             if !go_on(&context, &api, &object, &restore, &state).await? {
                 return Ok(Action::await_change());
             }
-            // A run that is to be cancelled is cancelled at the next look.
+            // A run that must be cancelled is cancelled at the next reconcile.
             return Ok(Action::requeue(if cancelled { AT_ONCE } else { LOOK }));
         }
     }
@@ -143,7 +143,7 @@ async fn reconcile(
     match validate::validate(&restore, &gathered) {
         Err(problems) => status::refuse(&context, &api, &object, &restore, problems).await,
         Ok(claim) => {
-            // Claimed before anything happens; the run begins with what was written.
+            // The phase is claimed before any other effect; the run starts from the object that was written.
             let written = objects::merge(&api, &object, status::begin(&context, &restore, &claim)).await?;
             context.metrics.restore_started(&claim.schedule);
             if let Ok(restore) = objects::typed::<Restore>(&written) {
@@ -154,7 +154,7 @@ async fn reconcile(
     }
 }
 
-/// Begins the next attempt of a run that another server began; false where there were too many.
+/// Starts the next attempt of a run that another server started; false if there were too many attempts.
 async fn go_on(
     context: &Context,
     api: &Api<DynamicObject>,

@@ -1,5 +1,5 @@
-//! What the server runs of Velero's API: [`Velero`] is made once by crate `operator`, its controllers run for each term of
-//! leadership, and links to files are answered in every replica.
+//! Velero's API as part of the server: crate `operator` creates [`Velero`] once; its controllers run for each term of
+//! leadership, and every replica serves download links.
 
 use std::sync::Arc;
 
@@ -35,12 +35,12 @@ impl Velero {
         Box::pin(controllers::run(&self.context, shutdown)).await;
     }
 
-    /// This replica leads no more: its metrics do not show what only a leader knows.
+    /// Called when this replica is no longer the leader: removes the metrics that only a leader can know.
     pub fn end_term(&self) {
         self.context.metrics.end_term();
     }
 
-    /// Answers links to files where the settings say so, until `stop` is cancelled; else it never ends.
+    /// Serves download links until `stop` is cancelled, if the settings enable that; otherwise it never returns.
     pub async fn serve_downloads(&self, stop: &CancellationToken) -> Result<(), WebError> {
         let Some(settings) = &self.context.settings.storage.downloads else {
             return std::future::pending().await;
@@ -55,7 +55,7 @@ impl Velero {
     }
 }
 
-/// Runs each program of the plugin directory once. A program that cannot be used does not keep the server from starting.
+/// Runs each program of the plugin directory once. A program that cannot be used does not prevent the server from starting.
 async fn discover_plugins(namespace: &str, settings: &VeleroSettings) -> PluginHost {
     let Some(plugins) = &settings.plugins else { return PluginHost::empty() };
     let backups = &settings.backup;

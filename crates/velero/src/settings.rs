@@ -20,14 +20,14 @@ pub use restore::RestoreSettings;
 pub struct VeleroSettings {
     /// How often a location without its own frequency is validated.
     pub validation_frequency: Duration,
-    /// Whether schedules that do not say so leave out a run that is due at once.
+    /// The default for schedules without `skipImmediately`: whether a run that is due at once is skipped.
     pub schedule_skip_immediately: bool,
     /// The server's own cloud identity, for locations without credentials.
     pub cloud: lifeboat_store::Environment,
     pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub restore: RestoreSettings,
-    /// How plugin programs are found and started; None where there are none.
+    /// How plugin programs are found and started; None if there are none.
     pub plugins: Option<PluginSettings>,
 }
 
@@ -53,7 +53,7 @@ pub struct StorageSettings {
     pub sync_period: Duration,
     /// How often expired backups are looked for.
     pub garbage_frequency: Duration,
-    /// Where links to files lead; None where storage signs them itself.
+    /// How the server serves download links; None if storage signs them itself.
     pub downloads: Option<DownloadSettings>,
     /// Where archives are unpacked and logs are written.
     pub spool_directory: PathBuf,

@@ -5,7 +5,7 @@
 //! 1. Fill a [`Subject`] (kind, owner, backup, plugin, location, volume, and for a restore the snapshot) and an
 //!    [`Operation`], and pass [`run`] the future of the call:
 //!    `run(&operation, snapshotter.create_snapshot(&request)).await`. The server's object is created before the call; the
-//!    `Progress` service is polled beside it. A call that takes longer than `limit` is dropped and has failed.
+//!    `Progress` service is polled while the call runs. A call that takes longer than `limit` is dropped and has failed.
 //! 2. [`Called`]`::made` is what the call returned; `standing` is the state of the operation: after a successful call it
 //!    may still be running (`Open`), or have failed (`Failed`). `object` is the one object that is left, ours or the
 //!    plugin's own, as JSON; None if the API server rejected it (which is tolerated and logged).
@@ -38,7 +38,7 @@ pub(crate) use plan::{Kind, OperationState, Subject};
 use keep::Kept;
 use shown::Mirror;
 
-/// How often progress is polled, and so how often at most it is written.
+/// How often progress is polled. It is not written more often than that.
 pub(crate) const PACE: Duration = Duration::from_secs(1);
 
 /// One call of a snapshotter that may take long.
@@ -252,9 +252,9 @@ async fn give_up(
     }
 }
 
-/// The plugin's own object of a snapshot that was taken in a call whose end no server saw; then the server's object,
-/// `ours`, is removed. Other objects of such calls are ended, and are deleted with the Backup. `since`: when the
-/// Backup started.
+/// Finds the plugin's own object of a snapshot whose call was interrupted by the end of the server; if there is one, the
+/// server's object, `ours`, is removed. Other objects of such calls are ended, and are deleted with the Backup. `since`:
+/// when the Backup started.
 pub(crate) async fn left_by_plugin(
     client: &Client,
     subject: &Subject,

@@ -1,4 +1,4 @@
-//! Makes the [`Context`] of a server from its parts. Called once by `server_part`, and by tests.
+//! Builds the [`Context`] of a server from its parts. Called once by `server_part`, and by tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! The metrics of the server's process, and those that any controller counts. What an API or the movers count, they register
-//! themselves with [`Metrics::register`]: upstream's names where upstream has them, so that existing dashboards and alerts go on
-//! working; `lifeboat_` for what is ours. Labels are bounded by the number of objects that people make.
+//! The metrics of the server's process, and those that every controller counts. The APIs and the movers register their own
+//! with [`Metrics::register`]. Metrics that upstream has keep upstream's names, so that existing dashboards and alerts
+//! continue to work; all others start with `lifeboat_`. The number of labels is bounded by the number of objects that users
+//! create.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};

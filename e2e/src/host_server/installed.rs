@@ -1,5 +1,5 @@
-//! What a server on this machine needs in the cluster: the objects of an installation, credentials, and a way to the API server
-//! that a gate can read.
+//! What a server on this machine needs in the cluster: the objects of an installation, credentials, and an unencrypted
+//! connection to the API server, so that a gate can read the requests.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Release, kubectl, s3, wait_for};
 
-/// What `install` of a build makes, with no pod of it running.
+/// Applies the objects that `install` of a build creates, without running its pods.
 pub(super) fn apply_objects(release: Release, namespace: &str) {
     let objects = release
         .command()
@@ -23,7 +23,7 @@ pub(super) fn apply_objects(release: Release, namespace: &str) {
     crate::apply(&namespaced.join("\n---\n").replace("replicas: 1", "replicas: 0"));
 }
 
-/// The way into storage, which no `install` of [`apply_objects`] was given.
+/// Creates the storage credentials, which [`apply_objects`] does not pass to `install`.
 pub(super) fn create_credentials(namespace: &str) {
     let credentials = tempfile::NamedTempFile::new().unwrap();
     fs::write(credentials.path(), s3().credentials()).unwrap();
@@ -31,7 +31,7 @@ pub(super) fn create_credentials(namespace: &str) {
     kubectl().args(["-n", namespace, "create", "secret", "generic", "cloud-credentials", &file]).ok();
 }
 
-/// `kubectl proxy`: the API server in the open, so that a gate can read what passes.
+/// Starts `kubectl proxy`, which serves the API server over plain HTTP, so that a gate can read the requests.
 pub(super) fn proxy() -> (Child, String) {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let child = Command::new("kubectl")

@@ -14,7 +14,7 @@ use serde_json::Value;
 const MOVERS: &str = "lifeboat-movers";
 const FLAGS: [&str; 1] = ["--node-access"];
 
-/// A location behind a gate. The Backups and the Restore of the test go with it.
+/// A location behind a gate. The Backups and the Restore of the test are deleted with it.
 struct Location {
     name: String,
     gate: Gate,

@@ -1,26 +1,25 @@
-//! Two builds of Lifeboat, measured in turns: takes the figures of every turn, gives the medians as a table and a sentence
-//! for each figure of the new build that is too far above the old build's. No effects. `bench cluster` and
-//! `bench volumes` call it when they run with `--baseline`.
+//! Compares two builds of Lifeboat that were measured in turns: takes the figures of every turn, returns the medians as a
+//! table and a message for each figure of the new build that exceeds the old build's by too much. No effects. Called by
+//! `bench cluster` and `bench volumes` if they run with `--baseline`.
 
 use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 
-/// How often each build is measured unless `--rounds` says otherwise. The median of five stays where it is when two turns
-/// are disturbed.
+/// How often each build is measured by default (`--rounds`). The median of five does not change if two turns are disturbed.
 pub(super) const ROUNDS: u16 = 5;
-/// How many times the old build's figure the new build's may be.
+/// The largest allowed ratio of the new build's figure to the old build's.
 const LIMIT: f64 = 1.10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Build {
-    /// What `--baseline` names.
+    /// The build that `--baseline` names.
     Old,
     New,
 }
 
 impl Build {
-    /// As rows name the product.
+    /// The name of the product in rows.
     pub(super) fn product(self) -> &'static str {
         match self {
             Self::Old => "baseline",
@@ -29,7 +28,7 @@ impl Build {
     }
 }
 
-/// The order of work: old, new, old, new, so that a slow minute of the machine meets both.
+/// The order of work: old, new, old, new, so that a slow period of the machine affects both builds.
 pub(super) fn turns<T: Clone>(both: &[T; 2], rounds: u16) -> Vec<T> {
     (0..rounds).flat_map(|_| both.clone()).collect()
 }
@@ -44,7 +43,7 @@ pub(super) struct Figure {
     pub(super) value: f64,
 }
 
-/// The medians of one figure. A build has none where the figure was never seen.
+/// The medians of one figure. A build has none if the figure was never measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Compared {
     name: String,
@@ -59,7 +58,7 @@ impl Compared {
         (old > 0.0).then(|| new / old)
     }
 
-    /// What is wrong with it.
+    /// Why the figure fails the comparison; None if it does not.
     fn objection(&self) -> Option<String> {
         let Self { name, unit, .. } = self;
         let (Some(old), Some(new)) = (self.old, self.new) else {
@@ -77,7 +76,7 @@ impl Compared {
     }
 }
 
-/// One entry for each figure, in the order in which they were first seen.
+/// One entry for each figure, in the order in which they were first measured.
 pub(super) fn compare(figures: &[Figure]) -> Vec<Compared> {
     let mut compared: Vec<Compared> = Vec::new();
     for Figure { name, unit, .. } in figures {
@@ -93,7 +92,7 @@ pub(super) fn compare(figures: &[Figure]) -> Vec<Compared> {
     compared
 }
 
-/// The middle one; of an even number the mean of the middle two; none of none.
+/// The median: the middle value, or the mean of the middle two; None if there are no values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
@@ -104,13 +103,13 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(*lower, upper))
 }
 
-/// Markdown.
+/// The table in Markdown.
 pub(super) fn table(compared: &[Compared]) -> String {
     let mut text = "| figure | old | new | ratio |\n| --- | --- | --- | --- |\n".to_owned();
     for each in compared {
         let shown = |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number:.2}"));
         let Compared { name, unit, old, new } = each;
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "| {name}, {unit} | {} | {} | {} |",
@@ -122,7 +121,7 @@ pub(super) fn table(compared: &[Compared]) -> String {
     text
 }
 
-/// Fails with a sentence for each figure that is over the limit or cannot be compared.
+/// Fails with a message for each figure that is over the limit or cannot be compared.
 pub(super) fn judge(compared: &[Compared]) -> Result<()> {
     ensure!(!compared.is_empty(), "not one figure was measured");
     let objections: Vec<String> = compared.iter().filter_map(Compared::objection).collect();

@@ -1,5 +1,5 @@
 //! `cargo xtask bench cluster`: Lifeboat and genuine Velero back up and restore the same objects in turns, each as a
-//! process on this machine against the box and its storage; every restore is compared with what was there.
+//! process on this machine against the box and its storage; every restore is compared with the original objects.
 //! With `--baseline` two builds of Lifeboat take turns instead. `bench/README.md` says what is equal and what is not.
 
 mod case;
@@ -24,10 +24,10 @@ use report::Row;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only so many objects, and only config maps and secrets unless --data says otherwise
+    /// Use this number of objects, and only config maps and secrets unless --data is given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
     objects: Option<u32>,
-    /// Store the rows here
+    /// Write the rows to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Only these data
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Only these products
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "baseline")]
     products: Vec<Product>,
-    /// Measure this older build of Lifeboat and the new one in turns, without Velero; fail where the median of a time or of a
+    /// Measure this older build of Lifeboat and the new one in turns, without Velero; fail if the median of a time or of a
     /// peak memory is more than 1.10 times the old one
     #[arg(long, value_name = "OLD_BINARY")]
     baseline: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// A program to measure instead of the release build
     #[arg(long, value_name = "BINARY")]
     lifeboat: Option<PathBuf>,
-    /// Likewise the program that fills the cluster
+    /// A program that fills the cluster, instead of building it
     #[arg(long, hide = true)]
     load: Option<PathBuf>,
 }
@@ -58,14 +58,14 @@ pub(crate) enum Data {
     Config,
     /// 40 types
     Mixed,
-    /// The same, restored with an action in Go that is for every item
+    /// The objects of `config`, restored with an action in Go that applies to every item
     Action,
-    /// 1,000 schedules and 5,000 backups that nobody works on
+    /// 1,000 schedules and 5,000 backups with nothing to do
     Rest,
 }
 
 impl Data {
-    /// What the program that fills the cluster calls these objects.
+    /// The name of these objects in the program that fills the cluster.
     fn objects(self) -> String {
         if self == Self::Action { Self::Config.name() } else { self.name() }
     }
@@ -75,10 +75,10 @@ impl Data {
     }
 }
 
-/// Memory with so many objects is compared with that of the fewer.
+/// The number of objects whose memory use is compared with that of fewer objects.
 const MANY: u32 = 50_000;
 
-/// What is measured with which objects by whom.
+/// One measurement: the objects, and the products that are measured.
 struct Case {
     data: Data,
     objects: u32,
@@ -86,7 +86,7 @@ struct Case {
 }
 
 impl Case {
-    /// By both builds of Lifeboat. Ten restores of 50,000 objects take long: they are made where they are asked for.
+    /// The case for two builds of Lifeboat. Ten restores of 50,000 objects take long, so they run only if `asked` is set.
     fn of_builds(mut self, asked: Option<u32>) -> Option<Self> {
         self.products = match self.data {
             Data::Action => vec![Product::BaselineAction, Product::LifeboatAction],
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     super::close(began, &report::verdicts(&rows), &rows, args.json.as_deref())
 }
 
-/// An old build comes out of an image: beside it the new one is linked in the same way.
+/// The program to measure. An old build comes from an image, so the new one is linked in the same way.
 fn program(args: &Args) -> Result<PathBuf> {
     match (&args.lifeboat, &args.baseline) {
         (Some(program), _) => Ok(program.clone()),

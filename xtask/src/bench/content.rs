@@ -1,11 +1,12 @@
-//! Bytes of generated files: takes a seed, gives always the same bytes. Text is words with the frequencies of a
-//! language (zstd level 3 makes it about three times smaller); random bytes do not compress. `data` calls it.
+//! Generates the content of files: takes a seed, always returns the same bytes. Text consists of words with the
+//! frequencies of a natural language (zstd level 3 compresses it to about a third); random bytes do not compress. Called
+//! by `data`.
 
-/// Files are made of blocks, each with a seed of its own: any part of a large file can be written again alone.
+/// The size of a block. Each block of a file has its own seed, so that any part of a large file can be rewritten alone.
 pub(super) const BLOCK: u64 = 1 << 20;
 const WORDS: u16 = 8000;
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -32,7 +33,7 @@ impl Random {
         u32::try_from(self.next() % u64::from(limit.max(1))).unwrap_or_default()
     }
 
-    /// More than 0, at most 1.
+    /// A random number, more than 0 and at most 1.
     pub(super) fn fraction(&mut self) -> f64 {
         (f64::from(self.below(1 << 30)) + 1.0) / f64::from(1 << 30)
     }
@@ -46,7 +47,7 @@ pub(super) fn seed(parts: &[u64]) -> u64 {
 /// The words of the generated language.
 pub(super) struct Language {
     words: Vec<Vec<u8>>,
-    /// Which word each of 65,536 numbers stands for: frequent words more often, after Zipf.
+    /// The word for each of 65,536 numbers; frequent words have more numbers, by Zipf's law.
     by_chance: Vec<u16>,
 }
 
@@ -69,7 +70,7 @@ impl Language {
         Self { words, by_chance }
     }
 
-    /// Replaces what is in `out` by `length` bytes.
+    /// Replaces the content of `out` by `length` bytes.
     pub(super) fn fill(&self, kind: Kind, seed: u64, length: usize, out: &mut Vec<u8>) {
         let mut random = Random::new(seed);
         out.clear();

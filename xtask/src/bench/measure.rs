@@ -1,5 +1,5 @@
-//! One measured command: takes a command, gives wall time until everything is on disk, processor time and peak memory.
-//! The comparisons call it.
+//! Measures one command: takes a command, returns wall time until everything is on disk, CPU time and peak memory. Called
+//! by the comparisons.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::run;
 
-/// GNU time: waits for the program and tells what the kernel counted, without this program's own memory in it.
+/// GNU time: waits for the program and prints the kernel's counters, which do not include the memory of this process.
 pub(super) const TIME: &str = "/usr/bin/time";
 
-/// What one command took.
+/// The time and memory that one command used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) wall_s: f64,
@@ -21,8 +21,8 @@ pub(super) struct Sample {
     pub(super) peak_rss_mb: f64,
 }
 
-/// Runs the command. Programs differ in what they flush themselves: the clock stops when the disk that holds `work` has
-/// everything, whoever asked it to.
+/// Runs the command and measures it. Programs differ in what they flush themselves, so the time ends when all data is
+/// flushed to the disk that holds `work`.
 pub(super) fn measure(command: &Command, work: &Path) -> Result<Sample> {
     let counted = work.join("counted");
     let mut timed = Command::new(TIME);
@@ -50,7 +50,7 @@ pub(super) fn around(mut outer: Command, inner: &Command) -> Command {
     outer
 }
 
-/// Runs a command that is not measured; what it prints is shown only when it fails.
+/// Runs a command that is not measured; its output is shown only if it fails.
 pub(super) fn quietly(command: &mut Command, work: &Path) -> Result<()> {
     let log = work.join("log");
     let out = File::create(&log).context("cannot create a log")?;
@@ -68,13 +68,13 @@ pub(super) fn quietly(command: &mut Command, work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Everything that was written is on disk.
+/// Flushes everything that was written to disk.
 pub(super) fn settle(work: &Path) -> Result<()> {
     let directory = File::open(work).with_context(|| format!("cannot open {}", work.display()))?;
     rustix::fs::syncfs(directory).context("cannot flush the disk")
 }
 
-/// The page cache is empty.
+/// Empties the page cache.
 pub(super) fn forget_pages() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot empty the page cache; a cold cache needs root")
 }

@@ -1,5 +1,5 @@
-//! What a running server has taken, from /proc: processor time with its plugins', memory of its own. And whether the
-//! machine has become quiet.
+//! The resource usage of a running server, from /proc: CPU time including its plugins, and its own memory. Also waits
+//! until the machine is idle.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Linux tells processor time in hundredths of a second.
+/// Linux reports CPU time in hundredths of a second.
 const TICKS: f64 = 100.0;
-/// How long an unquiet machine is waited for.
+/// How long to wait for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Seconds of processor time of a process, of those it started, and of those of them that have ended.
+/// The CPU time in seconds of a process and its child processes, including children that have ended.
 pub(super) fn cpu(pid: u32) -> Result<f64> {
     let all: BTreeMap<u32, Stat> = fs::read_dir("/proc")
         .context("cannot read /proc")?
@@ -34,7 +34,7 @@ pub(super) fn cpu(pid: u32) -> Result<f64> {
     Ok(all.iter().filter(|(each, _)| belongs(**each)).map(|(_, stat)| stat.ticks).sum::<f64>() / TICKS)
 }
 
-/// Resident memory in MB: the most so far, and now.
+/// Resident memory in MB: the peak, and the current value.
 pub(super) fn memory(pid: u32) -> Result<(f64, f64)> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("the server, pid {pid}, has ended"))?;
@@ -45,8 +45,8 @@ pub(super) fn memory(pid: u32) -> Result<(f64, f64)> {
     field("VmHWM:").zip(field("VmRSS:")).context("the kernel tells no memory of the server")
 }
 
-/// Waits until the machine has little to do: what the last work left behind (compaction, garbage, controllers) is no
-/// part of the next.
+/// Waits until the machine is nearly idle, so that background work of the last measurement (compaction, garbage
+/// collection, controllers) is not part of the next one.
 pub(super) fn quiet() {
     let began = Instant::now();
     loop {
@@ -61,7 +61,7 @@ pub(super) fn quiet() {
     }
 }
 
-/// Ticks of all cores that were not idle.
+/// The ticks in which cores were not idle, over all cores.
 fn busy() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let numbers: Vec<f64> = text
@@ -81,7 +81,7 @@ struct Stat {
     ticks: f64,
 }
 
-/// The second field is the program's name in parentheses and may hold anything.
+/// Parses `/proc/PID/stat`. The second field is the program's name in parentheses and may contain any characters.
 fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let parent = fields.get(1)?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench repository`: ours, restic and kopia on the same generated data in the same run, product after
-//! product in each round, so that a slow minute of the machine meets all of them. `bench/README.md` says what is equal
+//! `cargo xtask bench repository`: Lifeboat, restic and kopia on the same generated data in the same run, one after the
+//! other in each round, so that a slow period of the machine affects all of them. `bench/README.md` says what is equal
 //! and what is not.
 
 mod case;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Vary data, place and page cache, one at a time, once (up to 60 minutes)
     #[arg(long)]
     full: bool,
-    /// Store the rows here
+    /// Write the rows to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Only these products
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Only these sets of data [default: mixed]
     #[arg(long, value_enum, value_delimiter = ',')]
     data: Vec<Set>,
-    /// Only repositories at these places [default: local]
+    /// Only repositories on this storage [default: local]
     #[arg(long, value_enum, value_delimiter = ',')]
     place: Vec<Place>,
     /// Only with this page cache [default: warm]
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Leave data and the last repository in the target directory
     #[arg(long)]
     keep: bool,
-    /// Smaller data, to try the bench itself
+    /// Scale the data down, to test the benchmark itself
     #[arg(long, hide = true, default_value_t = 1.0)]
     scale: f64,
 }
@@ -108,7 +108,7 @@ fn measure_case(
     let mut rows = Vec::new();
     for round in 0..rounds(args) {
         eprintln!("{case:?}, round {} of {}", round + 1, rounds(args));
-        // Another one goes first in each round.
+        // Each round starts with another product.
         let first = round % programs.len().max(1);
         for (product, program) in programs[first..].iter().chain(&programs[..first]) {
             rows.extend(bench.run(*product, program.clone())?);
@@ -129,8 +129,8 @@ fn write_data(set: Set, scale: f64, work: &Path) -> Result<Data> {
     Ok(data)
 }
 
-/// The base, or what was asked for, or one step away from the base in every direction. Cases of one set follow each
-/// other, because its data is written once.
+/// The base case, or the requested cases, or with `--full` every case that differs from the base in one respect. Cases
+/// with the same data follow each other, because the data is written once.
 fn cases(args: &Args) -> Vec<Case> {
     if args.full {
         return vec![

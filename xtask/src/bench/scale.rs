@@ -14,18 +14,18 @@ use anyhow::{Context, Result, ensure};
 use super::measure::{self, Sample, measure, quietly};
 use crate::{apt, run};
 
-/// What no command may exceed, in MB.
+/// The most memory that a command may use, in MB.
 const MOST_MEMORY: f64 = 256.0;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Files of the first proof; 0 leaves it out
+    /// Number of files; 0 skips this measurement
     #[arg(long, default_value_t = 1_000_000)]
     files: u64,
-    /// Gigabytes of the volume; 0 leaves it out
+    /// Size of the volume in gigabytes; 0 skips this measurement
     #[arg(long, default_value_t = 50)]
     volume: u64,
-    /// Blobs in the index; 0 leaves it out
+    /// Number of blobs in the index; 0 skips this measurement
     #[arg(long, default_value_t = 20_000_000)]
     blobs: u64,
     /// Leave data and repositories in the target directory
@@ -154,7 +154,7 @@ impl Proof {
         Ok(Row { work, sample: measure(&command, &self.work)? })
     }
 
-    /// The newest snapshot; gives where `source` is then.
+    /// Restores the newest snapshot; returns the path of the restored `source`.
     fn restore(&self, source: &Path, flags: &[&str], work: String) -> Result<(PathBuf, Row)> {
         eprintln!("{work}");
         let target = self.work.join("restored");

@@ -1,7 +1,7 @@
-//! `cargo xtask bench volumes`: pods with a volume each, backed up twice and restored by Lifeboat, by genuine Velero with
-//! its node agent, and by plain restic on the same directories as the floor, one after the other, on the box. Every restore is
-//! compared with what was there. With `--baseline` two builds of Lifeboat take turns instead. `bench/README.md` says what is
-//! equal and what is not.
+//! `cargo xtask bench volumes`: pods with one volume each, backed up twice and restored by Lifeboat, by genuine Velero with
+//! its node agent, and by plain restic on the same directories as the lower bound, one after the other, on the box. Every
+//! restore is compared with the original data. With `--baseline` two builds of Lifeboat take turns instead.
+//! `bench/README.md` says what is equal and what is not.
 
 mod agents;
 mod app;
@@ -30,7 +30,7 @@ use report::Row;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many pods, each with one volume
+    /// Number of pods, each with one volume
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
     /// MB in each volume
@@ -43,13 +43,13 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "baseline")]
     products: Vec<Product>,
     /// Measure this older build of Lifeboat (static, as in an image) and the new one in turns, without restic and Velero; fail
-    /// where the median of a time or of a peak memory is more than 1.10 times the old one
+    /// if the median of a time or of a peak memory is more than 1.10 times the old one
     #[arg(long, value_name = "OLD_BINARY")]
     baseline: Option<PathBuf>,
     /// With --baseline: how often each build makes both backups and the restore [default: 5]
     #[arg(long, value_name = "N", requires = "baseline", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
-    /// Store the rows here
+    /// Write the rows to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// A program to measure instead of the release build. Without --baseline its image must be in the box
@@ -64,9 +64,9 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     First,
-    /// After 1 % of the data has changed.
+    /// A backup after 1 % of the data has changed.
     Second,
-    /// Of the second backup, after everything is gone.
+    /// A restore of the second backup, after everything was deleted.
     Restore,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     super::close(began, &report::verdicts(&rows), &rows, args.json.as_deref())
 }
 
-/// Who is measured, in this order.
+/// The products to measure, in this order.
 fn candidates(args: &Args) -> Result<Vec<Candidate>> {
     if let Some(old) = &args.baseline {
         let new = match &args.lifeboat {
@@ -117,7 +117,7 @@ fn candidates(args: &Args) -> Result<Vec<Candidate>> {
     Ok(products(args).into_iter().map(candidate).collect())
 }
 
-/// A build whose movers run from an image of its own, which is in the box from now on. Its server needs none.
+/// A build whose movers run from its own image, which is loaded into the box. Its server runs without an image.
 fn of_build(build: Build, program: &Path) -> Result<Candidate> {
     let name = build.product().to_owned();
     let (archive, image) = image::lifeboat_tagged(program, &format!("bench-{name}"))?;
@@ -138,9 +138,9 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
     let candidates = candidates(args)?;
     let newest = &candidates.last().context("no product is chosen")?.program;
     let environment = cluster_box::environment()?;
-    // Before Velero's agents are there: it would refuse later.
+    // Before Velero's agents run: `install` would refuse later.
     run::output(Command::new(newest).envs(&environment).args(["install", "--crds-only"]))?;
-    // A place of its own for each run: what is in the bucket would be synced.
+    // Each run has its own prefix, because backups that are in the bucket would be synced.
     let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let bucket = Bucket::new(&environment, format!("bench-volumes-{stamp}"));
     let app = App::new(&environment, args.pods, args.nodes)?;
@@ -168,7 +168,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
         app.wait()?;
         let after = content::fingerprints(&app.directories()?)?;
         ensure!(after == before, "volumes restored by {name} have another content");
-        // Twice as much storage and more would be needed if all stayed to the end.
+        // More than twice as much storage would be needed if the data of all products stayed until the end.
         bucket.clear(name)?;
     }
     Ok(rows)

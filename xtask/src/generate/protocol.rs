@@ -31,9 +31,9 @@ const ORDER: [&str; 13] = [
 
 const INTRODUCTION: &str = "# The plugin protocol
 
-What Lifeboat and a plugin program say to each other, field by field: HashiCorp's go-plugin over gRPC with Velero's services, and
-two optional services of our own (`lifeboat.plugin.v1`). The SDK does all of it for programs in Rust ([how](../plugins.md)); this page
-is for everybody else. The files themselves are in `crates/plugin-protocol/proto`.
+The messages between Lifeboat and a plugin program, field by field: HashiCorp's go-plugin over gRPC with Velero's services, and two
+optional services of Lifeboat (`lifeboat.plugin.v1`). The SDK implements all of it for programs in Rust ([how](../plugins.md)); this page
+is for authors of plugins in other languages. The protocol files are in `crates/plugin-protocol/proto`.
 ";
 
 /// The page and its path.

@@ -1,6 +1,6 @@
 //! Crates and modules that serve any API, and therefore must not name the kinds of one: `cluster`, `control`, `transfer`,
-//! `items`, and every module of `plan` except `plan::velero` and `plan::stash`. What they need of a Velero or Stash object is passed to
-//! them in types of their own, so that a second API can use them as they are.
+//! `items`, and every module of `plan` except `plan::velero` and `plan::stash`. Callers pass the data of a Velero or Stash
+//! object in types of these crates, so that a second API can use them unchanged.
 
 use std::collections::BTreeMap;
 

@@ -51,7 +51,7 @@ fn a_backup_configuration_has_upstreams_defaults() {
 }
 
 #[test]
-fn a_hook_runs_always_unless_told_otherwise() {
+fn the_default_execution_policy_of_a_hook_is_always() {
     let hook: PostBackupHook =
         serde_json::from_value(json!({"exec": {"command": ["true"]}})).expect("a hook");
     assert_eq!(hook.execution_policy, BackupHookPolicy::Always);
@@ -59,7 +59,7 @@ fn a_hook_runs_always_unless_told_otherwise() {
 }
 
 #[test]
-fn a_usage_policy_is_for_the_same_namespace_unless_told_otherwise() {
+fn the_default_usage_policy_allows_the_same_namespace() {
     let spec: RepositorySpec = serde_json::from_value(json!({
         "backend": {"storageSecretName": "s", "rest": {"url": "u"}}, "usagePolicy": {},
     }))

@@ -9,7 +9,7 @@ use super::{Jobs, create_with};
 use crate::{ApiError, Attempt};
 
 impl Jobs {
-    /// The answer to the dry run of a pod. An error is trouble with the API server, or the server's own missing right to
+    /// The answer to the dry run of a pod. An error is a failure of the API server, or the server's own missing right to
     /// create pods.
     pub async fn dry_run(&self, pod: &Value) -> Result<DryRun, ApiError> {
         match create_with::<Pod>(&self.api::<Pod>(), pod, true).await {

@@ -1,4 +1,4 @@
-//! What the server answers to a request by itself.
+//! Carries out requests on the store and builds the API server's responses.
 
 use lifeboat_cluster::testing::{Reply, failure};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::request::{Place, Request};
 use super::watches::{end_of_initial_events, event};
 use super::{State, Verb, Write, WriteKind, patches};
 
-/// A request that is not carried out: the code, and the API server's word for why.
+/// A request that is refused: the code, and the reason as in the API server's `Status`.
 #[derive(Debug)]
 pub(super) struct Refusal(pub(super) u16, pub(super) &'static str);
 
@@ -16,7 +16,7 @@ const NOT_FOUND: Refusal = Refusal(404, "NotFound");
 const CONFLICT: Refusal = Refusal(409, "Conflict");
 const BAD_REQUEST: Refusal = Refusal(400, "BadRequest");
 
-/// Fields of the metadata that no client changes.
+/// Fields of the metadata that clients cannot change.
 const FIXED: [&str; 7] = [
     "name",
     "namespace",
@@ -74,7 +74,7 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>) -> (Reply, Option
     }
 }
 
-/// What is not an object: discovery, the version, and documents that a test put there.
+/// A response that is not an object: discovery, the version, or a document that a test stored at the path.
 fn document(state: &State, path: &str) -> Result<Done, Refusal> {
     let found = state.store.get(path).cloned().or_else(|| match path {
         "/api" => Some(state.types.discovered(true)),
@@ -116,7 +116,7 @@ fn list(state: &State, request: &Request<'_>, place: &Place) -> Done {
 
 fn watch(state: &mut State, request: &Request<'_>, place: &Place) -> Reply {
     let (query, now) = (&request.query, state.store.version());
-    // Without a version, a watch begins with what there is.
+    // Without a resource version, a watch starts with the existing objects.
     let from = query.version.filter(|version| *version > 0 && !query.initial_events);
     let mut first = Vec::new();
     if from.is_none() {
@@ -130,7 +130,7 @@ fn watch(state: &mut State, request: &Request<'_>, place: &Place) -> Reply {
 }
 
 fn create(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
-    // Neither evictions nor tokens.
+    // Subresources such as evictions and tokens are not supported.
     if place.name.is_some() {
         return Err(NOT_FOUND);
     }
@@ -184,7 +184,7 @@ fn change(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Don
     Ok(Done::written(WriteKind::Changed, place, new))
 }
 
-/// The object as it is kept, of what the client wants it to be.
+/// The object to store for a write: fields that the client cannot change keep their old values.
 fn accepted(
     old: &Value,
     mut wanted: Value,
@@ -213,7 +213,7 @@ fn accepted(
     Ok(wanted)
 }
 
-/// Sets a field, or takes it away.
+/// Sets a field, or removes it if the value is null.
 fn set(object: &mut Value, field: &str, value: &Value) {
     if value.is_null() {
         if let Some(fields) = object.as_object_mut() {

@@ -9,7 +9,7 @@ use super::request::Place;
 
 const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
-/// A type that discovery lists. Namespaced and without a status subresource, unless said otherwise.
+/// A type that discovery lists. By default it is namespaced and has no status subresource.
 #[derive(Clone, Debug)]
 pub struct ServedType {
     group: String,
@@ -45,7 +45,7 @@ impl ServedType {
         Self { namespaced: false, ..self }
     }
 
-    /// With a status subresource: writes of the object leave its status alone, writes of the status everything else.
+    /// Adds a status subresource: writes of the object do not change its status, writes of the status change nothing else.
     #[must_use]
     pub fn with_status(self) -> Self {
         Self { has_status: true, ..self }
@@ -69,10 +69,10 @@ impl ServedType {
     }
 }
 
-/// How a type keeps its status.
+/// How the status of a type is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StatusKept {
-    /// As a subresource, which the object itself does not change.
+    /// As a subresource, which writes of the object do not change.
     Apart,
     /// As a field like any other.
     Within,
@@ -112,7 +112,7 @@ impl Types {
         }
     }
 
-    /// What discovery says about the core group, or about all others. The first version of a group is the preferred one.
+    /// The discovery document of the core group, or of all others. The first version of a group is the preferred one.
     pub(super) fn discovered(&self, core: bool) -> Value {
         let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for known in self.listed.iter().filter(|known| known.group.is_empty() == core) {
@@ -129,7 +129,7 @@ impl Types {
         json!({"items": items.collect::<Vec<_>>()})
     }
 
-    /// What `/apis/GROUP` says; None where the cluster does not have the group.
+    /// The document at `/apis/GROUP`; None if the cluster does not have the group.
     pub(super) fn group(&self, group: &str) -> Option<Value> {
         let known = self.listed.iter().find(|known| known.group == group)?;
         let version = json!({"groupVersion": format!("{group}/{}", known.version), "version": known.version});
@@ -137,7 +137,7 @@ impl Types {
     }
 }
 
-/// What `/version` says.
+/// The document at `/version`.
 pub(super) fn version() -> Value {
     json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "",
         "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})

@@ -1,11 +1,11 @@
-//! Requests that fail because a test wants them to.
+//! Failures of requests that tests inject.
 
 use lifeboat_cluster::testing::{Asked, failure};
 use serde_json::Value;
 
 use super::Verb;
 
-/// Some requests, by what they do and where.
+/// Selects requests by verb, path and body.
 #[derive(Clone, Debug)]
 pub struct Requests {
     verb: Option<Verb>,
@@ -24,13 +24,13 @@ impl Requests {
         Self { verb: None, path: path.to_owned(), field: None }
     }
 
-    /// Only those whose body has this field at its top.
+    /// Only requests whose body has this top-level field.
     #[must_use]
     pub fn writing(self, field: &str) -> Self {
         Self { field: Some(field.to_owned()), ..self }
     }
 
-    /// Whether a request is among them.
+    /// Whether a request is selected.
     pub fn includes(&self, asked: &Asked) -> bool {
         let path = asked.path.as_str();
         let is_here = match (self.path.strip_prefix('*'), self.path.strip_suffix('*')) {
@@ -45,10 +45,10 @@ impl Requests {
     }
 }
 
-/// Which of the requests fail, counted from the moment when the test says so.
+/// Which of the selected requests fail, counted from the call that adds the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The first one.
+    /// The next one.
     Next,
     /// This one, counted from 1.
     Nth(usize),
@@ -74,7 +74,7 @@ impl Failures {
         self.0.clear();
     }
 
-    /// The answer to a request that fails. Every rule counts it, whichever rule makes it fail.
+    /// The response to a request that fails; None if it does not. Every rule that selects the request counts it.
     pub(super) fn of(&mut self, asked: &Asked) -> Option<(u16, Value)> {
         let mut code = None;
         for rule in self.0.iter_mut().filter(|rule| rule.requests.includes(asked)) {
@@ -126,12 +126,12 @@ mod tests {
     #[case::everything("*", true)]
     #[case::another("/api/v1/nodes/b", false)]
     #[case::part("/api/v1/nodes", false)]
-    fn requests_are_chosen_by_their_path(#[case] path: &str, #[case] expected: bool) {
+    fn requests_are_selected_by_path(#[case] path: &str, #[case] expected: bool) {
         assert_eq!(Requests::any(path).includes(&patch("/api/v1/nodes/a")), expected);
     }
 
     #[test]
-    fn requests_are_chosen_by_verb_and_field() {
+    fn requests_are_selected_by_verb_and_field() {
         let asked = patch("/api/v1/nodes/a");
         assert!(Requests::new(Verb::Patch, "*").writing("status").includes(&asked));
         assert!(!Requests::new(Verb::Patch, "*").writing("spec").includes(&asked));

@@ -1,11 +1,11 @@
-//! What an object becomes by a patch: JSON merge patch, JSON patch, strategic merge patch, server-side apply.
+//! Applies patches to objects: JSON merge patch, JSON patch, strategic merge patch, server-side apply.
 
 use lifeboat_cluster::testing::{Asked, merge};
 use serde_json::{Value, json};
 
 use super::answers::Refusal;
 
-/// Whether a patch creates the object where there is none.
+/// Whether a patch creates the object if it does not exist.
 pub(super) fn is_apply(asked: &Asked) -> bool {
     asked.method == "PATCH" && asked.content_type.starts_with("application/apply-patch")
 }
@@ -20,13 +20,13 @@ pub(super) fn patched(object: &Value, asked: &Asked) -> Result<Value, Refusal> {
             json_patch::patch(&mut object, &patch).map_err(|_| Refusal(422, "Invalid"))?;
         }
         "application/strategic-merge-patch+json" => strategic(&mut object, &asked.body),
-        // An applied configuration: what other managers own stays.
+        // An applied configuration: fields of other managers stay.
         _ => merge(&mut object, &asked.body),
     }
     Ok(object)
 }
 
-/// Elements of lists are merged by their key, those that the patch does not name stay. Directives (`$patch`) are not known.
+/// Merges elements of lists by their key; elements that the patch does not name stay. Directives (`$patch`) are not supported.
 fn strategic(object: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *object = patch.clone();
@@ -60,7 +60,7 @@ fn merge_elements(elements: &mut Vec<Value>, new: &[Value], key: &str) {
     }
 }
 
-/// The field that tells the elements of a list of a built-in kind apart.
+/// The merge key of a list of a built-in kind.
 fn key_of(list: &str) -> &'static str {
     match list {
         "volumeMounts" => "mountPath",

@@ -1,10 +1,10 @@
-//! A request taken apart: what it does, the place in the API that it is about, and the parameters of its query.
+//! Parses a request: its verb, its path in the API, and the parameters of its query.
 
 use lifeboat_cluster::testing::Asked;
 
 use super::selectors::Selectors;
 
-/// What a request does, in the words of the API.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Get,
@@ -36,7 +36,7 @@ impl Verb {
 pub(super) struct Request<'a> {
     pub(super) asked: &'a Asked,
     pub(super) path: String,
-    /// None where the path is not about objects: discovery, the version.
+    /// None if the path is not about objects: discovery, the version.
     pub(super) place: Option<Place>,
     pub(super) query: Query,
 }
@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
         Self { asked, path, place, query: Query::of(&asked.query) }
     }
 
-    /// Whether only the metadata of objects are to be answered.
+    /// Whether the client requests only the metadata of objects.
     pub(super) fn wants_metadata(&self) -> bool {
         self.asked.accept.contains("as=PartialObjectMetadata")
     }
@@ -113,16 +113,16 @@ impl Place {
     }
 }
 
-/// What a read is asked for.
+/// The query parameters of a read.
 #[derive(Default)]
 pub(super) struct Query {
     pub(super) selectors: Selectors,
     pub(super) limit: Option<usize>,
-    /// The last object of the page before.
+    /// The last object of the previous page.
     pub(super) after: Option<String>,
-    /// The version after which a watch begins.
+    /// The resource version after which a watch starts.
     pub(super) version: Option<u64>,
-    /// Whether a watch begins with all objects that there are.
+    /// Whether a watch starts with all existing objects.
     pub(super) initial_events: bool,
 }
 
@@ -146,7 +146,7 @@ fn parameter(query: &str, name: &str) -> Option<String> {
     pairs.find(|(key, _)| *key == name).map(|(_, value)| decoded(&value.replace('+', " ")))
 }
 
-/// Percent signs resolved.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

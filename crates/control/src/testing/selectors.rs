@@ -69,7 +69,7 @@ impl Requirement {
     }
 }
 
-/// A field as text; empty where there is none.
+/// A field as text; empty if the object does not have it.
 fn field(object: &Value, path: &str) -> String {
     match path.split('.').fold(object, |value, part| &value[part]) {
         Value::Null => String::new(),
@@ -78,7 +78,7 @@ fn field(object: &Value, path: &str) -> String {
     }
 }
 
-/// The requirements of a selector, which commas outside of lists separate.
+/// The requirements of a selector, which are separated by commas outside of lists.
 fn requirements(selector: &str) -> Vec<Requirement> {
     let mut depth = 0_usize;
     let parts = selector.split(|letter| {

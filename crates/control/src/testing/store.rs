@@ -42,7 +42,7 @@ impl Store {
         near.filter(move |(path, _)| list.lists(path)).map(|(path, object)| (path.as_str(), object))
     }
 
-    /// Puts an object there as a test wants it. Metadata that a real one would have are filled in.
+    /// Stores an object of a test. Metadata that a real object would have is filled in.
     pub(super) fn put(&mut self, path: &str, mut object: Value) {
         let Some(place) = Place::parse(path) else {
             self.objects.insert(path.to_owned(), object);
@@ -64,7 +64,7 @@ impl Store {
         self.insert(path, object);
     }
 
-    /// Creates an object; what the server sets is not the client's to choose.
+    /// Creates an object; UID, creation time and generation are set by the server, whatever the client sends.
     pub(super) fn create(&mut self, place: &Place, mut object: Value) -> Value {
         let name = place.name.as_deref().unwrap_or_default();
         let metadata = &mut object["metadata"];
@@ -79,8 +79,8 @@ impl Store {
         self.insert(&place.object(), object)
     }
 
-    /// Replaces an object that is there. Another spec is another generation, and so is another status where
-    /// `status_counts`.
+    /// Replaces an existing object. A change of the spec increments the generation, and so does a change of the status if
+    /// `status_counts` is true.
     pub(super) fn update(&mut self, path: &str, mut object: Value, status_counts: bool) -> Value {
         if let Some(before) = self.objects.get(path) {
             let known = before["metadata"]["generation"].as_i64().unwrap_or_default();
@@ -110,14 +110,14 @@ impl Store {
         Some(gone)
     }
 
-    /// The time in the whole seconds that objects have.
+    /// The current time in whole seconds, as in timestamps of objects.
     pub(super) fn now(&self) -> Value {
         let now = Timestamp::from_second(self.clock.now().as_second()).unwrap_or_default();
         json!(now.to_string())
     }
 }
 
-/// What counts for the generation.
+/// The part of an object whose changes increment the generation.
 fn content(object: &Value, status_counts: bool) -> Value {
     let mut content = object.clone();
     if let Some(fields) = content.as_object_mut() {

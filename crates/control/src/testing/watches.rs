@@ -1,4 +1,4 @@
-//! Watches: what changed since a version, and what changes from then on.
+//! Watches: send the changes since a version, and all later changes.
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -14,7 +14,7 @@ pub(super) struct Change {
     pub(super) after: Option<Value>,
 }
 
-/// Changes so far, and the open watches, which get further ones.
+/// The changes so far, and the open watches, which receive further changes.
 #[derive(Default)]
 pub(super) struct Watches {
     history: Vec<Change>,
@@ -29,12 +29,12 @@ struct Watch {
 
 impl Watches {
     pub(super) fn report(&mut self, change: Change) {
-        // The watch of a client that has gone is closed.
+        // Watches whose client has disconnected are removed.
         self.open.retain(|watch| watch.report(&change));
         self.history.push(change);
     }
 
-    /// Opens a watch that begins with these events and goes on with all changes after a version.
+    /// Opens a watch that sends these events first, and then all changes after a version.
     pub(super) fn open(
         &mut self,
         list: &Place,
@@ -60,7 +60,7 @@ impl Watches {
 }
 
 impl Watch {
-    /// False where the client has gone.
+    /// Sends the change if the watch selects it; false if the client has disconnected.
     fn report(&self, change: &Change) -> bool {
         if !self.list.lists(&change.path) {
             return !self.sender.is_closed();
@@ -83,7 +83,7 @@ pub(super) fn event(kind: &str, object: &Value) -> Value {
     json!({"type": kind, "object": object})
 }
 
-/// The event that follows the objects with which a watch begins.
+/// The bookmark after the initial events of a watch.
 pub(super) fn end_of_initial_events(list: &Place, version: u64) -> Value {
     let group = if list.group.is_empty() { String::new() } else { format!("{}/", list.group) };
     let metadata = json!({"resourceVersion": version.to_string(),

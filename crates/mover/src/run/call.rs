@@ -1,5 +1,5 @@
 //! Calls a service of the user: an HTTP request or a TCP connection. Redirects are not followed, because they lead to
-//! hosts that the user did not name; what a service answers is shown only in its first characters.
+//! hosts that the user did not name; only the first characters of a response are shown.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ fn encoded(form: &[FormField]) -> String {
     encoder.finish()
 }
 
-/// A URL may have a password or a token behind its path.
+/// The call for messages. A URL is shown without user and query, which may contain a password or a token.
 fn shown(call: &Call) -> String {
     match call {
         Call::Tcp { host, port } => format!("connect to {host}:{port}"),

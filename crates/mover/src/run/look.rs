@@ -1,7 +1,6 @@
-//! Lists the snapshots of a repository for a server that cannot open it. A result holds 4 KiB, which is the room of a
-//! dozen snapshots, so they are printed as lines; the result has their number, by which the server sees whether it got
-//! all of them. Nothing is written to the repository, not even a lock: a snapshot that is removed meanwhile is not
-//! listed.
+//! Lists the snapshots of a repository for a server that cannot open it. A result holds 4 KiB, enough for about a dozen
+//! snapshots, so they are printed as lines; the result has their number, so that the server can check whether it got all
+//! of them. Nothing is written to the repository, not even a lock: a snapshot that is removed meanwhile is not listed.
 
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::snapshots::{Found, newest_first};
@@ -13,7 +12,7 @@ use super::open::Opened;
 use crate::report::{Cause, LogLine, Looked, SnapshotLine};
 use crate::task::LookWork;
 
-/// Lines of more than 16 KiB are cut in two on their way through a container's log.
+/// Container runtimes split log lines of more than 16 KiB.
 const LONGEST_LINE: usize = 8 * 1024;
 
 pub(super) async fn carry_out(

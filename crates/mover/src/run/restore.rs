@@ -259,7 +259,7 @@ fn problems(outcome: &RestoreOutcome, wanted: &Wanted) -> Listed {
     failed
 }
 
-/// Entries that belong to the mover's user, because only root may give files away.
+/// Entries that belong to the mover's user, because only root may change owners.
 fn kept_owners(outcome: &RestoreOutcome) -> Listed {
     Listed { count: outcome.kept_owner_count, ..listed(&outcome.kept_owners, String::clone) }
 }

@@ -47,7 +47,7 @@ pub(super) async fn check(
     Err(Failed::new(Cause::NoSpace, message))
 }
 
-/// The failure when the disk is full although it should not be.
+/// The failure if the disk fills up although the check had passed.
 pub(super) fn full(snapshot: &Snapshot, volume: &Volume, problem: &str) -> Failure {
     let recorded = snapshot.summary.as_ref().map(|summary| summary.counts.total_bytes_processed);
     let needs = recorded.map_or_else(String::new, |bytes| format!("; the snapshot has {bytes} bytes"));

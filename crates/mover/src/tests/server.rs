@@ -1,4 +1,4 @@
-//! A small HTTP server that answers as a test says and keeps what it was asked.
+//! A small HTTP server that sends the responses of a test and records the requests.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};

@@ -135,7 +135,7 @@ fn merged_account(found: &Value, wanted: &Value) -> Value {
     merged
 }
 
-/// The JSON merge patch (RFC 7386) that turns `from` into `to`; None where they are equal.
+/// The JSON merge patch (RFC 7386) that turns `from` into `to`; None if they are equal.
 pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;

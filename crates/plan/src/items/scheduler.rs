@@ -101,7 +101,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// The next item to start; None where no item may start now.
+    /// The next item to start; None if no item may start now.
     pub fn start(&mut self) -> Option<usize> {
         // An item that was requested in the meantime has already started.
         let item =

@@ -24,7 +24,7 @@ const DEAD_OWNER: &str = "dead-owner.lifeboat.io/";
 /// How long after its deadline a mover may still write.
 const LAST_WORDS: Duration = Duration::from_mins(10);
 
-/// The patch when a task is given up whose mover may keep running until `deadline`.
+/// The patch for a task that is given up while its mover may keep running until `deadline`.
 pub fn give_up(task: &TaskId, deadline: Timestamp) -> Value {
     let until = seconds(after(deadline, LAST_WORDS));
     json!({"metadata": {"annotations": {format!("{GIVEN_UP}{task}"): until}}})
@@ -58,7 +58,7 @@ pub enum TaskFate {
     Unknown,
 }
 
-/// Sorts the tasks that were given up by what `fate` says of them.
+/// Groups the tasks that were given up by the result of `fate`.
 pub fn given_up(repository: &Value, fate: impl Fn(&str) -> TaskFate) -> GivenUp {
     let mut found = GivenUp::default();
     for (task, _) in notes(repository) {

@@ -63,7 +63,7 @@ pub enum Fixed {
 
 /// A snapshot is final once it has its handle and creation time: later writes to the volume do not change it.
 pub fn fixed(snapshot: &Value, content: Option<&Value>) -> Fixed {
-    let said = trouble(snapshot).or(content.and_then(trouble));
+    let said = reported_error(snapshot).or(content.and_then(reported_error));
     if is_going(snapshot) || content.is_some_and(is_going) {
         return Fixed::Waiting("it is being deleted".to_owned());
     }
@@ -89,7 +89,7 @@ pub fn is_ready(content: &Value) -> bool {
 }
 
 /// The error that a driver or controller reports.
-pub fn trouble(object: &Value) -> Option<String> {
+pub fn reported_error(object: &Value) -> Option<String> {
     let message = text(object, "/status/error/message");
     (!message.is_empty()).then(|| message.to_owned())
 }

@@ -9,7 +9,7 @@ use super::policy::Count;
 use super::*;
 use crate::config::Version;
 use crate::snapshots::samples::snapshot;
-use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
+use crate::testing::unreliable::{Fault, ListingFault, Unreliable, copy, store};
 use crate::testing::{memory_repository, new_repository, opened};
 
 async fn with_snapshots(repository: &Repository, count: u8) -> Vec<SnapshotId> {
@@ -96,26 +96,26 @@ async fn all_of_a_host_can_be_removed_when_it_is_said_twice() {
 }
 
 #[rstest]
-#[case(Lie::Fails)]
-#[case(Lie::IsNotFound)]
-#[case(Lie::IsEmpty)]
-#[case(Lie::LacksTheFirst)]
-#[case(Lie::LacksTheLast)]
-#[case(Lie::Repeats)]
-#[case(Lie::EndsEarly)]
+#[case(ListingFault::Fails)]
+#[case(ListingFault::IsNotFound)]
+#[case(ListingFault::IsEmpty)]
+#[case(ListingFault::LacksTheFirst)]
+#[case(ListingFault::LacksTheLast)]
+#[case(ListingFault::Repeats)]
+#[case(ListingFault::EndsEarly)]
 #[tokio::test]
-async fn no_listing_that_lies_makes_a_forget_delete_anything(#[case] lie: Lie) {
+async fn no_listing_that_lies_makes_a_forget_delete_anything(#[case] fault: ListingFault) {
     let base = Arc::new(Memory::new());
     let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
     with_snapshots(&repository, 6).await;
-    let quiet = Unreliable::with_pages(&copy(&base).await, Trouble::None, 2);
+    let quiet = Unreliable::with_pages(&copy(&base).await, Fault::None, 2);
     run(&opened(quiet.store()).await.unwrap(), &keep_last(1)).await.unwrap();
 
     let trying = futures::stream::iter(1..=quiet.listings()).map(|number| {
         let base = Arc::clone(&base);
         async move {
             let memory = copy(&base).await;
-            let unreliable = Unreliable::with_pages(&memory, Trouble::Listing { number, lie }, 2);
+            let unreliable = Unreliable::with_pages(&memory, Fault::Listing { number, fault }, 2);
             let outcome = match opened(unreliable.store()).await {
                 Ok(repository) => run(&repository, &keep_last(1)).await,
                 Err(error) => Err(error),
@@ -133,15 +133,15 @@ async fn no_listing_that_lies_makes_a_forget_delete_anything(#[case] lie: Lie) {
 }
 
 #[tokio::test]
-async fn snapshots_that_cannot_be_removed_are_told_and_the_others_are_gone() {
+async fn snapshots_that_cannot_be_removed_are_reported_and_the_others_are_removed() {
     let base = Arc::new(Memory::new());
     let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
     with_snapshots(&repository, 6).await;
-    let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
+    let quiet = Unreliable::new(&copy(&base).await, Fault::None);
     let whole = opened(quiet.store()).await.unwrap();
     run(&whole, &keep_last(1)).await.unwrap();
     // The last two requests remove a snapshot and our own lock.
-    let crash = Trouble::Crash { request: quiet.requests() - 1, after: false };
+    let crash = Fault::Crash { request: quiet.requests() - 1, after: false };
     let crashing = Unreliable::new(&base, crash);
     let repository = opened(crashing.store()).await.unwrap();
     let forgotten = run(&repository, &keep_last(1)).await.unwrap();

@@ -16,7 +16,7 @@ use crate::files::OWN_PREFIX;
 use crate::id::BlobKind;
 use crate::index::{IndexFile, IndexedPack};
 use crate::testing::sample::{Files, backup, file, restore};
-use crate::testing::unreliable::{Trouble, Unreliable};
+use crate::testing::unreliable::{Fault, Unreliable};
 use crate::testing::{memory_repository, new_repository};
 
 /// Deletes as soon as the store's clock has advanced.
@@ -166,7 +166,7 @@ async fn a_pack_that_an_index_names_again_is_not_deleted_by_its_old_mark() {
 
 #[tokio::test]
 async fn where_no_marks_can_be_kept_packs_leave_the_store_with_a_grace_of_zero_only() {
-    let store = Unreliable::new(&Arc::new(Memory::new()), Trouble::OnlyRestic).store();
+    let store = Unreliable::new(&Arc::new(Memory::new()), Fault::OnlyRestic).store();
     let repository = new_repository(store, Version::V2).await;
     let (snapshot, files) = half_forgotten(&repository).await;
     let before = packs(&repository).await;

@@ -12,7 +12,7 @@ use crate::id::{BlobId, BlobKind, Id, PackId, SnapshotId};
 use crate::lock::LockOptions;
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
+use crate::testing::unreliable::{Fault, ListingFault, Unreliable, copy, store};
 use crate::testing::{memory_repository, new_repository, opened, save_snapshot};
 
 async fn checked(repository: &Repository) -> CheckOutcome {
@@ -228,7 +228,7 @@ async fn a_pack_that_was_read_wrong_once_loses_only_what_is_damaged() {
 
     for read in [1, 2] {
         let copied = copy(&memory).await;
-        let unreliable = Unreliable::new(&copied, Trouble::Flip { read });
+        let unreliable = Unreliable::new(&copied, Fault::Flip { read });
         let repository = opened(unreliable.store()).await.unwrap();
         let options = RepairPacksOptions { packs: vec![hit.pack], copies: None };
         let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
@@ -241,30 +241,30 @@ async fn a_pack_that_was_read_wrong_once_loses_only_what_is_damaged() {
 }
 
 #[rstest::rstest]
-#[case(Lie::LacksTheFirst, false)]
-#[case(Lie::LacksTheLast, true)]
-#[case(Lie::IsEmpty, false)]
-#[case(Lie::IsEmpty, true)]
+#[case(ListingFault::LacksTheFirst, false)]
+#[case(ListingFault::LacksTheLast, true)]
+#[case(ListingFault::IsEmpty, false)]
+#[case(ListingFault::IsEmpty, true)]
 #[tokio::test]
 async fn a_listing_that_lacks_packs_takes_none_out_of_the_index(
-    #[case] lie: Lie,
+    #[case] fault: ListingFault,
     #[case] read_all_packs: bool,
 ) {
     let memory = Arc::new(Memory::new());
     let repository = new_repository(store(Arc::clone(&memory) as _), Version::V2).await;
     save_snapshot(&repository, 1, &[("a", b"first")]).await;
-    let attempt = async |trouble| {
+    let attempt = async |fault| {
         let copied = copy(&memory).await;
-        let unreliable = Unreliable::new(&copied, trouble);
+        let unreliable = Unreliable::new(&copied, fault);
         let repository = opened(unreliable.store()).await.unwrap();
         let (options, cancel) = (RepairIndexOptions { read_all_packs }, CancellationToken::new());
         let outcome =
             repair_index(&repository, options, &LockOptions::default(), &Progress::default(), &cancel).await;
         (unreliable, outcome, opened(store(copied)).await.unwrap())
     };
-    let (quiet, _, _) = attempt(Trouble::None).await;
+    let (quiet, _, _) = attempt(Fault::None).await;
     let number = (1..=quiet.listings()).find(|number| quiet.listed(*number) == "data/").unwrap();
-    let (unreliable, outcome, after) = attempt(Trouble::Listing { number, lie }).await;
+    let (unreliable, outcome, after) = attempt(Fault::Listing { number, fault }).await;
     assert!(unreliable.happened());
     assert!(matches!(outcome, Err(Error::Refused { .. })), "{outcome:?}");
     let (before, after) = (repository.load_index().await.unwrap(), after.load_index().await.unwrap());

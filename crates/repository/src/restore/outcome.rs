@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::backup::Problem;
 
-/// How many entries whose owner was not set are kept by name.
+/// How many entries whose owner was not set are listed by path.
 const KEPT_OWNERS: usize = 100;
 /// Further problems are counted, but not kept: a hostile snapshot could have billions.
 const KEPT_PROBLEMS: usize = 10_000;
@@ -53,7 +53,7 @@ pub struct RestoreOutcome {
     pub problems: Vec<Problem>,
     /// The number of all problems.
     pub problem_count: u64,
-    /// The first entries whose owner was not set because only root may give files away; no problem otherwise.
+    /// The first entries whose owner was not set because only root may change owners; this is not counted as a problem.
     pub kept_owners: Vec<String>,
     /// The number of all such entries.
     pub kept_owner_count: u64,

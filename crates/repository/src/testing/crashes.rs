@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use lifeboat_store::{Memory, Store};
 
-use super::unreliable::{Trouble, Unreliable, copy, store};
+use super::unreliable::{Fault, Unreliable, copy, store};
 use crate::error::Result;
 
 /// What the work reported before it ended, and its result.
@@ -34,7 +34,7 @@ where
     W: Future<Output = WorkOutcome<T>>,
 {
     let memory = copy(base).await;
-    let quiet = Unreliable::new(&memory, Trouble::None);
+    let quiet = Unreliable::new(&memory, Fault::None);
     let (reported, outcome) = work(quiet.store()).await;
     outcome.unwrap();
     Undisturbed { reported, store: store(memory), requests: quiet.requests() }
@@ -57,7 +57,7 @@ pub(crate) async fn crash_everywhere<T, W, I>(
         async move {
             let name = format!("crash {} request {request}", if after { "after" } else { "before" });
             let memory = copy(base).await;
-            let unreliable = Unreliable::new(&memory, Trouble::Crash { request, after });
+            let unreliable = Unreliable::new(&memory, Fault::Crash { request, after });
             let (reported, outcome) = work(unreliable.store()).await;
             // Only a failure to release the last lock may go unnoticed.
             assert!(outcome.is_err() || request + 1 >= requests, "{name} went unnoticed");

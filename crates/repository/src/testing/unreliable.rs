@@ -11,7 +11,7 @@ use lifeboat_store::{Backend, Error, Key, Memory, ReadOptions, Reading, Result, 
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum Fault {
     None,
     /// From the nth request on, every request fails; with `after`, that request still took effect.
     Crash {
@@ -23,7 +23,7 @@ pub(crate) enum Trouble {
     /// The nth listing is wrong.
     Listing {
         number: u64,
-        lie: Lie,
+        fault: ListingFault,
     },
     /// The nth read of a pack has a flipped bit, at the 20th byte of the range.
     Flip {
@@ -33,7 +33,7 @@ pub(crate) enum Trouble {
 
 /// How a listing is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lie {
+pub(crate) enum ListingFault {
     Fails,
     IsNotFound,
     IsEmpty,
@@ -48,7 +48,7 @@ pub(crate) enum Lie {
 #[derive(Debug)]
 pub(crate) struct Unreliable {
     inner: Arc<Memory>,
-    trouble: Trouble,
+    fault: Fault,
     /// The number of objects in a page of a listing.
     page: usize,
     requests: AtomicU64,
@@ -58,15 +58,15 @@ pub(crate) struct Unreliable {
 }
 
 impl Unreliable {
-    pub(crate) fn new(inner: &Arc<Memory>, trouble: Trouble) -> Arc<Self> {
-        Self::with_pages(inner, trouble, usize::MAX)
+    pub(crate) fn new(inner: &Arc<Memory>, fault: Fault) -> Arc<Self> {
+        Self::with_pages(inner, fault, usize::MAX)
     }
 
     /// Lists this many objects at a time.
-    pub(crate) fn with_pages(inner: &Arc<Memory>, trouble: Trouble, page: usize) -> Arc<Self> {
+    pub(crate) fn with_pages(inner: &Arc<Memory>, fault: Fault, page: usize) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(inner),
-            trouble,
+            fault,
             page,
             requests: AtomicU64::new(0),
             listings: Mutex::default(),
@@ -95,16 +95,16 @@ impl Unreliable {
 
     /// Whether the fault occurred.
     pub(crate) fn happened(&self) -> bool {
-        match self.trouble {
-            Trouble::None | Trouble::OnlyRestic => false,
-            Trouble::Crash { .. } => self.crashed.load(Ordering::SeqCst),
-            Trouble::Listing { number, .. } => self.listings() >= number,
-            Trouble::Flip { read } => self.pack_reads.load(Ordering::SeqCst) >= read,
+        match self.fault {
+            Fault::None | Fault::OnlyRestic => false,
+            Fault::Crash { .. } => self.crashed.load(Ordering::SeqCst),
+            Fault::Listing { number, .. } => self.listings() >= number,
+            Fault::Flip { read } => self.pack_reads.load(Ordering::SeqCst) >= read,
         }
     }
 
     fn is_kept(&self, key: &str) -> Result<()> {
-        if self.trouble == Trouble::OnlyRestic && key.starts_with(crate::files::OWN_PREFIX) {
+        if self.fault == Fault::OnlyRestic && key.starts_with(crate::files::OWN_PREFIX) {
             return Err(Error::Unsupported {
                 operation: "this name",
                 reason: "it is not restic's".to_owned(),
@@ -132,8 +132,8 @@ impl Unreliable {
         if self.crashed.load(Ordering::SeqCst) {
             return Err(crashed());
         }
-        match self.trouble {
-            Trouble::Crash { request, after } if request == number => {
+        match self.fault {
+            Fault::Crash { request, after } if request == number => {
                 self.crashed.store(true, Ordering::SeqCst);
                 if after {
                     let _ = run.await;
@@ -194,7 +194,7 @@ impl Backend for Unreliable {
             return Ok(reading);
         }
         let number = self.pack_reads.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.trouble == (Trouble::Flip { read: number }) { flipped(reading).await } else { Ok(reading) }
+        if self.fault == (Fault::Flip { read: number }) { flipped(reading).await } else { Ok(reading) }
     }
 
     async fn head(&self, key: &Key) -> Result<ObjectInfo> {
@@ -209,17 +209,19 @@ impl Backend for Unreliable {
             listings.len() as u64
         };
         let mut page = self.request(self.page(request)).await?;
-        let Trouble::Listing { number: wanted, lie } = self.trouble else { return Ok(page) };
+        let Fault::Listing { number: wanted, fault } = self.fault else { return Ok(page) };
         if number == wanted {
-            match lie {
-                Lie::Fails => return Err(crashed()),
-                Lie::IsNotFound => return Err(Error::NotFound { key: request.prefix.clone() }),
-                Lie::IsEmpty => page.objects.clear(),
-                Lie::LacksTheFirst => drop((!page.objects.is_empty()).then(|| page.objects.remove(0))),
-                Lie::LacksTheLast => drop(page.objects.pop()),
-                Lie::Repeats => page.objects.extend(page.objects.clone()),
-                Lie::EndsEarly if page.next.is_none() => page.objects.clear(),
-                Lie::EndsEarly => page.next = None,
+            match fault {
+                ListingFault::Fails => return Err(crashed()),
+                ListingFault::IsNotFound => return Err(Error::NotFound { key: request.prefix.clone() }),
+                ListingFault::IsEmpty => page.objects.clear(),
+                ListingFault::LacksTheFirst => {
+                    drop((!page.objects.is_empty()).then(|| page.objects.remove(0)))
+                }
+                ListingFault::LacksTheLast => drop(page.objects.pop()),
+                ListingFault::Repeats => page.objects.extend(page.objects.clone()),
+                ListingFault::EndsEarly if page.next.is_none() => page.objects.clear(),
+                ListingFault::EndsEarly => page.next = None,
             }
         }
         Ok(page)

@@ -9,7 +9,7 @@ const MAX_MESSAGE: usize = 240;
 /// Parts of the responses of Go and nginx to plain HTTP on their HTTPS port.
 const PLAIN_HTTP_REFUSED: [&str; 2] = ["HTTP request to an HTTPS server", "sent to HTTPS port"];
 
-/// The error codes of S3, Google, Azure and their token services that say something to a user.
+/// The error codes of S3, Google, Azure and their token services that help a user.
 const CODES: &[&str] = &[
     "AccessDenied",
     "AccountIsDisabled",

@@ -158,7 +158,7 @@ impl Transfer {
         format!("it did not end within {limit} ({setting})")
     }
 
-    /// Whether an error keeps the transfer from ending for ever: another try would fail in the same way.
+    /// Whether an error would prevent the transfer from ever ending, because every further try would fail in the same way.
     pub(super) fn is_hopeless(&self, error: &ApiError) -> bool {
         is_refusal(error) || self.deadline.checked_add(GRACE).is_ok_and(|over| self.now() >= over)
     }

@@ -14,7 +14,7 @@ use super::MoverObserver;
 #[derive(Default)]
 pub struct ListedSnapshots(Mutex<BTreeMap<String, SnapshotLine>>);
 
-/// Lines of the mover's log were lost: another look is needed.
+/// Lines of the mover's log were lost: the repository has to be listed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mover listed {expected} snapshots, and {received} of them were read from its log")]
 pub struct LinesLost {

@@ -23,7 +23,7 @@ const REPORT: Duration = Duration::from_secs(10);
 
 /// The queue: which movers wait and which run. Clones share it.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct MoverQueue {
     state: Arc<Mutex<State>>,
     news: Arc<watch::Sender<()>>,
     /// Whether the running Jobs were counted in this term.
@@ -36,7 +36,7 @@ struct State {
     held: BTreeSet<TaskId>,
 }
 
-impl Default for Line {
+impl Default for MoverQueue {
     fn default() -> Self {
         let queue = Queue::new(Limits { total: 1, on_node: 1, on_repository: 1 });
         Self {
@@ -56,7 +56,7 @@ pub(super) enum Waited {
 
 /// A running mover's turn, or its place in the queue; given back when dropped.
 pub(super) struct Turn {
-    line: Line,
+    queue: MoverQueue,
     metrics: MoverMetrics,
     task: TaskId,
 }
@@ -64,17 +64,17 @@ pub(super) struct Turn {
 impl Turn {
     /// Records the node that the scheduler chose: the mover counts towards that node's limit.
     pub(super) fn settle(&self, node: &str) {
-        locked(&self.line.state).queue.settle(&self.task, node);
+        locked(&self.queue.state).queue.settle(&self.task, node);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.line.change(&self.metrics, |state| state.queue.leave(&self.task));
+        self.queue.change(&self.metrics, |state| state.queue.leave(&self.task));
     }
 }
 
-impl Line {
+impl MoverQueue {
     /// Changes the queue, starts all movers that may start now, and wakes those that wait.
     fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
         let mut state = locked(&self.state);
@@ -103,7 +103,7 @@ impl Line {
             state.held.remove(&candidate.task);
             state.queue.adopt(candidate);
         });
-        Turn { line: self.clone(), metrics: metrics.clone(), task }
+        Turn { queue: self.clone(), metrics: metrics.clone(), task }
     }
 
     /// Waits for a turn; the observer is informed what the mover waits for.
@@ -118,7 +118,7 @@ impl Line {
         let mut news = self.news.subscribe();
         let task = candidate.task.clone();
         // From here on the place is given back also if the caller is dropped.
-        let turn = Turn { line: self.clone(), metrics: metrics.clone(), task: task.clone() };
+        let turn = Turn { queue: self.clone(), metrics: metrics.clone(), task: task.clone() };
         self.change(metrics, |state| {
             // The mover was counted as running, and its Job is gone since.
             if state.held.remove(&task) {
@@ -164,12 +164,12 @@ fn limits(settings: &MoverSettings) -> Limits {
 impl Movers {
     /// Counts the running Jobs, once per term, so that the limits hold across restarts of the server.
     pub(super) async fn count_running(&self) -> Result<(), ApiError> {
-        let mut counted = self.line.counted.lock().await;
+        let mut counted = self.queue.counted.lock().await;
         if *counted {
             return Ok(());
         }
         let running = self.running().await?;
-        self.line.change(&self.metrics, |state| {
+        self.queue.change(&self.metrics, |state| {
             state.queue.set_limits(limits(&self.settings));
             for candidate in running {
                 if !state.queue.is_running(&candidate.task) {
@@ -184,12 +184,12 @@ impl Movers {
 
     /// Removes movers that ended without being adopted from the count.
     pub(super) async fn recount(&self) -> Result<(), ApiError> {
-        if locked(&self.line.state).held.is_empty() {
+        if locked(&self.queue.state).held.is_empty() {
             return Ok(());
         }
         let running: BTreeSet<_> =
             self.running().await?.into_iter().map(|candidate| candidate.task).collect();
-        self.line.change(&self.metrics, |state| {
+        self.queue.change(&self.metrics, |state| {
             let ended: Vec<_> = state.held.difference(&running).cloned().collect();
             for task in ended {
                 state.held.remove(&task);

@@ -187,7 +187,7 @@ impl Access {
     }
 }
 
-/// What leads to a repository, before its passwords are added.
+/// The access to a repository, before its passwords are added.
 struct Reach {
     identifier: String,
     transport: Transport,
@@ -237,8 +237,8 @@ fn named(files: &BTreeMap<String, SecretSlice<u8>>, name: &str) -> Option<String
     files.contains_key(name).then(|| name.to_owned())
 }
 
-/// The storage for the task file of a mover, and the files that it needs: what the server reads from its own disk or environment goes
-/// along, because a mover has neither.
+/// The storage for the task file of a mover, and the files that it needs. Credentials that the server reads from its own
+/// disk or environment are included, because a mover has neither.
 async fn direct(
     storage: Storage<'_>,
 ) -> Result<(Direct, BTreeMap<String, SecretSlice<u8>>), RepositoryProblem> {

@@ -38,7 +38,7 @@ impl Keys for SourceKeys {
     }
 }
 
-/// Of a task without a repository: a call.
+/// The credentials of a task without a repository, such as a call.
 pub struct NoKeys;
 
 #[async_trait]

@@ -28,7 +28,7 @@ use crate::backup::pass::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, chain, longest,
     run as run_pass, upload_outcome,
 };
-use crate::backup::trouble::Trouble;
+use crate::backup::problem::BackupProblem;
 use crate::backup::volumes::copies::Copying;
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;
@@ -53,8 +53,8 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     let mut over = Over { context, state, run: &this, backup: &backup, journal: &journal, storage: None };
     let storage = match open(context, &backup).await {
         Ok(storage) => storage,
-        Err(Trouble::Api(error)) => return Err(error),
-        Err(trouble) => return over.fail(&trouble.to_string(), BTreeMap::new()).await,
+        Err(BackupProblem::Api(error)) => return Err(error),
+        Err(problem) => return over.fail(&problem.to_string(), BTreeMap::new()).await,
     };
     if let Err(reason) = prepare(storage.store(), &storage.files, ready.again).await {
         return over.fail(&reason, BTreeMap::new()).await;

@@ -21,9 +21,9 @@ use serde_json::Value;
 use super::counted::count;
 use super::journal::Journal;
 use super::pass::chain;
+use super::problem::{BackupProblem, wait};
 use super::status::{Run, read, write};
 use super::storage::{Storage, has_archive, open};
-use super::trouble::{Trouble, wait};
 use super::{State, locked};
 use crate::context::Context;
 use crate::csi;
@@ -43,13 +43,13 @@ pub(super) async fn end(
     let Some(phase) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
     let this = Run::of(backup);
     let complete = async {
-        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+        if read(context, state, &this).await.map_err(BackupProblem::Api)?.is_none() {
             return Ok(None);
         }
         let storage = open(context, backup).await?;
         let ended = ended(context, backup, &storage, phase).await?;
         // The fence: the file of another attempt must not be replaced.
-        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+        if read(context, state, &this).await.map_err(BackupProblem::Api)?.is_none() {
             return Ok(None);
         }
         put(storage.store(), &storage.files, &ended.backup).await?;
@@ -58,9 +58,9 @@ pub(super) async fn end(
     let ended = match complete.await {
         Ok(Some(ended)) => ended,
         Ok(None) => return Ok(Action::await_change()),
-        Err(trouble) => return wait(context, state, backup, trouble).await,
+        Err(problem) => return wait(context, state, backup, problem).await,
     };
-    locked(&state.trouble).remove(&this.uid);
+    locked(&state.problem).remove(&this.uid);
     release_snapshots(context, backup).await;
     let Some(object) = write(context, state, &this, &ended.patch).await? else {
         return Ok(Action::await_change());
@@ -87,7 +87,7 @@ async fn ended(
     backup: &Backup,
     storage: &Storage,
     mut phase: BackupPhase,
-) -> Result<Ended, Trouble> {
+) -> Result<Ended, BackupProblem> {
     let rewritten = rewrite::write_again(context, backup, &storage.location.store, &storage.files).await?;
     check_archive(backup, storage, rewritten.bytes).await?;
     let (now, mut ended) = (context.now(), backup.clone());
@@ -108,7 +108,11 @@ async fn ended(
 }
 
 /// Checks that the archive is in storage with the expected size. `rewritten`: its size, if it was written again.
-async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64>) -> Result<(), Trouble> {
+async fn check_archive(
+    backup: &Backup,
+    storage: &Storage,
+    rewritten: Option<u64>,
+) -> Result<(), BackupProblem> {
     let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
     let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
     // Operations change the archive after the pass recorded its size.
@@ -116,10 +120,10 @@ async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64
     let key = storage.files.contents();
     match has_archive(storage.store(), &storage.files, size).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Trouble::Gone(format!(
+        Ok(false) => Err(BackupProblem::Gone(format!(
             "the archive {key} is gone from storage, or another backup wrote it: back up again"
         ))),
-        Err(error) => Err(Trouble::Storage(format!("cannot read {key}: {}", chain(&error)))),
+        Err(error) => Err(BackupProblem::Storage(format!("cannot read {key}: {}", chain(&error)))),
     }
 }
 
@@ -150,10 +154,12 @@ async fn report_end(context: &Context, about: &ObjectReference, ended: &Backup) 
     context.events.warning(about, "PartiallyFailed", &message).await;
 }
 
-async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), Trouble> {
-    let json = encode_backup(ended).map_err(|error| Trouble::Gone(error.to_string()))?;
+async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), BackupProblem> {
+    let json = encode_backup(ended).map_err(|error| BackupProblem::Gone(error.to_string()))?;
     let written = store.put(&files.metadata(), json).await;
-    written.map_err(|error| Trouble::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error))))
+    written.map_err(|error| {
+        BackupProblem::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error)))
+    })
 }
 
 /// The time in whole seconds, as Kubernetes objects store it.

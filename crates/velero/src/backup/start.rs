@@ -24,9 +24,9 @@ use serde_json::{Value, json};
 
 use self::gather::{Gathered, gather};
 use super::counted::{count_refused, schedule};
+use super::problem::{BackupProblem, wait};
 use super::status::{Run, write};
 use super::storage::{Storage, open};
-use super::trouble::{Trouble, wait};
 use super::undo::{Undoing, cancel_noted, lower_consistency, write_failure};
 use super::{State, queue};
 use crate::backup::attempt::Ready;
@@ -61,7 +61,7 @@ pub(super) async fn start(
         Ok(report) => report,
         Err(error) => {
             let message = format!("cannot make a file for the log: {error}");
-            return wait(context, state, &backup, Trouble::Disk(message)).await.map(Started::Halted);
+            return wait(context, state, &backup, BackupProblem::Disk(message)).await.map(Started::Halted);
         }
     };
     let mut run = Run::of(&backup);
@@ -89,7 +89,7 @@ enum Halt {
     /// The start is tried again later.
     Later(StartError),
     /// The Backup waits for storage.
-    Wait(Trouble),
+    Wait(BackupProblem),
     /// The backup has failed.
     GiveUp(String),
     /// The spec of the backup is invalid.
@@ -138,7 +138,7 @@ impl Start<'_> {
         let gathered = self.gather().await?;
         let (spec, valid) = self.validate(&gathered)?;
         let backup = self.claim(&gathered, spec, &valid).await?;
-        locked(&self.state.trouble).remove(&self.run.uid);
+        locked(&self.state.problem).remove(&self.run.uid);
         self.context.metrics.backup_started(schedule(&backup));
         for warning in &gathered.discovered.warnings {
             self.report.warning(&About::Server, warning, None);
@@ -189,9 +189,9 @@ impl Start<'_> {
     /// Backup waits for a location that was Available before.
     async fn check_storage(&self) -> Result<(), Halt> {
         if self.again
-            && let Err(trouble @ Trouble::Storage(_)) = open(self.context, &self.backup).await
+            && let Err(problem @ BackupProblem::Storage(_)) = open(self.context, &self.backup).await
         {
-            return Err(Halt::Wait(trouble));
+            return Err(Halt::Wait(problem));
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Start<'_> {
                 tracing::warn!(backup = self.run.name, error, "cannot start a backup yet");
                 Ok(Action::requeue(AGAIN))
             }
-            Halt::Wait(trouble) => wait(self.context, self.state, &self.backup, trouble).await,
+            Halt::Wait(problem) => wait(self.context, self.state, &self.backup, problem).await,
             Halt::GiveUp(reason) => self.give_up(&reason).await,
             Halt::Refuse(spec, problems) => self.refuse(&spec, &problems).await,
             Halt::Changed => Ok(Action::await_change()),

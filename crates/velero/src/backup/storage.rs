@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::backup::pass::chain;
-use crate::backup::trouble::Trouble;
+use crate::backup::problem::BackupProblem;
 use crate::context::Context;
 use crate::locations::{self, Location, LocationError, stored_backup};
 
@@ -23,14 +23,15 @@ pub(super) struct Storage {
 }
 
 /// Opens the storage of a Backup.
-pub(super) async fn open(context: &Context, backup: &Backup) -> Result<Storage, Trouble> {
+pub(super) async fn open(context: &Context, backup: &Backup) -> Result<Storage, BackupProblem> {
     let name = backup.spec.storage_location.clone().unwrap_or_default();
     let location = locations::open(context, &name).await.map_err(|error| match error {
-        LocationError::Api(error) => Trouble::Api(error),
-        gone @ LocationError::NotFound(_) => Trouble::Gone(gone.to_string()),
-        other => Trouble::Storage(other.to_string()),
+        LocationError::Api(error) => BackupProblem::Api(error),
+        gone @ LocationError::NotFound(_) => BackupProblem::Gone(gone.to_string()),
+        other => BackupProblem::Storage(other.to_string()),
     })?;
-    let files = BackupFiles::new(&backup.name_any()).map_err(|error| Trouble::Gone(error.to_string()))?;
+    let files =
+        BackupFiles::new(&backup.name_any()).map_err(|error| BackupProblem::Gone(error.to_string()))?;
     Ok(Storage { location, files })
 }
 
@@ -41,7 +42,7 @@ impl Storage {
 
     /// Which backup the files in the directory belong to, after the pass of `backup`. An error means that storage
     /// does not answer.
-    pub(super) async fn files_owner(&self, backup: &Backup) -> Result<Files, Trouble> {
+    pub(super) async fn files_owner(&self, backup: &Backup) -> Result<Files, BackupProblem> {
         let uid = backup.uid().unwrap_or_default();
         match stored_backup(&self.location, self.files.name()).await {
             Stored::Absent => {}
@@ -51,7 +52,7 @@ impl Storage {
             }
             Stored::Found { .. } => return Ok(Files::Unknown),
             Stored::Unreadable(message) => {
-                return Err(Trouble::Storage(format!("{} {message}", self.files.metadata())));
+                return Err(BackupProblem::Storage(format!("{} {message}", self.files.metadata())));
             }
         }
         let Ok(operations) = list::<BackupOperation>(self.store(), &self.files.item_operations()).await
@@ -69,7 +70,7 @@ impl Storage {
         let size = noted.filter(|_| operations.is_empty());
         let has = async |size| {
             let found = has_archive(self.store(), &self.files, size).await;
-            found.map_err(|error| Trouble::Storage(chain(&error)))
+            found.map_err(|error| BackupProblem::Storage(chain(&error)))
         };
         Ok(match (has(size).await?, size) {
             (true, _) => Files::Own,
@@ -93,19 +94,25 @@ pub(super) async fn has_archive(
 }
 
 /// Reads a list; empty if the file does not exist.
-pub(super) async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, Trouble> {
+pub(super) async fn list<T: DeserializeOwned>(
+    store: &dyn ObjectStore,
+    key: &str,
+) -> Result<Vec<T>, BackupProblem> {
     match store.get(key, DOCUMENT_LIMIT).await {
         Ok(bytes) => {
-            decode_list(&bytes).map_err(|error| Trouble::Storage(format!("cannot read {key}: {error}")))
+            decode_list(&bytes).map_err(|error| BackupProblem::Storage(format!("cannot read {key}: {error}")))
         }
         Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(Trouble::Storage(format!("cannot read {key}: {}", chain(&error)))),
+        Err(error) => Err(BackupProblem::Storage(format!("cannot read {key}: {}", chain(&error)))),
     }
 }
 
 /// Reads a file that must exist.
-pub(super) async fn read<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<T, Trouble> {
-    let unreadable = |cause: String| Trouble::Storage(format!("cannot read {key}: {cause}"));
+pub(super) async fn read<T: DeserializeOwned>(
+    store: &dyn ObjectStore,
+    key: &str,
+) -> Result<T, BackupProblem> {
+    let unreadable = |cause: String| BackupProblem::Storage(format!("cannot read {key}: {cause}"));
     let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
     decode(&bytes).map_err(|error| unreadable(error.to_string()))
 }
@@ -114,8 +121,8 @@ pub(super) async fn put<T: Serialize>(
     store: &dyn ObjectStore,
     key: &str,
     document: &T,
-) -> Result<(), Trouble> {
-    let broken = |cause: String| Trouble::Storage(format!("cannot write {key}: {cause}"));
+) -> Result<(), BackupProblem> {
+    let broken = |cause: String| BackupProblem::Storage(format!("cannot write {key}: {cause}"));
     let document = encode(document).map_err(|error| broken(error.to_string()))?;
     store.put(key, document).await.map_err(|error| broken(chain(&error)))
 }

@@ -92,7 +92,8 @@ impl BackupItemAction for SnapshotAction {
             Ok(Some(content)) if snapshots::is_ready(&content) => ended(String::new()),
             // Drivers retry until the operation's time is over; the progress shows the reason in the meantime.
             Ok(Some(content)) => {
-                let description = snapshots::trouble(&content).or_else(|| snapshots::trouble(&snapshot));
+                let description =
+                    snapshots::reported_error(&content).or_else(|| snapshots::reported_error(&snapshot));
                 Ok(OperationProgress { description: description.unwrap_or_default(), ..progress })
             }
             Ok(None) => ended(format!("VolumeSnapshotContent {content} was deleted")),

@@ -111,7 +111,7 @@ impl ContentAction {
         loop {
             let last = match self.0.content(name).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(content)) => snapshots::trouble(&content).unwrap_or_else(|| {
+                Ok(Some(content)) => snapshots::reported_error(&content).unwrap_or_else(|| {
                     "its CSI driver has not deleted it; is the driver installed, and is the node with the snapshot running?"
                         .to_owned()
                 }),

@@ -69,7 +69,7 @@ pub(super) async fn after_call(
         .progress(&of(operation.subject.kind, &operation.subject.snapshot_id, made))
         .await
     {
-        // The plugin knows nothing of what it made itself: the call's success counts.
+        // The plugin does not know its own snapshot or volume: the success of the call counts.
         Ok(None) => completed(shown),
         Ok(Some(progress)) => {
             let ended = progress.ended();

@@ -1,4 +1,4 @@
-//! One case: fills the cluster, lets the products work in turns, each in a new process, and gives rows.
+//! Runs one case: fills the cluster, runs the products in turns, each in a new process, and returns rows.
 
 use std::path::Path;
 use std::thread;
@@ -14,7 +14,7 @@ use super::{Case, Data};
 use crate::bench::process;
 
 const SCHEDULES: u32 = 1000;
-/// How long servers at rest are watched, and how long they may settle before.
+/// How long idle servers are measured, and how long they may settle before that.
 const AT_REST: Duration = Duration::from_mins(1);
 const SETTLE: Duration = Duration::from_secs(20);
 
@@ -22,7 +22,7 @@ pub(super) struct Bench<'a> {
     pub(super) products: &'a Products,
     pub(super) load: LoadAt<'a>,
     pub(super) rounds: u16,
-    /// Two builds are compared: each round every product makes a backup and its restore before the next product's turn.
+    /// True if two builds are compared: in each round, every product makes a backup and its restore before the next product.
     pub(super) in_turns: bool,
 }
 
@@ -64,7 +64,7 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// The product's backup of a round is restored after everything is gone, and what came back is compared.
+    /// Deletes the objects, restores the product's backup of a round, and compares the restored objects.
     fn restored(&self, case: &Case, product: Product, round: u16, remembered: &Path) -> Result<Row> {
         let data = case.data.objects();
         self.load.empty(&data)?;
@@ -74,7 +74,7 @@ impl Bench<'_> {
         Ok(row)
     }
 
-    /// One Backup or Restore by a new process.
+    /// Measures one Backup or Restore by a new process.
     fn work(&self, case: &Case, work: &str, product: Product, object: &Value) -> Result<Row> {
         let server = self.products.start(product)?;
         process::quiet();
@@ -115,7 +115,7 @@ impl Bench<'_> {
         Ok(row)
     }
 
-    /// A server with many objects and nothing to do.
+    /// Measures an idle server with many objects.
     fn at_rest(&self, case: &Case, product: Product) -> Result<Row> {
         self.load.rest(&self.products.home(product).namespace, SCHEDULES, case.objects - SCHEDULES)?;
         let server = self.products.start(product)?;
@@ -157,7 +157,7 @@ impl Bench<'_> {
         self.object("Backup", product, &name(case, product, round), &spec)
     }
 
-    /// Of the product's backup of a round.
+    /// The Restore of the product's backup of a round.
     fn restore(&self, case: &Case, product: Product, round: u16) -> Value {
         let name = name(case, product, round);
         let spec = json!({"backupName": name, "includedNamespaces": ["*"]});
@@ -175,7 +175,7 @@ fn name(case: &Case, product: Product, round: u16) -> String {
     format!("{}-{}-{}-{round}", case.data.name(), case.objects, product.name())
 }
 
-/// As the program that fills them names them.
+/// The namespaces that the program `load` fills.
 fn namespaces(data: Data) -> Vec<String> {
     (0..20).map(|number| format!("bench-{}-{number:02}", data.objects())).collect()
 }

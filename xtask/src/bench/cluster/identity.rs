@@ -1,6 +1,6 @@
-//! Who makes requests: takes a namespace and a name, gives a kubeconfig of an account of its own there, may-do-all, whose
-//! requests the API server counts by themselves. Both products get one; both are treated as any workload is, not as the
-//! exempt administrator.
+//! Service accounts of the measured products: takes a namespace and a name, returns the kubeconfig of a service account
+//! with cluster-admin permissions, whose requests the API server counts separately. Each product gets one, so that flow
+//! control treats both as workloads, not as the exempt administrator.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::servers::{Home, Kubectl};
 /// The API server's counter of requests by flow schema.
 const COUNTER: &str = "apiserver_flowcontrol_dispatched_requests_total{";
 
-/// An account; what it needs in the cluster goes when dropped.
+/// A service account; its objects in the cluster are deleted when it is dropped.
 pub(super) struct Identity {
     kubectl: Kubectl,
     name: String,
@@ -41,7 +41,7 @@ impl Identity {
         self.directory.path().join("kubeconfig")
     }
 
-    /// How many requests it has made so far.
+    /// How many requests the account has made so far.
     pub(super) fn requests(&self) -> Result<u64> {
         let metrics = run::output(self.kubectl.command().args(["get", "--raw", "/metrics"]))?;
         Ok(count(&metrics, &self.name))

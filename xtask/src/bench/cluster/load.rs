@@ -1,5 +1,5 @@
-//! The program beside the products (crate `cluster`, example `load`): fills the cluster, empties it, compares, and times
-//! one Backup or Restore.
+//! The helper program of the benchmark (crate `cluster`, example `load`): fills the cluster, empties it, compares objects,
+//! and measures the time of one Backup or Restore.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ pub(super) struct Load {
     program: PathBuf,
 }
 
-/// The same, with the way to the cluster.
+/// The program that fills the cluster, with the environment to reach the cluster.
 pub(super) struct LoadAt<'a> {
     program: PathBuf,
     environment: &'a BTreeMap<String, String>,
     unrelated: PathBuf,
 }
 
-/// What became of a Backup or Restore.
+/// The result of a Backup or Restore.
 #[derive(Debug, Deserialize)]
 pub(super) struct Ended {
     pub(super) wall_s: f64,

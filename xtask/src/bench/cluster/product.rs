@@ -1,4 +1,4 @@
-//! The products: how each server is started, where it lives, and who counts its requests.
+//! The products: how each server is started, its namespace, and the account by which its requests are counted.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) enum Product {
     /// Velero 1.18.3 that may make more requests at once
     VeleroTuned,
     Lifeboat,
-    /// The tuned Velero, with an action in Go that is for every item
+    /// The tuned Velero, with an action in Go that applies to every item
     VeleroTunedAction,
     /// Lifeboat with the same action
     LifeboatAction,
@@ -35,7 +35,7 @@ pub(crate) enum Product {
 const TUNED: [&str; 6] = ["--client-qps", "2000", "--client-burst", "4000", "--item-block-worker-count", "8"];
 
 impl Product {
-    /// Whether its plugin is measured, too.
+    /// Whether its plugin is measured as well.
     pub(super) fn has_action(self) -> bool {
         matches!(self, Self::VeleroTunedAction | Self::LifeboatAction | Self::BaselineAction)
     }
@@ -57,28 +57,29 @@ impl Product {
 /// The builds of Lifeboat that are measured.
 pub(super) struct Programs {
     pub(super) new: PathBuf,
-    /// With `--baseline`.
+    /// Set if `--baseline` is given.
     pub(super) old: Option<PathBuf>,
 }
 
-/// What both need in the cluster; all of it goes when dropped.
+/// The objects that the products need in the cluster; all of them are deleted when it is dropped.
 pub(super) struct Products {
     programs: Programs,
     environment: BTreeMap<String, String>,
-    // Before the namespaces that they are in.
+    // Dropped before the namespaces that they are in.
     peer: Identity,
     lifeboat: Identity,
     unrelated: Identity,
-    /// Velero's, or that of the older build.
+    /// The namespace of Velero or of the older build.
     peer_home: Home,
     lifeboat_home: Home,
 }
 
 impl Products {
-    /// The kinds are those of the new build, for both: an upgrade begins with them.
+    /// Prepares the cluster. Both products use the custom resource definitions of the new build, because an upgrade applies
+    /// them first.
     pub(super) fn prepare(programs: Programs, environment: &BTreeMap<String, String>) -> Result<Self> {
         run::output(Command::new(&programs.new).envs(environment).args(["install", "--crds-only"]))?;
-        // A place of its own for each run: what is in the bucket would be synced.
+        // Each run has its own prefix, because backups that are in the bucket would be synced.
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let home = |product| {
             Home::new(environment, &format!("{product}-bench"), &format!("bench-{stamp}/{product}"))
@@ -96,7 +97,7 @@ impl Products {
         })
     }
 
-    /// A new process with an available location.
+    /// Starts a new server process and waits until its location is available.
     pub(super) fn start(&self, product: Product) -> Result<Server> {
         let (home, mut environment) = (self.home(product), self.environment.clone());
         let kubeconfig = self.identity(product).kubeconfig();
@@ -126,12 +127,12 @@ impl Products {
         self.identity(product).requests()
     }
 
-    /// The kubeconfig of somebody else.
+    /// The kubeconfig of a client that belongs to none of the products.
     pub(super) fn unrelated(&self) -> PathBuf {
         self.unrelated.kubeconfig()
     }
 
-    /// How long the action of a restore was at work: the server says so in the restore's log. Velero does not.
+    /// How long the action of a restore ran, from the restore's log. Velero does not log it.
     pub(super) fn action_seconds(&self, product: Product, restore: &str) -> Result<Option<f64>> {
         if product != Product::LifeboatAction {
             return Ok(None);

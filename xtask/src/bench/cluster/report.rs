@@ -1,4 +1,4 @@
-//! What was measured, as rows, tables and verdicts. No effects; `cluster` prints and stores it.
+//! The results of the measurement as rows, tables and verdicts. No effects; `cluster` prints and stores them.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::baseline::{Build, Figure};
 
-/// One work by one product.
+/// The measurement of one backup or restore, or of an idle server, by one product.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     /// `backup`, `restore` or `rest`.
@@ -18,22 +18,22 @@ pub(super) struct Row {
     pub(super) items_per_s: f64,
     pub(super) cpu_s: f64,
     pub(super) peak_rss_mb: f64,
-    /// At the end.
+    /// The memory at the end of the measurement.
     pub(super) rss_mb: f64,
     pub(super) requests: u64,
-    /// How long a plugin's action was at work.
+    /// How long a plugin's action ran.
     pub(super) action_s: Option<f64>,
     pub(super) get_p50_ms: Option<f64>,
     pub(super) get_p99_ms: Option<f64>,
 }
 
-/// What no server of ours may exceed, in MB.
+/// The most memory that a server of Lifeboat may use, in MB.
 const MOST_MEMORY: f64 = 130.0;
-/// Memory with 50,000 objects may be so many times that with 10,000 and is still called flat.
+/// Memory counts as flat if the ratio between 50,000 and 10,000 objects is at most this.
 const FLAT: f64 = 1.25;
 
 impl Row {
-    /// For the person who waits.
+    /// The row as one line, printed while the benchmark runs.
     pub(super) fn line(&self) -> String {
         format!(
             "{:<8} {:<13} {:<13} {:>7.2} s wall {:>6.0} items/s {:>7.2} s CPU {:>5.0} MB {:>7} requests, GETs {} ms",
@@ -50,12 +50,12 @@ impl Row {
     }
 }
 
-/// Markdown: works, then servers at rest.
+/// The tables in Markdown: backups and restores, then idle servers.
 pub(super) fn tables(rows: &[Row]) -> String {
     let rows = medians(rows);
     let (rest, works): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.work == "rest");
     let mut text = String::new();
-    // A String takes everything.
+    // Writing to a String cannot fail.
     if !works.is_empty() {
         let _ = writeln!(
             text,
@@ -98,7 +98,7 @@ pub(super) fn tables(rows: &[Row]) -> String {
     text
 }
 
-/// Each aim, what was found, and whether that is enough.
+/// Each aim, the measured value, and whether the aim is met.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     let rows = medians(rows);
     let mut found = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     found
 }
 
-/// What two builds are compared by: times and peak memory of works, memory at rest.
+/// The figures by which two builds are compared: times and peak memory of backups and restores, memory of idle servers.
 pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
     let of = |row: &Row| {
         let build = if row.product.starts_with(Build::Old.product()) { Build::Old } else { Build::New };
@@ -149,7 +149,7 @@ fn find<'a>(rows: &'a [Row], work: &str, data: &str, product: &str) -> Option<&'
     rows.iter().find(|row| row.work == work && row.data == data && row.product == product)
 }
 
-/// One row for each work, data and product: of several rounds the one with the middle wall time.
+/// One row for each work, data and product: of several rounds, the one with the median wall time.
 fn medians(rows: &[Row]) -> Vec<Row> {
     let mut found: Vec<Row> = Vec::new();
     for row in rows {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_met_or_the_distance_is_told() {
+    fn a_verdict_has_the_measured_value_and_whether_the_aim_is_met() {
         let rows = [
             row("backup", "config-10000", "velero-tuned", 8.0),
             row("backup", "config-10000", "lifeboat", 2.0),

@@ -1,5 +1,5 @@
-//! One product on one repository from its first backup to its prune: takes what to measure, gives a row for each work.
-//! The work before it is done in any case, measured or not. `repository` calls it, product after product.
+//! Runs one product on one repository, from its first backup to its prune: takes what to measure, returns a row for each
+//! work. Earlier work is always done, measured or not. Called by `repository` for each product.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -26,13 +26,13 @@ pub(super) enum Work {
     Restore,
     /// Structure and all data
     Check,
-    /// After a third of the files went and every snapshot but the newest is forgotten
+    /// After a third of the files were deleted and every snapshot except the newest was forgotten
     Prune,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Cache {
-    /// The page cache holds the data, as it does after somebody wrote it
+    /// The page cache holds the data, as after it was written
     Warm,
     /// The page cache is emptied before each command
     Cold,
@@ -55,7 +55,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures one product; leaves the data as it found it, also when something failed.
+    /// Measures one product; leaves the data unchanged, even after a failure.
     pub(super) fn run(&self, product: Product, program: PathBuf) -> Result<Vec<Row>> {
         let home = self.empty_directory("home")?;
         let place = self.case.place.prepare(self.work)?;
@@ -107,7 +107,7 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// A restore counts only if it gives back what was saved.
+    /// Restores and compares: a restore counts only if the restored data equals the saved data.
     fn restore(&self, runner: &Runner) -> Result<Sample> {
         let target = self.empty_directory("restored")?;
         let (command, restored) = runner.restore(self.data.directory(), &target);

@@ -1,5 +1,5 @@
-//! The data that is backed up: takes the name of a set, gives its files, the same in every run; changes 1 % of them,
-//! takes a third of them away, and puts everything back. `case` calls it.
+//! The data that is backed up: takes the name of a set and writes its files, the same in every run; changes 1 % of them,
+//! removes a third of them, and restores the original state. Called by `case`.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -41,13 +41,13 @@ enum Content {
 pub(super) struct Data {
     files: Vec<Spec>,
     directory: PathBuf,
-    /// Where files wait that were taken away.
+    /// The directory of removed files, until they are put back.
     aside: PathBuf,
     language: Language,
 }
 
 impl Data {
-    /// Writes the set below `work`. `scale` makes it smaller, to try the bench itself.
+    /// Writes the set below `work`. `scale` makes it smaller, to test the benchmark itself.
     pub(super) fn write(set: Set, scale: f64, work: &Path) -> Result<Self> {
         let data = Self {
             files: specs(set, scale),
@@ -69,17 +69,17 @@ impl Data {
         &self.directory
     }
 
-    /// Count and bytes, for the heading.
+    /// The number of files and bytes, for the heading.
     pub(super) fn totals(&self) -> (usize, u64) {
         (self.files.len(), self.files.iter().map(|file| file.size).sum())
     }
 
-    /// Every hundredth small file gets new bytes, and so does every hundredth block of a large one.
+    /// Changes every hundredth small file, and every hundredth block of a large one.
     pub(super) fn change(&self) -> Result<()> {
         self.write_changing(1)
     }
 
-    /// Every third file goes; of a single file its last third.
+    /// Removes every third file; if there is only one file, its last third.
     pub(super) fn cut(&self) -> Result<()> {
         if let [only] = self.files.as_slice() {
             let file = OpenOptions::new().write(true).open(self.directory.join(&only.path))?;
@@ -94,7 +94,7 @@ impl Data {
         Ok(())
     }
 
-    /// Everything as it was written first; only times are new.
+    /// Restores the original content of all files; only their times differ.
     pub(super) fn put_back(&self) -> Result<()> {
         if let [only] = self.files.as_slice() {
             let blocks = cut_size(only) / BLOCK..only.size.div_ceil(BLOCK);
@@ -162,7 +162,7 @@ impl Data {
     }
 }
 
-/// Two thirds, at the beginning of a block.
+/// Two thirds of the size, rounded down to the start of a block.
 fn cut_size(spec: &Spec) -> u64 {
     spec.size * 2 / 3 / BLOCK * BLOCK
 }
@@ -189,7 +189,8 @@ fn specs(set: Set, scale: f64) -> Vec<Spec> {
     }
 }
 
-/// Sizes follow Pareto, from `least` to `most`: many are tiny, few hold most of the bytes. Half are text.
+/// Small files with sizes from `least` to `most` in a Pareto distribution: many are tiny, a few hold most of the bytes.
+/// Half of the files are text.
 fn small_files(directories: u64, each: u64, least: f64, most: f64) -> impl Iterator<Item = Spec> {
     let mut random = Random::new(seed(&[1, each]));
     (0..directories * each).map(move |index| Spec {

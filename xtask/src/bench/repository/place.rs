@@ -1,5 +1,5 @@
-//! Where the repository is: takes the kind of place, gives one that is empty and what programs need to reach it. `case`
-//! makes a new one for every repository, so that no product meets what another one left.
+//! The storage of a repository: takes the kind of storage, returns an empty location and what programs need to reach it.
+//! `case` creates a new one for every repository, so that no product finds data of another one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,11 +19,11 @@ pub(super) enum Place {
     Local,
     /// The box's S3 server, on this machine
     S3,
-    /// The same server, 30 ms away
+    /// The box's S3 server, with 30 ms of added latency
     SlowS3,
 }
 
-/// Added to what the machine itself takes.
+/// The round-trip time that is added to the machine's own latency.
 const ROUND_TRIP: Duration = Duration::from_millis(30);
 const PREFIX: &str = "repository";
 
@@ -33,7 +33,7 @@ pub(super) enum Location {
     S3 { address: String, bucket: String, prefix: String },
 }
 
-/// An empty place; whatever runs for it ends with it.
+/// An empty location; the processes that serve it are ended when it is dropped.
 pub(super) struct Prepared {
     directory: PathBuf,
     server: Option<(S3Server, SocketAddr)>,
@@ -76,7 +76,7 @@ impl Prepared {
         }
     }
 
-    /// What the repository holds, in bytes.
+    /// The size of the repository in bytes.
     pub(super) fn size(&self) -> Result<u64> {
         match &self.server {
             None => size(&self.directory),

@@ -1,5 +1,5 @@
-//! The programs that are compared and their command lines: takes where repository, data and target are, gives commands
-//! and runs none. `case` calls it. Each keeps the cache that it uses by default, in a home of its own.
+//! The programs that are compared and their command lines: takes the paths of repository, data and target, returns
+//! commands and runs none. Called by `case`. Each program has its default cache, in a home directory of its own.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ pub(super) const PASSWORD: &str = "the same for all";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Product {
-    /// Ours
+    /// Lifeboat
     Lifeboat,
-    /// restic as it is
+    /// restic with its defaults
     Restic,
     /// restic with --pack-size 64 --read-concurrency 4
     ResticTuned,
@@ -42,7 +42,7 @@ impl Product {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The program; builds it if it is not there.
+    /// The path of the program; builds it if it is missing.
     pub(super) fn program(self) -> Result<PathBuf> {
         match self {
             Self::Lifeboat => {
@@ -64,7 +64,7 @@ impl Runner {
         Self { product, program, location, home }
     }
 
-    /// Makes the repository.
+    /// Creates the repository.
     pub(super) fn init(&self) -> Vec<Command> {
         if !self.product.is_kopia() {
             return vec![self.command(&["init"])];
@@ -96,7 +96,7 @@ impl Runner {
         command
     }
 
-    /// Restores the newest snapshot. restic and we put files below the target under their whole path.
+    /// Restores the newest snapshot. restic and Lifeboat restore files below the target under their full path.
     pub(super) fn restore(&self, data: &Path, target: &Path) -> (Command, PathBuf) {
         if self.product.is_kopia() {
             let mut command = self.command(&["snapshot", "restore"]);
@@ -127,7 +127,7 @@ impl Runner {
         vec![policy, self.command(&["snapshot", "expire", "--all", "--delete"])]
     }
 
-    /// Removes what no snapshot needs, at once. kopia's first run only marks, even without its safety margins.
+    /// Removes unused data at once. kopia's first run only marks it, even without its safety margins.
     pub(super) fn prune(&self) -> Command {
         match self.product {
             Product::Lifeboat => self.command(&["prune", "--grace", "0"]),
@@ -163,7 +163,7 @@ impl Runner {
                 command.args(words);
             }
             Product::KopiaZstd | Product::KopiaZstdFastest => {
-                // Its own maintenance after a backup would be measured as a part of it.
+                // kopia's automatic maintenance after a backup would be measured as a part of the backup.
                 command.args(["--no-progress", "--no-auto-maintenance"]).args(words);
                 command.env("KOPIA_PASSWORD", PASSWORD).env("KOPIA_CHECK_FOR_UPDATES", "false");
                 command.env("KOPIA_CONFIG_PATH", self.home.join("kopia.config"));
@@ -175,7 +175,7 @@ impl Runner {
         command
     }
 
-    /// As restic names it.
+    /// The repository in restic's syntax.
     fn repository(&self) -> OsString {
         match &self.location {
             Location::Local(directory) => directory.clone().into_os_string(),
@@ -186,14 +186,14 @@ impl Runner {
     }
 }
 
-/// The same command two times, measured as one.
+/// A command that runs `command` twice, measured as one.
 fn twice(command: &Command) -> Command {
     let mut both = Command::new("sh");
     both.args(["-c", r#""$@" && "$@""#, "sh"]);
     around(both, command)
 }
 
-/// Settings of the person who runs the bench must not reach the programs.
+/// Whether a variable configures one of the programs: variables of the caller's environment must not affect them.
 fn is_setting(name: &str) -> bool {
     ["RESTIC_", "AWS_", "KOPIA_"].iter().any(|prefix| name.starts_with(prefix))
 }

@@ -1,5 +1,5 @@
-//! What was measured, as rows, tables and verdicts: medians over the rounds, ratios to the peers, aims. No effects;
-//! `repository` prints and stores it.
+//! The results of the measurement as rows, tables and verdicts: medians over the rounds, ratios to other products, aims.
+//! No effects; `repository` prints and stores them.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::case::{Case, Work};
 use super::product::Product;
 use crate::bench::measure::Sample;
 
-/// One work by one product. In a report each number is the median of the rounds.
+/// The measurement of one work by one product. In a report each number is the median of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     pub(super) work: String,
@@ -22,7 +22,7 @@ pub(super) struct Row {
     pub(super) cpu_s: f64,
     pub(super) peak_rss_mb: f64,
     pub(super) repository_mb: f64,
-    /// How many rounds the numbers are from.
+    /// The number of measured rounds.
     pub(super) rounds: usize,
 }
 
@@ -42,7 +42,7 @@ impl Row {
         }
     }
 
-    /// For the person who waits.
+    /// The row as one line, printed while the benchmark runs.
     pub(super) fn line(&self) -> String {
         format!(
             "{:<18} {:<9} {:>7.2} s wall {:>7.2} s CPU {:>6.0} MB memory {:>6.0} MB repository",
@@ -55,7 +55,7 @@ impl Row {
     }
 }
 
-/// One row for each work and product, in the order in which they were first seen.
+/// One row for each work and product, in the order in which they were first measured.
 pub(super) fn medians(rows: &[Row]) -> Vec<Row> {
     let mut found: Vec<Row> = Vec::new();
     for row in rows {
@@ -76,7 +76,7 @@ pub(super) fn medians(rows: &[Row]) -> Vec<Row> {
     found
 }
 
-/// Markdown: for each case a table of each number, with ratios: how many times as much the peers take.
+/// The tables in Markdown: for each case one table per number, with the ratios of the other products to Lifeboat.
 pub(super) fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut cases: Vec<[&str; 3]> = rows.iter().map(case).collect();
@@ -115,7 +115,7 @@ fn table(title: &str, value: Number, rows: &[&Row]) -> String {
     text
 }
 
-/// An aim of the project and how far it is.
+/// An aim of the project, the measured value, and whether the aim is met.
 #[derive(Debug, PartialEq)]
 pub(super) struct Verdict {
     pub(super) aim: String,
@@ -123,7 +123,7 @@ pub(super) struct Verdict {
     pub(super) met: bool,
 }
 
-/// Every aim that the rows say something about.
+/// The verdicts on all aims for which there are rows.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut cases: Vec<[&str; 3]> = rows.iter().map(case).collect();
     cases.dedup();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_met_or_the_distance_is_told() {
+    fn a_verdict_has_the_measured_value_and_whether_the_aim_is_met() {
         let rows = [row(Work::First, Product::Lifeboat, 4.0), row(Work::First, Product::Restic, 7.0)];
         let found = verdicts(&rows);
         let speed = &found[0];

@@ -1,4 +1,4 @@
-//! Many small files, a thousand in a directory, each with a content of its own.
+//! Many small files, a thousand in a directory, each with different content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) fn write(root: &Path, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether exactly these files are below `root`.
+/// Fails unless exactly these files are below `root`.
 pub(super) fn compare(root: &Path, count: u64) -> Result<()> {
     for number in 0..count {
         let path = path(root, number);

@@ -1,4 +1,4 @@
-//! A disk of a virtual machine, say: one large file, most of which is holes.
+//! One large file, most of which is holes, like the disk image of a virtual machine.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, ensure};
 use crate::bench::content::{BLOCK, Kind, Language, seed};
 
 const GIGABYTE: u64 = 1_000_000_000;
-/// Blocks with content in each gigabyte, in a row.
+/// The number of consecutive blocks with content in each gigabyte.
 const FILLED: u64 = 60;
 
-/// Writes a file of so many gigabytes; gives how many bytes are content.
+/// Writes a file of this size; returns the number of bytes with content.
 pub(super) fn write(path: &Path, gigabytes: u64) -> Result<u64> {
     let file = File::create_new(path).with_context(|| format!("cannot create {}", path.display()))?;
     file.set_len(gigabytes * GIGABYTE)?;
@@ -30,7 +30,7 @@ pub(super) fn write(path: &Path, gigabytes: u64) -> Result<u64> {
     Ok(gigabytes * FILLED * BLOCK)
 }
 
-/// Whether the restored file has the same bytes, and holes where the other one has.
+/// Fails unless the restored file has the same bytes and the same holes.
 pub(super) fn compare(original: &Path, restored: &Path) -> Result<()> {
     let (mut one, mut other) = (File::open(original)?, File::open(restored)?);
     let blocks = |file: &File| file.metadata().map(|metadata| metadata.blocks());

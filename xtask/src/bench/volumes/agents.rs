@@ -1,6 +1,6 @@
 //! Velero's node agents on the box: one DaemonSet for each node, because the nodes' kubelets have different directories.
-//! Velero takes the directory for the pods that move data from the DaemonSet `node-agent` alone, for all nodes; so that
-//! one names a directory with links to the pods of both nodes, which a thread keeps complete.
+//! For the pods that move data, Velero uses the directory of the DaemonSet `node-agent` on all nodes; so this DaemonSet
+//! names a directory with links to the pods of both nodes, which a thread updates.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,13 +17,13 @@ use super::app::Node;
 use crate::servers::{Home, Kubectl};
 use crate::{image, run};
 
-/// Looked up by Velero under this name.
+/// The name by which Velero finds the DaemonSet.
 const NAME: &str = "node-agent";
 const CONFIG: &str = "node-agent-config";
 /// A restored pod has a directory for about a second before Velero looks for it.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// They go with their namespace; what is outside of it goes when dropped.
+/// The agents. They are deleted with their namespace; the other objects and files are deleted when this is dropped.
 pub(super) struct Agents {
     kubectl: Kubectl,
     name: String,
@@ -31,9 +31,10 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    /// `at_once` volumes of each node, or as many as Velero's default is. Waits until they run.
+    /// Starts the agents and waits until they run. `at_once` is the number of concurrent volumes per node; None for
+    /// Velero's default.
     pub(super) fn start(home: &Home, nodes: &[Node], at_once: Option<u32>) -> Result<Self> {
-        // Inside a directory that a kubelet has made a shared mount: containerd refuses others.
+        // Inside a directory that a kubelet has made a shared mount, because containerd refuses others.
         let first = nodes.first().context("no node says where its kubelet keeps pods")?;
         let links = Links::keep(first.root.join(&home.namespace), nodes)?;
         let objects = objects(home, nodes, &links.directory, at_once).to_string();
@@ -92,7 +93,7 @@ impl Drop for Links {
     }
 }
 
-/// A link for each pod that has none.
+/// Creates a link for each pod that has none.
 fn link(pods: &Path, place: &Path) {
     for pod in fs::read_dir(pods).into_iter().flatten().flatten() {
         let _ = symlink(pod.path(), place.join(pod.file_name())); // there already, most of the time
@@ -103,7 +104,7 @@ fn daemon_set(number: usize) -> String {
     if number == 0 { NAME.to_owned() } else { format!("{NAME}-{number}") }
 }
 
-/// As `velero install --use-node-agent` makes them, except for the directories.
+/// The objects that `velero install --use-node-agent` creates, except for the directories.
 fn objects(home: &Home, nodes: &[Node], links: &Path, at_once: Option<u32>) -> Value {
     let namespace = &home.namespace;
     let mut items = vec![

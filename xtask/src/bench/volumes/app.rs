@@ -1,5 +1,5 @@
-//! The pods whose volumes are backed up: they do nothing, one half on each node, each with a claim of class `box-csi`.
-//! Gives where their volumes are on this machine. Everything goes when dropped.
+//! The pods whose volumes are backed up: idle pods, half of them on each node, each with a claim of class `box-csi`.
+//! Returns the directories of their volumes on this machine. Everything is deleted when it is dropped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::run;
 use crate::servers::Kubectl;
 
 pub(super) const NAMESPACE: &str = "bench-volumes";
-/// Where a kubelet of the box keeps its pods.
+/// The annotation with the directory in which a kubelet of the box keeps its pods.
 const ROOT: &str = "/metadata/annotations/lifeboat.io~1kubelet-root";
 
 /// A node and its kubelet's directory.
@@ -26,7 +26,7 @@ pub(super) struct App {
     kubectl: Kubectl,
     nodes: Vec<Node>,
     pods: u32,
-    /// Nodes with pods.
+    /// The number of nodes with pods.
     used: usize,
 }
 
@@ -42,7 +42,7 @@ impl App {
         &self.nodes
     }
 
-    /// Makes them and waits until they run.
+    /// Creates the pods and waits until they run.
     pub(super) fn create(&self) -> Result<()> {
         self.delete()?;
         let objects = objects(self.nodes.iter().take(self.used), self.pods);
@@ -50,13 +50,13 @@ impl App {
         self.wait()
     }
 
-    /// Waits until all run.
+    /// Waits until all pods run.
     pub(super) fn wait(&self) -> Result<()> {
         let wait = ["wait", "pods", "--all", "--for=condition=Ready", "--timeout=300s"];
         run::output(self.kubectl.command().args(wait)).map(drop)
     }
 
-    /// Takes the namespace away, with volumes and data.
+    /// Deletes the namespace with its volumes and data.
     pub(super) fn delete(&self) -> Result<()> {
         let delete = ["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=300s"];
         run::output(self.kubectl.command().args(delete)).map(drop)
@@ -79,7 +79,7 @@ impl App {
         Ok(places.into_iter().map(|(_, place)| place).collect())
     }
 
-    /// Takes the files out of the volumes, which stay.
+    /// Deletes the files in the volumes; the volumes stay.
     pub(super) fn empty(&self) -> Result<()> {
         for directory in self.directories()? {
             for entry in fs::read_dir(&directory)? {
@@ -109,7 +109,7 @@ fn only_entry(directory: &Path) -> Result<PathBuf> {
     Ok(entry?.path())
 }
 
-/// Those that say where their kubelet keeps its pods.
+/// The nodes that have the annotation with their kubelet's directory.
 fn nodes(list: &Value) -> Vec<Node> {
     let items = list["items"].as_array().into_iter().flatten();
     let node = |item: &Value| {

@@ -1,5 +1,5 @@
-//! The place in the box's bucket that a run uses: how many bytes are below a prefix, and an end to all of it when dropped.
-//! Asks S3 itself, through curl; credentials go through its standard input.
+//! The prefix in the box's bucket that a run uses: counts the bytes below a prefix, and deletes everything when it is
+//! dropped. Sends S3 requests with curl, which gets the credentials on its standard input.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(super) struct Bucket {
     prefix: String,
 }
 
-/// A part of the objects, in order.
+/// One page of a listing.
 #[derive(Debug, Default, PartialEq)]
 struct Listing {
     objects: Vec<(String, u64)>,
@@ -31,12 +31,12 @@ impl Bucket {
         Self { url, access, prefix }
     }
 
-    /// The place of a product.
+    /// The prefix in the bucket for the data of a product.
     pub(super) fn prefix(&self, product: &str) -> String {
         format!("{}/{product}", self.prefix)
     }
 
-    /// The same as restic writes it.
+    /// The prefix of a product in restic's syntax.
     pub(super) fn restic(&self, product: &str) -> String {
         format!("s3:{}/{}", self.url, self.prefix(product))
     }
@@ -50,7 +50,7 @@ impl Bucket {
         let mut all = Vec::new();
         let mut after = String::new();
         loop {
-            // Signed as it is written: in order, with every slash encoded.
+            // The signature covers the query as it is written here: sorted, with every slash encoded.
             let query = format!("list-type=2&max-keys=1000&prefix={}{after}", encoded(prefix));
             let config = format!("{}url = \"{}?{query}\"\n", self.access, self.url);
             let text = run::with_input(&mut curl(), &config).context("cannot list the bucket")?;
@@ -97,7 +97,7 @@ fn encoded(text: &str) -> String {
     text.replace('/', "%2F")
 }
 
-/// What S3 answers to ListObjectsV2.
+/// Parses the response to ListObjectsV2.
 fn parse(xml: &str) -> Listing {
     let field = |text: &str, name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;

@@ -1,5 +1,5 @@
-//! What is in the volumes: takes directories, gives them always the same files, half the bytes in one large file, the
-//! rest in files of 250 kB, of all bytes half text that compresses and half random. No two volumes share anything.
+//! The content of the volumes: takes directories and always writes the same files: half of the bytes in one large file,
+//! the rest in files of 250 kB; half of all bytes are compressible text, half are random. No two volumes share data.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,23 +11,23 @@ use anyhow::{Context, Result, anyhow};
 use crate::bench::content::{Kind, Language, seed};
 use crate::run;
 
-/// Bytes of a small file; also what text and random bytes alternate by.
+/// The size of a small file, and of the pieces of text and random bytes in the large file.
 const PIECE: u64 = 250_000;
 const LARGE: &str = "large";
 
 pub(super) struct Content {
-    /// Pieces of the large file, and as many small files.
+    /// The number of pieces of the large file, which is also the number of small files.
     pieces: u64,
     language: Language,
 }
 
 impl Content {
-    /// `megabytes` in each volume.
+    /// Content of `megabytes` in each volume.
     pub(super) fn new(megabytes: u32) -> Self {
         Self { pieces: u64::from(megabytes) * 1_000_000 / PIECE / 2, language: Language::new() }
     }
 
-    /// Writes everything.
+    /// Writes all files.
     pub(super) fn fill(&self, directories: &[PathBuf]) -> Result<()> {
         for_each(directories, |volume, directory| {
             let large = File::create(directory.join(LARGE))
@@ -40,12 +40,12 @@ impl Content {
         })
     }
 
-    /// A hundredth gets other bytes: a part of the large file, and each hundredth small file.
+    /// Changes 1 % of the data: a part of the large file, and every hundredth small file.
     pub(super) fn change(&self, directories: &[PathBuf]) -> Result<()> {
         self.rewrite(directories, 2)
     }
 
-    /// As it was before the change.
+    /// Undoes the change.
     pub(super) fn reset(&self, directories: &[PathBuf]) -> Result<()> {
         self.rewrite(directories, 0)
     }
@@ -69,7 +69,7 @@ impl Content {
     }
 }
 
-/// Every hundredth, at least one.
+/// The numbers of the changed pieces: every hundredth, at least one.
 fn changed(pieces: u64) -> impl Iterator<Item = u64> {
     (0..pieces).filter(move |number| number % 100 == 50 || *number == 0 && pieces <= 50)
 }
@@ -78,7 +78,7 @@ fn small(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("small-{number:05}"))
 }
 
-/// Names and hashes of all files of each directory; what restores leave for the init container does not count.
+/// Names and hashes of all files of each directory, without the files that restores leave for the init container.
 pub(super) fn fingerprints(directories: &[PathBuf]) -> Result<Vec<String>> {
     let script = "find . -path ./.velero -prune -o -type f -print0 | sort -z | xargs -0 sha256sum";
     directories
@@ -87,7 +87,7 @@ pub(super) fn fingerprints(directories: &[PathBuf]) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Two at a time: generating is slower than the disk.
+/// Processes two directories at a time, because generating content is slower than the disk.
 fn for_each(directories: &[PathBuf], work: impl Fn(u64, &Path) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = &work;

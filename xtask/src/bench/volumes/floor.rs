@@ -1,4 +1,4 @@
-//! The floor: restic itself on the volumes' directories, one process for each volume, into a repository of its own.
+//! The lower bound: plain restic on the volumes' directories, one process and one repository for each volume.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ pub(super) struct Floor {
     environment: Vec<(&'static str, String)>,
     at_once: usize,
     directory: TempDir,
-    /// Where the volumes were at the last backup: restic finds them under these paths.
+    /// The directories of the volumes at the last backup: restic stored them under these paths.
     places: Mutex<Vec<PathBuf>>,
 }
 
@@ -92,7 +92,7 @@ impl Floor {
         command
     }
 
-    /// As many at a time as are allowed.
+    /// Runs the commands, as many at a time as the product allows.
     fn all(&self, commands: &[Command]) -> Result<Taken> {
         let next = AtomicUsize::new(0);
         let worker = |number: usize| {

@@ -1,5 +1,5 @@
-//! What pods of a namespace take, while they run and after they are gone: processor time from their cgroups, the largest
-//! resident set of their processes from /proc. Looks five times a second; what a pod took after the last look is lost.
+//! The resource usage of the pods of a namespace, including pods that have ended: CPU time from their cgroups, the largest
+//! resident set of their processes from /proc. Sampled five times a second; what a pod used after its last sample is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,21 +16,21 @@ use anyhow::{Context, Result};
 use crate::bench::process;
 use crate::servers::Kubectl;
 
-/// The box's pods in the hierarchy that counts processor time.
+/// The box's pods in the cgroup hierarchy that counts CPU time.
 const CGROUPS: &str = "/sys/fs/cgroup/cpuacct/lifeboat-box";
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// What was found.
+/// The measured usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     pub(super) cpu_s: f64,
-    /// Of processes that serve the whole time.
+    /// The peak memory of node agents.
     pub(super) agent_mb: Option<f64>,
-    /// Of processes that move one volume.
+    /// The peak memory of processes that move one volume.
     pub(super) mover_mb: Option<f64>,
 }
 
-/// Looks until asked for the result.
+/// Samples the usage until the result is requested.
 pub(super) struct Watch {
     kubectl: Child,
     looking: JoinHandle<Usage>,
@@ -38,7 +38,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Counts from now on, also pods that are made later.
+    /// Starts sampling, which includes pods that are created later.
     pub(super) fn begin(kubectl: &Kubectl) -> Result<Self> {
         let uids = Arc::new(Mutex::new(BTreeSet::new()));
         let mut child = kubectl
@@ -86,9 +86,9 @@ impl Watch {
     }
 }
 
-/// What is known of each pod.
+/// The samples of each pod.
 struct Seen {
-    /// Nanoseconds that pods had taken before the watch began.
+    /// The CPU time in nanoseconds that pods had used before sampling started.
     before: BTreeMap<String, u64>,
     now: BTreeMap<String, u64>,
     agent_mb: Option<f64>,
@@ -128,7 +128,7 @@ enum Role {
     Mover,
 }
 
-/// By its command line, words with zeros between. The runtime's own processes are neither.
+/// The role of a process by its command line, whose words are separated by NUL; None for processes of the container runtime.
 fn role(command: &[u8]) -> Option<Role> {
     let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
     match words.get(..2)? {
@@ -139,7 +139,7 @@ fn role(command: &[u8]) -> Option<Role> {
     }
 }
 
-/// The cgroups of all pods by the pods' UIDs: their names are `pod` and the UID, some levels below.
+/// The cgroups of all pods, by UID. Their names are `pod` followed by the UID, at any depth below `below`.
 fn cgroups(below: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(below).into_iter().flatten().flatten() {
@@ -154,7 +154,7 @@ fn cgroups(below: &Path) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// Nanoseconds.
+/// The CPU time of a cgroup in nanoseconds.
 fn cpu(place: &Path) -> u64 {
     fs::read_to_string(place.join("cpuacct.usage"))
         .ok()
@@ -162,7 +162,7 @@ fn cpu(place: &Path) -> u64 {
         .unwrap_or(0)
 }
 
-/// Of all containers of a pod.
+/// The processes of all containers of a pod.
 fn processes(pod: &Path) -> Vec<u32> {
     let containers = fs::read_dir(pod).into_iter().flatten().flatten();
     let lists = containers.filter_map(|entry| fs::read_to_string(entry.path().join("cgroup.procs")).ok());
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_and_movers_are_told_apart() {
+    fn agents_and_movers_are_distinguished() {
         assert_eq!(role(b"/velero\0node-agent\0server\0"), Some(Role::Agent));
         assert_eq!(role(b"/velero\0pod-volume\0backup\0"), Some(Role::Mover));
         assert_eq!(role(b"/lifeboat\0mover\0"), Some(Role::Mover));

@@ -1,4 +1,4 @@
-//! The products: what each needs in the cluster, and how it does one work there.
+//! The products: what each needs in the cluster, and how it runs one backup or restore there.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::{cluster_box, image, run};
 pub(crate) enum Product {
     /// restic on the volumes' directories, one after the other
     Restic,
-    /// The same, as many at a time as Lifeboat's movers
+    /// restic on the volumes' directories, as many at a time as Lifeboat's movers
     ResticParallel,
     Lifeboat,
     /// Velero 1.18.3 and its node agents with their defaults: one volume at a time
@@ -30,7 +30,7 @@ pub(crate) enum Product {
     VeleroTuned,
 }
 
-/// Lifeboat's default on one node; there are two.
+/// Lifeboat's default number of movers on one node; there are two nodes.
 const ON_NODE: u32 = 4;
 const TUNED: [&str; 2] = ["--item-block-worker-count", "8"];
 
@@ -40,19 +40,19 @@ impl Product {
     }
 }
 
-/// A product as it is measured.
+/// A product to measure.
 #[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) product: Product,
-    /// Names its rows, its namespace and its place in storage.
+    /// The name of its rows, its namespace and its prefix in storage.
     pub(super) name: String,
-    /// Of Lifeboat's server.
+    /// The program of Lifeboat's server.
     pub(super) program: PathBuf,
-    /// Of Lifeboat's movers.
+    /// The image of Lifeboat's movers.
     pub(super) image: String,
 }
 
-/// What one work took.
+/// The time and resources that one backup or restore used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Taken {
     pub(super) wall_s: f64,
@@ -63,7 +63,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Both, one after the other or at once: sums of time, the larger memory.
+    /// The usage of both together: the sums of the times, the larger memory.
     pub(super) fn and(&self, other: &Self) -> Self {
         let larger = |one: Option<f64>, other: Option<f64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.max(other)),
@@ -79,7 +79,7 @@ impl Taken {
     }
 }
 
-/// A product with what it needs; all of it goes when dropped.
+/// A product with the objects that it needs, which are deleted when it is dropped.
 pub(super) struct Ready {
     product: Product,
     name: String,
@@ -89,7 +89,7 @@ pub(super) struct Ready {
 enum Means {
     Restic(Floor),
     Velero {
-        // Before the namespace that they are in.
+        // Dropped before the namespace that they are in.
         _agents: Agents,
         home: Home,
         environment: BTreeMap<String, String>,
@@ -145,7 +145,7 @@ impl Ready {
         &self.name
     }
 
-    /// Before a restore: restic wants empty directories, the others make claims and pods themselves.
+    /// Deletes the data before a restore: restic needs empty directories, the others create claims and pods themselves.
     pub(super) fn lose(&self, app: &App) -> Result<()> {
         match self.means {
             Means::Restic(_) => app.empty(),
@@ -153,7 +153,7 @@ impl Ready {
         }
     }
 
-    /// Everything from the beginning to the end phase, by a new server.
+    /// Measures one backup or restore by a new server, from its creation to its final phase.
     pub(super) fn work(&self, work: Work, app: &App) -> Result<Taken> {
         match &self.means {
             Means::Restic(floor) => floor.work(work, &app.directories()?),
@@ -182,7 +182,7 @@ fn by_server(server: &Server, home: &Home, movers: &Kubectl, work: Work) -> Resu
     Ok(Taken { wall_s, cpu_s, server_mb: Some(process::memory(server.pid())?.0), agent_mb, mover_mb })
 }
 
-/// Where Lifeboat's movers run, as the installation makes it.
+/// The namespace in which Lifeboat's movers run, as the installation creates it.
 struct MoverNamespace {
     name: String,
     kubectl: Kubectl,

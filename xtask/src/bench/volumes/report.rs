@@ -1,4 +1,4 @@
-//! What was measured, as rows, a table and verdicts. No effects; `volumes` prints and stores it.
+//! The results of the measurement as rows, a table and verdicts. No effects; `volumes` prints and stores them.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::baseline::{Build, Figure};
 
-/// One work by one product.
+/// The measurement of one backup or restore by one product.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     /// `first`, `second` or `restore`.
@@ -15,28 +15,28 @@ pub(super) struct Row {
     pub(super) volumes: u32,
     pub(super) size_mb: u32,
     pub(super) wall_s: f64,
-    /// Server, agents and movers.
+    /// The CPU time of server, agents and movers.
     pub(super) cpu_s: f64,
     pub(super) server_mb: Option<f64>,
     pub(super) agent_mb: Option<f64>,
-    /// Of the largest.
+    /// The peak memory of the largest mover.
     pub(super) mover_mb: Option<f64>,
-    /// Nothing for restores.
+    /// None for restores.
     pub(super) uploaded_mb: Option<f64>,
 }
 
-/// What no mover may exceed, in MB.
+/// The most memory that a mover may use, in MB.
 const MOST_MEMORY: f64 = 192.0;
-/// What Lifeboat may need for a volume beyond restic, in seconds.
+/// How much longer than restic Lifeboat may take for a volume, in seconds.
 const MOST_OVERHEAD: f64 = 2.0;
-/// How many times as long Velero should take.
+/// The aim for the ratio of Velero's time to Lifeboat's.
 const TIMES: f64 = 2.0;
 const OURS: &str = "lifeboat";
-/// Works on as many volumes at a time as Lifeboat does.
+/// The lower bound: restic with as many volumes at a time as Lifeboat.
 const FLOOR: &str = "restic-parallel";
 
 impl Row {
-    /// For the person who waits.
+    /// The row as one line, printed while the benchmark runs.
     pub(super) fn line(&self) -> String {
         format!(
             "{:<8} {:<16} {:>7.2} s wall {:>7.2} s CPU, server {} MB, mover {} MB, {} MB uploaded",
@@ -51,7 +51,7 @@ impl Row {
     }
 }
 
-/// Markdown.
+/// The table in Markdown.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut text = format!(
         "| work | product | wall, s | times | more than restic, s per volume | CPU, s | server, MB | node agent, MB | \
@@ -66,7 +66,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         let beyond = find(rows, &row.work, FLOOR)
             .filter(|_| !row.product.starts_with("restic"))
             .map_or_else(String::new, |floor| format!("{:.2}", overhead(row, floor)));
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "| {} | {} | {:.2} | {times} | {beyond} | {:.1} | {} | {} | {} | {} |",
@@ -83,7 +83,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Each aim, what was found, and whether that is enough.
+/// Each aim, the measured value, and whether the aim is met.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     let mut found = Vec::new();
     for ours in rows.iter().filter(|row| row.product == OURS) {
@@ -105,7 +105,7 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     found
 }
 
-/// What two builds are compared by: times of works, peak memory of the server and of the largest mover.
+/// The figures by which two builds are compared: times, peak memory of the server and of the largest mover.
 pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
     let of = |row: &Row| {
         let build = if row.product == Build::Old.product() { Build::Old } else { Build::New };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_met_or_the_distance_is_told() {
+    fn a_verdict_has_the_measured_value_and_whether_the_aim_is_met() {
         let found = verdicts(&[row("restic-parallel", 20.0), row("velero", 45.0), row("lifeboat", 30.0)]);
         assert_eq!(
             found,

@@ -1,4 +1,4 @@
-//! One Backup or Restore: creates it, waits for its end phase, and gives how long that took.
+//! Runs one Backup or Restore: creates it, waits for its final phase, and returns how long that took.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -11,12 +11,12 @@ use super::{Work, app};
 use crate::run;
 use crate::servers::Home;
 
-/// Phases after which nothing happens any more.
+/// The final phases.
 const END: [&str; 4] = ["Completed", "PartiallyFailed", "Failed", "FailedValidation"];
-/// How long one may take.
+/// How long a Backup or Restore may take.
 const PATIENCE: &str = "--request-timeout=3600s";
 
-/// Seconds from its creation to its end; an end with errors is an error.
+/// The seconds from its creation to its final phase; a final phase other than Completed is an error.
 pub(super) fn run(home: &Home, work: Work) -> Result<f64> {
     let object = object(&home.namespace, work);
     let (kind, name) = (kind(work), &object["metadata"]["name"]);

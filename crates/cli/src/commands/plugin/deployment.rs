@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use lifeboat_cluster::wait::{Look, until};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::install::DEPLOYMENT;
-use lifeboat_plan::plugin_images::{self, Trouble, TroubleKind};
+use lifeboat_plan::plugin_images::{self, ContainerProblem, ProblemKind};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -45,18 +45,18 @@ pub(super) async fn change(
 }
 
 /// The reasons why pods of the server do not start.
-pub(super) async fn troubles(
+pub(super) async fn problems(
     client: &Client,
     namespace: &str,
     deployment: &Value,
-) -> Result<Vec<Trouble>, ApiError> {
+) -> Result<Vec<ContainerProblem>, ApiError> {
     let pods = objects::namespaced(client, namespace, &objects::resource("", "v1", "Pod", "pods"));
     let listed = pods
         .list(&ListParams::default().labels("app.kubernetes.io/name=lifeboat,component=velero"))
         .await
         .attempt("list the server's pods")?;
     let pods: Vec<Value> = listed.items.iter().map(objects::to_json).collect();
-    Ok(plugin_images::troubles(deployment, &pods))
+    Ok(plugin_images::problems(deployment, &pods))
 }
 
 /// Waits until all servers run with the current spec of the Deployment. A failing init container ends the wait: the
@@ -68,10 +68,10 @@ pub(super) async fn wait(client: &Client, settings: &Settings, limit: Duration) 
         let found = objects::to_json(&found);
         if let Some(seen) = not_rolled_out(&found) {
             // A failed image pull is still waited for: registries are sometimes unavailable.
-            let troubles = troubles(client, namespace, &found).await?;
-            return Ok(match troubles.into_iter().min_by_key(|trouble| trouble.kind == TroubleKind::Image) {
-                Some(trouble) if trouble.kind != TroubleKind::Image => Look::Done(Err(trouble)),
-                Some(trouble) => Look::NotYet(trouble.message),
+            let problems = problems(client, namespace, &found).await?;
+            return Ok(match problems.into_iter().min_by_key(|problem| problem.kind == ProblemKind::Image) {
+                Some(problem) if problem.kind != ProblemKind::Image => Look::Done(Err(problem)),
+                Some(problem) => Look::NotYet(problem.message),
                 None => Look::NotYet(seen),
             });
         }
@@ -83,7 +83,7 @@ pub(super) async fn wait(client: &Client, settings: &Settings, limit: Duration) 
             "`kubectl -n {namespace} describe pods` shows more; the old server keeps running meanwhile"
         ))
     })?;
-    ended.map_err(|trouble| CliError::ended(trouble.message))
+    ended.map_err(|problem| CliError::ended(problem.message))
 }
 
 /// None if all replicas are updated and ready; otherwise what is missing.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lifeboat_cluster::objects;
-use lifeboat_plan::plugin_images::Trouble;
+use lifeboat_plan::plugin_images::ContainerProblem;
 use lifeboat_plan::velero::server_status::Details;
 use serde_json::{Value, json};
 
@@ -29,28 +29,28 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     let details = Details::read(&answer);
     // A user who may send requests to the server may lack the right to read its pods, and a server outside of the
     // cluster has no pods.
-    let troubles = match deployment::read(&client, settings).await {
-        Ok(found) => deployment::troubles(&client, &settings.namespace, &objects::to_json(&found)).await,
+    let problems = match deployment::read(&client, settings).await {
+        Ok(found) => deployment::problems(&client, &settings.namespace, &objects::to_json(&found)).await,
         Err(_) => Ok(Vec::new()),
     };
-    let troubles = troubles.unwrap_or_default();
-    printer::print(args.output.output, &value(&details, &troubles), || {
-        printer::table(&["NAME", "KIND", "PROGRAM", "STATUS"], rows(&details, &troubles))
+    let problems = problems.unwrap_or_default();
+    printer::print(args.output.output, &value(&details, &problems), || {
+        printer::table(&["NAME", "KIND", "PROGRAM", "STATUS"], rows(&details, &problems))
     })
 }
 
-fn value(details: &Details, troubles: &[Trouble]) -> Value {
-    let images: Vec<_> = troubles
+fn value(details: &Details, problems: &[ContainerProblem]) -> Value {
+    let images: Vec<_> = problems
         .iter()
-        .map(|trouble| {
-            json!({"container": trouble.container, "image": trouble.image, "reason": trouble.kind.reason(),
-                "message": trouble.message})
+        .map(|problem| {
+            json!({"container": problem.container, "image": problem.image, "reason": problem.kind.reason(),
+                "message": problem.message})
         })
         .collect();
     json!({"plugins": details.plugins, "problems": details.problems, "images": images})
 }
 
-fn rows(details: &Details, troubles: &[Trouble]) -> Vec<Vec<String>> {
+fn rows(details: &Details, problems: &[ContainerProblem]) -> Vec<Vec<String>> {
     let mut plugins = details.plugins.clone();
     plugins.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
     let none = || "<none>".to_owned();
@@ -61,9 +61,9 @@ fn rows(details: &Details, troubles: &[Trouble]) -> Vec<Vec<String>> {
     let unused = details.problems.iter().map(|problem| {
         vec![none(), none(), problem.program.clone(), format!("NotUsed: {}", one_line(&problem.message))]
     });
-    let images = troubles.iter().map(|trouble| {
-        let status = format!("{}: {}", trouble.kind.reason(), one_line(&trouble.message));
-        vec![trouble.container.clone(), none(), trouble.image.clone(), status]
+    let images = problems.iter().map(|problem| {
+        let status = format!("{}: {}", problem.kind.reason(), one_line(&problem.message));
+        vec![problem.container.clone(), none(), problem.image.clone(), status]
     });
     used.chain(unused).chain(images).collect()
 }
@@ -74,7 +74,7 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_plan::plugin_images::TroubleKind;
+    use lifeboat_plan::plugin_images::ProblemKind;
     use lifeboat_plan::velero::server_status::{ListedPlugin, ListedProblem};
 
     use super::*;
@@ -96,13 +96,13 @@ mod tests {
                 message: "it is\nno plugin".into(),
             }],
         };
-        let trouble = Trouble {
+        let problem = ContainerProblem {
             container: "gcp".into(),
             image: "velero/gcp:v0".into(),
-            kind: TroubleKind::Image,
+            kind: ProblemKind::Image,
             message: "not found".into(),
         };
-        let rows = rows(&details, &[trouble]);
+        let rows = rows(&details, &[problem]);
         let text: Vec<String> = rows.iter().map(|row| row.join(" | ")).collect();
         assert_eq!(
             text,

@@ -4,20 +4,20 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRun {
     Allowed,
-    /// Not admitted, and why, in the words of the API server or of a webhook.
+    /// Not admitted, with the message of the API server or of a webhook.
     Refused(String),
     /// A webhook of the cluster does not take part in dry runs, so the API server gives no answer.
     DryRunsRefused,
 }
 
-/// The answer of the API server to a webhook without dry runs: code 400 with this text.
+/// Part of the API server's message if a webhook does not support dry runs; the code is 400.
 const NO_DRY_RUN: &str = "does not support dry run";
 
-/// The answer to a server that may not create pods at all; it says nothing about the pod.
+/// Part of the API server's message if the server may not create pods at all; it says nothing about the pod.
 const NOT_PERMITTED: &str = "cannot create resource";
 
-/// What the API server says about resources: quotas, the ranges of a LimitRange. The plugins for them come after those
-/// for permissions, so such a pod is admitted otherwise.
+/// Parts of the API server's messages about resources: quotas, the ranges of a LimitRange. Their admission plugins run
+/// after those for permissions, so such a pod is admitted in every other respect.
 const ABOUT_RESOURCES: [&str; 6] = [
     "exceeded quota",
     "failed quota",

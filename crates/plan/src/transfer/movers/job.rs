@@ -24,7 +24,7 @@ pub const TASK: &str = "lifeboat.io/task";
 const NAME: &str = "lifeboat-mover";
 const SERVER: &str = "lifeboat.io/server";
 const OWNER_KIND: &str = "lifeboat.io/owner-kind";
-/// Only where the object is not in the server's own namespace; Jobs of earlier servers never have it.
+/// Set only if the object is not in the server's own namespace; Jobs of earlier servers never have it.
 const OWNER_NAMESPACE: &str = "lifeboat.io/owner-namespace";
 const OWNER_NAME: &str = "lifeboat.io/owner-name";
 const OWNER_UID: &str = "lifeboat.io/owner-uid";

@@ -8,7 +8,7 @@ use super::{DATA, DEVICE, MoverJob, MoverPlace, NotAllowed, REPOSITORY, SCRATCH,
 
 /// The size limit of the scratch volume: indexes of large repositories.
 const SCRATCH_LIMIT: &str = "20Gi";
-/// The init container that brings the mover's program into an image with tools, and where it puts it.
+/// The init container that copies the mover's program for a pod with another image, and the directory of the copy.
 const PROGRAM: &str = "program";
 const PROGRAM_DIRECTORY: &str = "/mover/program";
 
@@ -66,7 +66,7 @@ fn spec(wanted: &MoverJob, rights: &Rights) -> Value {
     pod
 }
 
-/// The affinity, and on this node only. Of the terms of an affinity one must be true, so each gets the node.
+/// The affinity, limited to this node. One term of an affinity has to match, so the node is added to each term.
 fn pinned(affinity: Value, node: &str) -> Value {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     let mut affinity = if affinity.is_object() { affinity } else { json!({}) };

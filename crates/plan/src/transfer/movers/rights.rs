@@ -1,6 +1,6 @@
 //! The permissions of a mover's container: user and capabilities. Takes the location of the data, the pod that uses
 //! the volume and the namespace's Pod Security level; gives security contexts for `job`, or why no mover can run
-//! there. The table for administrators is in docs/movers.md. In a namespace of others no volume gets the group of the
+//! there. The table for administrators is in docs/movers.md. In a tenant's namespace no volume gets the group of the
 //! mover: the kubelet would change the owners of the application's files.
 
 use serde_json::{Value, json};
@@ -90,10 +90,10 @@ enum User {
     },
 }
 
-/// The further groups of a user.
+/// The groups of a user besides its primary group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Groups {
-    /// The kubelet makes it the group of the pod's volumes. Only where no volume has data of others.
+    /// The kubelet makes it the group of the pod's volumes. Used only if no volume contains data of others.
     OfVolumes(i64),
     Supplemental(Vec<i64>),
 }
@@ -125,7 +125,7 @@ pub(super) fn of(
     }
 }
 
-/// In a namespace of others.
+/// The permissions in a tenant's namespace.
 fn of_volumes(
     volumes: &[MoverVolume],
     has_repository: bool,

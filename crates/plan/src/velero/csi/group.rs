@@ -14,7 +14,7 @@ use super::{
 };
 use crate::label;
 use crate::transfer::snapshots::{
-    Fixed, GROUP, SERVER, VERSION, bound_content, driver_of, fixed, is_going, trouble,
+    Fixed, GROUP, SERVER, VERSION, bound_content, driver_of, fixed, is_going, reported_error,
 };
 
 /// The API group of group snapshots.
@@ -248,7 +248,7 @@ pub fn group_state(
         return GroupState::Waiting("the VolumeGroupSnapshot was deleted".to_owned());
     }
     let (mut taken, mut missing) = (Vec::new(), Vec::new());
-    let mut said = trouble(group).or(content.and_then(trouble));
+    let mut said = reported_error(group).or(content.and_then(reported_error));
     for member in members {
         let name = text(&member.claim, "/metadata/name");
         let found = made.iter().find(|(snapshot, _)| {

@@ -96,7 +96,7 @@ async fn a_file_that_cannot_be_removed_is_no_reason_to_write_more_and_goes_later
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_sleep_a_lock_goes_on_if_nobody_removed_it() {
+async fn after_a_suspend_a_lock_that_still_exists_is_renewed() {
     let (_, repository, lock) = held(LockKind::Exclusive).await;
     let before = lock.id();
     jump(120).await;
@@ -107,7 +107,7 @@ async fn after_a_sleep_a_lock_goes_on_if_nobody_removed_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_sleep_a_lock_that_someone_removed_is_lost() {
+async fn after_a_suspend_a_lock_that_was_removed_is_lost() {
     let (_, repository, lock) = held(LockKind::Exclusive).await;
     remove_all_locks(&repository).await.unwrap();
     jump(120).await;
@@ -149,7 +149,7 @@ async fn work_whose_lock_is_lost_is_dropped() {
 #[case::by_its_own_time(true, 59, false)]
 #[case::by_its_own_time(true, 61, true)]
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_nobody_renews_grows_stale(#[case] rest: bool, #[case] age: u64, #[case] stale: bool) {
+async fn a_lock_that_is_not_renewed_becomes_stale(#[case] rest: bool, #[case] age: u64, #[case] stale: bool) {
     let backend = SwitchableBackend::new();
     let repository = new_repository(backend.store(), Version::V2).await;
     backend.faults().is_rest = rest;

@@ -8,7 +8,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::testing::opened;
-use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
+use crate::testing::unreliable::{Fault, ListingFault, Unreliable, copy, store};
 
 /// Small, so that listings have several pages.
 const PAGE: usize = 2;
@@ -18,29 +18,29 @@ async fn pruned(unreliable: &Arc<Unreliable>) -> Result<Pruned> {
 }
 
 #[rstest]
-#[case(Lie::Fails)]
-#[case(Lie::IsNotFound)]
-#[case(Lie::IsEmpty)]
-#[case(Lie::LacksTheFirst)]
-#[case(Lie::LacksTheLast)]
-#[case(Lie::Repeats)]
-#[case(Lie::EndsEarly)]
+#[case(ListingFault::Fails)]
+#[case(ListingFault::IsNotFound)]
+#[case(ListingFault::IsEmpty)]
+#[case(ListingFault::LacksTheFirst)]
+#[case(ListingFault::LacksTheLast)]
+#[case(ListingFault::Repeats)]
+#[case(ListingFault::EndsEarly)]
 #[tokio::test]
-async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
+async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] fault: ListingFault) {
     let base = Arc::new(Memory::new());
     let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
     let (snapshot, files) = half_forgotten(&repository).await;
     let other = Files::from([file("x", 9000), file("y", 100)]);
     let second = backup(&repository, 3, &other).await.unwrap();
     let before = packs(&repository).await;
-    let quiet = Unreliable::with_pages(&copy(&base).await, Trouble::None, PAGE);
+    let quiet = Unreliable::with_pages(&copy(&base).await, Fault::None, PAGE);
     pruned(&quiet).await.unwrap();
 
     let trying = futures::stream::iter(1..=quiet.listings()).map(|number| {
         let (base, before, files, other) = (Arc::clone(&base), before.clone(), files.clone(), other.clone());
         async move {
             let memory = copy(&base).await;
-            let unreliable = Unreliable::with_pages(&memory, Trouble::Listing { number, lie }, PAGE);
+            let unreliable = Unreliable::with_pages(&memory, Fault::Listing { number, fault }, PAGE);
             let outcome = pruned(&unreliable).await;
             assert!(unreliable.happened());
             let repository = opened(store(memory)).await.unwrap();
@@ -53,7 +53,7 @@ async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
                 let harmless = matches!(listed.as_str(), "keys/" | "locks/" | "lifeboat/prune/");
                 assert!(harmless, "listing {number}, of {listed}, was wrong and not detected");
                 assert!(
-                    !matches!(lie, Lie::Fails | Lie::IsNotFound),
+                    !matches!(fault, ListingFault::Fails | ListingFault::IsNotFound),
                     "listing {number} failed and was not detected"
                 );
             }

@@ -144,7 +144,7 @@ fn the_scan_counts_what_the_walk_gives() {
 }
 
 #[test]
-fn two_targets_of_one_name_are_told_apart() {
+fn two_targets_with_the_same_name_are_distinguished() {
     let dir = sample();
     let current = bytes(&dir.path().join("a"));
     let handle = |path: &str| Target::Leaf { path: bytes(&dir.path().join(path)), explicit: true };

@@ -13,10 +13,10 @@ use crate::backup::State;
 use crate::backup::journal::Journal;
 use crate::backup::locked;
 use crate::backup::pass::Stop;
+use crate::backup::problem::BackupProblem;
 use crate::backup::status::Run;
 use crate::backup::status::stop;
 use crate::backup::storage::open;
-use crate::backup::trouble::Trouble;
 use crate::backup::undo::Undoing;
 use crate::context::Context;
 
@@ -71,16 +71,16 @@ async fn clear(context: &Context, backup: &Backup) -> bool {
     let opened = async {
         let storage = open(context, backup).await?;
         let files = storage.files_owner(backup).await?;
-        Ok::<_, Trouble>((storage, files))
+        Ok::<_, BackupProblem>((storage, files))
     };
     let (storage, files) = match opened.await {
         Ok(opened) => opened,
-        Err(Trouble::Gone(reason)) => {
+        Err(BackupProblem::Gone(reason)) => {
             tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made is kept");
             return true;
         }
-        Err(trouble) => {
-            let reason = trouble.to_string();
+        Err(problem) => {
+            let reason = problem.to_string();
             tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is undone later");
             return false;
         }

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use crate::backup::State;
 use crate::backup::locked;
 use crate::backup::pass::longest;
+use crate::backup::problem::{BackupProblem, wait};
 use crate::backup::status::Run;
 use crate::backup::status::write;
 use crate::backup::storage::{open, put, read};
-use crate::backup::trouble::{Trouble, wait};
 use crate::backup::volumes::csi::ended;
 use crate::backup::volumes::native::follow::{Snapshots, follow as follow_snapshots};
 use crate::context::Context;
@@ -36,10 +36,10 @@ pub(in crate::backup) async fn follow(
 ) -> Result<Action, ApiError> {
     let polled = match poll(context, backup).await {
         Ok(polled) => polled,
-        Err(trouble) => return wait(context, state, backup, trouble).await,
+        Err(problem) => return wait(context, state, backup, problem).await,
     };
     let this = Run::of(backup);
-    locked(&state.trouble).remove(&this.uid);
+    locked(&state.problem).remove(&this.uid);
     let counts = counts(backup, &polled.operations, &polled.snapshots);
     let open = counts.operations_open + counts.snapshots_open;
     if polled.has_changed || open == 0 {
@@ -57,14 +57,14 @@ struct Polled {
     has_changed: bool,
 }
 
-async fn poll(context: &Context, backup: &Backup) -> Result<Polled, Trouble> {
+async fn poll(context: &Context, backup: &Backup) -> Result<Polled, BackupProblem> {
     let storage = open(context, backup).await?;
     let (store, files) = (storage.store(), &storage.files);
     let before: Option<Vec<BackupOperation>> = read(store, &files.item_operations()).await?;
     let before = before.unwrap_or_default();
     if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
         let message = "cancelled while its operations ran; nothing of it can be restored";
-        return Err(Trouble::Gone(message.to_owned()));
+        return Err(BackupProblem::Gone(message.to_owned()));
     }
     let operations = ask_all(context, backup, &before).await;
     let csi_ready = ended::record(context, store, files, &before, &operations).await?;

@@ -11,7 +11,7 @@ use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::velero::backup::results::{ResultSubject, result_message};
 
 use crate::backup::pass::{chain, read_again};
-use crate::backup::trouble::Trouble;
+use crate::backup::problem::BackupProblem;
 use crate::context::Context;
 
 /// The result of rewriting the archive.
@@ -28,7 +28,7 @@ pub(super) async fn write_again(
     backup: &Backup,
     store: &Arc<dyn ObjectStore>,
     files: &BackupFiles,
-) -> Result<Rewritten, Trouble> {
+) -> Result<Rewritten, BackupProblem> {
     let began = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
     if began.unwrap_or_default() == 0 {
         return Ok(Rewritten::default());
@@ -37,7 +37,7 @@ pub(super) async fn write_again(
     if items.is_empty() {
         return Ok(Rewritten::default());
     }
-    let catalogue = Arc::new(discover(&context.client).await.map_err(Trouble::Api)?.catalogue);
+    let catalogue = Arc::new(discover(&context.client).await.map_err(BackupProblem::Api)?.catalogue);
     // The backup's log is already in storage, so actions do not write into it.
     let acting = context.acting_quietly();
     let again = read_again(&context.client, backup, catalogue, &acting.actions, items).await;
@@ -49,16 +49,16 @@ pub(super) async fn write_again(
     }
     if !again.updates.is_empty() {
         let size = rewrite(store.clone(), &files.contents(), again.updates, &WriterOptions::default()).await;
-        let size = size.map_err(|error| Trouble::Storage(chain(&error)))?;
+        let size = size.map_err(|error| BackupProblem::Storage(chain(&error)))?;
         rewritten.bytes = Some(size.compressed);
     }
     Ok(rewritten)
 }
 
 /// The items that ended operations name, each once, in their order.
-async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemId>, Trouble> {
+async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemId>, BackupProblem> {
     let key = files.item_operations();
-    let unreadable = |message: String| Trouble::Storage(format!("cannot read {key}: {message}"));
+    let unreadable = |message: String| BackupProblem::Storage(format!("cannot read {key}: {message}"));
     let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
     let operations: Vec<BackupOperation> =
         decode_list(&stored).map_err(|error| unreadable(error.to_string()))?;
@@ -77,9 +77,9 @@ async fn add_problems(
     store: &dyn ObjectStore,
     files: &BackupFiles,
     problems: &[(ItemId, String)],
-) -> Result<(), Trouble> {
+) -> Result<(), BackupProblem> {
     let key = files.results();
-    let broken = |message: String| Trouble::Storage(format!("cannot add to {key}: {message}"));
+    let broken = |message: String| BackupProblem::Storage(format!("cannot add to {key}: {message}"));
     let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| broken(chain(&error)))?;
     let mut results: Results = decode(&stored).map_err(|error| broken(error.to_string()))?;
     for (id, problem) in problems {

@@ -260,7 +260,7 @@ async fn the_journal_holds_a_pod_exactly_while_its_hooks_are_open() {
 }
 
 #[rstest]
-#[case::trouble(400, 1, 0)]
+#[case::problem(400, 1, 0)]
 #[case::the_type_went_away(404, 0, 1)]
 #[tokio::test]
 async fn a_type_that_cannot_be_listed_leaves_the_others(

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::Left;
 use super::files::STEP_LIMIT;
 use crate::backup::journal::Journal;
+use crate::backup::problem::BackupProblem;
 use crate::backup::storage::{Storage, list};
-use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations;
 
@@ -60,10 +60,10 @@ pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mu
 pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &str, left: &mut Left) {
     let listed = match list::<NativeSnapshot>(storage.store(), &storage.files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(Trouble::Storage(cause) | Trouble::Gone(cause) | Trouble::Disk(cause)) => {
+        Err(BackupProblem::Storage(cause) | BackupProblem::Gone(cause) | BackupProblem::Disk(cause)) => {
             return left.keep(format!("snapshots may be left behind: {cause}"));
         }
-        Err(Trouble::Api(error)) => {
+        Err(BackupProblem::Api(error)) => {
             return left.keep(format!("snapshots may be left behind: {}", error.chain()));
         }
     };

@@ -77,7 +77,7 @@ pub(super) async fn cancel_listed(context: &Context, storage: &Storage, backup: 
     let operations: Vec<BackupOperation> = match list(storage.store(), &storage.files.item_operations()).await
     {
         Ok(operations) => operations,
-        Err(trouble) => return vec![format!("operations of actions may still run: {trouble}")],
+        Err(problem) => return vec![format!("operations of actions may still run: {problem}")],
     };
     let open = |one: &&BackupOperation| one.spec.backup_uid == uid && !one.status.phase.has_ended();
     let open: Vec<_> = operations.iter().filter(open).collect();

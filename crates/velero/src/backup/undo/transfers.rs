@@ -84,7 +84,7 @@ impl Undoing<'_> {
                     let own = all.into_iter().filter(|one| is_of(one, self.uid()));
                     known.extend(own.map(|one| (text(&one, "/metadata/name").to_owned(), one)));
                 }
-                Err(trouble) => left.keep(format!("copies of volumes may be left behind: {trouble}")),
+                Err(problem) => left.keep(format!("copies of volumes may be left behind: {problem}")),
             }
         }
         let known =
@@ -101,7 +101,7 @@ impl Undoing<'_> {
                 Ok(volumes) => {
                     known.extend(volumes.iter().filter_map(|one| moved(&storage.location.name, one)));
                 }
-                Err(trouble) => left.keep(format!("moved data may be left behind: {trouble}")),
+                Err(problem) => left.keep(format!("moved data may be left behind: {problem}")),
             }
         }
         let discard = Discard { known, ..self.discard(Transfer::Movement) };

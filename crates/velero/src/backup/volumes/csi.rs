@@ -169,7 +169,7 @@ impl Pass {
         }
         let mut tries = 0;
         loop {
-            let trouble = match Snapshots::new(&self.client).usable().await {
+            let problem = match Snapshots::new(&self.client).usable().await {
                 Ok(()) => match self.lookup.list(&snapshots::classes(), None, "").await {
                     Ok(classes) => return Ok(Ok(classes)),
                     Err(ActionError::Forbidden(message)) => return Ok(Err(NoSnapshots::Forbidden(message))),
@@ -181,7 +181,7 @@ impl Pass {
             };
             tries += 1;
             if tries >= TRIES || self.stop.is_cancelled() {
-                return Err(trouble);
+                return Err(problem);
             }
             tokio::time::sleep(PAUSE * tries).await;
         }

@@ -165,7 +165,7 @@ async fn a_pass_whose_storage_hangs_can_be_cancelled_and_keeps_no_parts() {
 
 #[rstest]
 #[case::busy(429)]
-#[case::trouble(500)]
+#[case::problem(500)]
 #[case::restarting(503)]
 #[tokio::test]
 async fn an_api_server_that_stumbles_now_and_then_loses_nothing(#[case] code: u16) {

@@ -9,8 +9,8 @@ use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, SNAPSHOT_BACKUPPER};
 use serde_json::Value;
 
+use crate::backup::problem::BackupProblem;
 use crate::backup::storage::{list, put, read};
-use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::csi;
 
@@ -21,7 +21,7 @@ pub(in crate::backup) async fn record(
     files: &BackupFiles,
     before: &[BackupOperation],
     after: &[BackupOperation],
-) -> Result<Option<usize>, Trouble> {
+) -> Result<Option<usize>, BackupProblem> {
     let ended = before.iter().zip(after).filter(|(before, after)| {
         [SNAPSHOT_BACKUPPER, CLAIM_BACKUPPER].contains(&after.spec.backup_item_action.as_str())
             && after.status.phase.has_ended()
@@ -59,19 +59,19 @@ async fn describe_volumes(
     context: &Context,
     operation: &BackupOperation,
     volumes: &mut [BackupVolumeInfo],
-) -> Result<Vec<(String, String)>, Trouble> {
+) -> Result<Vec<(String, String)>, BackupProblem> {
     let id = &operation.spec.operation_id;
     let well = operation.status.phase == OperationPhase::Completed;
     let moved = operation.spec.backup_item_action == CLAIM_BACKUPPER;
     let upload = if moved {
-        csi::upload_of(&context.client, &context.namespace, id).await.map_err(Trouble::Api)?
+        csi::upload_of(&context.client, &context.namespace, id).await.map_err(BackupProblem::Api)?
     } else {
         None
     };
     // The data mover removes what it made itself.
     if !well && !moved {
         let item = &operation.spec.resource_identifier;
-        csi::remove(context, &item.namespace, &item.name).await.map_err(Trouble::Api)?;
+        csi::remove(context, &item.namespace, &item.name).await.map_err(BackupProblem::Api)?;
     }
     let mut failures = Vec::new();
     for info in volumes.iter_mut().filter(|info| is_of(info, id)) {

@@ -14,8 +14,8 @@ use lifeboat_plugin::host::Session;
 use serde_json::Value;
 
 use crate::backup::pass::longest;
+use crate::backup::problem::BackupProblem;
 use crate::backup::storage::{list, put, read};
-use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
 use crate::volume_plugin::{self, Kind};
@@ -36,7 +36,7 @@ pub(in crate::backup) async fn follow(
     backup: &Backup,
     store: &dyn ObjectStore,
     files: &BackupFiles,
-) -> Result<Snapshots, Trouble> {
+) -> Result<Snapshots, BackupProblem> {
     let attempted = backup.status.as_ref().and_then(|status| status.volume_snapshots_attempted);
     if attempted.unwrap_or_default() == 0 {
         return Ok(Snapshots::default());
@@ -49,8 +49,8 @@ pub(in crate::backup) async fn follow(
     for object in objects.iter_mut().filter(|object| operation_state(object) == OperationState::Open) {
         match poll(context, &session, backup, object).await {
             Ok(now) => *object = stored(&now),
-            Err(trouble) => {
-                looked = Err(trouble);
+            Err(problem) => {
+                looked = Err(problem);
                 break;
             }
         }
@@ -85,11 +85,11 @@ async fn poll(
     session: &Session,
     backup: &Backup,
     object: &Value,
-) -> Result<Value, Trouble> {
+) -> Result<Value, BackupProblem> {
     let location = object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default();
     let (open, over) = match snapshot_locations::open(context, session, location).await {
         Ok(open) => (Some(open), late(backup, object, context.now())),
-        Err(SnapshotterError::Api(error)) => return Err(Trouble::Api(error)),
+        Err(SnapshotterError::Api(error)) => return Err(BackupProblem::Api(error)),
         Err(SnapshotterError::Unusable(reason)) => {
             (None, Some(format!("the progress of the snapshot cannot be read: {reason}")))
         }
@@ -98,7 +98,7 @@ async fn poll(
     let (client, namespace) = (&context.client, &context.namespace);
     let looked =
         volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
-    looked.map(|(now, _)| now).map_err(Trouble::Api)
+    looked.map(|(now, _)| now).map_err(BackupProblem::Api)
 }
 
 /// Why a snapshot is given up, if its time is over.
@@ -113,7 +113,7 @@ async fn add_failures(
     store: &dyn ObjectStore,
     files: &BackupFiles,
     failed: &[&Value],
-) -> Result<(), Trouble> {
+) -> Result<(), BackupProblem> {
     let mut results: Results = read(store, &files.results()).await?;
     let mut snapshots: Vec<NativeSnapshot> = list(store, &files.volume_snapshots()).await?;
     let mut volumes: Vec<BackupVolumeInfo> = list(store, &files.volume_info()).await?;

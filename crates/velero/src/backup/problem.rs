@@ -28,7 +28,7 @@ const PATIENCE: GoDuration = GoDuration::from_secs(4 * 3600);
 
 /// A problem that prevents a Backup from continuing.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum BackupProblem {
     #[error("{}", .0.chain())]
     Api(ApiError),
     /// Storage cannot be reached or rejects a file: may be temporary.
@@ -48,19 +48,19 @@ pub(super) async fn wait(
     context: &Context,
     state: &State,
     backup: &Backup,
-    trouble: Trouble,
+    problem: BackupProblem,
 ) -> Result<Action, ApiError> {
     let this = Run::of(backup);
     let now = context.now();
-    let patience = match &trouble {
-        Trouble::Disk(_) => DISK_PATIENCE,
+    let patience = match &problem {
+        BackupProblem::Disk(_) => DISK_PATIENCE,
         _ => GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(PATIENCE),
     };
-    let (reason, over) = match trouble {
-        Trouble::Api(error) => return Err(error),
-        Trouble::Gone(reason) => (reason, true),
-        Trouble::Storage(reason) | Trouble::Disk(reason) => {
-            let since = *locked(&state.trouble).entry(this.uid.clone()).or_insert(now);
+    let (reason, over) = match problem {
+        BackupProblem::Api(error) => return Err(error),
+        BackupProblem::Gone(reason) => (reason, true),
+        BackupProblem::Storage(reason) | BackupProblem::Disk(reason) => {
+            let since = *locked(&state.problem).entry(this.uid.clone()).or_insert(now);
             (reason, since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end))
         }
     };
@@ -72,7 +72,7 @@ pub(super) async fn wait(
     if !over {
         return Ok(Action::requeue(AGAIN));
     }
-    locked(&state.trouble).remove(&this.uid);
+    locked(&state.problem).remove(&this.uid);
     fail(context, state, backup, &reason).await
 }
 

@@ -12,16 +12,16 @@ const LONGEST: usize = 400;
 
 /// A problem with one container in one of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ContainerProblem {
     pub container: String,
     pub image: String,
-    pub kind: TroubleKind,
+    pub kind: ProblemKind,
     /// The message for users.
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TroubleKind {
+pub enum ProblemKind {
     /// The image cannot be pulled.
     Image,
     /// It only works as root, which the namespace forbids.
@@ -30,7 +30,7 @@ pub enum TroubleKind {
     Failed,
 }
 
-impl TroubleKind {
+impl ProblemKind {
     /// The reason for an event.
     pub fn reason(self) -> &'static str {
         match self {
@@ -43,31 +43,31 @@ impl TroubleKind {
 
 /// At most one problem per container. Pods that are being deleted are ignored, and so are containers that the
 /// Deployment no longer has, because their pods will be deleted.
-pub fn troubles(deployment: &Value, pods: &[Value]) -> Vec<Trouble> {
+pub fn problems(deployment: &Value, pods: &[Value]) -> Vec<ContainerProblem> {
     let wanted = containers(deployment);
-    let is_wanted = |trouble: &Trouble| {
+    let is_wanted = |problem: &ContainerProblem| {
         wanted.iter().any(|container| {
-            text(container, "name") == trouble.container && text(container, "image") == trouble.image
+            text(container, "name") == problem.container && text(container, "image") == problem.image
         })
     };
     let mut found = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none()) {
         let statuses = pod.pointer("/status/initContainerStatuses").and_then(Value::as_array);
         let statuses = statuses.into_iter().flatten();
-        for trouble in statuses.filter_map(|status| judge(pod, status)).filter(is_wanted) {
-            found.entry(trouble.container.clone()).or_insert(trouble);
+        for problem in statuses.filter_map(|status| judge(pod, status)).filter(is_wanted) {
+            found.entry(problem.container.clone()).or_insert(problem);
         }
     }
     found.into_values().collect()
 }
 
-fn judge(pod: &Value, status: &Value) -> Option<Trouble> {
+fn judge(pod: &Value, status: &Value) -> Option<ContainerProblem> {
     let waiting = text(status.pointer("/state/waiting").unwrap_or(&Value::Null), "reason");
     let said = status.pointer("/state/waiting/message").and_then(Value::as_str).unwrap_or_default();
     let (kind, what) = match waiting {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull"
         | "ImageInspectError" => {
-            (TroubleKind::Image, format!("its image cannot be fetched: {}", clean(said)))
+            (ProblemKind::Image, format!("its image cannot be fetched: {}", clean(said)))
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             (kind_of(said), format!("it cannot be started: {}", clean(said)))
@@ -82,10 +82,10 @@ fn judge(pod: &Value, status: &Value) -> Option<Trouble> {
         "init container '{container}' (image {image}) prevents new server pods from starting, the old one keeps running: {what}; {}",
         advice(kind, &container)
     );
-    Some(Trouble { container, image, kind, message })
+    Some(ContainerProblem { container, image, kind, message })
 }
 
-fn ended(status: &Value) -> Option<(TroubleKind, String)> {
+fn ended(status: &Value) -> Option<(ProblemKind, String)> {
     let of = |pointer: &str| status.pointer(pointer).filter(|ended| ended["exitCode"] != 0);
     let ended = of("/state/terminated").or_else(|| {
         // A container that is running again may succeed; one in back-off has failed.
@@ -96,23 +96,23 @@ fn ended(status: &Value) -> Option<(TroubleKind, String)> {
     Some((kind_of(said), format!("it ended with exit code {}: {}", ended["exitCode"], clean(message))))
 }
 
-fn kind_of(said: &str) -> TroubleKind {
+fn kind_of(said: &str) -> ProblemKind {
     let said = said.to_lowercase();
     let root =
         ["permission denied", "operation not permitted", "run as root", "must be root", "eacces", "eperm"];
-    if root.iter().any(|phrase| said.contains(phrase)) { TroubleKind::NeedsRoot } else { TroubleKind::Failed }
+    if root.iter().any(|phrase| said.contains(phrase)) { ProblemKind::NeedsRoot } else { ProblemKind::Failed }
 }
 
-fn advice(kind: TroubleKind, container: &str) -> String {
+fn advice(kind: ProblemKind, container: &str) -> String {
     match kind {
-        TroubleKind::Image => {
+        ProblemKind::Image => {
             format!("correct the image, or remove it with `lifeboat plugin remove {container}`")
         }
-        TroubleKind::NeedsRoot => format!(
+        ProblemKind::NeedsRoot => format!(
             "the image must run as root, which Pod Security level 'restricted' forbids; remove it with `lifeboat plugin \
              remove {container}` and use an image whose files any user may read and whose program only writes to /target"
         ),
-        TroubleKind::Failed => {
+        ProblemKind::Failed => {
             format!(
                 "a plugin image copies its plugins to /target and exits; `lifeboat plugin remove {container}` removes it"
             )
@@ -151,8 +151,8 @@ mod tests {
         json!({"spec": {"template": {"spec": {"initContainers": [{"name": "aws", "image": image}]}}}})
     }
 
-    fn found(pods: &[Value]) -> Vec<Trouble> {
-        troubles(&deployment("velero/aws:v1"), pods)
+    fn found(pods: &[Value]) -> Vec<ContainerProblem> {
+        problems(&deployment("velero/aws:v1"), pods)
     }
 
     fn pod(state: &Value, last: &Value) -> Value {
@@ -167,32 +167,32 @@ mod tests {
 
     #[rstest]
     #[case::no_such_image(json!({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}), json!({}),
-        TroubleKind::Image, "not found")]
+        ProblemKind::Image, "not found")]
     #[case::root_image(json!({"waiting": {"reason": "CreateContainerConfigError",
         "message": "container has runAsNonRoot and image will run as root"}}), json!({}),
-        TroubleKind::NeedsRoot, "must run as root")]
+        ProblemKind::NeedsRoot, "must run as root")]
     #[case::needs_root(json!({"waiting": {"reason": "CrashLoopBackOff"}}),
         json!({"terminated": {"exitCode": 1, "message": "cp: /root/x: Permission denied\n"}}),
-        TroubleKind::NeedsRoot, "exit code 1: cp: /root/x: Permission denied;")]
+        ProblemKind::NeedsRoot, "exit code 1: cp: /root/x: Permission denied;")]
     #[case::failed(json!({"terminated": {"exitCode": 7, "reason": "Error"}}), json!({}),
-        TroubleKind::Failed, "exit code 7: Error;")]
+        ProblemKind::Failed, "exit code 7: Error;")]
     #[case::no_program(json!({"waiting": {"reason": "CreateContainerError", "message": "no command specified"}}),
-        json!({}), TroubleKind::Failed, "no command specified")]
+        json!({}), ProblemKind::Failed, "no command specified")]
     fn what_prevents_a_server_from_starting_is_reported(
         #[case] state: Value,
         #[case] last: Value,
-        #[case] kind: TroubleKind,
+        #[case] kind: ProblemKind,
         #[case] expected: &str,
     ) {
         let found = found(&[pod(&state, &last), pod(&state, &last)]);
-        let [trouble] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((trouble.kind, trouble.image.as_str()), (kind, "velero/aws:v1"));
+        let [problem] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((problem.kind, problem.image.as_str()), (kind, "velero/aws:v1"));
         assert!(
-            trouble.message.contains(expected) && trouble.message.contains("velero/aws:v1"),
+            problem.message.contains(expected) && problem.message.contains("velero/aws:v1"),
             "{}",
-            trouble.message
+            problem.message
         );
-        assert!(trouble.message.contains("lifeboat plugin"), "{}", trouble.message);
+        assert!(problem.message.contains("lifeboat plugin"), "{}", problem.message);
     }
 
     #[rstest]
@@ -218,8 +218,8 @@ mod tests {
         #[case] expected: usize,
     ) {
         let pod = pod(&json!({"terminated": {"exitCode": 7}}), &json!({}));
-        assert_eq!(troubles(&deployment(image), std::slice::from_ref(&pod)).len(), expected);
-        assert_eq!(troubles(&json!({}), &[pod]), []);
+        assert_eq!(problems(&deployment(image), std::slice::from_ref(&pod)).len(), expected);
+        assert_eq!(problems(&json!({}), &[pod]), []);
     }
 
     #[test]
