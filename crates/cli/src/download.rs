@@ -242,11 +242,9 @@ async fn location_authority(client: &Client, namespace: &str, location: &str) ->
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use flate2::Compression;
     use flate2::write::GzEncoder;
-    use lifeboat_cluster::testing::{client, failure};
+    use lifeboat_control::testing::{ApiServer, Requests};
     use serde_json::{Value, json};
 
     use super::*;
@@ -267,36 +265,34 @@ mod tests {
         packing.finish().unwrap()
     }
 
-    /// An API server that answers DownloadRequests with the link; returns the methods it received.
-    async fn fetcher(link: Option<String>) -> (Fetcher, Arc<Mutex<Vec<String>>>) {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let record = seen.clone();
-        let client = client(move |asked| {
-            if asked.path.contains("backupstoragelocations") {
-                return failure(404, "NotFound");
+    /// An API server that answers DownloadRequests with the link.
+    async fn fetcher(link: Option<String>) -> (Fetcher, ApiServer) {
+        let server = ApiServer::default();
+        server.on_write(move |server, write| {
+            if server.get(&write.path).is_some() {
+                server.change(&write.path, &json!({"status": {"downloadURL": link}}));
             }
-            record.lock().unwrap().push(asked.method.clone());
-            let name = asked.path.rsplit('/').next().unwrap_or_default().to_owned();
-            match asked.method.as_str() {
-                "POST" => (201, asked.body),
-                _ => (200, json!({"apiVersion": "velero.io/v1", "kind": "DownloadRequest", "metadata": {"name": name},
-                    "spec": {"target": {"kind": "BackupLog", "name": "b"}}, "status": {"downloadURL": link}})),
-            }
-        })
-        .await;
+        });
         let timeout = Duration::from_millis(10);
-        (Fetcher::new(&client, "n", "default", &TlsArgs::default(), timeout).await.unwrap(), seen)
+        let client = server.client().await;
+        (Fetcher::new(&client, "n", "default", &TlsArgs::default(), timeout).await.unwrap(), server)
+    }
+
+    /// The methods of all requests about DownloadRequests.
+    fn seen(server: &ApiServer) -> Vec<String> {
+        let seen = server.requests(&Requests::any("*/downloadrequests*"));
+        seen.into_iter().map(|asked| asked.method).collect()
     }
 
     #[tokio::test]
     async fn a_log_comes_through_a_request_that_is_removed_afterwards() {
-        let (fetcher, seen) =
+        let (fetcher, server) =
             fetcher(Some(storage(200, [packed("one\n"), packed("two\n")].concat()).await)).await;
         let answer = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap().unwrap();
         let mut log = Vec::new();
         unpack(answer, &mut log).await.unwrap();
         assert_eq!(log, b"one\ntwo\n");
-        assert_eq!(*seen.lock().unwrap(), ["POST", "GET", "DELETE"]);
+        assert_eq!(seen(&server), ["POST", "GET", "DELETE"]);
     }
 
     #[tokio::test]
@@ -328,10 +324,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_does_not_answer_is_waited_for_and_then_named() {
-        let (fetcher, seen) = fetcher(None).await;
+        let (fetcher, server) = fetcher(None).await;
         let error = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap_err();
         assert_eq!(error.code(), 5);
-        assert_eq!(seen.lock().unwrap().last().map(String::as_str), Some("DELETE"));
+        assert_eq!(seen(&server).last().map(String::as_str), Some("DELETE"));
     }
 
     #[test]

@@ -198,91 +198,74 @@ pub fn random_password() -> String {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use lifeboat_cluster::testing::{Asked, client, failure};
+    use lifeboat_control::testing::ApiServer;
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
 
-    /// An API server with one Secret, into which another client writes `theirs` just before our first write.
-    async fn contested(stored: Option<Value>, theirs: Value) -> (Client, Arc<Mutex<Option<Value>>>) {
-        let secret = Arc::new(Mutex::new(stored));
-        let (held, meddled) = (secret.clone(), Mutex::new(false));
-        let client = client(move |asked| {
-            if asked.method != "GET" && !std::mem::replace(&mut *meddled.lock().unwrap(), true) {
-                *held.lock().unwrap() = Some(theirs.clone());
-            }
-            answer(&mut held.lock().unwrap(), &asked)
-        });
-        (client.await, secret)
-    }
+    const PATH: &str = "/api/v1/namespaces/n/secrets/velero-repo-credentials";
 
-    fn answer(held: &mut Option<Value>, asked: &Asked) -> (u16, Value) {
-        let version = held.as_ref().map(|secret| secret["metadata"]["resourceVersion"].clone());
-        match (asked.method.as_str(), held.clone()) {
-            ("GET", None) => failure(404, "NotFound"),
-            ("GET", Some(secret)) => (200, secret),
-            ("POST", Some(_)) => failure(409, "AlreadyExists"),
-            ("PATCH", _) if version.as_ref() != Some(&asked.body["metadata"]["resourceVersion"]) => {
-                failure(409, "Conflict")
-            }
-            ("PATCH" | "POST", _) => {
-                *held = Some(asked.body.clone());
-                (200, asked.body.clone())
-            }
-            (method, _) => failure(405, method),
+    /// An API server with one Secret, into which another client writes `theirs` just before our first write; and the
+    /// Secret as it was then.
+    fn contested(stored: Option<Value>, theirs: Value) -> (ApiServer, Arc<Mutex<Option<Value>>>) {
+        let (server, written) = (ApiServer::default(), Arc::new(Mutex::new(None)));
+        if let Some(stored) = stored {
+            server.put(PATH, stored);
         }
+        let kept = written.clone();
+        server.answer(move |server, asked| {
+            let mut kept = kept.lock().unwrap();
+            if asked.method != "GET" && kept.is_none() {
+                server.put(PATH, theirs.clone());
+                *kept = server.get(PATH);
+            }
+            None
+        });
+        (server, written)
     }
 
-    fn stored(version: &str, data: &Value) -> Value {
-        json!({"metadata": {"name": SECRET, "resourceVersion": version}, "data": data})
+    fn stored(data: &Value) -> Value {
+        json!({"data": data})
     }
 
     #[rstest]
     #[case::made(None)]
-    #[case::added_to(Some(json!({"metadata": {"name": SECRET, "resourceVersion": "1"}, "data": {}})))]
+    #[case::added_to(Some(stored(&json!({}))))]
     #[tokio::test]
     async fn the_password_stays_out_of_backups(#[case] before: Option<Value>) {
-        let secret = Arc::new(Mutex::new(before));
-        let held = secret.clone();
-        let client = client(move |asked| {
-            let mut held = held.lock().unwrap();
-            match held.clone().filter(|_| asked.method == "PATCH") {
-                Some(mut secret) => {
-                    crate::testing::merge(&mut secret, &asked.body);
-                    *held = Some(secret.clone());
-                    (200, secret)
-                }
-                None => answer(&mut held, &asked),
-            }
-        });
-        let client = client.await;
-        settle(&client, "n", None).await.unwrap();
-        let labels = secret.lock().unwrap().clone().unwrap()["metadata"]["labels"].clone();
+        let server = ApiServer::default();
+        if let Some(before) = before {
+            server.put(PATH, before);
+        }
+        settle(&server.client().await, "n", None).await.unwrap();
+        let labels = server.get(PATH).unwrap()["metadata"]["labels"].clone();
         assert_eq!(labels["velero.io/exclude-from-backup"], "true");
     }
 
     #[tokio::test]
     async fn of_two_who_make_the_secret_one_password_stays() {
-        let theirs = stored("1", &json!({"repository-password": "dGhlaXJz"}));
-        let (client, secret) = contested(None, theirs.clone()).await;
-        settle(&client, "n", None).await.unwrap();
-        assert_eq!(*secret.lock().unwrap(), Some(theirs));
+        let theirs = stored(&json!({"repository-password": "dGhlaXJz"}));
+        let (server, written) = contested(None, theirs);
+        settle(&server.client().await, "n", None).await.unwrap();
+        assert!(server.get(PATH).is_some());
+        assert_eq!(server.get(PATH), *written.lock().unwrap());
     }
 
     #[tokio::test]
     async fn of_two_who_add_a_password_to_the_secret_one_stays() {
-        let theirs = stored("2", &json!({"repository-password": "dGhlaXJz"}));
-        let (client, secret) = contested(Some(stored("1", &json!({}))), theirs.clone()).await;
-        settle(&client, "n", None).await.unwrap();
-        assert_eq!(*secret.lock().unwrap(), Some(theirs));
+        let theirs = stored(&json!({"repository-password": "dGhlaXJz"}));
+        let (server, written) = contested(Some(stored(&json!({}))), theirs);
+        settle(&server.client().await, "n", None).await.unwrap();
+        assert!(server.get(PATH).is_some());
+        assert_eq!(server.get(PATH), *written.lock().unwrap());
     }
 
     #[tokio::test]
     async fn a_given_password_that_came_second_is_refused() {
-        let theirs = stored("1", &json!({"repository-password": "dGhlaXJz"}));
-        let (client, _secret) = contested(None, theirs).await;
-        let refused = settle(&client, "n", Some("mine")).await;
+        let theirs = stored(&json!({"repository-password": "dGhlaXJz"}));
+        let (server, _written) = contested(None, theirs);
+        let refused = settle(&server.client().await, "n", Some("mine")).await;
         assert!(matches!(refused, Err(SettleError::Password(PasswordError::Differs))));
     }
 }

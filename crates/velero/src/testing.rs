@@ -1,17 +1,16 @@
-//! For tests: a context, and a cluster of a few lines that keeps objects, with a location in a directory.
+//! For tests: a context, and a cluster with a location in a directory on the API server of `lifeboat_control::testing`.
 
 pub(crate) mod acts;
 pub(crate) mod repositories;
 pub(crate) mod volumes;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kube::Client;
 pub(crate) use lifeboat_cluster::testing::merge;
-use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_control::Core;
+use lifeboat_control::testing::{ApiServer, Requests, ServedType, Verb, When};
 use lifeboat_store::Store;
 use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
@@ -34,13 +33,10 @@ pub(crate) fn context_with(client: Client, settings: VeleroSettings, movers: Mov
     Context::new(core, transfer, Arc::new(settings))
 }
 
-type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
-
-/// Objects by path, such as `backups/nightly`; events are not kept, their reasons are.
+/// The objects of Lifeboat's namespace and of the cluster.
 pub(crate) struct Cluster {
     pub(crate) context: Context,
-    objects: Objects,
-    events: Arc<Mutex<Vec<String>>>,
+    pub(crate) server: ApiServer,
     directory: tempfile::TempDir,
 }
 
@@ -61,12 +57,13 @@ impl Cluster {
     async fn with(settings: VeleroSettings, movers: MoverSettings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("bucket")).unwrap();
-        let objects = Objects::default();
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let (kept, told) = (objects.clone(), events.clone());
-        let client = client(move |asked| answer(&kept, &told, &asked)).await;
-        let context = context_with(client, settings, movers);
-        let cluster = Self { context, objects, events, directory };
+        let server = ApiServer::default();
+        server.serve([
+            ServedType::new("v1", "configmaps", "ConfigMap").short_name("cm"),
+            ServedType::new("v1", "secrets", "Secret"),
+        ]);
+        let context = context_with(server.client().await, settings, movers);
+        let cluster = Self { context, server, directory };
         cluster.put(
             "backupstoragelocations",
             &json!({
@@ -86,7 +83,7 @@ impl Cluster {
 
     /// The objects, for functions that change them while something runs.
     pub(crate) fn shared(&self) -> SharedObjects {
-        SharedObjects(self.objects.clone())
+        SharedObjects(self.server.clone())
     }
 
     /// The bucket of the location.
@@ -100,133 +97,66 @@ impl Cluster {
     }
 
     pub(crate) fn put(&self, plural: &str, object: &Value) {
-        let name = object["metadata"]["name"].as_str().unwrap();
-        self.objects.lock().unwrap().insert(format!("{plural}/{name}"), complete(object.clone()));
+        self.shared().put(plural, object);
     }
 
     pub(crate) fn get(&self, plural: &str, name: &str) -> Option<Value> {
-        self.objects.lock().unwrap().get(&format!("{plural}/{name}")).cloned()
+        self.server.get(&path(plural, name))
     }
 
     pub(crate) fn change(&self, plural: &str, name: &str, patch: &Value) {
-        merge(self.objects.lock().unwrap().get_mut(&format!("{plural}/{name}")).unwrap(), patch);
+        self.server.change(&path(plural, name), patch);
     }
 
-    /// Nobody may read this object, such as `pods/db-0`, from now on.
-    pub(crate) fn forbid(&self, path: &str) {
-        self.objects.lock().unwrap().insert(path.to_owned(), json!({"forbidden": true}));
+    /// The server may not read this object from now on.
+    pub(crate) fn forbid(&self, plural: &str, name: &str) {
+        self.server.fail(Requests::new(Verb::Get, &path(plural, name)), When::Always, 403);
     }
 
     pub(crate) fn names(&self, plural: &str) -> Vec<String> {
-        let objects = self.objects.lock().unwrap();
-        let prefix = format!("{plural}/");
-        objects.keys().filter_map(|path| path.strip_prefix(&prefix)).map(str::to_owned).collect()
+        let list = path(plural, "");
+        let paths = self.server.paths(&list);
+        paths.iter().filter_map(|path| path.strip_prefix(&list)).map(str::to_owned).collect()
     }
 
     /// Reasons of all events.
     pub(crate) fn events(&self) -> Vec<String> {
-        self.events.lock().unwrap().clone()
+        self.server.events()
     }
 }
 
 /// The objects of a [`Cluster`].
 #[derive(Clone)]
-pub(crate) struct SharedObjects(Objects);
+pub(crate) struct SharedObjects(ApiServer);
 
 impl SharedObjects {
     pub(crate) fn put(&self, plural: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap();
-        self.0.lock().unwrap().insert(format!("{plural}/{name}"), complete(object.clone()));
+        self.0.put(&path(plural, name), object.clone());
     }
 
     pub(crate) fn remove(&self, plural: &str, name: &str) {
-        self.0.lock().unwrap().remove(&format!("{plural}/{name}"));
+        self.0.remove(&path(plural, name));
     }
 }
 
-fn complete(mut object: Value) -> Value {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    for (key, value) in [("namespace", "lifeboat"), ("uid", &format!("uid-{name}")), ("resourceVersion", "1")]
-    {
-        if object["metadata"][key].is_null() {
-            object["metadata"][key] = value.into();
-        }
-    }
-    object
-}
-
-fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16, Value) {
-    if asked.path.contains("/events") {
-        events.lock().unwrap().push(asked.body["reason"].as_str().unwrap_or_default().to_owned());
-        return (201, asked.body.clone());
-    }
-    match asked.path.as_str() {
-        "/api" => return (200, served()),
-        "/apis" => return (200, json!({"items": []})),
-        "/version" => return (200, version()),
-        _ => {}
-    }
-    let of_cluster = asked.path.strip_prefix("/api/v1/").unwrap_or_default();
-    let place = asked.path.split("/namespaces/lifeboat/").nth(1).unwrap_or(of_cluster);
-    let mut objects = objects.lock().unwrap();
-    let found = objects.get(place).cloned();
-    let missing = failure(404, "NotFound");
-    match asked.method.as_str() {
-        "GET" if found.as_ref().is_some_and(|found| found["forbidden"] == true) => failure(403, "Forbidden"),
-        "GET" if place.contains('/') => found.map_or(missing, |object| (200, object)),
-        "GET" => {
-            let prefix = format!("{place}/");
-            let items: Vec<_> = objects
-                .iter()
-                .filter(|(path, _)| path.starts_with(&prefix))
-                .map(|(_, object)| object)
-                .collect();
-            (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
-        }
-        "POST" => {
-            let mut object = asked.body.clone();
-            if object["metadata"]["name"].is_null() {
-                let begin = object["metadata"]["generateName"].as_str().unwrap_or_default();
-                object["metadata"]["name"] = format!("{begin}{}", objects.len()).into();
-            }
-            let path = format!("{place}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
-            if objects.contains_key(&path) {
-                return failure(409, "AlreadyExists");
-            }
-            let object = complete(object);
-            objects.insert(path, object.clone());
-            (201, object)
-        }
-        "PATCH" => match objects.get_mut(place) {
-            Some(object) => {
-                let mut patch = asked.body.clone();
-                if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
-                    metadata.remove("resourceVersion");
-                }
-                merge(object, &patch);
-                (200, object.clone())
-            }
-            None => missing,
-        },
-        "DELETE" => {
-            objects.remove(place);
-            found.map_or(missing, |object| (200, object))
-        }
-        _ => failure(405, "MethodNotAllowed"),
-    }
-}
-
-/// What discovery tells.
-fn served() -> Value {
-    let resource = |plural: &str, kind: &str, short: &[&str]| {
-        json!({"resource": plural, "singularResource": kind.to_lowercase(), "scope": "Namespaced", "shortNames": short,
-            "responseKind": {"kind": kind, "group": "", "version": ""}, "verbs": ["create", "delete", "get", "list"]})
+/// The path of an object of Lifeboat's namespace, or of the cluster.
+fn path(plural: &str, name: &str) -> String {
+    let group = match plural {
+        "configmaps"
+        | "namespaces"
+        | "nodes"
+        | "persistentvolumeclaims"
+        | "persistentvolumes"
+        | "pods"
+        | "secrets" => "/api/v1",
+        "deployments" => "/apis/apps/v1",
+        "datadownloads" | "datauploads" => "/apis/velero.io/v2alpha1",
+        _ => "/apis/velero.io/v1",
     };
-    let resources = [resource("configmaps", "ConfigMap", &["cm"]), resource("secrets", "Secret", &[])];
-    json!({"items": [{"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": resources}]}]})
-}
-
-fn version() -> Value {
-    json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "",
-        "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
+    let namespace = match plural {
+        "namespaces" | "nodes" | "persistentvolumes" => "",
+        _ => "/namespaces/lifeboat",
+    };
+    format!("{group}{namespace}/{plural}/{name}")
 }

@@ -1,11 +1,12 @@
-//! Tests of commands against a fake API server.
+//! Tests of commands against the API server of `lifeboat_control::testing`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::{Backup, Restore, Schedule};
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_cluster::testing::failure;
+use lifeboat_control::testing::ApiServer;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -18,22 +19,14 @@ pub(crate) fn settings() -> Settings {
     Settings { namespace: "lifeboat".into(), connection: lifeboat_cluster::ConnectOptions::default() }
 }
 
-/// A client of an API server that holds these objects (by plural) and serves lists and single objects.
+/// A client of an API server that holds these objects of group velero.io, by their plurals.
 pub(crate) async fn holding(objects: Vec<(&'static str, Value)>) -> Client {
-    client(move |asked| answer(&objects, &asked)).await
-}
-
-/// The path is `/apis/velero.io/v1/namespaces/NAMESPACE/PLURAL`, optionally with `/NAME`.
-fn answer(objects: &[(&str, Value)], asked: &Asked) -> (u16, Value) {
-    let parts: Vec<_> = asked.path.split('/').skip(6).collect();
-    let plural = parts.first().copied().unwrap_or_default();
-    let mut held = objects.iter().filter(|(of, _)| *of == plural).map(|(_, object)| object.clone());
-    if let [_, name] = parts[..] {
-        let found = held.find(|object| object["metadata"]["name"] == name);
-        return found.map_or_else(|| failure(404, "NotFound"), |object| (200, object));
+    let server = ApiServer::default();
+    for (plural, object) in objects {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        server.put(&format!("/apis/velero.io/v1/namespaces/lifeboat/{plural}/{name}"), object);
     }
-    let items: Vec<_> = held.collect();
-    (200, json!({"apiVersion": "velero.io/v1", "kind": "List", "metadata": {}, "items": items}))
+    server.client().await
 }
 
 pub(crate) fn backup(name: &str, phase: &str) -> (&'static str, Value) {
@@ -65,12 +58,13 @@ async fn objects_are_chosen_once_each_or_all_by_name() {
 
 /// Follows a backup; the API server gives these answers one after another and repeats the last one.
 async fn followed(answers: Vec<(u16, Value)>) -> Result<String, String> {
-    let answers = Arc::new(Mutex::new(answers));
-    let client = client(move |_| {
+    let (server, answers) = (ApiServer::default(), Mutex::new(answers));
+    server.answer(move |_, _| {
         let mut answers = answers.lock().unwrap();
-        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
+        Some(if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() })
     });
-    follow(BACKUP, &BACKUP.api(&client.await, "lifeboat"), "b").await.map_err(|error| error.to_string())
+    let api = BACKUP.api(&server.client().await, "lifeboat");
+    follow(BACKUP, &api, "b").await.map_err(|error| error.to_string())
 }
 
 #[tokio::test]
@@ -104,17 +98,14 @@ fn the_examples_are_what_they_say() {
 
 #[tokio::test]
 async fn an_empty_listing_says_why_it_is_empty() {
-    let namespaces = |there: bool| {
-        client(move |_| {
-            let found = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lifeboat"}});
-            if there { (200, found) } else { failure(404, "NotFound") }
-        })
-    };
-    let there = namespaces(true).await;
+    let server = ApiServer::default();
+    server.put("/api/v1/namespaces/lifeboat", json!({"apiVersion": "v1", "kind": "Namespace"}));
+    let there = server.client().await;
     let message = get::none_found(&settings(), &there, RESTORE, Some("x=y")).await.unwrap();
     assert_eq!(message, "No restores in namespace lifeboat match \"x=y\".");
     assert!(get::none_found(&settings(), &there, RESTORE, None).await.unwrap().contains("make one with"));
-    let error = get::none_found(&settings(), &namespaces(false).await, RESTORE, None).await.unwrap_err();
+    server.remove("/api/v1/namespaces/lifeboat");
+    let error = get::none_found(&settings(), &there, RESTORE, None).await.unwrap_err();
     assert_eq!((error.code(), error.to_string().as_str()), (3, "there is no namespace \"lifeboat\""));
 }
 

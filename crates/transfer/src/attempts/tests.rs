@@ -6,12 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::testing::{client, failure};
-use lifeboat_control::Core;
+use lifeboat_control::testing::ApiServer;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, PartResult, PartResults, Restored};
 use lifeboat_mover::task::{BackupWork, Part, RestoreWork, Source, Target, TaskWork};
 use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, Owner, data};
-use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -146,8 +144,7 @@ impl Steps for Host {
 }
 
 async fn host(effects: &Arc<FakeEffects>, restores: bool) -> Host {
-    let client = client(|_| failure(404, "NotFound")).await;
-    let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
+    let core = ApiServer::default().core().await;
     let mut work = WorkContext::new(&core, Arc::default(), effects.clone());
     work.pace = Duration::from_millis(1);
     let notes = Arc::new(Notes::default());

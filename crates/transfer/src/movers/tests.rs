@@ -2,6 +2,7 @@ mod cluster;
 mod looks;
 mod namespaces;
 
+use lifeboat_control::testing::{Requests, Verb, When};
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -50,9 +51,10 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
         running(),
         reported("THIS", done()),
     ]);
-    fake.held().log = "2026-01-01T00:00:00.1Z {\"line\":\"waiting\",\"holder\":\"h\",\"until\":null}\n\
+    fake.pods.lock().unwrap().log =
+        "2026-01-01T00:00:00.1Z {\"line\":\"waiting\",\"holder\":\"h\",\"until\":null}\n\
                        2026-01-01T00:00:00.2Z nonsense\n"
-        .to_owned();
+            .to_owned();
     let watcher = Notes::default();
     let ended = carry_out(&fake, "a-1", &watcher, &CancellationToken::new()).await;
     assert!(matches!(&ended, Ended::Reported { result, .. } if result.outcome == done()), "{ended:?}");
@@ -66,16 +68,14 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
         ]
     );
     // The Secret before the Job that needs it; tied to it then.
-    assert_eq!(fake.held().changes, ["POST secrets", "POST jobs", "PATCH secrets/mover-a-1"]);
-    {
-        let held = fake.held();
-        let secret = &held.objects["secrets/mover-a-1"];
-        assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], "uid-of-mover-a-1");
-        assert_eq!(secret["data"]["password-0"], "c2VjcmV0");
-        assert!(secret["data"]["task.json"].is_string());
-        let job = held.objects["jobs/mover-a-1"].to_string();
-        assert!(!job.contains("c2VjcmV0") && !job.contains("\"secret\","), "no secret in the Job: {job}");
-    }
+    assert_eq!(fake.changes(), ["POST secrets", "POST jobs", "PATCH secrets/mover-a-1"]);
+    let (secret, job) = (fake.object("secrets/mover-a-1").unwrap(), fake.object("jobs/mover-a-1").unwrap());
+    assert!(job["metadata"]["uid"].is_string());
+    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"]);
+    assert_eq!(secret["data"]["password-0"], "c2VjcmV0");
+    assert!(secret["data"]["task.json"].is_string());
+    let job = job.to_string();
+    assert!(!job.contains("c2VjcmV0") && !job.contains("\"secret\","), "no secret in the Job: {job}");
     fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
     assert!(!fake.has("jobs/mover-a-1") && !fake.has("secrets/mover-a-1"));
     fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_job_that_is_there_is_adopted_and_no_second_one_is_made(#[case] states
     fake.put_job(&job("a-1"), states);
     fake.put_job(&job("b-1"), &[running()]);
     assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
-    assert!(!fake.held().changes.contains(&"POST jobs".to_owned()));
+    assert!(!fake.changes().contains(&"POST jobs".to_owned()));
 }
 
 #[tokio::test]
@@ -98,9 +98,9 @@ async fn a_secret_that_an_interrupted_try_left_is_used_with_the_content_of_now()
     let fake = Fake::new().await;
     fake.script(&[running(), reported("THIS", done())]);
     let left = json!({"metadata": {"name": "mover-a-1"}, "data": {"password-0": "b2xk"}});
-    fake.held().objects.insert("secrets/mover-a-1".into(), left);
+    fake.put("secrets/mover-a-1", left);
     assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
-    assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "c2VjcmV0");
+    assert_eq!(fake.object("secrets/mover-a-1").unwrap()["data"]["password-0"], "c2VjcmV0");
 }
 
 #[tokio::test]
@@ -108,7 +108,8 @@ async fn a_job_whose_secret_is_gone_gets_it_again() {
     let fake = Fake::new().await;
     fake.put_job(&job("a-1"), &[starting(), running(), reported("a-1", done())]);
     assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
-    assert_eq!(fake.held().objects["secrets/mover-a-1"]["metadata"]["ownerReferences"][0]["uid"], "job-uid");
+    let secret = fake.object("secrets/mover-a-1").unwrap();
+    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], "job-uid");
 }
 
 #[rstest]
@@ -124,7 +125,7 @@ async fn a_mover_that_is_cancelled_is_told_to_end(
 ) {
     let fake = Fake::new().await;
     fake.put_job(&job("a-1"), &[running()]);
-    fake.held().on_delete = becomes;
+    fake.pods.lock().unwrap().on_delete = becomes;
     let cancel = CancellationToken::new();
     cancel.cancel();
     let ended = carry_out(&fake, "a-1", &Notes::default(), &cancel).await;
@@ -132,7 +133,7 @@ async fn a_mover_that_is_cancelled_is_told_to_end(
     assert_eq!(matches!(ended, Ended::Reported { .. }), !cancelled, "{ended:?}");
     let owner = matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
     assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
-    let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
+    let deleted = fake.changes().iter().filter(|change| *change == "DELETE pods/mover-a-1").count();
     assert_eq!(deleted, 1);
 }
 
@@ -200,7 +201,7 @@ async fn a_mover_that_was_evicted_and_stopped_in_good_order_was_evicted() {
 async fn a_node_that_is_gone_is_no_proof_that_the_mover_is() {
     let fake = Fake::new().await;
     fake.put_job(&job("a-1"), &[running()]);
-    fake.held().objects.remove("nodes/a");
+    fake.server.remove("/api/v1/nodes/a");
     let death = died(simply(&fake, "a-1").await);
     assert_eq!((death.cause, death.dead_owner, death.may_retry), (DeathCause::NodeLost, None, true));
 }
@@ -217,7 +218,7 @@ async fn what_the_admin_did_not_allow_is_refused_before_anything_is_made(
     let death = died(simply(&fake, "a-1").await);
     assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
     assert!(death.message.contains(flag), "{}", death.message);
-    assert!(fake.held().changes.is_empty());
+    assert!(fake.changes().is_empty());
 }
 
 #[rstest]
@@ -227,7 +228,7 @@ async fn what_the_admin_did_not_allow_is_refused_before_anything_is_made(
 #[tokio::test]
 async fn what_the_api_server_will_never_take_is_an_end(#[case] code: u16, #[case] next: &str) {
     let fake = Fake::new().await;
-    fake.held().refuses = Some(code);
+    fake.server.fail(Requests::new(Verb::Create, "*"), When::Always, code);
     let death = died(simply(&fake, "a-1").await);
     assert_eq!(death.cause, DeathCause::Refused);
     assert!(death.message.contains(next), "{}", death.message);
@@ -237,7 +238,9 @@ async fn what_the_api_server_will_never_take_is_an_end(#[case] code: u16, #[case
 async fn trouble_with_the_api_server_ends_no_mover() {
     let fake = Fake::new().await;
     fake.put_job(&job("a-1"), &[running(), reported("a-1", done())]);
-    fake.held().trouble = vec![503, 500, 429];
+    for (number, code) in [(1, 429), (2, 500), (3, 503)] {
+        fake.server.fail(Requests::new(Verb::List, "*/pods"), When::Nth(number), code);
+    }
     assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
 }
 
@@ -256,7 +259,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
         }
     });
     futures::future::join_all(runs).await;
-    assert!(fake.held().most <= 3, "two run, and one that ended may not be cleared yet");
+    assert!(fake.pods.lock().unwrap().most <= 3, "two run, and one that ended may not be cleared yet");
     let queued =
         watchers.iter().flat_map(Notes::all).filter(|note| note.starts_with("queued: ")).collect::<Vec<_>>();
     assert!(
@@ -278,7 +281,7 @@ async fn jobs_of_the_term_before_count_until_they_end() {
         assert!(!fake.has("jobs/mover-a-1"));
         fake.movers.recount().await.unwrap();
         assert!(!fake.has("jobs/mover-a-1"));
-        fake.held().objects.remove("jobs/mover-old-1");
+        fake.remove("jobs/mover-old-1");
         fake.movers.recount().await.unwrap();
     };
     let cancel = CancellationToken::new();
@@ -304,13 +307,13 @@ async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
             tokio::task::yield_now().await;
         }
         *password.0.lock().unwrap() = Some("new");
-        fake.held().objects.remove("jobs/mover-old-1");
+        fake.remove("jobs/mover-old-1");
         fake.movers.recount().await.unwrap();
     };
     let movers = fake.movers.clone();
     let (ended, ()) = tokio::join!(movers.carry_out(waits, &watcher, &cancel), ends);
     assert!(matches!(ended.unwrap(), Ended::Reported { .. }));
-    assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "bmV3");
+    assert_eq!(fake.object("secrets/mover-a-1").unwrap()["data"]["password-0"], "bmV3");
 }
 
 #[tokio::test]
@@ -323,7 +326,7 @@ async fn a_repository_that_nothing_opens_any_more_is_named() {
     let death = died(ended);
     assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
     assert!(death.message.contains("default/shop cannot be used: no password"), "{}", death.message);
-    assert!(fake.held().changes.is_empty());
+    assert!(fake.changes().is_empty());
 }
 
 #[tokio::test]
@@ -339,7 +342,7 @@ async fn whoever_gives_up_waiting_gives_its_place_back() {
     };
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), waits);
     assert!(matches!(ended, Ended::Cancelled { .. }), "{ended:?}");
-    assert!(fake.held().changes.is_empty());
+    assert!(fake.changes().is_empty());
 }
 
 #[tokio::test]
@@ -355,20 +358,15 @@ async fn a_sweep_removes_what_nobody_needs_and_nothing_else() {
     for (name, created) in
         [("needed", "2026-01-01T00:00:00Z"), ("old", "2026-01-01T00:00:00Z"), ("new", "2999-01-01T00:00:00Z")]
     {
-        let secret = json!({"metadata": {"name": format!("mover-{name}"), "namespace": "lifeboat-movers",
-            "creationTimestamp": created}});
-        fake.held().objects.insert(format!("secrets/mover-{name}"), secret);
+        let mut secret = lifeboat_plan::transfer::movers::job::secret(&job(name));
+        secret["metadata"]["creationTimestamp"] = json!(created);
+        fake.put(&format!("secrets/mover-{name}"), secret);
     }
-    {
-        let mut held = fake.held();
-        held.objects.insert("podvolumebackups/pvb-needed".into(), owner("needed", "InProgress"));
-        held.objects.insert("podvolumebackups/pvb-over".into(), owner("over", "Completed"));
-        let mut other = owner("other", "InProgress");
-        other["metadata"]["uid"] = json!("another one of that name");
-        held.objects.insert("podvolumebackups/pvb-other".into(), other);
-    }
+    fake.put("podvolumebackups/pvb-needed", owner("needed", "InProgress"));
+    fake.put("podvolumebackups/pvb-over", owner("over", "Completed"));
+    let mut other = owner("other", "InProgress");
+    other["metadata"]["uid"] = json!("another one of that name");
+    fake.put("podvolumebackups/pvb-other", other);
     fake.movers.sweep().await.unwrap();
-    let held = fake.held();
-    let left: Vec<_> = held.objects.keys().filter(|path| path.contains("/mover-")).cloned().collect();
-    assert_eq!(left, ["jobs/mover-needed", "secrets/mover-needed", "secrets/mover-new"]);
+    assert_eq!(fake.left(), ["jobs/mover-needed", "secrets/mover-needed", "secrets/mover-new"]);
 }

@@ -1,4 +1,4 @@
-//! Backups through their phases, on a cluster of a few lines with a location in a directory.
+//! Backups through their phases, on a cluster in memory with a location in a directory.
 
 mod csi;
 mod csi_groups;

@@ -1,4 +1,4 @@
-//! For tests: a cluster of a few lines that serves types, lists, versions of objects and conflicts; and commands that are
+//! For tests: a cluster with the types of many backups on the API server of `lifeboat_control::testing`, and commands that are
 //! written down instead of run.
 
 mod archived;
@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use kube::Client;
 use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_cluster::testing::{Asked, merge};
+use lifeboat_control::testing::{ApiServer, Requests, ServedType, Verb, When, Write, WriteKind};
 use serde_json::{Value, json};
 
 use super::pass::Commands;
@@ -39,28 +40,13 @@ const TYPES: [(&str, &str, &str, &str, bool); 19] = [
     ("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses", "VolumeSnapshotClass", false),
 ];
 
-/// Where the cluster says which version of group snapshots it has: a test puts that there.
-pub(crate) const GROUP_SNAPSHOTS: &str = "/apis/groupsnapshot.storage.k8s.io";
-
-#[derive(Default)]
-struct Inner {
-    /// By path.
-    objects: BTreeMap<String, Value>,
-    /// Paths of lists that fail, with the code.
-    broken: BTreeMap<String, u16>,
-    /// Paths of lists of which single requests fail: which ones, counted from 1, and with which code.
-    moody: BTreeMap<String, BTreeMap<usize, u16>>,
-    /// How often each path was listed.
-    listed: BTreeMap<String, usize>,
-    /// Changes that are refused: the path, a field of the change, the code.
-    refused: Vec<(String, String, u16)>,
-    version: u64,
-}
+/// The group of snapshots of several volumes, which the cluster has where a test says so.
+const GROUP_SNAPSHOTS: &str = "groupsnapshot.storage.k8s.io";
 
 /// The cluster. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct World {
-    inner: Arc<Mutex<Inner>>,
+    pub(crate) server: ApiServer,
     /// What happened in pods, in order: `pre db-0`.
     pub(crate) commands: Arc<Mutex<Vec<String>>>,
     /// Pods in which commands fail.
@@ -71,24 +57,69 @@ pub(crate) struct World {
     on_command: Arc<Mutex<Option<Hook>>>,
     /// Called with the path of every object that is created: a controller of the cluster.
     on_create: Arc<Mutex<Option<Hook>>>,
-    /// Called with the path of every list.
+    /// Called with the path of every list, before it is answered.
     on_list: Arc<Mutex<Option<Hook>>>,
     /// Called with the path of every object that is changed.
     on_change: Arc<Mutex<Option<Hook>>>,
     /// Changes of watched paths.
     watched: Arc<Mutex<BTreeMap<String, Seen>>>,
-    /// Paths of all objects that were created.
-    pub(crate) created: Arc<Mutex<Vec<String>>>,
 }
 
 /// Changes in their order.
 type Seen = Arc<Mutex<Vec<Value>>>;
 type Hook = Box<dyn Fn(&World, &str) + Send>;
 
+impl Default for World {
+    fn default() -> Self {
+        let world = Self {
+            server: ApiServer::default(),
+            commands: Arc::default(),
+            failing: Arc::default(),
+            hanging: Arc::default(),
+            on_command: Arc::default(),
+            on_create: Arc::default(),
+            on_list: Arc::default(),
+            on_change: Arc::default(),
+            watched: Arc::default(),
+        };
+        world.server.serve(TYPES.map(|(group, version, plural, kind, namespaced)| {
+            let served = served(group, version, plural, kind, namespaced);
+            if plural == "pods" { served.short_name("po") } else { served }
+        }));
+        world.server.without(GROUP_SNAPSHOTS);
+        let (before, after) = (world.clone(), world.clone());
+        world.server.answer(move |_, asked| {
+            before.asked(asked);
+            None
+        });
+        world.server.on_write(move |_, write| after.written(write));
+        world
+    }
+}
+
+fn served(group: &str, version: &str, plural: &str, kind: &str, namespaced: bool) -> ServedType {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let served = ServedType::new(&api_version, plural, kind);
+    if namespaced { served } else { served.cluster_scoped() }
+}
+
 impl World {
     pub(crate) async fn client(&self) -> Client {
-        let world = self.clone();
-        client(move |asked| world.answer(&asked)).await
+        self.server.client().await
+    }
+
+    /// The cluster has snapshots of several volumes.
+    pub(crate) fn serve_group_snapshots(&self) {
+        let types = [
+            ("volumegroupsnapshots", "VolumeGroupSnapshot", true),
+            ("volumegroupsnapshotcontents", "VolumeGroupSnapshotContent", false),
+            ("volumegroupsnapshotclasses", "VolumeGroupSnapshotClass", false),
+        ];
+        self.server.serve(
+            types.map(|(plural, kind, namespaced)| {
+                served(GROUP_SNAPSHOTS, "v1beta1", plural, kind, namespaced)
+            }),
+        );
     }
 
     /// Adds an object of a type of [`TYPES`].
@@ -137,40 +168,35 @@ impl World {
         self.add("namespaces", "", name, json!({"status": {"phase": "Active"}}))
     }
 
-    pub(crate) fn put(&self, path: &str, mut object: Value) {
-        let mut inner = self.inner.lock().unwrap();
-        inner.version += 1;
-        object["metadata"]["resourceVersion"] = inner.version.to_string().into();
-        inner.objects.insert(path.to_owned(), object);
+    pub(crate) fn put(&self, path: &str, object: Value) {
+        self.server.put(path, object);
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
-        self.inner.lock().unwrap().objects.get(path).cloned()
+        self.server.get(path)
     }
 
     pub(crate) fn change(&self, path: &str, with: &Value) {
-        let mut object = self.get(path).unwrap();
-        merge(&mut object, with);
-        self.put(path, object);
+        self.server.change(path, with);
     }
 
     pub(crate) fn remove(&self, path: &str) {
-        self.inner.lock().unwrap().objects.remove(path);
+        self.server.remove(path);
     }
 
     /// Lists of this path fail with `code`.
     pub(crate) fn break_list(&self, path: &str, code: u16) {
-        self.inner.lock().unwrap().broken.insert(path.to_owned(), code);
+        self.server.fail(Requests::new(Verb::List, path), When::Always, code);
     }
 
     /// The `nth` request for a list of this path fails with `code`.
     pub(crate) fn break_request(&self, path: &str, nth: usize, code: u16) {
-        self.inner.lock().unwrap().moody.entry(path.to_owned()).or_default().insert(nth, code);
+        self.server.fail(Requests::new(Verb::List, path), When::Nth(nth), code);
     }
 
     /// Changes of this path that hold `field` fail with `code`.
     pub(crate) fn refuse_change(&self, path: &str, field: &str, code: u16) {
-        self.inner.lock().unwrap().refused.push((path.to_owned(), field.to_owned(), code));
+        self.server.fail(Requests::new(Verb::Patch, path).writing(field), When::Always, code);
     }
 
     /// A command, such as `pre db-0`, does not end.
@@ -209,109 +235,36 @@ impl World {
 
     /// Paths of all objects that contain `part`.
     pub(crate) fn paths(&self, part: &str) -> Vec<String> {
-        self.inner.lock().unwrap().objects.keys().filter(|path| path.contains(part)).cloned().collect()
+        self.server.paths(part)
     }
 
-    fn answer(&self, asked: &Asked) -> (u16, Value) {
-        let path = asked.path.as_str();
-        match (asked.method.as_str(), path) {
-            ("GET", "/api") => return (200, discovery(true)),
-            ("GET", "/apis") => return (200, discovery(false)),
-            ("GET", "/version") => return (200, version()),
-            ("POST", path) if path.contains("/events") => return (201, asked.body.clone()),
-            // What is tested finds changes by looking.
-            ("GET", _) if asked.query.contains("watch=") => return failure(500, "NoWatch"),
-            _ => {}
+    /// Paths of all objects that were created.
+    pub(crate) fn created(&self) -> Vec<String> {
+        self.server.created()
+    }
+
+    fn asked(&self, asked: &Asked) {
+        if Requests::new(Verb::List, "*").includes(asked) {
+            self.call(&self.on_list, &asked.path);
         }
-        let found = self.get(path);
-        match asked.method.as_str() {
-            "GET" => found.map_or_else(|| self.list(path, &asked.query), |object| (200, object)),
-            "POST" => {
-                let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
-                let path = format!("{path}/{name}");
-                if self.get(&path).is_some() {
-                    return failure(409, "AlreadyExists");
-                }
-                self.put(&path, asked.body.clone());
-                self.created.lock().unwrap().push(path.clone());
-                if let Some(hook) = self.on_create.lock().unwrap().as_ref() {
-                    hook(self, &path);
-                }
-                (201, asked.body.clone())
-            }
-            "PATCH" => self.patch(path, found, &asked.body),
-            "DELETE" => {
-                self.remove(path);
-                found.map_or_else(|| failure(404, "NotFound"), |object| (200, object))
-            }
-            _ => failure(405, "MethodNotAllowed"),
+        let seen = self.watched.lock().unwrap().get(&asked.path).cloned();
+        if let Some(seen) = seen.filter(|_| asked.method == "PATCH" && self.get(&asked.path).is_some()) {
+            seen.lock().unwrap().push(asked.body.clone());
         }
     }
 
-    fn patch(&self, path: &str, found: Option<Value>, with: &Value) -> (u16, Value) {
-        let Some(mut object) = found else { return failure(404, "NotFound") };
-        if let Some(seen) = self.watched.lock().unwrap().get(path) {
-            seen.lock().unwrap().push(with.clone());
+    fn written(&self, write: &Write) {
+        match write.kind {
+            WriteKind::Created => self.call(&self.on_create, &write.path),
+            WriteKind::Changed => self.call(&self.on_change, &write.path),
+            WriteKind::Deleted => {}
         }
-        let refused = self.inner.lock().unwrap().refused.clone();
-        let applies = |(at, field, _): &&(String, String, u16)| at == path && with.get(field).is_some();
-        if let Some((_, _, code)) = refused.iter().find(applies) {
-            return failure(*code, "Refused");
-        }
-        let given = &with["metadata"]["resourceVersion"];
-        if !given.is_null() && *given != object["metadata"]["resourceVersion"] {
-            return failure(409, "Conflict");
-        }
-        merge(&mut object, with);
-        self.put(path, object);
-        if let Some(hook) = self.on_change.lock().unwrap().as_ref() {
+    }
+
+    fn call(&self, hook: &Mutex<Option<Hook>>, path: &str) {
+        if let Some(hook) = hook.lock().unwrap().as_ref() {
             hook(self, path);
         }
-        (200, self.get(path).unwrap())
-    }
-
-    fn list(&self, path: &str, query: &str) -> (u16, Value) {
-        if let Some(hook) = self.on_list.lock().unwrap().as_ref() {
-            hook(self, path);
-        }
-        let mut inner = self.inner.lock().unwrap();
-        let count = inner.listed.entry(path.to_owned()).or_default();
-        *count += 1;
-        let count = *count;
-        let single = inner.moody.get(path).and_then(|moods| moods.get(&count)).copied();
-        if let Some(code) = single.or(inner.broken.get(path).copied()) {
-            return failure(code, "BackupProblem");
-        }
-        let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
-        let known = TYPES.iter().any(|kind| kind.2 == plural)
-            || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat")
-            || plural == "events"
-            || plural.starts_with("volumegroupsnapshot") && inner.objects.contains_key(GROUP_SNAPSHOTS);
-        if !known {
-            return failure(404, "NotFound");
-        }
-        let here = |object: &str| {
-            let rest = object.strip_prefix(base).unwrap_or_default();
-            match rest.strip_prefix("/namespaces/").and_then(|rest| rest.split_once('/')) {
-                Some((_, rest)) if plural != "namespaces" => {
-                    rest.strip_prefix(plural).is_some_and(|name| name.matches('/').count() == 1)
-                }
-                _ => rest.strip_prefix(&format!("/{plural}/")).is_some_and(|name| !name.contains('/')),
-            }
-        };
-        let items: Vec<_> =
-            inner.objects.iter().filter(|(path, _)| here(path)).map(|(_, object)| object.clone()).collect();
-        let asked = |name: &str| {
-            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse::<usize>().ok())
-        };
-        let first = asked("continue").unwrap_or_default().min(items.len());
-        let end = asked("limit").map_or(items.len(), |limit| (first + limit).min(items.len()));
-        let mut metadata = json!({"resourceVersion": "1"});
-        if end < items.len() {
-            metadata["continue"] = json!(end.to_string());
-        }
-        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items[first..end]}))
     }
 }
 
@@ -320,9 +273,7 @@ impl Commands for World {
     async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
         let command = format!("{} {}", request.command[0], request.pod);
         self.commands.lock().unwrap().push(command.clone());
-        if let Some(hook) = self.on_command.lock().unwrap().as_ref() {
-            hook(self, &command);
-        }
+        self.call(&self.on_command, &command);
         tokio::task::yield_now().await;
         let hangs = self.hanging.lock().unwrap().contains(&command);
         if hangs {
@@ -333,47 +284,5 @@ impl Commands for World {
             return Err(ExecError::Failed { message: "told to fail".into() });
         }
         Ok(ExecOutput::default())
-    }
-}
-
-fn discovery(core: bool) -> Value {
-    let mut groups: BTreeMap<(&str, &str), Vec<Value>> = BTreeMap::new();
-    for (group, version, plural, kind, namespaced) in TYPES.iter().filter(|known| known.0.is_empty() == core)
-    {
-        groups.entry((group, version)).or_default().push(json!({
-            "resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind, "group": "", "version": ""},
-            "scope": if *namespaced { "Namespaced" } else { "Cluster" },
-            "verbs": ["create", "delete", "get", "list"],
-            "shortNames": if *plural == "pods" { vec!["po"] } else { vec![] },
-        }));
-    }
-    let items: Vec<_> = groups
-        .into_iter()
-        .map(|((group, version), resources)| {
-            json!({"metadata": {"name": group}, "versions": [{"version": version, "resources": resources}]})
-        })
-        .collect();
-    json!({"items": items})
-}
-
-fn version() -> Value {
-    json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "", "buildDate": "",
-        "goVersion": "", "compiler": "", "platform": ""})
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (key, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut object[key], value);
-        }
     }
 }

@@ -1,14 +1,15 @@
-//! The delete item action against a cluster of a few lines.
+//! The delete item action against the API server of `lifeboat_control::testing`.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use lifeboat_api::velero::{Backup, BackupSpec};
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_control::testing::{ApiServer, Requests, When, Write, WriteKind};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+
+const GROUP: &str = "snapshot.storage.k8s.io";
 
 /// What the cluster does with contents.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,47 +21,23 @@ enum Cluster {
     Forbidden,
 }
 
-#[derive(Default)]
-struct Seen {
-    contents: BTreeMap<String, Value>,
-    /// Made and deleted, in order.
-    log: Vec<String>,
-}
-
-fn answer(seen: &Mutex<Seen>, cluster: Cluster, asked: &Asked) -> (u16, Value) {
-    match cluster {
-        Cluster::Without => return failure(404, "NotFound"),
-        Cluster::Forbidden => return failure(403, "Forbidden"),
-        Cluster::Whole => {}
+/// What the controller and the driver do with a content, and what they note.
+fn take_on(server: &ApiServer, write: &Write, log: &Mutex<Vec<String>>) {
+    let note = |message: String| log.lock().unwrap().push(message);
+    let object = server.get(&write.path);
+    if write.kind == WriteKind::Created {
+        let made = object.unwrap();
+        assert!(made["metadata"]["finalizers"][0].is_string(), "it would go before its driver hears of it");
+        let (policy, handle) = (&made["spec"]["deletionPolicy"], &made["spec"]["source"]["snapshotHandle"]);
+        note(format!("make {} {}", policy.as_str().unwrap(), handle.as_str().unwrap()));
+        server.change(&write.path, &json!({"status": {"readyToUse": true}}));
+        return;
     }
-    let mut seen = seen.lock().unwrap();
-    let name = asked.path.rsplit('/').next().unwrap_or_default().to_owned();
-    match asked.method.as_str() {
-        "POST" => {
-            let mut made = asked.body.clone();
-            assert!(
-                made["metadata"]["finalizers"][0].is_string(),
-                "it would go before its driver hears of it"
-            );
-            made["status"] = json!({"readyToUse": true});
-            let name = made["metadata"]["name"].as_str().unwrap().to_owned();
-            let (policy, handle) =
-                (&made["spec"]["deletionPolicy"], &made["spec"]["source"]["snapshotHandle"]);
-            let message = format!("make {} {}", policy.as_str().unwrap(), handle.as_str().unwrap());
-            seen.log.push(message);
-            seen.contents.insert(name, made.clone());
-            (201, made)
-        }
-        "DELETE" => {
-            let made = name.starts_with("lifeboat-delete-");
-            seen.log.push(if made { "delete".to_owned() } else { format!("delete {name}") });
-            seen.contents.remove(&name).map_or_else(|| failure(404, "NotFound"), |found| (200, found))
-        }
-        _ if name == "volumesnapshotcontents" => {
-            let items: Vec<_> = seen.contents.values().collect();
-            (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
-        }
-        _ => seen.contents.get(&name).map_or_else(|| failure(404, "NotFound"), |found| (200, found.clone())),
+    if object.is_none_or(|object| object["metadata"]["deletionTimestamp"].is_string()) {
+        let name = write.path.rsplit('/').next().unwrap_or_default();
+        let made = name.starts_with("lifeboat-delete-");
+        note(if made { "delete".to_owned() } else { format!("delete {name}") });
+        server.remove(&write.path);
     }
 }
 
@@ -73,16 +50,29 @@ async fn delete(cluster: Cluster, item: &Value) -> (Result<(), String>, Vec<Stri
     delete_beside(cluster, item, &[]).await
 }
 
-/// The same in a cluster that has these, contents or VolumeSnapshots.
+/// Deletes in a cluster that has these, contents or VolumeSnapshots.
 async fn delete_beside(cluster: Cluster, item: &Value, there: &[Value]) -> (Result<(), String>, Vec<String>) {
-    let named = |object: &Value| (object["metadata"]["name"].as_str().unwrap().to_owned(), object.clone());
-    let seen = Seen { contents: there.iter().map(named).collect(), log: Vec::new() };
-    let seen = Arc::new(Mutex::new(seen));
-    let kept = seen.clone();
-    let client = client(move |asked| answer(&kept, cluster, &asked)).await;
+    let server = ApiServer::default();
+    for object in there {
+        let metadata = &object["metadata"];
+        let name = metadata["name"].as_str().unwrap();
+        let path = match metadata["namespace"].as_str() {
+            Some(namespace) => format!("/apis/{GROUP}/v1/namespaces/{namespace}/volumesnapshots/{name}"),
+            None => format!("/apis/{GROUP}/v1/volumesnapshotcontents/{name}"),
+        };
+        server.put(&path, object.clone());
+    }
+    match cluster {
+        Cluster::Whole => {}
+        Cluster::Without => server.without(GROUP),
+        Cluster::Forbidden => server.fail(Requests::any("*"), When::Always, 403),
+    }
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let noted = log.clone();
+    server.on_write(move |server, write| take_on(server, write, &noted));
     let backup = Backup::new("b", BackupSpec::default());
-    let deleted = delete_actions(&client)[0].execute(item, &backup).await;
-    let log = std::mem::take(&mut seen.lock().unwrap().log);
+    let deleted = delete_actions(&server.client().await)[0].execute(item, &backup).await;
+    let log = std::mem::take(&mut *log.lock().unwrap());
     (deleted.map_err(|error| error.to_string()), log)
 }
 

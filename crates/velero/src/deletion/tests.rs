@@ -1,4 +1,4 @@
-//! Deletions in a directory, with a cluster of a few lines.
+//! Deletions in a directory, with a cluster in memory.
 
 mod copies;
 mod csi;

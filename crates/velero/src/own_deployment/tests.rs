@@ -66,7 +66,7 @@ async fn an_image_that_fails_is_told_once_for_each_generation() {
     cluster.put(
         "pods",
         &json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lifeboat-new"},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lifeboat-new", "labels": labels()},
             "spec": {"initContainers": [{"name": "aws", "image": "velero/aws:v1"}]},
             "status": {"initContainerStatuses": [{"name": "aws", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
                 "lastState": {"terminated": {"exitCode": 1, "message": "mkdir /x: permission denied"}}}]},

@@ -302,7 +302,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_plugin_that_hangs_is_not_waited_for_for_ever() {
-        let client = lifeboat_cluster::testing::client(|_| (200, Value::Null)).await;
+        let client = lifeboat_control::testing::ApiServer::default().client().await;
         let mut context = crate::testing::context(client);
         let hanging = FakeSnapshotter { init: Some(never()), ..FakeSnapshotter::default() };
         context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(hanging));

@@ -1,4 +1,4 @@
-//! Syncs of a location in a directory with a cluster of a few lines.
+//! Syncs of a location in a directory with a cluster in memory.
 
 use lifeboat_archive::documents;
 use lifeboat_store::Store;
@@ -64,8 +64,10 @@ async fn the_pod_volumes_of_a_backup_come_with_it(#[case] key: String) {
     let volumes = json!([{"metadata": {"name": "one-abc"}, "spec": {"volume": "data"}, "status": {"phase": "Completed"}}]);
     cluster.store().put(&key, documents::encode(&volumes).unwrap()).await.unwrap();
     synced(&cluster, &mut Past::default()).await.unwrap();
-    let volume = cluster.get("podvolumebackups", "one-abc").unwrap();
-    assert_eq!(volume["metadata"]["ownerReferences"][0]["uid"], "uid-one");
+    let (volume, backup) =
+        (cluster.get("podvolumebackups", "one-abc").unwrap(), cluster.get("backups", "one").unwrap());
+    assert!(backup["metadata"]["uid"].is_string());
+    assert_eq!(volume["metadata"]["ownerReferences"][0]["uid"], backup["metadata"]["uid"]);
 }
 
 #[tokio::test]
@@ -83,8 +85,10 @@ async fn the_volume_snapshots_of_a_backup_come_with_it() {
     assert_eq!(cluster.names("volumepluginbackups"), ["snap-1"], "nobody here would end the other");
     let object = cluster.get("volumepluginbackups", "snap-1").unwrap();
     assert_eq!(object["kind"], "VolumePluginBackup");
-    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "uid-one");
-    assert_eq!(object["metadata"]["labels"]["velero.io/backup-uid"], "uid-one");
+    let uid = &cluster.get("backups", "one").unwrap()["metadata"]["uid"];
+    assert!(uid.is_string() && *uid != "old", "the cluster's own: {uid}");
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], *uid);
+    assert_eq!(object["metadata"]["labels"]["velero.io/backup-uid"], *uid);
     assert_eq!(object["status"]["progress"]["BytesDone"], 7);
 }
 

@@ -189,7 +189,7 @@ impl FollowedTransfers {
 mod tests {
     use lifeboat_api::velero::PodVolumeBackup;
     use lifeboat_cluster::testing::failure;
-    use lifeboat_control::testing::ApiServer;
+    use lifeboat_control::testing::{ApiServer, Requests, Verb};
 
     use super::*;
 
@@ -218,24 +218,31 @@ mod tests {
         (text("phase"), text("message"))
     }
 
-    /// A server whose watches answer with one event.
-    fn server(event: &str, phase: &str) -> ApiServer {
+    /// A server with a new object, to which something happens as soon as it is watched.
+    fn server(happens: fn(&ApiServer)) -> ApiServer {
         let server = ApiServer::default();
         server.put(PATH, object("New"));
-        let event = json!({"type": event, "object": object(phase)});
-        server.answer(move |_, asked| asked.query.contains("watch=").then(|| (200, event.clone())));
+        server.after(move |server, asked, _| {
+            if Requests::new(Verb::Watch, "*").includes(asked) {
+                happens(server);
+            }
+        });
         server
     }
 
     #[tokio::test]
     async fn the_end_of_a_transfer_is_seen_by_the_watch() {
-        let ended = followed(&server("MODIFIED", "Completed"), Duration::from_hours(1)).await;
+        let server = server(|server| server.change(PATH, &json!({"status": {"phase": "Completed"}})));
+        let ended = followed(&server, Duration::from_hours(1)).await;
         assert_eq!(ended, ("Completed".to_owned(), String::new()));
     }
 
     #[tokio::test]
     async fn a_transfer_that_is_deleted_has_failed() {
-        let ended = followed(&server("DELETED", "InProgress"), Duration::from_hours(1)).await;
+        let server = server(|server| {
+            server.remove(PATH);
+        });
+        let ended = followed(&server, Duration::from_hours(1)).await;
         assert_eq!(ended, ("Failed".to_owned(), "it was deleted".to_owned()));
     }
 

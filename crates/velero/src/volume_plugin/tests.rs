@@ -1,4 +1,4 @@
-//! Operations over a cluster of a few lines, with a snapshotter made of functions.
+//! Operations over a cluster in memory, with a snapshotter made of functions.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -285,7 +285,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_source_is_reported_before_anything_is_created() {
-        let there = || vec![backup("b", "Completed")];
+        let of_schedule = |name: &str, phase: &str| {
+            let (plural, mut object) = backup(name, phase);
+            object["metadata"]["labels"] = json!({"velero.io/schedule-name": "s"});
+            vec![(plural, object)]
+        };
+        let there = || of_schedule("b", "Completed");
         assert_eq!(source_of(&["--from-backup", "b"], there()).await, Ok(Source::Backup("b".into())));
         assert!(source_of(&["--from-backup", "c"], there()).await.unwrap_err().contains("no backup \"c\""));
         for phase in ["InProgress", "Failed", "FailedValidation"] {
@@ -301,7 +306,7 @@ mod tests {
         );
         let partial = source_of(
             &["--from-schedule", "s", "--allow-partially-failed"],
-            vec![backup("p", "PartiallyFailed")],
+            of_schedule("p", "PartiallyFailed"),
         );
         assert_eq!(partial.await, Ok(Source::Backup("p".into())));
     }

@@ -1,19 +1,19 @@
-//! A namespace of movers whose pods go through the states that a test gives.
+//! A namespace of movers on the API server of `lifeboat_control::testing`, with a Job controller and a kubelet: the pod of a Job
+//! goes through the states that a test gives.
 #![allow(clippy::needless_pass_by_value)] // states are written where they are used
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::testing::{Asked, client, failure, merge};
-use lifeboat_control::Core;
+use lifeboat_cluster::testing::{Asked, failure};
+use lifeboat_control::testing::{ApiServer, Requests, Verb, When, Write, WriteKind};
 use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::{Direct, LockTerms, MaintainWork, RepositoryAccess, Task, TaskWork, Transport};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
-use lifeboat_web::Metrics;
 use secrecy::SecretSlice;
 use serde_json::{Value, json};
 
@@ -21,33 +21,96 @@ use crate::movers::{MoverObserver, MoverRequest, Movers, TaskRecords, TaskState}
 use crate::repositories::{Key, Keys, RepositoryProblem};
 use crate::settings::MoverSettings;
 
-/// What the API server holds and was asked.
+/// The pods of movers, and what is to become of them.
 #[derive(Default)]
-pub(super) struct Held {
-    /// By the last part of their path, such as `jobs/mover-a-1`.
-    pub(super) objects: BTreeMap<String, Value>,
+pub(super) struct Pods {
     /// The states that the pod of each Job goes through, one at each look; the last one stays.
-    pub(super) pods: BTreeMap<String, VecDeque<Value>>,
-    /// What it becomes when it is deleted.
+    states: BTreeMap<String, VecDeque<Value>>,
+    /// What a pod becomes when it is deleted.
     pub(super) on_delete: Option<Value>,
     /// The states of pods whose Job is made later.
-    pub(super) script: Vec<Value>,
+    script: Vec<Value>,
     pub(super) log: String,
-    /// Method and path of every request that changes something.
-    pub(super) changes: Vec<String>,
-    /// Codes with which the next looks at pods fail.
-    pub(super) trouble: Vec<u16>,
-    /// The code with which nothing is made.
-    pub(super) refuses: Option<u16>,
-    /// Whether the server may not list Jobs and Secrets of all namespaces.
-    pub(super) is_limited: bool,
-    /// The most Jobs that ran at once.
+    /// The most Jobs that there were at once.
     pub(super) most: usize,
+}
+
+impl Pods {
+    fn begin(&mut self, server: &ApiServer, namespace: &str, job: &str, states: &[Value]) {
+        self.states.insert(job.to_owned(), states.iter().map(|state| of_job(state, job)).collect());
+        self.show(server, namespace, job);
+    }
+
+    /// The pod of a Job is as its first state says, and not there where that is null.
+    fn show(&self, server: &ApiServer, namespace: &str, job: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{job}");
+        let state = self.states.get(job).and_then(VecDeque::front).filter(|state| !state.is_null());
+        let Some(mut pod) = state.cloned() else {
+            server.remove(&path);
+            return;
+        };
+        pod["metadata"]["labels"] = json!({"batch.kubernetes.io/job-name": job});
+        server.put(&path, pod);
+        server.set_log(&path, &self.log);
+    }
+
+    /// A pod that was looked at goes on.
+    fn looked_at(&mut self, server: &ApiServer, asked: &Asked) {
+        let (namespace, inside) = place(&asked.path);
+        let found = self.states.iter_mut().find(|(job, _)| asked.query.ends_with(job.as_str()));
+        let (Some(namespace), "pods", Some((job, states))) = (namespace, inside.as_str(), found) else {
+            return;
+        };
+        if states.len() > 1 {
+            states.pop_front();
+            let job = job.clone();
+            self.show(server, &namespace, &job);
+        }
+    }
+
+    /// What the Job controller and the kubelet do.
+    fn written(&mut self, server: &ApiServer, write: &Write) {
+        let (Some(namespace), inside) = place(&write.path) else { return };
+        match (write.kind, inside.split_once('/')) {
+            (WriteKind::Created, Some(("jobs", job))) => {
+                let script = self.script.clone();
+                self.begin(server, &namespace, job, &script);
+                self.most = self.most.max(server.paths("/jobs/").len());
+            }
+            (WriteKind::Deleted, Some(("jobs", job))) => {
+                self.states.remove(job);
+                self.show(server, &namespace, job);
+            }
+            (WriteKind::Deleted, Some(("pods", job))) => {
+                let becomes = self.on_delete.clone();
+                self.states.insert(job.to_owned(), becomes.into_iter().collect());
+                self.show(server, &namespace, job);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A result of "this task" is that of the Job's.
+fn of_job(state: &Value, job: &str) -> Value {
+    let uid = job.strip_prefix("mover-").unwrap_or_default();
+    serde_json::from_str(&state.to_string().replace("THIS", uid)).unwrap()
+}
+
+/// The namespace of a path, and what follows it, such as `jobs/mover-a-1`.
+fn place(path: &str) -> (Option<String>, String) {
+    let parts: Vec<&str> = path.split('/').collect();
+    let group = if parts[1] == "api" { 3 } else { 4 };
+    match parts[group..] {
+        ["namespaces", namespace, ref rest @ ..] => (Some(namespace.to_owned()), rest.join("/")),
+        ref rest => (None, rest.join("/")),
+    }
 }
 
 pub(super) struct Fake {
     pub(super) movers: Movers,
-    held: Arc<Mutex<Held>>,
+    pub(super) server: ApiServer,
+    pub(super) pods: Arc<Mutex<Pods>>,
 }
 
 impl Fake {
@@ -62,30 +125,80 @@ impl Fake {
             ..MoverSettings::default()
         };
         change(&mut settings);
-        let held = Arc::new(Mutex::new(Held::default()));
-        held.lock().unwrap().objects.insert(
-            "nodes/a".into(),
-            json!({"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
-        );
-        let kept = held.clone();
-        let client = client(move |asked| answer(&mut kept.lock().unwrap(), &asked)).await;
-        let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
+        let (server, pods) = (ApiServer::default(), Arc::new(Mutex::new(Pods::default())));
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        server.put("/api/v1/nodes/a", ready);
+        // Neither pods nor anything else can be watched: changes are found by looking.
+        server.answer(|_, asked| {
+            let watches = asked.query.contains("watch=") || asked.query.contains("limit=");
+            watches.then(|| failure(500, "NoWatch"))
+        });
+        let looked_at = pods.clone();
+        server.after(move |server, asked, code| {
+            if asked.method == "GET" && code == 200 {
+                looked_at.lock().unwrap().looked_at(server, asked);
+            }
+        });
+        let written = pods.clone();
+        server.on_write(move |server, write| written.lock().unwrap().written(server, write));
+        let core = server.core().await;
         let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings) };
-        movers.add_records(Arc::new(HeldRecords(held.clone())));
-        Self { movers, held }
-    }
-
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap()
+        movers.add_records(Arc::new(HeldRecords(server.clone())));
+        Self { movers, server, pods }
     }
 
     /// The pods of Jobs that are made from now on.
     pub(super) fn script(&self, states: &[Value]) {
-        self.held().script = states.to_vec();
+        self.pods.lock().unwrap().script = states.to_vec();
     }
 
-    pub(super) fn has(&self, path: &str) -> bool {
-        self.held().objects.contains_key(path)
+    /// An object by the end of its path, such as `jobs/mover-a-1`.
+    pub(super) fn object(&self, inside: &str) -> Option<Value> {
+        object(&self.server, inside)
+    }
+
+    pub(super) fn has(&self, inside: &str) -> bool {
+        self.object(inside).is_some()
+    }
+
+    /// Puts an object into the namespace that it names, or else into that of movers.
+    pub(super) fn put(&self, inside: &str, object: Value) {
+        let group = match inside.split_once('/') {
+            Some(("jobs", _)) => "/apis/batch/v1",
+            Some(("secrets", _)) => "/api/v1",
+            _ => "/apis/velero.io/v1",
+        };
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("lifeboat-movers").to_owned();
+        self.server.put(&format!("{group}/namespaces/{namespace}/{inside}"), object);
+    }
+
+    pub(super) fn remove(&self, inside: &str) {
+        let end = format!("/{inside}");
+        for path in self.server.paths(&end).into_iter().filter(|path| path.ends_with(&end)) {
+            self.server.remove(&path);
+        }
+    }
+
+    /// The Jobs and Secrets of movers that there are, by the ends of their paths.
+    pub(super) fn left(&self) -> Vec<String> {
+        let mut left: Vec<String> = self.server.paths("/mover-").iter().map(|path| place(path).1).collect();
+        left.retain(|inside| !inside.starts_with("pods/"));
+        left.sort();
+        left
+    }
+
+    /// Method and end of the path of every request that changes something.
+    pub(super) fn changes(&self) -> Vec<String> {
+        let writes = self.server.writes();
+        let split = writes.iter().filter_map(|write| write.split_once(' '));
+        split.map(|(method, path)| format!("{method} {}", place(path).1)).collect()
+    }
+
+    /// The server may not list Jobs and Secrets of all namespaces.
+    pub(super) fn limit_rights(&self) {
+        for list in ["/apis/batch/v1/jobs", "/api/v1/secrets"] {
+            self.server.fail(Requests::new(Verb::List, list), When::Always, 403);
+        }
     }
 
     /// A Job that is there, with these states of its pod.
@@ -93,15 +206,20 @@ impl Fake {
         let mut job = lifeboat_plan::transfer::movers::job::job(wanted).unwrap();
         job["metadata"]["uid"] = json!("job-uid");
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
-        let mut held = self.held();
-        held.objects.insert(format!("jobs/{name}"), job);
-        held.pods.insert(name, states.iter().cloned().collect());
+        self.put(&format!("jobs/{name}"), job);
+        self.pods.lock().unwrap().begin(&self.server, &wanted.namespace, &name, states);
     }
+}
+
+fn object(server: &ApiServer, inside: &str) -> Option<Value> {
+    let end = format!("/{inside}");
+    let found = server.paths(&end).into_iter().find(|path| path.ends_with(&end));
+    found.and_then(|path| server.get(&path))
 }
 
 pub(super) fn pod(state: Value) -> Value {
     json!({
-        "metadata": {"name": "pod", "uid": "pod-uid"},
+        "metadata": {"uid": "pod-uid"},
         "spec": {"nodeName": "a", "containers": [{"name": "mover"}]},
         "status": {"phase": "Running", "containerStatuses": [{"name": "mover", "state": state}]},
     })
@@ -173,14 +291,13 @@ impl Keys for Password {
 }
 
 /// Answers from the objects that the API server holds: they end with phase Completed.
-struct HeldRecords(Arc<Mutex<Held>>);
+struct HeldRecords(ApiServer);
 
 #[async_trait]
 impl TaskRecords for HeldRecords {
     async fn state(&self, _: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
-        let held = self.0.lock().unwrap();
-        let path = format!("{}s/{}", owner.kind.to_lowercase(), owner.name);
-        let found = held.objects.get(&path).filter(|object| object["metadata"]["uid"] == *owner.uid);
+        let found = object(&self.0, &format!("{}s/{}", owner.kind.to_lowercase(), owner.name));
+        let found = found.filter(|object| object["metadata"]["uid"] == *owner.uid);
         Ok(match found {
             None => TaskState::Over,
             Some(object) if object["status"]["phase"] == "Completed" => TaskState::Over,
@@ -218,112 +335,4 @@ impl MoverObserver for Notes {
     async fn line(&self, line: &LogLine) {
         self.add(format!("line: {line:?}"));
     }
-}
-
-fn answer(held: &mut Held, asked: &Asked) -> (u16, Value) {
-    // Changes are not told: they are found by looking.
-    if asked.query.contains("watch=") || asked.query.contains("limit=") {
-        return failure(500, "NoWatch");
-    }
-    if asked.path.ends_with("/log") {
-        return (200, json!(held.log));
-    }
-    let (namespace, inside) = place(&asked.path);
-    if namespace.is_none() && held.is_limited && matches!(inside.as_str(), "jobs" | "secrets") {
-        return failure(403, "Forbidden");
-    }
-    if asked.method != "GET" {
-        held.changes.push(format!("{} {inside}", asked.method));
-    }
-    match (asked.method.as_str(), inside.as_str()) {
-        ("GET", "pods") => pods(held, &asked.query),
-        ("DELETE", "pods/pod") => {
-            let becomes = held.on_delete.clone();
-            for states in held.pods.values_mut() {
-                *states = becomes.iter().cloned().collect();
-            }
-            (200, json!({"metadata": {"name": "pod"}}))
-        }
-        ("GET", path) if path.contains('/') => {
-            held.objects.get(path).map_or_else(|| failure(404, "NotFound"), |object| (200, object.clone()))
-        }
-        ("GET", plural) => {
-            let prefix = format!("{plural}/");
-            let items: Vec<_> = held
-                .objects
-                .iter()
-                .filter(|(path, _)| path.starts_with(&prefix))
-                .map(|(_, object)| object)
-                .filter(|object| {
-                    namespace.as_ref().is_none_or(|only| object["metadata"]["namespace"] == **only)
-                })
-                .collect();
-            (200, json!({"metadata": {}, "items": items}))
-        }
-        ("POST", plural) => post(held, plural, &asked.body),
-        ("PATCH", path) => match held.objects.get_mut(path) {
-            Some(object) => {
-                merge(object, &asked.body);
-                (200, object.clone())
-            }
-            None => failure(404, "NotFound"),
-        },
-        ("DELETE", path) => match held.objects.remove(path) {
-            Some(object) => {
-                held.pods.remove(path.strip_prefix("jobs/").unwrap_or_default());
-                (200, object)
-            }
-            None => failure(404, "NotFound"),
-        },
-        _ => failure(405, "MethodNotAllowed"),
-    }
-}
-
-/// The namespace of a path, and what follows it.
-fn place(path: &str) -> (Option<String>, String) {
-    let parts: Vec<&str> = path.split('/').collect();
-    let group = if parts[1] == "api" { 3 } else { 4 };
-    match parts[group..] {
-        ["namespaces", namespace, ref rest @ ..] => (Some(namespace.to_owned()), rest.join("/")),
-        ref rest => (None, rest.join("/")),
-    }
-}
-
-fn post(held: &mut Held, plural: &str, body: &Value) -> (u16, Value) {
-    let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let path = format!("{plural}/{name}");
-    if let Some(code) = held.refuses {
-        return failure(code, "Refused");
-    }
-    if held.objects.contains_key(&path) {
-        return failure(409, "AlreadyExists");
-    }
-    let mut object = body.clone();
-    object["metadata"]["uid"] = json!(format!("uid-of-{name}"));
-    held.objects.insert(path, object.clone());
-    if plural == "jobs" {
-        let states = held.script.iter().map(|state| of_job(state, &name)).collect();
-        held.pods.insert(name, states);
-        let jobs = held.objects.keys().filter(|path| path.starts_with("jobs/")).count();
-        held.most = held.most.max(jobs);
-    }
-    (201, object)
-}
-
-/// A result of "this task" is that of the Job's.
-fn of_job(state: &Value, job: &str) -> Value {
-    let uid = job.strip_prefix("mover-").unwrap_or_default();
-    serde_json::from_str(&state.to_string().replace("THIS", uid)).unwrap()
-}
-
-fn pods(held: &mut Held, query: &str) -> (u16, Value) {
-    if let Some(code) = held.trouble.pop() {
-        return failure(code, "Trouble");
-    }
-    let states =
-        held.pods.iter_mut().find(|(job, _)| query.ends_with(job.as_str())).map(|(_, states)| states);
-    let state =
-        states.and_then(|states| if states.len() > 1 { states.pop_front() } else { states.front().cloned() });
-    let items: Vec<Value> = state.into_iter().filter(|state| !state.is_null()).collect();
-    (200, json!({"metadata": {}, "items": items}))
 }

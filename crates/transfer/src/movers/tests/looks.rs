@@ -22,7 +22,7 @@ fn looked(listed: u64) -> Looked {
 async fn the_snapshots_of_a_look_are_read_from_its_log(#[case] states: &[Value]) {
     let fake = Fake::new().await;
     fake.script(states);
-    fake.held().log = TWO.to_owned();
+    fake.pods.lock().unwrap().log = TWO.to_owned();
     let mut request = request("a-1");
     request.task.parts[0].work = TaskWork::Look(LookWork { newest: 10 });
     let listed = ListedSnapshots::default();

@@ -1,6 +1,5 @@
 //! Movers in namespaces of others.
 
-use lifeboat_cluster::testing::merge;
 use lifeboat_plan::transfer::movers::{MoverJob, job as manifests};
 
 use super::*;
@@ -13,17 +12,13 @@ fn elsewhere(uid: &str) -> MoverJob {
 fn put_owner(fake: &Fake, uid: &str) {
     let object =
         json!({"metadata": {"name": format!("pvb-{uid}"), "uid": format!("owner-{uid}")}, "task": uid});
-    fake.held().objects.insert(format!("podvolumebackups/pvb-{uid}"), object);
+    fake.put(&format!("podvolumebackups/pvb-{uid}"), object);
 }
 
 fn put_secret(fake: &Fake, wanted: &MoverJob) {
     let mut secret = manifests::secret(wanted);
     secret["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    fake.held().objects.insert(format!("secrets/mover-{}", wanted.task), secret);
-}
-
-fn left(fake: &Fake) -> Vec<String> {
-    fake.held().objects.keys().filter(|path| path.contains("/mover-")).cloned().collect()
+    fake.put(&format!("secrets/mover-{}", wanted.task), secret);
 }
 
 #[tokio::test]
@@ -43,7 +38,7 @@ async fn a_job_in_any_namespace_counts_where_its_task_is_on_record() {
 #[tokio::test]
 async fn a_server_with_limited_rights_counts_in_the_movers_namespace() {
     let fake = Fake::new().await;
-    fake.held().is_limited = true;
+    fake.limit_rights();
     fake.put_job(&elsewhere("recorded"), &[running()]);
     fake.put_job(&job("own"), &[running()]);
     put_owner(&fake, "recorded");
@@ -62,7 +57,9 @@ async fn a_sweep_removes_what_is_over_in_every_namespace_it_may_list(
     #[case] expected: &[&str],
 ) {
     let fake = Fake::new().await;
-    fake.held().is_limited = is_limited;
+    if is_limited {
+        fake.limit_rights();
+    }
     for uid in ["needed", "over"] {
         fake.put_job(&elsewhere(uid), &[running()]);
         put_secret(&fake, &elsewhere(uid));
@@ -71,9 +68,9 @@ async fn a_sweep_removes_what_is_over_in_every_namespace_it_may_list(
     // Its labels are ours, and it names no task.
     put_secret(&fake, &elsewhere("foreign"));
     let unnamed = json!({"metadata": {"annotations": {"lifeboat.io/task": null}}});
-    merge(fake.held().objects.get_mut("secrets/mover-foreign").unwrap(), &unnamed);
+    fake.server.change("/api/v1/namespaces/shop/secrets/mover-foreign", &unnamed);
     fake.movers.sweep().await.unwrap();
-    assert_eq!(left(&fake), expected);
+    assert_eq!(fake.left(), expected);
 }
 
 #[tokio::test]
@@ -84,7 +81,7 @@ async fn a_secret_that_was_left_in_a_namespace_of_others_goes_when_its_task_is_o
     }
     put_owner(&fake, "open");
     fake.movers.sweep().await.unwrap();
-    assert_eq!(left(&fake), ["secrets/mover-open"]);
+    assert_eq!(fake.left(), ["secrets/mover-open"]);
 }
 
 #[rstest]
@@ -100,7 +97,7 @@ async fn in_the_namespace_of_others_a_job_is_ours_where_its_task_is_on_record(
     let found = manifests::job(&elsewhere("a-1")).unwrap();
     if let Some(task) = task {
         let object = json!({"metadata": {"name": "pvb-a-1", "uid": "owner-a-1"}, "task": task});
-        fake.held().objects.insert("podvolumebackups/pvb-a-1".into(), object);
+        fake.put("podvolumebackups/pvb-a-1", object);
     }
     assert_eq!(fake.movers.is_ours(&found).await.unwrap(), expected);
     let own = manifests::job(&job("a-1")).unwrap();
@@ -119,7 +116,7 @@ async fn a_forged_job_with_the_name_of_a_mover_is_replaced() {
     fake.put_job(&request.job, &[reported("a-1", done())]);
     let ended = fake.movers.carry_out(request, &Notes::default(), &CancellationToken::new()).await.unwrap();
     assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
-    let changes = fake.held().changes.clone();
+    let changes = fake.changes();
     assert!(changes.contains(&"DELETE jobs/mover-a-1".to_owned()), "{changes:?}");
     assert!(changes.contains(&"POST jobs".to_owned()), "{changes:?}");
 }

@@ -1,4 +1,4 @@
-//! Passes over a cluster of a few lines, into memory.
+//! Passes over a cluster in memory, into memory.
 
 mod actions;
 mod copies;

@@ -80,7 +80,7 @@ fn spec() -> Value {
 }
 
 fn created(server: &Server) -> usize {
-    server.world.created.lock().unwrap().iter().filter(|path| path.starts_with(SNAPSHOTS)).count()
+    server.world.created().iter().filter(|path| path.starts_with(SNAPSHOTS)).count()
 }
 
 /// Snapshots and contents in the cluster.

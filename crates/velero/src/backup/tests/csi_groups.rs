@@ -5,7 +5,6 @@ use lifeboat_plan::transfer::snapshots::SERVER;
 use lifeboat_plan::velero::csi::{OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, snapshot_name};
 
 use super::*;
-use crate::backup::world::GROUP_SNAPSHOTS;
 
 const KEY: &str = "velero.io/volume-group";
 const CLAIMS: &str = "/api/v1/namespaces/shop/persistentvolumeclaims";
@@ -73,7 +72,7 @@ async fn server(driver: Driver, drivers: [&str; 2], has_groups: bool) -> Server 
         world.add("volumesnapshotclasses", "", &format!("of-{driver}"), class);
     }
     if has_groups {
-        world.put(GROUP_SNAPSHOTS, json!({"kind": "APIGroup", "preferredVersion": {"version": "v1beta1"}}));
+        world.serve_group_snapshots();
         let class = json!({"metadata": {"name": "together"}, "driver": "csi.example.com", "deletionPolicy": "Delete"});
         world.put("/apis/groupsnapshot.storage.k8s.io/v1beta1/volumegroupsnapshotclasses/together", class);
     }
@@ -112,7 +111,7 @@ fn group() -> VolumeGroup {
 }
 
 fn created(server: &Server, prefix: &str) -> usize {
-    server.world.created.lock().unwrap().iter().filter(|path| path.starts_with(prefix)).count()
+    server.world.created().iter().filter(|path| path.starts_with(prefix)).count()
 }
 
 /// Everything of snapshots that is in the cluster.

@@ -205,6 +205,6 @@ async fn the_next_mover_gets_a_new_volume(#[case] end: Ended) {
     run(&bench).await;
     assert_eq!(bench.movers(), 2);
     assert_handed_over(&bench);
-    let made = bench.world.created.lock().unwrap().clone();
+    let made = bench.world.created();
     assert!(MOVERS.iter().all(|claim| made.iter().any(|path| path == claim)), "{made:?}");
 }

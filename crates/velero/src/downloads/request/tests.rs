@@ -1,4 +1,4 @@
-//! Requests against a cluster of a few lines, with links that the server answers itself.
+//! Requests against a cluster in memory, with links that the server answers itself.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

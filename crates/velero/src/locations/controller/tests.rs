@@ -1,15 +1,14 @@
-//! The steps on minimal objects, and the writes against an API server of a few lines.
+//! The steps on minimal objects, and the writes against the API server of `lifeboat_control::testing`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
 use lifeboat_plan::velero::location::{Due, PastLook, Shown};
 use lifeboat_plugin::host::PluginHost;
 use rstest::rstest;
@@ -158,50 +157,44 @@ fn state() -> State {
     State { resource, looked_at: Mutex::default() }
 }
 
-fn context(client: Client) -> Context {
-    testing::context(client)
+async fn context(server: &ApiServer) -> Context {
+    testing::context(server.client().await)
 }
 
-/// A client whose API server answers every write of a location with `code`, and what was written, events included.
-async fn writes(code: u16) -> (Client, Arc<Mutex<Vec<Asked>>>) {
-    let written = Arc::new(Mutex::new(Vec::new()));
-    let record = written.clone();
-    let client = client(move |asked| {
-        record.lock().unwrap().push(asked.clone());
-        match code {
-            _ if asked.path.contains("/events") => (201, asked.body),
-            200 => (200, serde_json::to_value(location("any", 1, &spec())).unwrap()),
-            code => failure(code, "Trouble"),
-        }
-    });
-    (client.await, written)
+/// An API server with these locations that answers every write of one with `code`. The first one has version 1.
+fn writes(code: u16, locations: &[DynamicObject]) -> ApiServer {
+    let server = ApiServer::default();
+    for location in locations {
+        let name = location.metadata.name.as_deref().unwrap_or_default();
+        server.put(
+            &format!("/apis/velero.io/v1/namespaces/lifeboat/backupstoragelocations/{name}"),
+            objects::to_json(location),
+        );
+    }
+    if code != 200 {
+        server.fail(Requests::new(Verb::Patch, "*"), When::Always, code);
+    }
+    server
 }
 
-fn names(written: &Mutex<Vec<Asked>>) -> Vec<String> {
-    let written = written.lock().unwrap();
-    let locations = written.iter().filter(|asked| asked.method == "PATCH" && !asked.path.contains("/events"));
-    locations.map(|asked| asked.path.rsplit('/').next().unwrap_or_default().to_owned()).collect()
-}
-
-/// Reasons of the events that were written.
-fn reasons(written: &Mutex<Vec<Asked>>) -> Vec<String> {
-    let written = written.lock().unwrap();
-    let events = written.iter().filter(|asked| asked.path.contains("/events"));
-    events.map(|asked| asked.body["reason"].as_str().unwrap_or_default().to_owned()).collect()
+fn names(server: &ApiServer) -> Vec<String> {
+    let patches = server.requests(&Requests::new(Verb::Patch, "*/backupstoragelocations/*"));
+    patches.iter().map(|asked| asked.path.rsplit('/').next().unwrap_or_default().to_owned()).collect()
 }
 
 /// Reconciles `name` (not due) where `older` and `newer` are marked as default.
-async fn with_two_defaults(name: &str, code: u16) -> (Result<Outcome, String>, Arc<Mutex<Vec<Asked>>>) {
-    let (client, written) = writes(code).await;
+async fn with_two_defaults(name: &str, code: u16) -> (Result<Outcome, String>, ApiServer) {
+    let defaults = vec![location("older", 1, &spec()), location("newer", 2, &spec())];
+    let server = writes(code, &defaults);
     let (mut after, past) = after_verdict(&spec(), None);
     let mut this = after.object.as_ref().clone();
     this.metadata.name = Some(name.to_owned());
     this.metadata.uid = Some(name.to_owned());
     after.object = Arc::new(this);
-    after.defaults = vec![location("older", 1, &spec()), location("newer", 2, &spec())];
+    after.defaults = defaults;
     let plan = planned(&after, Some(&past));
-    let outcome = apply(&context(client), &state(), &after, plan).await;
-    (outcome.map_err(|error| error.chain()), written)
+    let outcome = apply(&context(&server).await, &state(), &after, plan).await;
+    (outcome.map_err(|error| error.chain()), server)
 }
 
 #[rstest]
@@ -209,19 +202,19 @@ async fn with_two_defaults(name: &str, code: u16) -> (Result<Outcome, String>, A
 #[case::one_that_is_no_default("other")]
 #[tokio::test]
 async fn whoever_sees_a_surplus_default_unsets_it(#[case] name: &str) {
-    let (outcome, written) = with_two_defaults(name, 200).await;
+    let (outcome, server) = with_two_defaults(name, 200).await;
     assert!(matches!(outcome, Ok(Outcome::NotDue(_))));
-    assert_eq!(names(&written), ["older"]);
-    assert_eq!(reasons(&written), ["DefaultUnset"]);
-    let patch = written.lock().unwrap()[0].body.clone();
-    assert_eq!(patch, json!({"metadata": {"resourceVersion": "1"}, "spec": {"default": false}}));
+    assert_eq!(names(&server), ["older"]);
+    assert_eq!(server.events(), ["DefaultUnset"]);
+    let patch = &server.requests(&Requests::new(Verb::Patch, "*"))[0].body;
+    assert_eq!(*patch, json!({"metadata": {"resourceVersion": "1"}, "spec": {"default": false}}));
 }
 
 #[tokio::test]
 async fn an_older_location_that_was_marked_later_unsets_itself_and_waits_for_that_change() {
-    let (outcome, written) = with_two_defaults("older", 200).await;
+    let (outcome, server) = with_two_defaults("older", 200).await;
     assert!(matches!(outcome, Ok(Outcome::Unset)));
-    assert_eq!(names(&written), ["older"]);
+    assert_eq!(names(&server), ["older"]);
 }
 
 #[rstest]
@@ -232,9 +225,9 @@ async fn a_surplus_default_that_cannot_be_unset_does_not_keep_others_from_being_
     #[case] code: u16,
     #[case] told: &[&str],
 ) {
-    let (outcome, written) = with_two_defaults("newer", code).await;
+    let (outcome, server) = with_two_defaults("newer", code).await;
     assert!(matches!(outcome, Ok(Outcome::NotDue(_))));
-    assert_eq!(reasons(&written), told);
+    assert_eq!(server.events(), told);
 }
 
 #[tokio::test]
@@ -244,10 +237,10 @@ async fn a_surplus_default_that_changed_meanwhile_is_decided_on_again() {
 }
 
 /// Writes the result of a check for a location that is only checked when it changes.
-async fn write_verdict(code: u16) -> (Result<Action, String>, State, Gathered, Arc<Mutex<Vec<Asked>>>) {
-    let (client, written) = writes(code).await;
+async fn write_verdict(code: u16) -> (Result<Action, String>, State, Gathered, ApiServer) {
     let mut spec = spec();
     spec["validationFrequency"] = json!("0s");
+    let server = writes(code, &[location("l", 1, &spec)]);
     let (state, gathered) = (state(), gathered(location("l", 1, &spec)));
     let plan = planned(&gathered, None);
     let verdict = Verdict {
@@ -258,27 +251,27 @@ async fn write_verdict(code: u16) -> (Result<Action, String>, State, Gathered, A
         first_look: true,
         next_look: plan.frequency,
     };
-    let action = status::write(&context(client), &state, &gathered, Outcome::Looked(verdict)).await;
-    (action.map_err(|error| error.chain()), state, gathered, written)
+    let action = status::write(&context(&server).await, &state, &gathered, Outcome::Looked(verdict)).await;
+    (action.map_err(|error| error.chain()), state, gathered, server)
 }
 
 #[tokio::test]
 async fn a_written_verdict_is_remembered_and_waits_for_a_change() {
-    let (action, state, gathered, written) = write_verdict(200).await;
+    let (action, state, gathered, server) = write_verdict(200).await;
     assert_eq!(action, Ok(Action::await_change()));
     assert!(state.past(&gathered.object).is_some());
-    assert_eq!(reasons(&written), ["Unavailable", "NeverExported"]);
+    assert_eq!(server.events(), ["Unavailable", "NeverExported"]);
 }
 
 #[tokio::test]
 async fn a_verdict_that_is_refused_is_told_once_remembered_and_does_not_spin() {
-    let (action, state, gathered, written) = write_verdict(422).await;
+    let (action, state, gathered, server) = write_verdict(422).await;
     assert_ne!(action, Ok(Action::requeue(Duration::ZERO)));
     assert!(action.is_ok(), "{action:?}");
     assert!(state.past(&gathered.object).is_some());
-    assert_eq!(reasons(&written), ["ObjectNotValid"]);
-    let written = written.lock().unwrap();
-    let note = written.iter().find_map(|asked| asked.body["note"].as_str()).unwrap_or_default();
+    assert_eq!(server.events(), ["ObjectNotValid"]);
+    let events = server.requests(&Requests::new(Verb::Create, "*/events"));
+    let note = events.iter().find_map(|asked| asked.body["note"].as_str()).unwrap_or_default();
     assert!(note.contains("no such host"), "{note}");
 }
 

@@ -72,7 +72,7 @@ async fn the_lock_of_a_mover_that_was_killed_when_it_was_cancelled_goes() {
 async fn what_the_server_may_not_read_ends_a_copy() {
     let world = World::new().await;
     world.add(&json!({}));
-    world.cluster.forbid("pods/db-0");
+    world.cluster.forbid("pods", "db-0");
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "Failed");
     assert!(status["message"].as_str().unwrap().contains("read Pod lifeboat/db-0"), "{status}");

@@ -188,7 +188,7 @@ async fn a_namespace_that_goes_in_time_is_made_anew() {
             && asked.path == "/api/v1/namespaces/shop"
             && looks.fetch_add(1, Ordering::Relaxed) == 2
         {
-            api.objects.lock().unwrap().remove("/api/v1/namespaces/shop");
+            api.server.remove("/api/v1/namespaces/shop");
         }
         None
     });

@@ -37,7 +37,7 @@ fn items() -> Vec<Held> {
 async fn setting(spec: Value, result: &str) -> Setting {
     let mut setting = Setting::holding(spec, &items()).await;
     setting.csi = true;
-    setting.api.served.lock().unwrap().extend(SNAPSHOT_TYPES);
+    setting.serve(&SNAPSHOT_TYPES);
     let info = json!([{"pvcName": "data", "pvcNamespace": "shop", "pvName": "pv", "backupMethod": "CSISnapshot",
         "result": result, "csiSnapshotInfo": {"snapshotHandle": "handle-1", "driver": "d", "vscName": "c"}}]);
     setting.put(&BackupFiles::new("b").unwrap().volume_info(), &info).await;
@@ -78,7 +78,7 @@ async fn without_data_the_claim_comes_back_empty() {
     assert_eq!(setting.run().await["phase"], "Completed");
     let claim = setting.object("/api/v1/namespaces/shop/persistentvolumeclaims/data").unwrap();
     assert!(claim["spec"].get("dataSource").is_none(), "{claim}");
-    let made = setting.api.created.lock().unwrap().clone();
+    let made = setting.server.created();
     assert!(!made.iter().any(|path| path.contains("volumesnapshot")), "{made:?}");
 }
 
@@ -97,7 +97,7 @@ async fn a_cluster_without_snapshots_says_so_and_makes_no_empty_volume() {
     let setting =
         setting(json!({"excludedResources": ["volumesnapshots", "volumesnapshotcontents"]}), "succeeded")
             .await;
-    setting.api.served.lock().unwrap().retain(|known| !known.starts_with("snapshot"));
+    setting.without_snapshots();
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert!(setting.object("/api/v1/namespaces/shop/persistentvolumeclaims/data").is_none());
     let errors = setting.results().await.errors;
@@ -108,10 +108,17 @@ async fn a_cluster_without_snapshots_says_so_and_makes_no_empty_volume() {
 async fn a_claim_whose_driver_does_not_find_the_snapshot_is_an_error() {
     let mut setting = setting(json!({}), "succeeded").await;
     setting.settings.restore.resource_timeout = std::time::Duration::ZERO;
-    *setting.api.pending.lock().unwrap() = true;
-    let event = json!({"metadata": {"name": "e"}, "type": "Warning", "reason": "ProvisioningFailed",
-        "involvedObject": {"name": "data"}, "message": "rpc error: code = NotFound desc = snapshot handle-1"});
-    setting.api.objects.lock().unwrap().insert("/api/v1/namespaces/shop/events/e".into(), event);
+    setting.leave_claims_pending();
+    // The provisioner.
+    setting.server.on_write(|server, write| {
+        if write.path.ends_with("/persistentvolumeclaims/data") {
+            let claim = json!({"kind": "PersistentVolumeClaim", "name": "data",
+                "uid": server.get(&write.path).unwrap()["metadata"]["uid"]});
+            let event = json!({"type": "Warning", "reason": "ProvisioningFailed", "involvedObject": claim,
+                "message": "rpc error: code = NotFound desc = snapshot handle-1"});
+            server.put("/api/v1/namespaces/shop/events/e", event);
+        }
+    });
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let errors = setting.results().await.errors;
     let message = errors.namespaces["shop"].join("\n");
@@ -133,7 +140,7 @@ async fn moved(upload: Option<Value>) -> Setting {
         Setting::holding(json!({"namespaceMapping": {"shop": "copy"}, "itemOperationTimeout": "1s"}), &items)
             .await;
     setting.csi = true;
-    setting.api.served.lock().unwrap().extend(["velero.io/v2alpha1/datauploads", "velero.io/v1/backups"]);
+    setting.serve(&["velero.io/v2alpha1/datauploads", "velero.io/v1/backups"]);
     let info = json!([{"pvcName": "data", "pvcNamespace": "shop", "pvName": "pv", "backupMethod": "CSISnapshot",
         "snapshotDataMoved": true, "result": "succeeded"}]);
     setting.put(&BackupFiles::new("b").unwrap().volume_info(), &info).await;
@@ -145,16 +152,15 @@ async fn a_claim_whose_data_was_moved_waits_for_it() {
     let upload = json!({"spec": {"sourceNamespace": "shop", "sourcePVC": "data"},
         "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 9}}});
     let setting = moved(Some(upload)).await;
-    *setting.api.pending.lock().unwrap() = true;
+    setting.leave_claims_pending();
     // No data mover runs here, so the operation exceeds its time limit.
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     let claim = setting.object("/api/v1/namespaces/copy/persistentvolumeclaims/data").unwrap();
     let selector = claim["spec"]["selector"]["matchLabels"]["velero.io/dynamic-pv-restore"].as_str().unwrap();
     assert!(selector.starts_with("copy.data."), "{selector}");
     assert!(claim["metadata"]["annotations"].get("lifeboat.io/data-upload").is_none(), "{claim}");
-    let objects = setting.api.objects.lock().unwrap();
     let downloads = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/";
-    let (_, download) = objects.iter().find(|(path, _)| path.starts_with(downloads)).unwrap();
+    let download = setting.object(&setting.server.paths(downloads)[0]).unwrap();
     assert_eq!(download["spec"]["snapshotID"], "abc");
     assert_eq!(download["spec"]["targetVolume"], json!({"pvc": "data", "pv": "", "namespace": "copy"}));
     assert_eq!(download["spec"]["sourceNamespace"], "shop");
@@ -167,13 +173,13 @@ async fn a_claim_that_was_made_before_a_restart_is_told_as_filled() {
         "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 9}}});
     let setting = moved(Some(upload)).await;
     let change = |path: &str, with: Value| {
-        crate::testing::merge(setting.api.objects.lock().unwrap().get_mut(path).unwrap(), &with);
+        setting.server.change(path, &with);
     };
     change(super::setting::RESTORE, json!({"spec": {"itemOperationTimeout": "1h"}}));
     let (waits, api) = (std::sync::Arc::new(tokio::sync::Notify::new()), setting.api.clone());
     let told = waits.clone();
-    setting.api.on_request(move |_| {
-        if api.phases.lock().unwrap().iter().any(|phase| phase == "WaitingForPluginOperations") {
+    setting.on_request(move |_| {
+        if api.phases().iter().any(|phase| phase == "WaitingForPluginOperations") {
             told.notify_one();
         }
     });
@@ -182,17 +188,16 @@ async fn a_claim_that_was_made_before_a_restart_is_told_as_filled() {
         status = setting.run() => panic!("{status}"),
         () = waits.notified() => {}
     }
-    setting.api.on_request(|_| {});
+    setting.on_request(|_| {});
     let again =
         json!({"metadata": {"annotations": {"lifeboat.io/attempt": "2"}}, "status": {"phase": "InProgress"}});
     change(super::setting::RESTORE, again);
     let downloads = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/";
-    let download =
-        setting.api.objects.lock().unwrap().keys().find(|path| path.starts_with(downloads)).cloned();
-    change(&download.unwrap(), json!({"status": {"phase": "Completed"}}));
+    let download = setting.server.paths(downloads).remove(0);
+    change(&download, json!({"status": {"phase": "Completed"}}));
     let status = setting.run().await;
     assert_eq!(status["phase"], "Completed", "{:?}", setting.results().await);
-    let made = setting.api.created.lock().unwrap().iter().filter(|path| path.starts_with(downloads)).count();
+    let made = setting.server.created().iter().filter(|path| path.starts_with(downloads)).count();
     assert_eq!(made, 1, "its data is moved once");
     let infos: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
     assert_eq!(infos[0]["pvcNamespace"], "copy", "{infos:?}");
@@ -204,14 +209,11 @@ async fn a_claim_of_an_earlier_restore_of_the_same_name_is_left_alone() {
     let path = "/api/v1/namespaces/shop/persistentvolumeclaims/data";
     let older = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop",
         "labels": {"velero.io/restore-name": "r"}, "creationTimestamp": "2026-11-16T01:00:00Z"}, "status": {"phase": "Bound"}});
-    {
-        let mut objects = setting.api.objects.lock().unwrap();
-        objects.insert(path.into(), older);
-        objects.get_mut(super::setting::RESTORE).unwrap()["metadata"]["creationTimestamp"] =
-            json!("2026-11-16T02:00:00Z");
-    }
+    setting.server.put(path, older);
+    let younger = json!({"metadata": {"creationTimestamp": "2026-11-16T02:00:00Z"}});
+    setting.server.change(super::setting::RESTORE, &younger);
     setting.run().await;
-    let made = setting.api.created.lock().unwrap().clone();
+    let made = setting.server.created();
     assert!(!made.iter().any(|path| path.contains("persistentvolumeclaims")), "{made:?}");
     let infos: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
     assert!(infos.is_empty(), "{infos:?}");
@@ -226,11 +228,10 @@ async fn a_claim_whose_moved_data_misses_files_is_filled_with_the_rest() {
         "snapshotDataMoved": true, "result": "failed",
         "snapshotDataMovementInfo": {"dataMover": "", "uploaderType": "restic", "snapshotHandle": "abc", "operationID": "o"}}]);
     setting.put(&BackupFiles::new("b").unwrap().volume_info(), &info).await;
-    *setting.api.pending.lock().unwrap() = true;
+    setting.leave_claims_pending();
     setting.run().await;
-    let objects = setting.api.objects.lock().unwrap().clone();
     let downloads = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/";
-    assert!(objects.keys().any(|path| path.starts_with(downloads)), "{:?}", objects.keys());
+    assert!(!setting.server.paths(downloads).is_empty(), "{:?}", setting.server.paths(""));
     let results = setting.results().await;
     assert!(results.warnings.all().any(|(_, message)| message.contains("incomplete copy")), "{results:?}");
     assert!(

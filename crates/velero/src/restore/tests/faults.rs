@@ -67,7 +67,7 @@ async fn an_archive_that_is_no_backup_restores_nothing(#[case] stored: Vec<u8>, 
     let message = status["failureReason"].as_str().unwrap();
     assert!(message.starts_with("restore execution failed: ") && message.contains(reason), "{message}");
     assert!(status["completionTimestamp"].is_string());
-    assert!(setting.api.created.lock().unwrap().is_empty());
+    assert!(setting.server.created().is_empty());
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_spool_that_does_not_fit_is_said_before_anything_is_created() {
         message.contains("too little space for the spool") && message.contains("--spool-size"),
         "{message}"
     );
-    assert!(setting.api.created.lock().unwrap().is_empty());
+    assert!(setting.server.created().is_empty());
 }
 
 #[tokio::test]
@@ -109,8 +109,7 @@ async fn an_item_that_is_no_object_makes_the_restore_partial() {
 async fn a_location_that_is_out_of_reach_ends_the_restore() {
     let setting = Setting::holding(json!({}), &shop()).await;
     let path = "/apis/velero.io/v1/namespaces/lifeboat/backupstoragelocations/default";
-    setting.api.objects.lock().unwrap().get_mut(path).unwrap()["status"] =
-        json!({"phase": "Unavailable", "message": "no answer"});
+    setting.set_status(path, json!({"phase": "Unavailable", "message": "no answer"}));
     let status = setting.run().await;
     assert_eq!(status["phase"], "Failed", "{status}");
     assert!(status["failureReason"].as_str().unwrap().contains("no answer"), "{status}");

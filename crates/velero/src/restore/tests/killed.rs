@@ -15,8 +15,8 @@ use crate::testing::acts::Acts;
 const JOURNAL: &str = "/api/v1/namespaces/lifeboat/configmaps/lifeboat-restore-journal-ru";
 
 fn next_attempt(setting: &Setting) {
-    let mut objects = setting.api.objects.lock().unwrap();
-    objects.get_mut(RESTORE).unwrap()["metadata"]["annotations"]["lifeboat.io/attempt"] = json!("2");
+    let attempt = json!({"metadata": {"annotations": {"lifeboat.io/attempt": "2"}}});
+    setting.server.change(RESTORE, &attempt);
 }
 
 #[tokio::test]
@@ -69,9 +69,8 @@ async fn operations_that_storage_has_no_list_of_are_found_in_the_journal() {
     operation.spec.restore_item_action = "example.io/acts".into();
     operation.spec.operation_id = "old".into();
     let journal = json!({"metadata": {"name": "j"}, "data": {"operation.x": json!(operation).to_string()}});
-    setting.api.objects.lock().unwrap().insert(JOURNAL.into(), journal);
-    setting.api.objects.lock().unwrap().get_mut(RESTORE).unwrap()["status"] =
-        json!({"phase": "WaitingForPluginOperations"});
+    setting.server.put(JOURNAL, journal);
+    setting.set_status(RESTORE, json!({"phase": "WaitingForPluginOperations"}));
     let status = setting.run().await;
     assert_eq!(
         (&status["phase"], &status["restoreItemOperationsCompleted"]),
@@ -83,13 +82,13 @@ async fn operations_that_storage_has_no_list_of_are_found_in_the_journal() {
 async fn what_is_waited_for_is_shown_while_it_is_and_gone_at_the_end() {
     let setting = Setting::holding(json!({}), &shop()).await;
     let shown: Arc<Mutex<Option<String>>> = Arc::default();
-    let (api, kept) = (setting.api.clone(), shown.clone());
+    let (server, kept) = (setting.server.clone(), shown.clone());
     let action = Acts::on(&["configmaps"], |item| {
         Ok(RestoreOutcome { wait_for_additional_items: true, ..RestoreOutcome::item(item) })
     });
     let action = action.ready(move |_, _| {
-        let objects = api.objects.lock().unwrap();
-        let text = objects[RESTORE]["metadata"]["annotations"][WAITING].as_str().map(str::to_owned);
+        let restore = server.get(RESTORE).unwrap();
+        let text = restore["metadata"]["annotations"][WAITING].as_str().map(str::to_owned);
         let is_shown = text.is_some();
         if is_shown {
             *kept.lock().unwrap() = text;

@@ -52,7 +52,7 @@ async fn setting(spec: Value, fake: FakeSnapshotter) -> Setting {
 }
 
 fn hold(setting: &Setting, path: &str, object: Value) {
-    setting.api.objects.lock().unwrap().insert(path.to_owned(), object);
+    setting.server.put(path, object);
 }
 
 fn calls(setting: &Setting) -> Vec<String> {
@@ -61,9 +61,8 @@ fn calls(setting: &Setting) -> Vec<String> {
 
 /// The objects of operations.
 fn operations(setting: &Setting) -> Vec<Value> {
-    let objects = setting.api.objects.lock().unwrap();
-    let found = objects.iter().filter(|(path, _)| path.contains("/volumepluginrestores/"));
-    found.map(|(_, object)| object.clone()).collect()
+    let found = setting.server.paths("/volumepluginrestores/");
+    found.iter().filter_map(|path| setting.object(path)).collect()
 }
 
 async fn errors(setting: &Setting) -> String {
@@ -191,7 +190,7 @@ async fn what_is_missing_is_named_and_the_rest_is_restored(#[case] missing: &str
     match missing {
         "plugin" => setting.snapshotter = None,
         "location" => {
-            setting.api.objects.lock().unwrap().remove(&format!("{GROUP}/volumesnapshotlocations/main"));
+            setting.server.remove(&format!("{GROUP}/volumesnapshotlocations/main"));
         }
         "listed" => setting.put(&list, &json!([])).await,
         "made" => setting.put(&list, &json!([{"spec": {"persistentVolumeName": "pv"}, "status": {}}])).await,
@@ -357,8 +356,7 @@ async fn what_failed_while_no_server_looked_is_told_by_the_one_that_waits() {
     let setting = setting(json!({}), FakeSnapshotter::default()).await;
     failed_meanwhile(&setting);
     let path = format!("{GROUP}/restores/r");
-    setting.api.objects.lock().unwrap().get_mut(&path).unwrap()["status"] =
-        json!({"phase": "WaitingForPluginOperations"});
+    setting.set_status(&path, json!({"phase": "WaitingForPluginOperations"}));
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert!(errors(&setting).await.contains("the disk is full"));
 }

@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{Order, execute, preview};
 use super::setting::{GROUP, RESTORE, Setting, files, shop};
-use crate::testing::merge;
 use lifeboat_items::preview::Would;
 
 #[tokio::test]
@@ -36,7 +35,7 @@ async fn a_server_that_is_killed_at_any_moment_leaves_nothing_doubled_and_nothin
         ended = setting.run_until(requests).await;
         let status = if ended { setting.status() } else { setting.run().await };
         assert_eq!(status["phase"], "Completed", "killed after {requests} requests: {status}");
-        let mut created = setting.api.created.lock().unwrap().clone();
+        let mut created = setting.server.created();
         created.sort();
         let all = ["", "/configmaps/a", "/configmaps/b", "/configmaps/c", "/pods/web"];
         let all = all.map(|rest| format!("/api/v1/namespaces/shop{rest}"));
@@ -61,7 +60,7 @@ async fn a_server_that_was_overtaken_writes_neither_phase_nor_files() {
             cancel: CancellationToken::new(),
         };
         let newer = json!({"metadata": change});
-        merge(setting.api.objects.lock().unwrap().get_mut(RESTORE).unwrap(), &newer);
+        setting.server.change(RESTORE, &newer);
         Box::pin(execute::execute(&context, order)).await;
         assert_eq!(setting.status(), json!({"phase": "InProgress"}));
         assert!(!setting.store.exists(&files().results()).await.unwrap());
@@ -78,7 +77,7 @@ async fn an_archive_cannot_bring_rights_under_another_name() {
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
     let message = setting.results().await.errors.namespaces["shop"].join(" ");
     assert!(message.contains("shop/right") && message.contains("another API group"), "{message}");
-    assert!(!setting.api.created.lock().unwrap().iter().any(|path| path.contains("rbac")));
+    assert!(!setting.server.created().iter().any(|path| path.contains("rbac")));
 }
 
 #[tokio::test]
@@ -86,7 +85,7 @@ async fn two_restores_at_once_both_end() {
     let setting = Setting::holding(json!({}), &shop()).await;
     let mut other = setting.object(RESTORE).unwrap();
     other["metadata"] = json!({"name": "s", "namespace": "lifeboat", "uid": "su"});
-    setting.api.objects.lock().unwrap().insert(format!("{GROUP}/restores/s"), other.clone());
+    setting.server.put(&format!("{GROUP}/restores/s"), other.clone());
     let context = setting.context().await;
     let order = |object: Value| Order {
         restore: serde_json::from_value(object).unwrap(),
@@ -100,7 +99,7 @@ async fn two_restores_at_once_both_end() {
         let status = setting.object(&format!("{GROUP}/restores/{name}")).unwrap()["status"].clone();
         assert_eq!(status["phase"], "Completed", "{status}");
     }
-    assert_eq!(setting.api.created.lock().unwrap().len(), 5, "each object was made once");
+    assert_eq!(setting.server.created().len(), 5, "each object was made once");
 }
 
 #[tokio::test]
@@ -118,7 +117,7 @@ async fn a_type_is_restored_in_a_version_that_the_cluster_serves() {
         (vec!["example.com/v2/widgets", "example.com/v1beta1/widgets"], true, "v2"),
     ] {
         let mut setting = Setting::holding(json!({}), &items()).await;
-        setting.api.served.lock().unwrap().extend(served.iter().copied());
+        setting.serve(&served);
         if feature {
             setting.settings.backup.features.insert("EnableAPIGroupVersions".into());
         }
@@ -127,12 +126,11 @@ async fn a_type_is_restored_in_a_version_that_the_cluster_serves() {
         assert!(setting.object(&path(expected)).is_some(), "{served:?} {feature}");
     }
     let mut setting = Setting::holding(json!({}), &items()).await;
-    setting.api.served.lock().unwrap().extend(["example.com/v2/widgets", "example.com/v1beta1/widgets"]);
+    setting.serve(&["example.com/v2/widgets", "example.com/v1beta1/widgets"]);
     setting.settings.backup.features.insert("EnableAPIGroupVersions".into());
     let wishes = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "enableapigroupversions"},
         "data": {"restoreResourcesVersionPriority": "widgets.example.com=v1beta1"}});
-    let place = "/api/v1/namespaces/lifeboat/configmaps/enableapigroupversions".to_owned();
-    setting.api.objects.lock().unwrap().insert(place, wishes);
+    setting.server.put("/api/v1/namespaces/lifeboat/configmaps/enableapigroupversions", wishes);
     setting.run().await;
     assert!(setting.object(&path("v1beta1")).is_some(), "the user wished for it");
 }
@@ -143,11 +141,10 @@ async fn resource_policies_choose_what_is_restored() {
     let setting = Setting::holding(reference, &shop()).await;
     let text = "version: v1\nnamespacedFilterPolicies: [{namespaces: [shop], resourceFilters: [{kinds: [configmaps], excludedNames: [b]}]}]";
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "filters"}, "data": {"p": text}});
-    let place = "/api/v1/namespaces/lifeboat/configmaps/filters".to_owned();
-    setting.api.objects.lock().unwrap().insert(place, map);
+    setting.server.put("/api/v1/namespaces/lifeboat/configmaps/filters", map);
     let status = setting.run().await;
     assert_eq!(status["phase"], "Completed", "{status}");
-    let mut created = setting.api.created.lock().unwrap().clone();
+    let mut created = setting.server.created();
     created.sort();
     let all = ["", "/configmaps/a", "/configmaps/c"].map(|rest| format!("/api/v1/namespaces/shop{rest}"));
     assert_eq!(created, all);
@@ -162,10 +159,10 @@ async fn a_preview_reads_and_writes_nothing() {
     setting.put(&BackupFiles::new("b").unwrap().volume_info(), &info).await;
     let there = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"},
         "data": {"a": "1"}});
-    setting.api.objects.lock().unwrap().insert("/api/v1/namespaces/shop/configmaps/a".into(), there);
+    setting.server.put("/api/v1/namespaces/shop/configmaps/a", there);
     let restore = serde_json::from_value(setting.object(RESTORE).unwrap()).unwrap();
     let planned = Box::pin(preview::preview(&setting.context().await, restore)).await.unwrap();
-    assert_eq!(*setting.api.writes.lock().unwrap(), 0);
+    assert_eq!(setting.server.writes(), Vec::<String>::new());
     assert_eq!(planned.backup, "b");
     let count = |would: fn(&Would) -> bool| planned.items.iter().filter(|item| would(&item.would)).count();
     assert_eq!(count(|would| *would == Would::Create), 4);

@@ -1,12 +1,15 @@
-//! An archive in a bucket, an API server of a few lines, and the run of a Restore over them.
+//! An archive in a bucket, the API server of `lifeboat_control::testing`, and the run of a Restore over them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use lifeboat_archive::documents::{Results, decode, encode};
 use lifeboat_archive::{ArchiveWriter, BackupFiles, RestoreFiles, WriterOptions};
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_cluster::testing::Asked;
+use lifeboat_control::Clock;
+use lifeboat_control::testing::{ApiServer, ServedType, Write, WriteKind};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{Registry, RestoreItemAction};
 use lifeboat_store::Store;
@@ -25,162 +28,66 @@ use crate::testing::{context_with, merge, settings};
 pub(super) const GROUP: &str = "/apis/velero.io/v1/namespaces/lifeboat";
 pub(super) const RESTORE: &str = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
 
-/// What the API server does after it answered, by the number of the request.
+/// When the Restore was created, and when other objects are.
+const TIMES: [&str; 2] = ["2026-11-16T00:00:00Z", "2026-11-16T01:00:00Z"];
+/// A group that the cluster has only where a test serves types of it.
+const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+
+/// What happens after a request, by its number.
 type Watch = Box<dyn Fn(usize) + Send + Sync>;
 
-/// What the API server holds and was asked.
+/// What the API server was asked, and what its controllers do.
 #[derive(Default)]
 pub(super) struct Api {
-    pub(super) objects: Mutex<BTreeMap<String, Value>>,
-    /// Phases that the Restore had, in order.
-    pub(super) phases: Mutex<Vec<String>>,
-    /// Paths of what was created.
-    pub(super) created: Mutex<Vec<String>>,
-    /// Requests that were no reads.
-    pub(super) writes: Mutex<usize>,
-    /// `group/version/plural`; the first version of a type is the preferred one.
-    pub(super) served: Mutex<Vec<&'static str>>,
+    /// Phases that objects got, in order.
+    phases: Mutex<Vec<String>>,
     /// Whether claims get no volume.
-    pub(super) pending: Mutex<bool>,
-    asked: Mutex<usize>,
+    pending: AtomicBool,
+    asked: AtomicUsize,
     watch: Mutex<Option<Watch>>,
 }
 
 impl Api {
-    /// Calls a function after every request.
-    pub(super) fn on_request(&self, watch: impl Fn(usize) + Send + Sync + 'static) {
-        *self.watch.lock().unwrap() = Some(Box::new(watch));
+    pub(super) fn phases(&self) -> Vec<String> {
+        self.phases.lock().unwrap().clone()
     }
 
-    fn answer(&self, asked: &Asked) -> (u16, Value) {
-        let answer = self.answer_of(asked);
-        let mut count = self.asked.lock().unwrap();
-        *count += 1;
+    fn answered(&self, asked: &Asked, code: u16) {
+        let phase = asked.body.pointer("/status/phase").and_then(Value::as_str);
+        if let Some(phase) = phase.filter(|_| asked.method == "PATCH" && code == 200) {
+            self.phases.lock().unwrap().push(phase.to_owned());
+        }
+        let count = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(watch) = self.watch.lock().unwrap().as_ref() {
-            watch(*count);
-        }
-        answer
-    }
-
-    fn answer_of(&self, asked: &Asked) -> (u16, Value) {
-        if let Some(found) = self.discovery(&asked.path) {
-            return (200, found);
-        }
-        if asked.path.contains("/events") && asked.method != "GET" {
-            return (201, asked.body.clone());
-        }
-        if asked.method != "GET" {
-            *self.writes.lock().unwrap() += 1;
-        }
-        let mut objects = self.objects.lock().unwrap();
-        match asked.method.as_str() {
-            "POST" => {
-                let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
-                let path = format!("{}/{name}", asked.path);
-                if objects.contains_key(&path) {
-                    return failure(409, "AlreadyExists");
-                }
-                let mut made = asked.body.clone();
-                if asked.path.ends_with("persistentvolumeclaims") && !*self.pending.lock().unwrap() {
-                    let volume = made.pointer("/spec/volumeName").cloned();
-                    let volume = volume.unwrap_or_else(|| json!("made-anew"));
-                    merge(&mut made, &json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}}));
-                }
-                self.created.lock().unwrap().push(path.clone());
-                objects.insert(path, made.clone());
-                (201, made)
-            }
-            "PATCH" => {
-                let path = asked.path.trim_end_matches("/status");
-                let Some(object) = objects.get_mut(path) else { return failure(404, "NotFound") };
-                merge(object, &asked.body);
-                if let Some(phase) = asked.body.pointer("/status/phase").and_then(Value::as_str) {
-                    self.phases.lock().unwrap().push(phase.to_owned());
-                }
-                (200, object.clone())
-            }
-            "DELETE" => match objects.remove(&asked.path) {
-                Some(found) => (200, found),
-                None => failure(404, "NotFound"),
-            },
-            _ if is_list(&asked.path, &self.served.lock().unwrap()) => {
-                let within = format!("{}/", asked.path);
-                let items = objects.iter().filter(|(path, _)| path.starts_with(&within));
-                let items: Vec<&Value> = items.map(|(_, object)| object).collect();
-                (
-                    200,
-                    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}),
-                )
-            }
-            _ => match objects.get(&asked.path) {
-                Some(found) => (200, found.clone()),
-                None if asked.path.ends_with("configmaps") => (200, json!({"items": []})),
-                None => failure(404, "NotFound"),
-            },
+            watch(count);
         }
     }
 
-    fn discovery(&self, path: &str) -> Option<Value> {
-        if path == "/version" {
-            let mut version = json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4"});
-            for key in ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"] {
-                version[key] = json!("");
-            }
-            return Some(version);
+    /// A claim gets the volume that it names, or a new one.
+    fn written(&self, server: &ApiServer, write: &Write) {
+        let is_claim = write.path.contains("/persistentvolumeclaims/");
+        if write.kind != WriteKind::Created || !is_claim || self.pending.load(Ordering::Relaxed) {
+            return;
         }
-        let core = match path {
-            "/api" => true,
-            "/apis" => false,
-            _ => return None,
-        };
-        let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-        for name in self.served.lock().unwrap().iter() {
-            let [group, version, plural] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
-            if group.is_empty() == core {
-                let resource = served(group, version, plural);
-                let versions = groups.entry(group).or_default();
-                match versions.iter_mut().find(|known| known["version"] == version) {
-                    Some(known) => known["resources"].as_array_mut().unwrap().push(resource),
-                    None => versions.push(json!({"version": version, "resources": [resource]})),
-                }
-            }
-        }
-        let items = groups.into_iter().map(|(name, versions)| {
-            let metadata = if core { json!({}) } else { json!({"name": name}) };
-            json!({"metadata": metadata, "versions": versions})
+        server.edit(&write.path, |claim| {
+            let volume = claim.pointer("/spec/volumeName").cloned().unwrap_or_else(|| json!("made-anew"));
+            merge(claim, &json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}}));
         });
-        Some(json!({"items": items.collect::<Vec<_>>()}))
     }
 }
 
-/// Whether a path is that of a list that is answered.
-fn is_list(path: &str, served: &[&str]) -> bool {
-    let always = [
-        "/volumepluginrestores",
-        "/volumesnapshotlocations",
-        "/events",
-        "/datadownloads",
-        "/podvolumerestores",
-    ];
-    let snapshots =
-        path.starts_with("/apis/snapshot.storage.k8s.io/v1/volumesnapshot") && path.matches('/').count() == 4;
-    always.iter().any(|kind| path.ends_with(kind))
-        || snapshots
-            && served.iter().any(|known| path.ends_with(known.rsplit('/').next().unwrap_or_default()))
-}
-
-fn served(group: &str, version: &str, plural: &str) -> Value {
-    let kind = kind(plural);
-    let scope = if matches!(
-        plural,
-        "namespaces" | "persistentvolumes" | "volumesnapshotcontents" | "volumesnapshotclasses"
-    ) {
-        "Cluster"
-    } else {
-        "Namespaced"
-    };
-    json!({"resource": plural, "responseKind": {"group": group, "version": version, "kind": kind},
-        "scope": scope, "singularResource": kind.to_lowercase(), "verbs": ["list", "get", "create", "delete"]})
+/// A type as `group/version/plural`.
+fn served(name: &str) -> ServedType {
+    let (api_version, plural) = name.rsplit_once('/').unwrap();
+    let served = ServedType::new(api_version.trim_start_matches('/'), plural, kind(plural));
+    match plural {
+        "namespaces" | "persistentvolumes" | "volumesnapshotcontents" | "volumesnapshotclasses" => {
+            served.cluster_scoped()
+        }
+        // So that a status can be restored.
+        "configmaps" => served.with_status(),
+        _ => served,
+    }
 }
 
 fn kind(plural: &str) -> &'static str {
@@ -207,6 +114,7 @@ pub(super) type Held = (&'static str, &'static str, Value);
 pub(super) struct Setting {
     pub(super) directory: tempfile::TempDir,
     pub(super) store: Store,
+    pub(super) server: ApiServer,
     pub(super) api: Arc<Api>,
     pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
     pub(super) snapshotter: Option<FakeSnapshotter>,
@@ -223,14 +131,12 @@ impl Setting {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("bucket")).unwrap();
         let store = Store::local(directory.path().join("bucket")).unwrap();
-        let api = Arc::new(Api::default());
-        *api.served.lock().unwrap() = vec![
-            "/v1/configmaps",
-            "/v1/namespaces",
-            "/v1/pods",
-            "/v1/persistentvolumes",
-            "/v1/persistentvolumeclaims",
-        ];
+        let (server, api) = (ApiServer::default(), Arc::new(Api::default()));
+        server.set_clock(Clock::new(|| TIMES[1].parse().unwrap()));
+        server.without(SNAPSHOT_GROUP);
+        let (answered, written) = (api.clone(), api.clone());
+        server.after(move |_, asked, code| answered.answered(asked, code));
+        server.on_write(move |server, write| written.written(server, write));
         let location = json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
             "metadata": {"name": "default"},
             "spec": {"provider": "lifeboat.io/local", "objectStorage": {"bucket": "bucket"},
@@ -239,16 +145,15 @@ impl Setting {
             "spec": {"storageLocation": "default"}, "status": {"phase": "Completed"}});
         spec["backupName"] = json!("b");
         let restore = json!({"apiVersion": "velero.io/v1", "kind": "Restore",
-            "metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru"}, "spec": spec,
-            "status": {"phase": "InProgress"}});
-        api.objects.lock().unwrap().extend([
-            (format!("{GROUP}/backupstoragelocations/default"), location),
-            (format!("{GROUP}/backups/b"), backup),
-            (RESTORE.to_owned(), restore),
-        ]);
-        Self {
+            "metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru", "creationTimestamp": TIMES[0]},
+            "spec": spec, "status": {"phase": "InProgress"}});
+        server.put(&format!("{GROUP}/backupstoragelocations/default"), location);
+        server.put(&format!("{GROUP}/backups/b"), backup);
+        server.put(RESTORE, restore);
+        let setting = Self {
             directory,
             store,
+            server,
             api,
             actions: lifeboat_plugin::builtin::restore::actions(),
             snapshotter: None,
@@ -256,7 +161,40 @@ impl Setting {
             settings: settings(),
             movers: MoverSettings::default(),
             cancel: CancellationToken::new(),
-        }
+        };
+        setting.serve(&[
+            "/v1/configmaps",
+            "/v1/namespaces",
+            "/v1/pods",
+            "/v1/persistentvolumes",
+            "/v1/persistentvolumeclaims",
+        ]);
+        setting
+    }
+
+    /// Types that the cluster serves too, as `group/version/plural`; the first version of a type is the preferred one.
+    pub(super) fn serve(&self, types: &[&str]) {
+        self.server.serve(types.iter().map(|name| served(name)));
+    }
+
+    /// The cluster has no CSI snapshots.
+    pub(super) fn without_snapshots(&self) {
+        self.server.without(SNAPSHOT_GROUP);
+    }
+
+    /// Claims get no volume from now on.
+    pub(super) fn leave_claims_pending(&self) {
+        self.api.pending.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls a function after every request.
+    pub(super) fn on_request(&self, watch: impl Fn(usize) + Send + Sync + 'static) {
+        *self.api.watch.lock().unwrap() = Some(Box::new(watch));
+    }
+
+    /// The status of an object becomes this one.
+    pub(super) fn set_status(&self, path: &str, status: Value) {
+        self.server.edit(path, |object| object["status"] = status);
     }
 
     /// The same with an archive of these items; those of a version other than the first of their type are further ones.
@@ -290,7 +228,7 @@ impl Setting {
     }
 
     pub(super) fn object(&self, path: &str) -> Option<Value> {
-        self.api.objects.lock().unwrap().get(path).cloned()
+        self.server.get(path)
     }
 
     pub(super) fn status(&self) -> Value {
@@ -298,7 +236,7 @@ impl Setting {
     }
 
     pub(super) fn phases(&self) -> Vec<String> {
-        self.api.phases.lock().unwrap().clone()
+        self.api.phases()
     }
 
     pub(super) async fn put<T: Serialize>(&self, key: &str, document: &T) {
@@ -314,8 +252,7 @@ impl Setting {
     }
 
     pub(super) async fn context(&self) -> Context {
-        let server = self.api.clone();
-        let client = client(move |asked| server.answer(&asked)).await;
+        let client = self.server.client().await;
         let mut context = context_with(client, self.settings.clone(), self.movers.clone());
         if let Some(fake) = &self.snapshotter {
             context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
@@ -341,13 +278,12 @@ impl Setting {
     pub(super) async fn run_until(&self, requests: usize) -> bool {
         let killed = CancellationToken::new();
         let kill = killed.clone();
-        *self.api.asked.lock().unwrap() = 0;
-        let watch = move |count| {
+        self.api.asked.store(0, Ordering::Relaxed);
+        self.on_request(move |count| {
             if count >= requests {
                 kill.cancel();
             }
-        };
-        *self.api.watch.lock().unwrap() = Some(Box::new(watch));
+        });
         let ended = tokio::select! {
             biased;
             () = killed.cancelled() => false,

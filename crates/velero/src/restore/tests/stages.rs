@@ -140,19 +140,18 @@ async fn another_server_goes_on_with_the_operations_and_keeps_the_results() {
             () = waiting => {}
         }
     }
-    let created = setting.api.created.lock().unwrap().len();
+    let created = setting.server.created().len();
     let setting = Setting { actions: vec![action], ..setting };
     let status = setting.run().await;
     assert_eq!(status["phase"], "Completed", "{status}");
     assert_eq!(status["restoreItemOperationsCompleted"], 3);
-    assert_eq!(setting.api.created.lock().unwrap().len(), created, "nothing is restored again");
+    assert_eq!(setting.server.created().len(), created, "nothing is restored again");
     // A plugin that is gone cannot tell.
     let setting = Setting { actions: Vec::new(), ..setting };
     let open = RestoreOperation::default();
     setting.put(&files().item_operations(), &vec![open]).await;
     let path = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
-    setting.api.objects.lock().unwrap().get_mut(path).unwrap()["status"] =
-        json!({"phase": "WaitingForPluginOperations"});
+    setting.set_status(path, json!({"phase": "WaitingForPluginOperations"}));
     let status = setting.run().await;
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
 }
@@ -184,7 +183,7 @@ async fn a_restore_that_is_cancelled_early_creates_nothing() {
     let status = setting.run().await;
     assert_eq!(status["phase"], "Failed", "{status}");
     assert!(status["failureReason"].as_str().unwrap().contains("cancelled"), "{status}");
-    assert!(setting.api.created.lock().unwrap().is_empty());
+    assert!(setting.server.created().is_empty());
 }
 
 #[tokio::test]
@@ -202,7 +201,7 @@ async fn a_volume_that_is_made_anew_gets_back_its_policy_and_labels() {
     let new = json!({"metadata": {"name": "made-anew"}, "status": {"phase": "Bound"}, "spec":
         {"persistentVolumeReclaimPolicy": "Delete", "claimRef": {"namespace": "copy", "name": "data"}}});
     let path = "/api/v1/persistentvolumes/made-anew";
-    setting.api.objects.lock().unwrap().insert(path.into(), new);
+    setting.server.put(path, new);
     let status = setting.run().await;
     assert_eq!(status["phase"], "Completed", "{status}");
     let volume = setting.object(path).unwrap();
@@ -229,9 +228,8 @@ async fn a_claim_that_is_never_bound_ends_the_wait_with_an_error() {
 async fn errors_that_were_told_before_a_restart_are_not_forgotten() {
     let setting = Setting::holding(json!({}), &shop()).await;
     let path = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
-    setting.api.objects.lock().unwrap().get_mut(path).unwrap()["status"] =
-        json!({"phase": "FinalizingPartiallyFailed", "errors": 2});
+    setting.set_status(path, json!({"phase": "FinalizingPartiallyFailed", "errors": 2}));
     let status = setting.run().await;
     assert_eq!((&status["phase"], &status["errors"]), (&json!("PartiallyFailed"), &json!(2)));
-    assert!(setting.api.created.lock().unwrap().is_empty(), "the items are done");
+    assert!(setting.server.created().is_empty(), "the items are done");
 }

@@ -70,7 +70,7 @@ async fn a_volume_without_a_claim_and_uploads_of_an_older_version_are_named_too(
         json!({"spec": {"sourceNamespace": "shop", "sourcePVC": "data"}}),
     ));
     let setting = Setting::holding(json!({}), &held).await;
-    setting.api.served.lock().unwrap().push("velero.io/v2alpha1/datauploads");
+    setting.serve(&["velero.io/v2alpha1/datauploads"]);
     let copies = json!([{"spec": {"pod": {"namespace": "shop", "name": "web"}, "volume": "tmp"}}]);
     setting.put(&key("pods"), &copies).await;
     let status = setting.run().await;
@@ -131,22 +131,18 @@ async fn with_copies_and(spec: Value, uploader: &str, status: Value, more: Vec<H
     );
     setting.put(&key("info"), &info).await;
     setting.put(&BackupFiles::new("b").unwrap().volume_copies(), &copied(uploader)).await;
-    let api = setting.api.clone();
-    setting.api.on_request(move |_| {
-        let mut objects = api.objects.lock().unwrap();
-        let filled = objects.iter_mut().filter(|(path, _)| path.contains("/podvolumerestores/"));
-        filled.for_each(|(_, object)| crate::testing::merge(object, &json!({"status": status})));
+    let server = setting.server.clone();
+    setting.on_request(move |_| {
+        for path in server.paths("/podvolumerestores/") {
+            server.change(&path, &json!({"status": status}));
+        }
     });
     setting
 }
 
 fn filled(setting: &Setting) -> Vec<Value> {
-    let objects = setting.api.objects.lock().unwrap();
-    objects
-        .iter()
-        .filter(|(path, _)| path.contains("/podvolumerestores/"))
-        .map(|(_, one)| one.clone())
-        .collect()
+    let paths = setting.server.paths("/podvolumerestores/");
+    paths.iter().filter_map(|path| setting.object(path)).collect()
 }
 
 async fn errors(setting: &Setting) -> Vec<String> {
@@ -238,7 +234,7 @@ async fn nobody_writes_into_what_is_not_new(
         let name = path.rsplit_once('/').unwrap().1;
         object["metadata"] = json!({"name": name, "namespace": "shop"});
         let path = format!("/api/v1/namespaces/shop/{path}");
-        setting.api.objects.lock().unwrap().insert(path, object);
+        setting.server.put(&path, object);
     }
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert_eq!(filled(&setting), Vec::<Value>::new());
@@ -250,8 +246,7 @@ async fn nobody_writes_into_what_is_not_new(
 async fn a_restart_makes_no_second_object_for_a_volume() {
     let setting = with_copies(json!({}), "restic", json!({"phase": "Completed"})).await;
     assert_eq!(setting.run().await["phase"], "Completed");
-    setting.api.objects.lock().unwrap().get_mut(super::setting::RESTORE).unwrap()["status"] =
-        json!({"phase": "InProgress"});
+    setting.set_status(super::setting::RESTORE, json!({"phase": "InProgress"}));
     assert_eq!(setting.run().await["phase"], "Completed");
     assert_eq!(filled(&setting).len(), 1);
 }

@@ -129,14 +129,15 @@ fn world(backup: &Backup, settings: &Settings, there: Vec<(String, Value)>) -> W
         json!({"metadata": {"name": "b", "namespace": "lifeboat"}, "spec": {"storageLocation": "default"}});
     world.also_there.push(("/apis/velero.io/v1/namespaces/lifeboat/backups/b".to_owned(), own));
     world.short(std::time::Duration::from_millis(30));
-    // An object that is being deleted is gone after the first look at it.
+    // An object that is being deleted is gone after the first look at it, however long that look takes.
+    world.times.terminating = std::time::Duration::from_secs(20);
     world.rule = Box::new(|asked, api| {
         if asked.method != "GET" {
             return None;
         }
         let object = api.object(&asked.path)?;
         if object.pointer("/metadata/deletionTimestamp").is_some() {
-            api.objects.lock().unwrap().remove(&asked.path);
+            api.server.remove(&asked.path);
         }
         Some((200, object))
     });
@@ -147,7 +148,7 @@ fn world(backup: &Backup, settings: &Settings, there: Vec<(String, Value)>) -> W
 async fn before(backup: &Backup, settings: &Settings, states: &[Before]) -> Vec<(String, Value)> {
     let open = Settings { untrusted: false, excluded: Vec::new(), labelled: false, ..settings.clone() };
     let (_, api) = world(backup, &open, Vec::new()).restore().await;
-    let made = api.objects.lock().unwrap().clone();
+    let made = api.objects();
     let mut there = Vec::new();
     for (number, (path, mut object)) in made.into_iter().enumerate() {
         let state = states[number % states.len()];

@@ -42,7 +42,7 @@ async fn status_and_owners_come_back_though_the_answer_to_the_create_is_lost() {
             && asked.path.ends_with("/configmaps")
             && api.object("/api/v1/namespaces/shop/configmaps/settings").is_none();
         lost.then(|| {
-            api.answer(asked);
+            api.server.carry_out(asked);
             failure(504, "Timeout")
         })
     });
@@ -76,7 +76,7 @@ async fn an_object_that_was_going_and_is_made_anew_gets_its_status() {
     let looks = AtomicUsize::new(0);
     world.rule = Box::new(move |asked, api| {
         if asked.method == "GET" && asked.path == path && looks.fetch_add(1, Ordering::Relaxed) == 1 {
-            api.objects.lock().unwrap().remove(path);
+            api.server.remove(path);
         }
         None
     });

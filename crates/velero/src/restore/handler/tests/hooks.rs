@@ -20,7 +20,7 @@ async fn hooks_run_when_their_container_is_up() {
         let pod = "/api/v1/namespaces/shop/pods/web-1";
         if asked.method == "GET" && asked.path == pod && looks.fetch_add(1, Ordering::Relaxed) == 2 {
             let status = json!({"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]});
-            api.objects.lock().unwrap().get_mut(pod).unwrap()["status"] = status;
+            api.server.change(pod, &json!({"status": status}));
         }
         None
     });
@@ -44,7 +44,7 @@ async fn a_restore_that_is_cancelled_while_a_hook_hangs_ends_soon() {
         let pod = "/api/v1/namespaces/shop/pods/web-1";
         if asked.method == "GET" && asked.path == pod {
             let status = json!({"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]});
-            api.objects.lock().unwrap().get_mut(pod).unwrap()["status"] = status;
+            api.server.change(pod, &json!({"status": status}));
         }
         // The note that the hook has begun is the last that is written before it hangs.
         if asked.method == "PATCH" && asked.path == pod && hung.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -68,7 +68,7 @@ async fn a_hook_whose_begin_cannot_be_noted_is_not_run() {
         let pod = "/api/v1/namespaces/shop/pods/web-1";
         if asked.method == "GET" && asked.path == pod {
             let status = json!({"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]});
-            api.objects.lock().unwrap().get_mut(pod).unwrap()["status"] = status;
+            api.server.change(pod, &json!({"status": status}));
         }
         (asked.method == "PATCH" && asked.path == pod).then(|| failure(403, "not for you"))
     });

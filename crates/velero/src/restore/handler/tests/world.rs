@@ -1,14 +1,15 @@
-//! A backup of a few objects and an API server of a few lines that keeps what is created.
+//! A backup of a few objects, and the API server of `lifeboat_control::testing` into which they are restored.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_archive::{ArchiveWriter, Level, ObjectStore, RunLog, Spool, SpoolLimits, WriterOptions};
 use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_cluster::testing::Asked;
+use lifeboat_control::Clock;
+use lifeboat_control::testing::{ApiServer, Requests, Verb, When, WriteKind};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
 use lifeboat_plan::items::modifiers::Modifiers;
 use lifeboat_plan::velero::pod_volumes::Copied;
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
-use crate::testing::merge;
 
 use super::super::{
     Filler, Job, Journal, NativeVolumes, PreviewedVolumes, RestoredItems, Times, Tools, preview, restore,
@@ -32,75 +32,60 @@ use lifeboat_items::progress::Progress;
 /// What the server does instead of the ordinary.
 type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
 
-/// What the API server holds and was asked.
+/// When objects are created.
+const CREATED: &str = "2026-11-16T00:00:00Z";
+
+/// The API server, and what it was asked.
 #[derive(Default)]
 pub(super) struct Api {
-    pub(super) objects: Mutex<BTreeMap<String, Value>>,
+    pub(super) server: ApiServer,
+    /// The writes that were carried out, with the path of the object: `POST /api/v1/namespaces/shop`.
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) commands: Mutex<Vec<String>>,
-    csi_served: AtomicBool,
 }
 
 impl Api {
+    fn new() -> Arc<Self> {
+        let api = Arc::new(Self::default());
+        api.server.set_clock(Clock::new(|| CREATED.parse().unwrap()));
+        let noted = api.clone();
+        api.server.after(move |_, asked, code| noted.note(asked, code));
+        // The API server itself establishes definitions.
+        api.server.on_write(|server, write| {
+            if write.kind == WriteKind::Created && write.path.contains("/customresourcedefinitions/") {
+                let conditions = json!([{"type": "Established", "status": "True"},
+                    {"type": "NamesAccepted", "status": "True"}]);
+                server.change(&write.path, &json!({"status": {"conditions": conditions}}));
+            }
+        });
+        api
+    }
+
+    fn note(&self, asked: &Asked, code: u16) {
+        if asked.method == "GET" || code >= 300 {
+            return;
+        }
+        let path = match asked.body["metadata"]["name"].as_str() {
+            Some(name) if asked.method == "POST" => format!("{}/{name}", asked.path),
+            _ => asked.path.clone(),
+        };
+        self.asked.lock().unwrap().push(format!("{} {path}", asked.method));
+    }
+
     pub(super) fn object(&self, path: &str) -> Option<Value> {
-        self.objects.lock().unwrap().get(path).cloned()
+        self.server.get(path)
+    }
+
+    /// All objects, by their paths.
+    pub(super) fn objects(&self) -> BTreeMap<String, Value> {
+        let paths = self.server.paths("").into_iter();
+        paths.filter_map(|path| Some((path.clone(), self.object(&path)?))).collect()
     }
 
     /// The paths of all objects that were created, in order.
     pub(super) fn created(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().filter_map(|asked| asked.strip_prefix("POST ").map(str::to_owned)).collect()
+        self.server.created()
     }
-
-    fn serves(&self, path: &str) -> bool {
-        self.csi_served.load(Ordering::Relaxed)
-            && (path.ends_with("/volumesnapshotcontents") || path.ends_with("/volumesnapshotclasses"))
-    }
-
-    pub(super) fn answer(&self, asked: &Asked) -> (u16, Value) {
-        let mut objects = self.objects.lock().unwrap();
-        match asked.method.as_str() {
-            "POST" => {
-                let path = format!("{}/{}", asked.path, asked.body["metadata"]["name"].as_str().unwrap());
-                if objects.contains_key(&path) {
-                    return failure(409, "AlreadyExists");
-                }
-                let mut made = asked.body.clone();
-                made["metadata"]["uid"] = json!(path);
-                made["metadata"]["creationTimestamp"] = json!("2026-11-16T00:00:00Z");
-                if asked.path.ends_with("customresourcedefinitions") {
-                    made["status"]["conditions"] = json!([{"type": "Established", "status": "True"},
-                        {"type": "NamesAccepted", "status": "True"}]);
-                }
-                self.asked.lock().unwrap().push(format!("POST {path}"));
-                objects.insert(path, made.clone());
-                (201, made)
-            }
-            "PATCH" => match objects.get_mut(asked.path.trim_end_matches("/status")) {
-                None => failure(404, "NotFound"),
-                Some(object) => {
-                    self.asked.lock().unwrap().push(format!("PATCH {}", asked.path));
-                    merge(object, &asked.body);
-                    (200, object.clone())
-                }
-            },
-            _ => match objects.get(&asked.path) {
-                Some(object) => (200, object.clone()),
-                None if is_list(&asked.path) || self.serves(&asked.path) => {
-                    let below = format!("{}/", asked.path);
-                    let found = objects.iter().filter(|(path, _)| path.starts_with(&below));
-                    (200, json!({"items": found.map(|(_, object)| object.clone()).collect::<Vec<_>>()}))
-                }
-                None => failure(404, "NotFound"),
-            },
-        }
-    }
-}
-
-fn is_list(path: &str) -> bool {
-    ["configmaps", "serviceaccounts", "endpointslices", "replicasets", "statefulsets", "daemonsets", "jobs"]
-        .iter()
-        .any(|plural| path.ends_with(plural))
 }
 
 /// What is to be restored, how, and what is there.
@@ -184,16 +169,21 @@ impl World {
     }
 
     async fn prepare(self, spool: Spool) -> Box<Prepared> {
-        let api = Arc::new(Api::default());
-        api.objects
-            .lock()
-            .unwrap()
-            .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
-        api.objects.lock().unwrap().extend(self.also_there);
-        api.csi_served.store(self.csi_served, Ordering::Relaxed);
-        let (server, rule) = (api.clone(), self.rule);
-        let direct =
-            client(move |asked| rule(&asked, &server).unwrap_or_else(|| server.answer(&asked))).await;
+        let api = Api::new();
+        for (path, object) in self.there {
+            api.server.put(path, object);
+        }
+        for (path, object) in self.also_there {
+            api.server.put(&path, object);
+        }
+        if !self.csi_served {
+            for list in ["*/volumesnapshotcontents", "*/volumesnapshotclasses"] {
+                api.server.fail(Requests::new(Verb::List, list), When::Always, 404);
+            }
+        }
+        let (rule, asked_of) = (self.rule, api.clone());
+        api.server.answer(move |_, asked| rule(asked, &asked_of));
+        let direct = api.server.client().await;
         let mut spec = self.spec;
         spec["backupName"] = json!("b");
         let restore_object = restore_object(&spec, &self.annotations);
