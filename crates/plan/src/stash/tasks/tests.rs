@@ -70,7 +70,7 @@ fn parameters_of_the_invoker_take_precedence_for_the_same_task() {
 #[case::none(Direction::Backup, "", json!({}), "AppBinding shop/db is backed up and restored by a task")]
 #[case::restore_in_a_backup(Direction::Backup, "mysql-restore-8", json!({}), "expected \"mysql-backup-8\"")]
 #[case::unreadable(Direction::Backup, "", json!({"stash": {"addon": {"backupTask": {"params": 3}}}}), "stash.addon.backupTask cannot be read")]
-fn a_member_without_a_usable_task_is_told_what_to_set(
+fn what_a_member_without_a_usable_task_has_to_set_is_named(
     #[case] direction: Direction,
     #[case] name: &str,
     #[case] parameters: Value,
