@@ -5,6 +5,9 @@ mod controller;
 mod gather;
 mod invoker;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use controller::run;
 pub(crate) use invoker::Invoker;
+pub(crate) use schedule::make_session;
