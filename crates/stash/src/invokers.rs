@@ -5,8 +5,6 @@ mod controller;
 mod gather;
 mod invoker;
 mod schedule;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use controller::run;
 pub(crate) use invoker::Invoker;

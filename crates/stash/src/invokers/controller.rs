@@ -153,3 +153,6 @@ async fn write(
         written => written.attempt(format!("update the status of {} {name}", state.kind)).map(drop),
     }
 }
+
+#[cfg(test)]
+mod tests;
