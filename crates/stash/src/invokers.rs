@@ -8,3 +8,4 @@ mod schedule;
 
 pub(crate) use controller::run;
 pub(crate) use invoker::Invoker;
+pub(crate) use schedule::make_session;

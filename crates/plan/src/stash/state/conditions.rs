@@ -141,6 +141,8 @@ condition_types! {
     Member PreRestoreHookExecutionSucceeded: "SuccessfullyExecutedPreRestoreHook", "FailedToExecutePreRestoreHook";
     /// The hooks after the hosts of a restore's member.
     Member PostRestoreHookExecutionSucceeded: "SuccessfullyExecutedPostRestoreHook", "FailedToExecutePostRestoreHook";
+    /// Ours: a session or a member waits, because another session has the target.
+    Member TargetInUse: "OtherSessionOnTarget", "TargetFree";
     /// Ours: the replicas of the target share no volume, and one was backed up.
     Member OtherReplicasNotBackedUp: "ReplicasShareNoVolume", "ReplicasShareVolumes";
     /// Ours: a DaemonSet has fewer pods than nodes to run on.
