@@ -26,6 +26,7 @@ mod server_part;
 mod sessions;
 pub mod settings;
 mod target;
+mod tasks;
 mod tenant_stores;
 #[cfg(test)]
 mod testing;

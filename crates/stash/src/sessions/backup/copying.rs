@@ -46,6 +46,8 @@ pub(super) struct CopyOptions {
     pub(super) session: String,
     pub(super) exclude: Vec<String>,
     pub(super) args: BackupArgs,
+    /// What a task leaves, in place of the volumes of the host.
+    pub(super) source: Option<Source>,
 }
 
 #[async_trait]
@@ -130,16 +132,19 @@ impl Copying {
     }
 
     fn work(&self, part: &HostPart) -> BackupWork {
-        let CopyOptions { session, exclude, args } = &self.options;
+        let CopyOptions { session, exclude, args, source } = &self.options;
+        let source = source.clone().unwrap_or_else(|| self.source(part));
+        // The output of a program is one file, with a name of its own.
+        let at = (!matches!(source, Source::Command { .. })).then(|| part.path.to_string());
         let mut tags = vec![format!("{SESSION_TAG}{session}")];
         tags.extend(args.tags.iter().cloned());
         BackupWork {
             tags,
             excludes: exclude.iter().chain(&args.excludes).cloned().collect(),
             sub_path: part.sub_path.clone(),
-            at: Some(part.path.to_string()),
+            at,
             incomplete_tag: true,
-            ..BackupWork::new(self.source(part), self.record.host.to_string())
+            ..BackupWork::new(source, self.record.host.to_string())
         }
     }
 

@@ -31,10 +31,11 @@ use crate::repository::parts_of;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::{self, HookFailure, HookRun};
 use crate::sessions::host_record::{HostRecord, end_host};
-use crate::sessions::pod::{PodRequest, pod_settings};
+use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
 use crate::sessions::tasks::{HookMark, hook_task, task_base};
 use crate::target::{self, TargetName};
+use crate::tasks::TaskWork;
 
 /// How long the mover of one host may take where the invoker sets no `timeOut`.
 const LONGEST: Duration = Duration::from_hours(24 * 7);
@@ -58,6 +59,8 @@ pub(super) struct BackupWork {
 pub(super) struct AtWork {
     /// The hosts of members as they were found.
     plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    /// The tasks of members that have one.
+    pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
     /// The turns of members on their targets.
     pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
     /// What the movers of each host have copied.
@@ -80,8 +83,11 @@ impl BackupWork {
     /// Reads the target of a member and decides about its hosts. The inner error is for people.
     async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
+        if let Some(plan) = self.plan_task(member, valid).await? {
+            return Ok(plan);
+        }
         let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
-            return Err(failed("a member without target needs a task, which this version does not run"));
+            return Err(failed("a member without target needs a task: set task.name"));
         };
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
         let class = spec.snapshot_class_name.as_deref();
@@ -125,7 +131,8 @@ impl BackupWork {
         let target = self.member(member).and_then(|member| member.target.as_ref());
         match (source, target) {
             (MoverSource::Volumes { .. }, Some(target)) => target.key.namespace.clone(),
-            _ => self.transfers.settings.namespace.clone(),
+            (MoverSource::Volumes { .. }, None) => self.record.namespace.clone(),
+            (MoverSource::NodeDirectory { .. }, _) => self.transfers.settings.namespace.clone(),
         }
     }
 
@@ -159,7 +166,10 @@ impl BackupWork {
             runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),
             target: source.pod.as_ref().map(|pod| &pod.object),
         };
-        let pod = match pod_settings(&self.context.core, &self.transfers.settings, &request).await? {
+        let task = self.task(record.member);
+        let base = job.pod.clone();
+        let base = if let Some(task) = &task { task.base(base) } else { base };
+        let pod = match pod_settings_on(&self.context.core, base, &request).await? {
             Ok(pod) => pod,
             Err(message) => return record.failed(message.to_string()).await.map(drop),
         };
@@ -171,6 +181,7 @@ impl BackupWork {
                 .and_then(|member| member.target.as_ref())
                 .map(|target| target.args.clone())
                 .unwrap_or_default(),
+            source: task.as_ref().map(TaskWork::source),
         };
         let base = task_base(&self.record.uid, record.member, &record.host, mover);
         let key = (record.member, record.host.clone());
@@ -305,7 +316,7 @@ impl SessionWork for BackupWork {
             }
         };
         self.note_pod(&record, &source).await?;
-        for (mover, parts) in source.movers().into_iter().enumerate() {
+        for (mover, parts) in self.movers(record.member, &source).into_iter().enumerate() {
             let state = record.state().await;
             if state.phase.has_ended() {
                 return Ok(());
