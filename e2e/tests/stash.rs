@@ -4,5 +4,6 @@
 
 mod backups;
 mod batches;
+mod databases;
 mod faults;
 mod workloads;
