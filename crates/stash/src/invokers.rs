@@ -7,4 +7,5 @@ mod invoker;
 mod schedule;
 
 pub(crate) use controller::run;
+pub(crate) use gather::{not_allowed, read as read_repository, secret as backend_secret};
 pub(crate) use invoker::Invoker;

@@ -25,6 +25,7 @@ mod scope;
 mod server_part;
 mod sessions;
 pub mod settings;
+mod standstill;
 mod target;
 mod tenant_stores;
 #[cfg(test)]

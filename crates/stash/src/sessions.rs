@@ -9,6 +9,7 @@ mod kind;
 mod places;
 mod pod;
 mod record;
+pub(crate) mod restore;
 mod sizes;
 mod tasks;
 

@@ -1,7 +1,7 @@
 //! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each open session; the work
 //! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
 
-mod copying;
+pub(super) mod copying;
 mod finish;
 mod start;
 mod work;

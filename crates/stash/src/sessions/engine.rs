@@ -83,6 +83,23 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
+    /// Whether the hosts of a member are worked on together, after the hooks before all of them and before the hooks after all: a
+    /// restore stops a workload once for all of its hosts.
+    fn is_together(&self, _member: usize) -> bool {
+        false
+    }
+
+    /// Moves the data of the hosts of a member that is worked on together: those whose hook before them did not fail. Their ends are on
+    /// record afterwards.
+    async fn run_together(
+        &self,
+        _member: usize,
+        records: Vec<HostRecord>,
+        cancel: &CancellationToken,
+    ) -> Result<(), ApiError> {
+        try_join_all(records.into_iter().map(|record| self.run_host(record, cancel))).await.map(drop)
+    }
+
     /// Puts on record that a member has no hosts, and why.
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError>;
 
@@ -121,6 +138,11 @@ async fn run_member(
         }
         Err(NoHosts::Api(error)) => return Err(error.into()),
     };
+    if work.is_together(member) {
+        run_together(work, member, &hosts, cancel).await?;
+        work.member_ended(member).await?;
+        return Ok(());
+    }
     // Hosts with hooks take turns, so that not all pods of a target are quiesced at once.
     let has_hooks = work.hooks(member).is_some_and(|hooks| hooks.pre.is_some() || hooks.post.is_some());
     if has_hooks {
@@ -131,6 +153,31 @@ async fn run_member(
         try_join_all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
     work.member_ended(member).await?;
+    Ok(())
+}
+
+async fn run_together(
+    work: &dyn SessionWork,
+    member: usize,
+    hosts: &[HostName],
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let record = |host: &HostName| HostRecord { session: work.record().clone(), member, host: host.clone() };
+    let records: Vec<HostRecord> = hosts.iter().map(record).collect();
+    let mut ready = Vec::new();
+    for record in &records {
+        if record.state().await.phase.has_ended() {
+            continue;
+        }
+        match before(work, record).await? {
+            Ok(()) => ready.push(record.clone()),
+            Err(message) => on_record(record.failed(message).await?)?,
+        }
+    }
+    work.run_together(member, ready, cancel).await?;
+    for record in &records {
+        after(work, record).await?;
+    }
     Ok(())
 }
 

@@ -23,6 +23,11 @@ pub(super) fn task_base(session: &str, member: usize, host: &HostName, mover: us
     if mover == 0 { base } else { format!("{base}.{mover}") }
 }
 
+/// What the tasks of a mover have in common that copies what a restore overwrites.
+pub(super) fn safety_base(session: &str, member: usize, host: &HostName, mover: usize) -> String {
+    format!("{}.safety", task_base(session, member, host, mover))
+}
+
 /// The kind whose objects have tasks of maintenance.
 const REPOSITORY: &str = "Repository";
 
@@ -62,15 +67,18 @@ fn state_of(state: &SessionState, session: &str, task: &TaskId) -> TaskState {
     }
     for (member, of_member) in state.members.iter().enumerate() {
         for host in &of_member.hosts {
-            let is_own = |mover: usize| {
-                let base = task_base(session, member, &host.name, mover);
+            let bases = |mover: usize| {
+                let of_data = task_base(session, member, &host.name, mover);
+                [of_data, safety_base(session, member, &host.name, mover)]
+            };
+            let is_own = |base: String| {
                 task.as_str().starts_with(&format!("{base}-"))
                     && host.run.attempt.is_some_and(|last| {
                         (1..=u64::try_from(last).unwrap_or(0))
                             .any(|attempt| task_uid(&base, attempt) == *task)
                     })
             };
-            if (0..MOST_MOVERS).any(is_own) {
+            if (0..MOST_MOVERS).flat_map(bases).any(is_own) {
                 return if host.phase.has_ended() { TaskState::Over } else { TaskState::Open };
             }
         }

@@ -22,21 +22,21 @@ use super::super::places::in_node_directory;
 use super::super::sizes::{human_size, minutes};
 
 /// One mover of one host.
-pub(super) struct Copying {
-    pub(super) transfer: Transfer,
-    pub(super) record: HostRecord,
-    pub(super) parts: MoverParts<HostPart>,
-    pub(super) pod: PodSettings,
-    pub(super) options: CopyOptions,
+pub(in crate::sessions) struct Copying {
+    pub(in crate::sessions) transfer: Transfer,
+    pub(in crate::sessions) record: HostRecord,
+    pub(in crate::sessions) parts: MoverParts<HostPart>,
+    pub(in crate::sessions) pod: PodSettings,
+    pub(in crate::sessions) options: CopyOptions,
 }
 
 /// What the spec asks for, beside the paths.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CopyOptions {
+pub(in crate::sessions) struct CopyOptions {
     /// UID of the session, for the tag of its snapshots.
-    pub(super) session: String,
-    pub(super) exclude: Vec<String>,
-    pub(super) args: BackupArgs,
+    pub(in crate::sessions) session: String,
+    pub(in crate::sessions) exclude: Vec<String>,
+    pub(in crate::sessions) args: BackupArgs,
 }
 
 #[async_trait]
@@ -195,7 +195,7 @@ impl Copying {
 }
 
 /// Where the mover of a source runs, and what it mounts.
-pub(super) fn place(source: &MoverSource) -> MoverPlace {
+pub(in crate::sessions) fn place(source: &MoverSource) -> MoverPlace {
     match source {
         MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
             node: node.clone(),

@@ -13,6 +13,7 @@ use lifeboat_plan::stash::state::SessionState;
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::restore::others::restores;
 
 /// What was gathered.
 pub(super) struct Gathered {
@@ -73,7 +74,7 @@ pub(super) async fn gather(
         targets: targets.unwrap_or_default(),
         siblings,
         others,
-        restores: Vec::new(),
+        restores: restores(context, &record.namespace, None).await?,
     })
 }
 
