@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::json::text;
@@ -88,8 +88,11 @@ impl Workload<'_> {
 
     /// Changes the workload. One that is gone, or has another UID by now, is left alone.
     async fn patch(&self, patch: &Value, attempt: &str) -> Result<(), ApiError> {
-        let api: Api<DynamicObject> =
-            objects::namespaced(&self.core.client, self.target.namespace, &target::resource(self.target.kind));
+        let api: Api<DynamicObject> = objects::namespaced(
+            &self.core.client,
+            self.target.namespace,
+            &target::resource(self.target.kind),
+        );
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         match api.patch(self.target.name, &params, &Patch::Merge(patch)).await.attempt(attempt) {
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),

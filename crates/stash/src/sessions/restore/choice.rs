@@ -32,9 +32,8 @@ pub(super) fn on_record(parts: &[RestorePart]) -> Vec<RestoredPath> {
 /// What is written for a host, from its record. `rules`: for patterns of files.
 pub(super) fn write_parts(host: &HostState, mounts: &[Mount], rules: &[RestoreRule]) -> Vec<WritePart> {
     let rule = rule_of(rules, &host.name);
-    let patterns = |list: fn(&RestoreRule) -> Option<&Vec<String>>| {
-        rule.and_then(list).cloned().unwrap_or_default()
-    };
+    let patterns =
+        |list: fn(&RestoreRule) -> Option<&Vec<String>>| rule.and_then(list).cloned().unwrap_or_default();
     let part = |chosen: &RestoredPath| {
         let path = CleanPath::stored(&chosen.path)?;
         let place = find_mount(mounts, &path)?;
@@ -74,9 +73,8 @@ pub(super) fn safety_parts(mounts: &[Mount], paths: &[RestoredPath]) -> Vec<Host
 
 /// Whether all of these are in safety copies of the host.
 pub(super) fn is_copied(host: &HostState, parts: &[HostPart]) -> bool {
-    let has = |part: &HostPart| {
-        host.snapshots.iter().any(|copy| copy.path.as_deref() == Some(part.path.as_str()))
-    };
+    let has =
+        |part: &HostPart| host.snapshots.iter().any(|copy| copy.path.as_deref() == Some(part.path.as_str()));
     parts.iter().all(has)
 }
 
@@ -113,8 +111,7 @@ mod tests {
         let mounts = [mount("data", "/data", None), mount("logs", "/logs", Some("app"))];
         let paths = [chosen("a", "/data/x"), chosen("a", "/data/y"), chosen("b", "/logs")];
         let parts = safety_parts(&mounts, &paths);
-        let shown: Vec<_> =
-            parts.iter().map(|part| (part.path.as_str(), part.sub_path.as_deref())).collect();
+        let shown: Vec<_> = parts.iter().map(|part| (part.path.as_str(), part.sub_path.as_deref())).collect();
         assert_eq!(shown, [("/data", None), ("/logs", Some("app"))]);
     }
 }

@@ -40,12 +40,7 @@ pub(super) async fn release(core: &Core, kind: SessionKind, record: &SessionReco
     set(core, kind, record, false).await
 }
 
-async fn set(
-    core: &Core,
-    kind: SessionKind,
-    record: &SessionRecord,
-    wanted: bool,
-) -> Result<(), ApiError> {
+async fn set(core: &Core, kind: SessionKind, record: &SessionRecord, wanted: bool) -> Result<(), ApiError> {
     let api = objects::namespaced(&core.client, &record.namespace, &kind.resource());
     let mut tries = 0;
     loop {

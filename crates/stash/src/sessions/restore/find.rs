@@ -60,7 +60,8 @@ impl RestoreWork {
             self.find_again(member, valid, &state).await?;
             return Ok(state.hosts.into_iter().map(|host| host.name).collect());
         }
-        let wait = SignedDuration::try_from(self.context.settings.restore_wait).unwrap_or(SignedDuration::MAX);
+        let wait =
+            SignedDuration::try_from(self.context.settings.restore_wait).unwrap_or(SignedDuration::MAX);
         let until = wait_until(self.record.created, self.valid.time_out, wait);
         loop {
             if cancel.is_cancelled() {
@@ -81,7 +82,10 @@ impl RestoreWork {
     async fn wait(&self, member: usize, observed: &Observation, until: Timestamp) -> Result<(), NoHosts> {
         let now = self.record.now();
         if now >= until && observed.kind != ConditionType::RestoreQueued {
-            return Err(failed(&format!("{}; it did not come within the time for waiting", observed.message)));
+            return Err(failed(&format!(
+                "{}; it did not come within the time for waiting",
+                observed.message
+            )));
         }
         let is_queued = observed.kind == ConditionType::RestoreQueued;
         let changed = self.change(member, |member| {
@@ -132,7 +136,12 @@ impl RestoreWork {
         Ok(Tried::Found(Box::new(Ready { found, selection, way, uid })))
     }
 
-    fn selection(&self, rules: &[RestoreRule], plan: &RestorePlan, snapshots: Vec<SnapshotFact>) -> Selection {
+    fn selection(
+        &self,
+        rules: &[RestoreRule],
+        plan: &RestorePlan,
+        snapshots: Vec<SnapshotFact>,
+    ) -> Selection {
         let request = RestoreRequest {
             rules: rules.to_vec(),
             hosts: plan.hosts.iter().map(|host| host.name.clone()).collect(),

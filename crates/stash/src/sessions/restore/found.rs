@@ -32,7 +32,8 @@ impl FoundMember {
         let claims = plan.claims();
         let destinations =
             plan.hosts.into_iter().filter_map(|host| Some((host.name, host.destination.ok()?))).collect();
-        let template = facts.object.as_ref().filter(|_| facts.kind != TargetKind::Claim).and_then(pod_template);
+        let template =
+            facts.object.as_ref().filter(|_| facts.kind != TargetKind::Claim).and_then(pod_template);
         let seconds = template.and_then(|template| {
             template.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_u64)
         });

@@ -69,8 +69,7 @@ impl RestoreWork {
     /// The pod of a host after the restore: one of a workload that was started is waited for.
     async fn pod_after(&self, member: usize, host: &HostName) -> Result<Option<Value>, ApiError> {
         let standstill = self.member_state(member).await.standstill;
-        let is_started =
-            standstill.is_some_and(|record| record.step == Step::Started && record.replicas > 0);
+        let is_started = standstill.is_some_and(|record| record.step == Step::Started && record.replicas > 0);
         let until = tokio::time::Instant::now() + READY;
         loop {
             let found = self.ready_pod(member, host).await?;

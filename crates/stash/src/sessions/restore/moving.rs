@@ -82,7 +82,8 @@ impl RestoreWork {
             return record.failed(GONE).await.map(drop);
         };
         self.note_pod(record, destination).await?;
-        for (number, parts) in self.movers(record.member, found, &state, destination).into_iter().enumerate() {
+        for (number, parts) in self.movers(record.member, found, &state, destination).into_iter().enumerate()
+        {
             let now = record.state().await;
             if parts.parts.iter().all(|part| is_restored(&now, part)) {
                 continue;

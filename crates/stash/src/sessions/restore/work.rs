@@ -87,8 +87,7 @@ impl RestoreWork {
     /// Why the restore ends before its time.
     pub(super) async fn end_reason(&self) -> String {
         let is_late = self.record.read(|state| ConditionType::DeadlineExceeded.is_true(&state.conditions));
-        let reason =
-            if is_late.await { "it did not end within timeOut" } else { "the restore was deleted" };
+        let reason = if is_late.await { "it did not end within timeOut" } else { "the restore was deleted" };
         reason.to_owned()
     }
 

@@ -108,7 +108,8 @@ fn reported<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Re
 impl Writing {
     fn work(&self, part: &WritePart) -> RestoreWork {
         let (target, is_block) = self.target(part);
-        let work = RestoreWork { sparse: self.args.sparse, ..RestoreWork::new(part.snapshot.clone(), target) };
+        let work =
+            RestoreWork { sparse: self.args.sparse, ..RestoreWork::new(part.snapshot.clone(), target) };
         if is_block {
             // A device gets the only file of its snapshot.
             return work;
@@ -150,9 +151,7 @@ impl Writing {
         owners: &Listed,
     ) -> Result<(), ApiError> {
         let is_done = |chosen: &RestoredPath| {
-            restored
-                .iter()
-                .any(|part| part.snapshot == chosen.snapshot && part.path.as_str() == chosen.path)
+            restored.iter().any(|part| part.snapshot == chosen.snapshot && part.path.as_str() == chosen.path)
         };
         let now = self.record.session.now();
         let (at, host) = (self.record.member, &self.record.host);
