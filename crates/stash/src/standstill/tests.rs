@@ -64,6 +64,8 @@ struct Restore {
     /// How movers of data end; None: they run until they are cancelled.
     end: Option<Work>,
     give_up: Mutex<Option<String>>,
+    /// The write of this step finds no restore.
+    vanishes: Option<Step>,
 }
 
 impl Restore {
@@ -83,6 +85,7 @@ impl Restore {
             data: Mutex::new(Work::NotBegun),
             end,
             give_up: Mutex::default(),
+            vanishes: None,
         }
     }
 
@@ -99,7 +102,7 @@ impl Restoring for Restore {
 
     async fn write(&self, record: Standstill) -> Result<bool, ApiError> {
         let mut held = locked(&self.record);
-        if held.is_none() {
+        if self.vanishes == Some(record.step) {
             return Ok(false);
         }
         locked(&self.steps).push(record.step);
@@ -232,24 +235,19 @@ async fn a_scale_that_may_not_be_changed_fails_the_restore() {
     assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
 }
 
+#[rstest]
+#[case::before_the_copy(Step::SafetyCopy, 2, Value::Null)]
+#[case::after_data_was_written(Step::Verified, 0, json!("HeldDown"))]
 #[tokio::test]
-async fn a_workload_whose_restore_is_gone_is_started_while_nothing_was_written() {
+async fn a_workload_whose_restore_is_gone_is_started_unless_data_was_written(
+    #[case] vanishes: Step,
+    #[case] expected: u64,
+    #[case] step: Value,
+) {
     let server = cluster(2);
-    let restore = Restore::new(&server, Some(Work::Done));
-    let removing = async {
-        while restore.step() < Step::Stopping {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        while replicas(&server) != 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let record = locked(&restore.record).clone().unwrap();
-        (record.step < Step::Restoring).then(|| *locked(&restore.record) = None)
-    };
-    let (ended, removed) = tokio::join!(carried_out(&server, &restore), removing);
-    if removed.is_some() {
-        assert_eq!(ended.unwrap(), Ended::Gone);
-    }
+    let restore = Restore { vanishes: Some(vanishes), ..Restore::new(&server, Some(Work::Done)) };
+    assert_eq!(carried_out(&server, &restore).await.unwrap(), Ended::Gone);
+    assert_eq!((replicas(&server), annotation(&server)["step"].clone()), (expected, step));
 }
 
 /// The server is killed at each write to the workload: the next one comes to the same end.
