@@ -84,6 +84,11 @@ impl SessionRecord {
         self.held.lock().await.state.clone()
     }
 
+    /// Whether a write found that the object is gone.
+    pub(crate) async fn is_gone(&self) -> bool {
+        self.held.lock().await.is_gone
+    }
+
     /// Reads one value of the state.
     pub(crate) async fn read<T>(&self, read: impl FnOnce(&SessionState) -> T) -> T {
         read(&self.held.lock().await.state)

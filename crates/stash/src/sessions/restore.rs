@@ -36,6 +36,7 @@ use lifeboat_transfer::attempts::WorkContext;
 use tokio_util::sync::CancellationToken;
 
 use super::backup::{work_context, written};
+use super::batch_hooks::{self, BatchHooks};
 use super::engine::{Stopped, run_members};
 use super::kind::SessionKind;
 use super::record::SessionRecord;
@@ -46,6 +47,8 @@ use work::RestoreWork;
 
 /// How soon a restore that waits is looked at again, and the pause after trouble with the API.
 const PAUSE: Duration = Duration::from_secs(5);
+/// The message of a restore that took too long.
+const LATE: &str = "the restore did not end within timeOut";
 
 struct State {
     kind: SessionKind,
@@ -131,7 +134,7 @@ async fn work_until_ended(
     let kind = restore.kind;
     loop {
         match Box::pin(advance(&context, &transfers, &restore, &record, &cancel)).await {
-            Ok(Advance::Ended) | Err(Stopped::Gone) => return,
+            Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
             Ok(Advance::Waits) => {}
             Err(Stopped::Api(error)) => {
                 let (error, restore) = (error.chain(), &record.name);
@@ -216,6 +219,7 @@ async fn advance(
         valid,
         transfers: transfers.clone(),
         found: Mutex::default(),
+        turns: Mutex::default(),
         cancel: limited,
     };
     Box::pin(run_restore(&work)).await?;
@@ -243,25 +247,37 @@ async fn begin(
 async fn run_restore(work: &RestoreWork) -> Result<(), Stopped> {
     let record = &work.record;
     let late = deadline_passed(record).await;
+    let cancel_when_late = async {
+        late.await;
+        let (now, late) = (record.now(), ConditionType::DeadlineExceeded.yes(LATE));
+        if let Err(error) = record.change(|state| state.observe(&late, now)).await {
+            tracing::warn!(restore = record.name, error = error.chain(), "the deadline is not on record");
+        }
+        // The movers are ended, and workloads are started or stay down.
+        work.cancel.cancel();
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         ran = run_all(work) => ran?,
-        () = late => {
-            let late = ConditionType::DeadlineExceeded.yes("the restore did not end within timeOut");
-            let now = record.now();
-            written(record.change(|state| state.observe(&late, now)).await?)?;
-            work.cancel.cancel();
-            // The movers are ended, and workloads are started or stay down.
-            run_all(work).await?;
-        }
+        () = cancel_when_late => {}
     }
     Box::pin(finish::finish(work)).await
 }
 
+/// Runs the members between the hooks of their batch. If the hook before them fails, none runs.
 async fn run_all(work: &RestoreWork) -> Result<(), Stopped> {
-    if work.before_all().await? {
+    let hooks = BatchHooks {
+        context: &work.context,
+        record: &work.record,
+        hooks: &work.valid.hooks,
+        conditions: batch_hooks::OF_RESTORE,
+        invoker: work.invoker_summary(),
+        retry_left: 0,
+    };
+    if hooks.before(&work.cancel).await? {
         run_members(work, &work.cancel).await?;
     }
-    work.after_all().await
+    hooks.after().await
 }
 
 /// Completes when the deadline of the restore has passed; never without one.

@@ -14,22 +14,27 @@ use lifeboat_plan::stash::invoker::{MemberHooks, ValidBackup, ValidMember};
 use lifeboat_plan::stash::session::Order;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
-use lifeboat_plan::stash::targets::{Host, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan};
-use lifeboat_plan::transfer::attempts::task_uid;
+use lifeboat_plan::stash::targets::{
+    Host, HostPart, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan,
+};
 use lifeboat_plan::transfer::movers::MoverJob;
+use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
 use lifeboat_transfer::repositories::RepositoryKey;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::copying::{CopyOptions, Copying, place};
 use crate::context::Context;
 use crate::invokers::Invoker;
+use crate::metrics::HostNumbers;
+use crate::repository::parts_of;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::{self, HookFailure, HookRun};
-use crate::sessions::host_record::HostRecord;
+use crate::sessions::host_record::{HostRecord, end_host};
 use crate::sessions::pod::{PodRequest, pod_settings};
 use crate::sessions::record::SessionRecord;
-use crate::sessions::tasks::task_base;
+use crate::sessions::tasks::{HookMark, hook_task, task_base};
 use crate::target::{self, TargetName};
 
 /// How long the mover of one host may take where the invoker sets no `timeOut`.
@@ -44,13 +49,32 @@ pub(super) struct BackupWork {
     pub(super) key: RepositoryKey,
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
-    /// The hosts of members as they were found; empty at first.
-    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
     pub(super) cancel: CancellationToken,
+    /// What this server knows of members and hosts at work; empty at first.
+    pub(super) at_work: AtWork,
+}
+
+/// Members and hosts that this server works on.
+#[derive(Default)]
+pub(super) struct AtWork {
+    /// The hosts of members as they were found.
+    plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    /// The turns of members on their targets.
+    pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
+    /// What the movers of each host have copied.
+    numbers: Mutex<BTreeMap<(usize, HostName), Arc<Mutex<HostNumbers>>>>,
+}
+
+impl AtWork {
+    /// What the movers of a host have copied; None where another server sent them.
+    pub(super) fn numbers_of(&self, member: usize, host: &HostName) -> Option<HostNumbers> {
+        let numbers = locked(&self.numbers).get(&(member, host.clone())).cloned();
+        numbers.map(|numbers| *locked(&numbers))
+    }
 }
 
 impl BackupWork {
-    fn member(&self, member: usize) -> Option<&ValidMember> {
+    pub(super) fn member(&self, member: usize) -> Option<&ValidMember> {
         self.valid.members.get(member)
     }
 
@@ -100,10 +124,13 @@ impl BackupWork {
         record: &HostRecord,
         source: &HostSource,
         mover: usize,
-        parts: MoverParts<lifeboat_plan::stash::targets::HostPart>,
+        parts: MoverParts<HostPart>,
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let namespace = self.movers_namespace(record.member, &parts.source);
+        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &namespace) {
+            return record.failed(refusal).await.map(drop);
+        }
         let transfer = self.transfer(record, &record.state().await, mover, &namespace);
         let member = self.member(record.member);
         let job = MoverJob {
@@ -134,7 +161,11 @@ impl BackupWork {
                 .map(|target| target.args.clone())
                 .unwrap_or_default(),
         };
-        run_transfer(&Copying { transfer, record: record.clone(), parts, pod, options }, cancel).await
+        let base = task_base(&self.record.uid, record.member, &record.host, mover);
+        let key = (record.member, record.host.clone());
+        let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();
+        let copying = Copying { transfer, base, record: record.clone(), parts, pod, options, numbers };
+        run_transfer(&copying, cancel).await
     }
 
     async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
@@ -147,16 +178,21 @@ impl BackupWork {
         changed.await.map(drop)
     }
 
+    /// The invoker, as the texts of hooks name it.
+    pub(super) fn invoker_summary(&self) -> InvokerSummary {
+        InvokerSummary {
+            api_group: lifeboat_api::stash::GROUP.to_owned(),
+            kind: self.invoker.id.kind.to_string(),
+            name: self.invoker.id.name.clone(),
+        }
+    }
+
     fn summary(&self, member: usize, host: &HostState) -> Summary {
         let target = self.member(member).and_then(|member| member.target.as_ref());
         Summary {
             name: self.record.name.clone(),
             namespace: self.record.namespace.clone(),
-            invoker: InvokerSummary {
-                api_group: lifeboat_api::stash::GROUP.to_owned(),
-                kind: self.invoker.id.kind.to_string(),
-                name: self.invoker.id.name.clone(),
-            },
+            invoker: self.invoker_summary(),
             target: target.map_or_else(TargetSummary::default, |target| TargetSummary {
                 api_version: target.kind.api_version().to_owned(),
                 kind: target.kind.to_string(),
@@ -173,7 +209,23 @@ impl BackupWork {
     }
 }
 
-fn failed(message: &str) -> NoHosts {
+/// Why a mover in this namespace may not get the keys of the Repository: it would show them to everyone who reads Secrets there.
+pub(in crate::sessions) fn keys_elsewhere(
+    key: &RepositoryKey,
+    movers: &MoverSettings,
+    namespace: &str,
+) -> Option<String> {
+    let (own, name) = parts_of(key);
+    let may = namespace == own || namespace == movers.namespace;
+    (!may).then(|| {
+        format!(
+            "Repository {own}/{name} is in another namespace than the data, and its keys are not brought into namespace {namespace}; \
+             use a Repository of namespace {namespace}"
+        )
+    })
+}
+
+pub(super) fn failed(message: &str) -> NoHosts {
     NoHosts::Failed(message.to_owned())
 }
 
@@ -187,7 +239,8 @@ impl SessionWork for BackupWork {
         self.valid.order == Order::Sequential
     }
 
-    async fn find_hosts(&self, member: usize, _cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
+    async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
+        self.wait_for_turn(member, cancel).await?;
         let plan = self.plan(member).await?;
         let now = self.record.now();
         let names: Vec<HostName> = plan.hosts.iter().map(|host| host.name.clone()).collect();
@@ -208,7 +261,8 @@ impl SessionWork for BackupWork {
             }
         });
         changed.await?;
-        locked(&self.plans).extend(plan.hosts.into_iter().map(|host| ((member, host.name.clone()), host)));
+        let hosts = plan.hosts.into_iter().map(|host| ((member, host.name.clone()), host));
+        locked(&self.at_work.plans).extend(hosts);
         Ok(names)
     }
 
@@ -226,25 +280,28 @@ impl SessionWork for BackupWork {
         hook: &ValidHook,
         when: HookMoment,
     ) -> Result<(), HookFailure> {
-        let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
+        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
         let source = plan.and_then(|plan| plan.source.ok());
         let pod = source.as_ref().and_then(|source| source.pod.as_ref()).map(|pod| &pod.object);
-        let mark = if when == HookMoment::Before { "pre" } else { "post" };
-        let base = task_base(&self.record.uid, record.member, &record.host, 0);
+        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
+        let (mark, cancel) = match when {
+            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
+            HookMoment::After => (HookMark::Post, CancellationToken::new()),
+        };
         let summary = self.summary(record.member, &record.state().await);
         let run = HookRun {
             hook,
             summary: &summary,
             pod,
             owner: self.record.owner(),
-            task: task_uid(&format!("{base}.{mark}"), 1),
+            task: hook_task(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
         };
-        hooks::run(&self.context, run, &self.cancel).await
+        hooks::run(&self.context, run, &cancel).await
     }
 
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
+        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
         let source = match plan.map(|plan| plan.source) {
             Some(Ok(source)) => source,
             Some(Err(error)) => return record.failed(error.to_string()).await.map(drop),
@@ -258,22 +315,41 @@ impl SessionWork for BackupWork {
             if state.phase.has_ended() {
                 return Ok(());
             }
-            let is_stored =
-                |path: String| state.snapshots.iter().any(|stored| stored.path.as_ref() == Some(&path));
-            if !parts.parts.iter().all(|part| is_stored(part.path.to_string())) {
+            if !are_stored(&state, &parts.parts) {
                 self.send(&record, &source, mover, parts, cancel).await?;
             }
         }
-        if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
+        let state = record.state().await;
+        // Where a mover was left to the next leader, the host goes on there.
+        if !state.phase.has_ended() && are_stored(&state, &source.parts) {
+            record.succeeded().await?;
+        }
+        Ok(())
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
         let (now, failed) = (self.record.now(), ConditionType::BackupExecutorEnsured.no(message));
+        locked(&self.at_work.turns).remove(&member);
         let changed = self.record.change(|state| {
-            if let Some(state) = state.members.get_mut(member) {
-                state.observe(&failed, now);
+            let Some(state) = state.members.get_mut(member) else { return };
+            state.observe(&failed, now);
+            for host in state.hosts.iter_mut().filter(|host| !host.phase.has_ended()) {
+                end_host(host, Some(message.to_owned()), now);
             }
         });
         changed.await
     }
+
+    async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
+        locked(&self.at_work.turns).remove(&member);
+        Ok(())
+    }
+}
+
+/// Whether the host has a snapshot of each of these parts.
+fn are_stored(host: &HostState, parts: &[HostPart]) -> bool {
+    let is_stored = |part: &HostPart| {
+        host.snapshots.iter().any(|stored| stored.path.as_deref() == Some(part.path.as_str()))
+    };
+    parts.iter().all(is_stored)
 }

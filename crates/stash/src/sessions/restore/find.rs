@@ -57,6 +57,10 @@ impl RestoreWork {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
         let state = self.member_state(member).await;
         if !state.hosts.is_empty() {
+            while let Err(message) = self.take_turn(member) {
+                tracing::debug!(restore = self.record.name, message, "a restore waits for its turn");
+                tokio::time::sleep(self.transfers.pace).await;
+            }
             self.find_again(member, valid, &state).await?;
             return Ok(state.hosts.into_iter().map(|host| host.name).collect());
         }
@@ -81,13 +85,13 @@ impl RestoreWork {
     /// Puts on record what the member waits for, or ends the wait.
     async fn wait(&self, member: usize, observed: &Observation, until: Timestamp) -> Result<(), NoHosts> {
         let now = self.record.now();
-        if now >= until && observed.kind != ConditionType::RestoreQueued {
+        let is_queued = observed.kind == ConditionType::TargetInUse;
+        if now >= until && !is_queued {
             return Err(failed(&format!(
                 "{}; it did not come within the time for waiting",
                 observed.message
             )));
         }
-        let is_queued = observed.kind == ConditionType::RestoreQueued;
         let changed = self.change(member, |member| {
             if is_queued {
                 member.observe(&ConditionType::RestoreTargetFound.yes("the target is available"), now);
@@ -127,8 +131,9 @@ impl RestoreWork {
             }
         }
         unreachable(&plan, &selection)?;
-        if let Some(reason) = self.busy(member, false).await? {
-            return Ok(Tried::Waits(ConditionType::RestoreQueued.yes(reason)));
+        let busy = self.busy(member).await?;
+        if let Some(reason) = busy.or_else(|| self.take_turn(member).err()) {
+            return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
         }
         let object = facts.target.object.as_ref();
         let uid = object.and_then(|object| object["metadata"]["uid"].as_str()).unwrap_or_default().to_owned();
@@ -272,8 +277,8 @@ impl RestoreWork {
             member.total_hosts = i32::try_from(hosts.len()).ok();
             member.hosts = hosts;
             member.standstill = standstill;
-            if ConditionType::RestoreQueued.is_true(&member.conditions) {
-                member.observe(&ConditionType::RestoreQueued.no(""), now);
+            if ConditionType::TargetInUse.is_true(&member.conditions) {
+                member.observe(&ConditionType::TargetInUse.no(""), now);
             }
             for observed in &observed {
                 member.observe(observed, now);

@@ -1,27 +1,23 @@
 //! Hooks of a restore. The hook before a host runs in its pod before the workload is stopped, the one after it in the pod that runs with
-//! the restored data. Hooks of a whole batch are calls, made by a mover.
+//! the restored data.
 
 use std::time::Duration;
 
 use lifeboat_api::stash::GROUP;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::stash::hooks::{
-    InvokerSummary, PostPolicy, StatusSummary, Summary, TargetSummary, ValidHook, global_post_runs,
-};
+use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::state::HostState;
-use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
 use lifeboat_plan::stash::targets::{RestoreFacts, restore_plan};
-use lifeboat_plan::transfer::attempts::task_uid;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::work::RestoreWork;
-use crate::sessions::backup::written;
-use crate::sessions::engine::{HookMoment, Stopped};
+use crate::sessions::engine::HookMoment;
 use crate::sessions::hooks::{self, HookFailure, HookRun};
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::tasks::task_base;
+use crate::sessions::tasks::{HookMark, hook_task};
 use crate::target::{self, TargetName};
 
 /// How long a pod may take to become Ready after the workload was started, for the hook that runs in it.
@@ -39,18 +35,21 @@ impl RestoreWork {
             HookMoment::After => self.pod_after(record.member, &record.host).await,
         };
         let pod = pod.map_err(HookFailure::Api)?;
-        let mark = if when == HookMoment::Before { "pre" } else { "post" };
-        let base = task_base(&self.record.uid, record.member, &record.host, 0);
-        let summary = self.summary(Some(record.member), &record.state().await);
+        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
+        let (mark, cancel) = match when {
+            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
+            HookMoment::After => (HookMark::Post, CancellationToken::new()),
+        };
+        let summary = self.summary(record.member, &record.state().await);
         let run = HookRun {
             hook,
             summary: &summary,
             pod: pod.as_ref(),
             owner: self.record.owner(),
-            task: task_uid(&format!("{base}.{mark}"), 1),
+            task: hook_task(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
         };
-        hooks::run(&self.context, run, &self.cancel).await
+        hooks::run(&self.context, run, &cancel).await
     }
 
     /// The Ready pod of a host; None if there is none.
@@ -83,18 +82,23 @@ impl RestoreWork {
         }
     }
 
-    /// What the texts of a hook may name. `member`: None for a hook of the whole batch.
-    fn summary(&self, member: Option<usize>, host: &HostState) -> Summary {
-        let valid = member.and_then(|member| self.member(member)?.target.as_ref());
+    /// The restore, as the texts of hooks name it: it is its own invoker.
+    pub(super) fn invoker_summary(&self) -> InvokerSummary {
+        InvokerSummary {
+            api_group: GROUP.to_owned(),
+            kind: self.object.kind.as_str().to_owned(),
+            name: self.record.name.clone(),
+        }
+    }
+
+    /// What the texts of a hook may name.
+    fn summary(&self, member: usize, host: &HostState) -> Summary {
+        let valid = self.member(member).and_then(|member| member.target.as_ref());
         let target = valid.and_then(|target| target.reference.as_ref());
         Summary {
             name: self.record.name.clone(),
             namespace: self.record.namespace.clone(),
-            invoker: InvokerSummary {
-                api_group: GROUP.to_owned(),
-                kind: self.object.kind.as_str().to_owned(),
-                name: self.record.name.clone(),
-            },
+            invoker: self.invoker_summary(),
             target: target.map_or_else(TargetSummary::default, |(key, kind)| TargetSummary {
                 api_version: kind.api_version().to_owned(),
                 kind: kind.to_string(),
@@ -108,60 +112,5 @@ impl RestoreWork {
             },
             retry_left: 0,
         }
-    }
-
-    /// Runs the hook before all members. False if it failed: then no member runs.
-    pub(super) async fn before_all(&self) -> Result<bool, Stopped> {
-        let kind = ConditionType::GlobalPreRestoreHookSucceeded;
-        let Some(hook) = &self.valid.hooks.pre else { return Ok(true) };
-        self.run_global(hook, kind, "before").await
-    }
-
-    /// Runs the hook after all members, by its policy.
-    pub(super) async fn after_all(&self) -> Result<(), Stopped> {
-        let kind = ConditionType::GlobalPostRestoreHookSucceeded;
-        let Some((hook, policy)) = &self.valid.hooks.post else { return Ok(()) };
-        if self.is_owed(*policy).await {
-            self.run_global(hook, kind, "after").await?;
-        }
-        Ok(())
-    }
-
-    async fn is_owed(&self, policy: PostPolicy) -> bool {
-        let pre = ConditionType::GlobalPreRestoreHookSucceeded;
-        let owed = self.record.read(|state| {
-            let pre_failed = pre.is_false(&state.conditions);
-            global_post_runs(policy, state, pre_failed, 0)
-        });
-        owed.await
-    }
-
-    /// Runs a hook of the batch, unless it has ended. It is on record before it runs; one that began before a crash is run again.
-    async fn run_global(&self, hook: &ValidHook, kind: ConditionType, mark: &str) -> Result<bool, Stopped> {
-        match self.record.read(|state| kind.status_in(&state.conditions)).await {
-            Some(Truth::True) => return Ok(true),
-            Some(Truth::False) => return Ok(false),
-            Some(Truth::Unknown) | None => {}
-        }
-        let (now, started) = (self.record.now(), kind.observed(Truth::Unknown, "the hook runs"));
-        written(self.record.change(|state| state.observe(&started, now)).await?)?;
-        let summary = self.summary(None, &HostState::default());
-        let run = HookRun {
-            hook,
-            summary: &summary,
-            pod: None,
-            owner: self.record.owner(),
-            task: task_uid(&format!("{}.hook.{mark}", self.record.uid), 1),
-            namespace: &self.record.namespace,
-        };
-        let ran = Box::pin(hooks::run(&self.context, run, &self.cancel)).await;
-        let is_ok = ran.is_ok();
-        let observed = match ran {
-            Ok(()) => kind.yes(""),
-            Err(failure) => kind.no(failure.to_string()),
-        };
-        let now = self.record.now();
-        written(self.record.change(|state| state.observe(&observed, now)).await?)?;
-        Ok(is_ok)
     }
 }

@@ -18,6 +18,7 @@ use super::found::FoundMember;
 use super::work::RestoreWork;
 use super::writing::{Writing, writable_place};
 use crate::sessions::backup::copying::{CopyOptions, Copying, place};
+use crate::sessions::backup::keys_elsewhere;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::pod::{PodRequest, pod_settings};
 use crate::sessions::tasks::{safety_base, task_base};
@@ -49,7 +50,7 @@ impl RestoreWork {
                 continue;
             }
             let base = safety_base(&self.record.uid, record.member, &record.host, number);
-            let transfer = self.transfer(record, base, &parts.source, true).await;
+            let transfer = self.transfer(record, base.clone(), &parts.source, true).await;
             let place = place(&parts.source);
             let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else {
                 return Ok(());
@@ -57,7 +58,8 @@ impl RestoreWork {
             let args = BackupArgs { tags: vec![SAFETY_TAG.to_owned()], ..BackupArgs::default() };
             let options = CopyOptions { session: self.record.uid.clone(), exclude: Vec::new(), args };
             let wanted = parts.parts.clone();
-            let copying = Copying { transfer, record: record.clone(), parts, pod, options };
+            let numbers = Arc::default();
+            let copying = Copying { transfer, base, record: record.clone(), parts, pod, options, numbers };
             run_transfer(&copying, cancel).await?;
             let state = record.state().await;
             if state.phase.has_ended() || !is_copied(&state, &wanted) {
@@ -185,6 +187,9 @@ impl RestoreWork {
         found: &FoundMember,
         destination: &Destination,
     ) -> Result<Option<PodSettings>, ApiError> {
+        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &transfer.namespace) {
+            return record.failed(refusal).await.map(|_| None);
+        }
         let core = &self.context.core;
         let job = MoverJob {
             task: transfer.task(),

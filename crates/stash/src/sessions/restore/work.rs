@@ -17,6 +17,7 @@ use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::repositories::RepositoryKey;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::found::FoundMember;
@@ -28,6 +29,7 @@ use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::HookFailure;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::restores::restores;
 use crate::standstill::{self, Ended};
 
 /// The members of one restore.
@@ -40,6 +42,8 @@ pub(super) struct RestoreWork {
     pub(super) transfers: WorkContext,
     /// The targets of members as they were found; empty at first.
     pub(super) found: Mutex<BTreeMap<usize, Arc<FoundMember>>>,
+    /// The turns of members on their targets.
+    pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
     pub(super) cancel: CancellationToken,
 }
 
@@ -91,13 +95,13 @@ impl RestoreWork {
         reason.to_owned()
     }
 
-    /// What the restore of a member waits for among other sessions of its target; None if the target is free. `has_begun`: it is at work
-    /// itself, and only an older restore goes first, so that no two wait for each other.
-    pub(super) async fn busy(&self, member: usize, has_begun: bool) -> Result<Option<String>, ApiError> {
+    /// What the restore of a member waits for among other sessions of its target; None if the target is free.
+    pub(super) async fn busy(&self, member: usize) -> Result<Option<String>, ApiError> {
         let (namespace, own) = (&self.record.namespace, self.record.key());
         let backups = others::backups(&self.context, namespace).await?;
-        let mut restores = others::restores(&self.context, namespace, Some(&self.record.uid)).await?;
-        restores.retain(|other| !has_begun || other.session < own);
+        let mut restores = restores(&self.context.core, namespace).await?;
+        let kind = self.object.kind.as_str();
+        restores.retain(|other| other.kind != kind || other.session.name != own.name);
         Ok(match restore_member(&own, self.target(member), &backups, &restores) {
             MemberStart::Start => None,
             MemberStart::Wait(reason) => Some(reason.to_string()),
@@ -105,18 +109,16 @@ impl RestoreWork {
         })
     }
 
-    /// Waits for sessions on the target that began at the same moment. Called after the hosts are on record, where other sessions see
-    /// them, and before anything is written.
-    async fn wait_for_turn(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
-        while let Some(reason) = self.busy(member, true).await? {
-            for record in self.hosts(member).await {
-                record.change(|host| host.run.message = Some(reason.clone())).await?;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(self.transfers.pace) => {}
-                () = cancel.cancelled() => return Ok(()),
-            }
+    /// Takes the turn of a member on its target: one session at a time works on a target. What it waits for, where another session has it.
+    pub(super) fn take_turn(&self, member: usize) -> Result<(), String> {
+        let Some(target) = self.target(member) else { return Ok(()) };
+        let mut turns = locked(&self.turns);
+        if turns.contains_key(&member) {
+            return Ok(());
         }
+        let turn = self.context.targets.try_take(target.to_string());
+        let turn = turn.ok_or_else(|| format!("waiting for another session, which has {target}"))?;
+        turns.insert(member, turn);
         Ok(())
     }
 
@@ -132,10 +134,6 @@ impl RestoreWork {
     /// Restores into volumes that no workload has to be stopped for.
     async fn write_at_once(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
         let found = self.found(member);
-        let has_begun = |host: &HostState| host.phase.has_ended() || host.run.attempt.is_some();
-        if !self.member_state(member).await.hosts.iter().any(has_begun) {
-            self.wait_for_turn(member, cancel).await?;
-        }
         self.make_claims(&found).await?;
         let records = self.hosts(member).await;
         let restores = records.iter().map(|record| self.restore(record, &found, cancel));
@@ -149,7 +147,7 @@ impl RestoreWork {
             return Ok(());
         };
         let Some((key, kind)) = &target.reference else { return Ok(()) };
-        if !self.may_stop(member, cancel).await? {
+        if !self.may_stop(member).await? {
             return Ok(());
         }
         let core = &self.context.core;
@@ -171,9 +169,9 @@ impl RestoreWork {
         Ok(())
     }
 
-    /// Whether the workload may be stopped now. A backup that began at the same moment is waited for; hosts whose hook failed keep all
-    /// others from being restored, because a workload with data of two times is worse than one that was not restored.
-    async fn may_stop(&self, member: usize, cancel: &CancellationToken) -> Result<bool, ApiError> {
+    /// Whether the workload may be stopped. A host whose hook failed keeps all others from being restored, because a workload with data of
+    /// two times is worse than one that was not restored.
+    async fn may_stop(&self, member: usize) -> Result<bool, ApiError> {
         let state = self.member_state(member).await;
         if state.standstill.as_ref().is_none_or(|record| record.step != Step::Recorded) {
             return Ok(true);
@@ -188,7 +186,6 @@ impl RestoreWork {
             self.change(member, |member| member.standstill = None).await?;
             return Ok(false);
         }
-        self.wait_for_turn(member, cancel).await?;
         Ok(true)
     }
 
@@ -259,12 +256,7 @@ impl SessionWork for RestoreWork {
         true
     }
 
-    async fn run_together(
-        &self,
-        member: usize,
-        _records: Vec<HostRecord>,
-        cancel: &CancellationToken,
-    ) -> Result<(), ApiError> {
+    async fn run_together(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
         if self.member(member).is_some_and(by_task::is_for) {
             return by_task::run(self, member, cancel).await;
         }
@@ -276,12 +268,14 @@ impl SessionWork for RestoreWork {
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
+        locked(&self.turns).remove(&member);
         self.record.warn("RestoreFailed", message).await;
         let (now, failed) = (self.record.now(), ConditionType::RestoreExecutorEnsured.no(message));
         self.change(member, |member| member.observe(&failed, now)).await
     }
 
     async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
+        locked(&self.turns).remove(&member);
         let (now, completed) = (self.record.now(), ConditionType::RestoreCompleted.yes(""));
         self.change(member, |member| member.observe(&completed, now)).await.map(drop)
     }

@@ -110,8 +110,8 @@ async fn a_restore_waits_for_a_running_backup_of_its_target() {
         loop {
             tokio::time::sleep(Duration::from_millis(10)).await;
             let back = cluster.world.server.get(&format!("{SESSIONS}/back")).unwrap();
-            if condition(&back, "RestoreQueued").0 == "True" {
-                assert!(condition(&back, "RestoreQueued").1.contains("shop/b"), "{back}");
+            if condition(&back, "TargetInUse").0 == "True" {
+                assert!(condition(&back, "TargetInUse").1.contains("shop/b"), "{back}");
                 assert_eq!(cluster.works().len(), 0);
                 cluster.world.server.remove(path);
                 return;
