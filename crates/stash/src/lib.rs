@@ -14,7 +14,7 @@
 #![allow(
     dead_code,
     unused_imports,
-    reason = "restores, and repositories that only movers open, use the rest of `repository`; their controllers come next"
+    reason = "repositories that only movers open use the rest of `repository`; their sessions come next"
 )]
 
 mod context;
