@@ -6,4 +6,5 @@ mod backups;
 mod batches;
 mod databases;
 mod faults;
+mod restores;
 mod workloads;

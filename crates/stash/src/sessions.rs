@@ -10,6 +10,7 @@ mod kind;
 mod places;
 mod pod;
 mod record;
+pub(crate) mod restore;
 mod restores;
 mod sizes;
 mod tasks;

@@ -103,7 +103,7 @@ impl Read for Output {
         let cancel = self.cancel.clone();
         let (running, pipe) = self.running()?;
         while !cancel.is_cancelled() {
-            match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&LOOK_UP)) {
+            match poll(&mut [PollFd::new(&*pipe, PollFlags::IN)], Some(&LOOK_UP)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => {
                     let read = pipe.read(room)?;

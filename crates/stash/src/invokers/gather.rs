@@ -103,13 +103,13 @@ fn still_claims(found: &DynamicObject, claim: &Claim) -> bool {
     is_same || found.data["status"]["observedGeneration"].as_i64() != found.metadata.generation
 }
 
-async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
+pub(crate) async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), &name.namespace);
     api.get_opt(&name.name).await.attempt(format!("read Repository {}/{}", name.namespace, name.name))
 }
 
 /// Why a Repository of another namespace may not be used.
-async fn not_allowed(
+pub(crate) async fn not_allowed(
     context: &Context,
     namespace: &str,
     repository: &Repository,
@@ -132,7 +132,7 @@ async fn not_allowed(
     }))
 }
 
-async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
+pub(crate) async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
     let namespace = repository.namespace().unwrap_or_default();
     let name = &repository.spec.backend.storage_secret_name;
     let api: Api<k8s_openapi::api::core::v1::Secret> =

@@ -2,7 +2,7 @@
 //! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
 
 mod by_task;
-mod copying;
+pub(super) mod copying;
 mod finish;
 mod snapshots;
 mod start;
@@ -36,6 +36,7 @@ use super::record::SessionRecord;
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::repository::{NoReports, RepositoryKey, RepositoryProblem, TenantRepositories, key_of, ready};
+pub(super) use work::keys_elsewhere;
 use work::{AtWork, BackupWork};
 
 /// How soon a session that waits is looked at again, and the pause after trouble with the API.

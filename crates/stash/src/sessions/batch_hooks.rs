@@ -29,6 +29,12 @@ pub(crate) const OF_BACKUP: HookConditions = HookConditions {
     post: ConditionType::GlobalPostBackupHookSucceeded,
 };
 
+/// The hooks of a RestoreBatch.
+pub(crate) const OF_RESTORE: HookConditions = HookConditions {
+    pre: ConditionType::GlobalPreRestoreHookSucceeded,
+    post: ConditionType::GlobalPostRestoreHookSucceeded,
+};
+
 /// The hooks of one run of a batch.
 pub(crate) struct BatchHooks<'a> {
     pub(crate) context: &'a Context,

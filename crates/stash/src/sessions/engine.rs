@@ -92,6 +92,17 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
+    /// Whether the hosts of a member are worked on together, after the hooks before all of them and before the hooks after all: a
+    /// restore stops a workload once for all of its hosts.
+    fn is_together(&self, _member: usize) -> bool {
+        false
+    }
+
+    /// Moves the data of all hosts of a member that are worked on together. Their ends are on record afterwards.
+    async fn run_together(&self, _member: usize, _cancel: &CancellationToken) -> Result<(), ApiError> {
+        Ok(())
+    }
+
     /// Puts on record that a member has no hosts, and why.
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError>;
 
@@ -124,6 +135,11 @@ async fn run_member(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let Some(hosts) = hosts_of(work, member, cancel).await? else { return Ok(()) };
+    if work.is_together(member) {
+        together(work, member, &hosts, cancel).await?;
+        work.member_ended(member).await?;
+        return Ok(());
+    }
     // Hosts with hooks take turns, so that not all pods of a target are quiesced at once.
     let has_hooks = work.hooks(member).is_some_and(|hooks| hooks.pre.is_some() || hooks.post.is_some());
     if has_hooks {
@@ -134,6 +150,40 @@ async fn run_member(
         all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
     work.member_ended(member).await?;
+    Ok(())
+}
+
+/// Runs the hooks before all hosts of a member, then its hosts together, then the hooks after all.
+async fn together(
+    work: &dyn SessionWork,
+    member: usize,
+    hosts: &[HostName],
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let record = |host: &HostName| HostRecord { session: work.record().clone(), member, host: host.clone() };
+    let records: Vec<HostRecord> = hosts.iter().map(record).collect();
+    for record in &records {
+        let state = record.state().await;
+        // A restore that is given up begins no hook.
+        if state.phase.has_ended() || (cancel.is_cancelled() && state.run.pre_hook.is_none()) {
+            continue;
+        }
+        if let Err(message) = before(work, record).await? {
+            on_record(record.failed(message).await?)?;
+        }
+    }
+    work.run_together(member, cancel).await?;
+    if work.record().is_gone().await {
+        return Err(Stopped::Gone);
+    }
+    for record in &records {
+        if !record.state().await.phase.has_ended() {
+            return Err(Stopped::Left);
+        }
+    }
+    for record in &records {
+        after(work, record).await?;
+    }
     Ok(())
 }
 

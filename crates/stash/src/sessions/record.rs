@@ -9,6 +9,7 @@ use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
+use lifeboat_plan::stash::session::SessionKey;
 use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
@@ -58,6 +59,11 @@ impl SessionRecord {
             namespace,
             held: Mutex::new(Held { object, state, is_gone: false }),
         })
+    }
+
+    /// The session as others see it.
+    pub(crate) fn key(&self) -> SessionKey {
+        SessionKey { created: self.created, namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

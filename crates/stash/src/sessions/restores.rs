@@ -6,6 +6,7 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
+use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::session::{OtherRestore, RESUMED, RestoreProgress, SessionKey, TargetKey};
 use lifeboat_plan::stash::state::conditions::ConditionType::{
     BackendSecretFound, RepositoryFound, RestoreTargetFound,
@@ -58,13 +59,22 @@ fn progress(
     match phase {
         _ if state.phase == SessionPhase::Invalid => None,
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(RestoreProgress::Succeeded { ended }),
-        WorkPhase::Failed => Some(RestoreProgress::Failed { ended, resumed }),
+        // One that failed before it wrote left the data as it was.
+        WorkPhase::Failed => wrote(member).then_some(RestoreProgress::Failed { ended, resumed }),
         // A session that ended with a host at work left it half restored.
         WorkPhase::Running if state.phase.has_ended() => Some(RestoreProgress::Failed { ended, resumed }),
         WorkPhase::Running => Some(RestoreProgress::Running),
         WorkPhase::Pending if state.phase.has_ended() => None,
         WorkPhase::Pending if has_all(state, member) => Some(RestoreProgress::Queued),
         WorkPhase::Pending => Some(RestoreProgress::Waiting),
+    }
+}
+
+/// Whether a restore that failed may have written.
+fn wrote(member: &MemberState) -> bool {
+    match &member.standstill {
+        Some(standstill) => standstill.step == Step::HeldDown,
+        None => member.hosts.iter().any(|host| host.run.start_time.is_some()),
     }
 }
 
@@ -122,7 +132,8 @@ mod tests {
         json!({"phase": "Succeeded", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Succeeded"}]}), "Succeeded"
     )]
     #[case::failed(
-        json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed"}]}), "Failed"
+        json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]}),
+        "Failed"
     )]
     #[tokio::test]
     async fn a_restore_of_a_target_is_seen(#[case] status: Value, #[case] expected: &str) {
@@ -131,9 +142,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_restore_may_be_resumed_and_an_invalid_one_never_was() {
-        let failed =
-            json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed"}]});
+        let failed = json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]});
         assert_eq!(found(&failed, &json!({RESUMED: "yes"})).await, ["Deployment shop/web Failed resumed"]);
+        let untouched =
+            json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed"}]});
+        assert_eq!(found(&untouched, &json!({})).await, Vec::<String>::new(), "it wrote nothing");
         let invalid = json!({"phase": "Invalid", "conditions": [condition("ValidationPassed", "False")]});
         assert_eq!(found(&invalid, &json!({})).await, Vec::<String>::new());
     }

@@ -24,6 +24,11 @@ pub(super) fn task_base(session: &str, member: usize, host: &HostName, mover: us
     if mover == 0 { base } else { format!("{base}.{mover}") }
 }
 
+/// What the tasks of a mover have in common that copies what a restore overwrites.
+pub(super) fn safety_base(session: &str, member: usize, host: &HostName, mover: usize) -> String {
+    format!("{}.safety", task_base(session, member, host, mover))
+}
+
 /// The kind whose objects have tasks of maintenance.
 const REPOSITORY: &str = "Repository";
 
@@ -110,8 +115,11 @@ fn state_of_host(host: &HostState, session: &str, member: usize, task: &TaskId) 
             return Some(open_while(*phase == Some(HookPhase::Started)));
         }
     }
-    let attempt = (0..MOST_MOVERS).find_map(|mover| {
-        let base = task_base(session, member, &host.name, mover);
+    let bases = |mover: usize| {
+        let of_data = task_base(session, member, &host.name, mover);
+        [of_data, safety_base(session, member, &host.name, mover)]
+    };
+    let attempt = (0..MOST_MOVERS).flat_map(bases).find_map(|base| {
         let attempt = task.as_str().strip_prefix(&format!("{base}-"))?.parse().ok()?;
         (task_uid(&base, attempt) == *task).then_some(attempt)
     })?;
@@ -168,6 +176,7 @@ mod tests {
     #[case::the_last_attempt(task(0, 2), WorkPhase::Running, TaskState::Open)]
     #[case::an_earlier_attempt(task(0, 1), WorkPhase::Running, TaskState::Open)]
     #[case::the_second_mover(task(1, 1), WorkPhase::Running, TaskState::Open)]
+    #[case::a_safety_copy(task_uid(&safety_base("s", 0, &HostName("app".into()), 1), 1), WorkPhase::Running, TaskState::Open)]
     #[case::not_yet_recorded(task(0, 3), WorkPhase::Running, TaskState::Unrecorded)]
     #[case::the_host_has_ended(task(0, 2), WorkPhase::Failed, TaskState::Over)]
     #[case::another_host(TaskId::new("s.0.00000000-1"), WorkPhase::Running, TaskState::Unrecorded)]

@@ -77,7 +77,8 @@ pub(crate) async fn task_work(
     context: &Context,
     request: TaskRequest<'_>,
 ) -> Result<Option<TaskWork>, TaskProblem> {
-    let namespace = request.target.map_or(request.namespace, |(_, target)| &target.namespace).to_owned();
+    let namespace =
+        request.target.map_or(request.namespace, |(_, target)| target.namespace.as_str()).to_owned();
     let app = match request.target {
         Some((TargetKind::AppBinding, target)) => Some(read_app(context, target, request.namespace).await?),
         _ => None,

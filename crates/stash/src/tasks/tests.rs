@@ -1,7 +1,6 @@
 use lifeboat_mover::task::{Source, Target};
 use lifeboat_plan::stash::databases::Direction;
 use lifeboat_plan::stash::hosts::TargetKind;
-use lifeboat_plan::stash::rules::RestorePart;
 use lifeboat_plan::stash::session::TargetKey;
 use lifeboat_plan::stash::targets::CleanPath;
 use lifeboat_plan::stash::tasks::Interim;
@@ -87,19 +86,6 @@ impl Case {
     }
 }
 
-fn part(snapshot: &str) -> RestorePart {
-    let path = CleanPath::stored("/dumpfile.sql").unwrap();
-    RestorePart {
-        snapshot: snapshot.into(),
-        time: jiff::Timestamp::UNIX_EPOCH,
-        folder: path.clone(),
-        path,
-        target: None,
-        include: Vec::new(),
-        exclude: Vec::new(),
-    }
-}
-
 #[tokio::test]
 async fn a_database_is_dumped_where_its_app_binding_is() {
     let world = world().await;
@@ -116,12 +102,11 @@ async fn the_task_of_the_backup_restores_as_well() {
     let world = world().await;
     let case = Case { direction: Direction::Restore, ..Case::default() };
     let work = case.work(&world).await.unwrap().unwrap();
-    let restore = work.restore(&part("abc")).unwrap();
+    let path = CleanPath::stored("/dumpfile.sql").unwrap();
+    let restore = work.restore("abc", &path, &[], &[]);
     let Target::Command { argv } = &restore.target else { panic!("{restore:?}") };
     assert!(argv[2].contains("command -v mysql"), "{argv:?}");
-    assert_eq!((restore.snapshot.as_str(), restore.folder), ("abc", None));
-    let chosen = RestorePart { include: vec!["*.ibd".into()], ..part("abc") };
-    assert!(work.restore(&chosen).unwrap_err().to_string().contains("include and exclude"));
+    assert_eq!((restore.snapshot.as_str(), restore.folder, work.has_files()), ("abc", None, false));
 }
 
 #[tokio::test]

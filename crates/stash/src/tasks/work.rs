@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lifeboat_api::appcatalog::AppBindingSpec;
 use lifeboat_mover::task::{Proof, RestoreWork, Source, Target};
-use lifeboat_plan::stash::rules::RestorePart;
+use lifeboat_plan::stash::targets::CleanPath;
 use lifeboat_plan::stash::tasks::{TaskData, TaskMover};
 use lifeboat_plan::transfer::movers::{MoverPlace, PodSettings};
 
@@ -16,15 +16,6 @@ pub(crate) struct TaskWork {
     pub(crate) mover: TaskMover,
     /// The AppBinding that is the target.
     pub(super) app: Option<AppBindingSpec>,
-}
-
-/// Why a part cannot be restored by a task.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "rules: include and exclude choose files, and snapshot {snapshot} is the dump of a database; remove them"
-)]
-pub(crate) struct NotWhole {
-    snapshot: String,
 }
 
 impl TaskWork {
@@ -53,23 +44,31 @@ impl TaskWork {
         }
     }
 
-    /// The restore of one part.
-    pub(crate) fn restore(&self, part: &RestorePart) -> Result<RestoreWork, NotWhole> {
+    /// Whether the files of a snapshot can be chosen by patterns. The dump of a database is restored whole.
+    pub(crate) fn has_files(&self) -> bool {
+        matches!(self.mover.data, TaskData::Directory { .. })
+    }
+
+    /// The restore of one path of a snapshot.
+    pub(crate) fn restore(
+        &self,
+        snapshot: &str,
+        path: &CleanPath,
+        include: &[String],
+        exclude: &[String],
+    ) -> RestoreWork {
         match &self.mover.data {
             TaskData::Stream { argv, .. } => {
-                if !part.include.is_empty() || !part.exclude.is_empty() {
-                    return Err(NotWhole { snapshot: part.snapshot.clone() });
-                }
-                Ok(RestoreWork::new(&part.snapshot, Target::Command { argv: argv.clone() }))
+                RestoreWork::new(snapshot, Target::Command { argv: argv.clone() })
             }
-            TaskData::Directory { path, .. } => {
-                let target = Target::Path { path: PathBuf::from(path), proof: Some(Proof::MountPoint) };
-                Ok(RestoreWork {
-                    folder: Some(part.folder.to_string()),
-                    include: part.include.clone(),
-                    exclude: part.exclude.clone(),
-                    ..RestoreWork::new(&part.snapshot, target)
-                })
+            TaskData::Directory { path: directory, .. } => {
+                let target = Target::Path { path: PathBuf::from(directory), proof: Some(Proof::MountPoint) };
+                RestoreWork {
+                    folder: Some(path.to_string()),
+                    include: include.to_vec(),
+                    exclude: exclude.to_vec(),
+                    ..RestoreWork::new(snapshot, target)
+                }
             }
         }
     }

@@ -1,9 +1,12 @@
 //! Flags of Stash's API. It is not complete yet, so its flags are hidden and it is off by default.
 
 use std::path::Path;
+use std::time::Duration;
 
 use lifeboat_plan::stash::databases::Family;
 use lifeboat_stash::StashSettings;
+
+use super::duration;
 
 #[derive(clap::Args)]
 pub(super) struct StashArgs {
@@ -19,6 +22,9 @@ pub(super) struct StashArgs {
     /// Image with the tools of a family of databases (mysql, mariadb, postgres) in place of the official one; may be repeated
     #[arg(long, value_name = "FAMILY=IMAGE", value_parser = tool_image, hide = true)]
     tool_image: Vec<(String, String)>,
+    /// How long a restore without timeOut waits for what is missing
+    #[arg(long, value_name = "DURATION", default_value = "24h0m0s", value_parser = duration, hide = true)]
+    restore_wait: Duration,
 }
 
 fn tool_image(text: &str) -> Result<(String, String), String> {
@@ -38,6 +44,7 @@ impl StashArgs {
             tenant_namespaces: self.tenant_namespaces,
             served_by: self.served_by,
             tool_images: self.tool_image.into_iter().collect(),
+            restore_wait: self.restore_wait,
             temporary: spool.to_owned(),
             ..StashSettings::default()
         })

@@ -155,6 +155,10 @@ condition_types! {
     Member RulesMoved: "DeprecatedRulesRead", "RulesInTarget";
     /// Ours: hosts of a restore that no rule is for were left alone.
     Member HostsWithoutRule: "NoRuleForHosts", "RulesForAllHosts";
+    /// Ours: a restore stopped the workload; False: it stays down, and the message says what to do.
+    Member WorkloadStarted: "ScaleRestored", "WorkloadStaysDown", "WorkloadIsStopped";
+    /// Ours: remarks about the snapshots that a restore takes.
+    Member RestoreRemarks: "SnapshotsWithRemarks", "NoRemarks";
     /// Ours: owners of files that a restore was not allowed to set.
     Member OwnersNotRestored: "NotPermitted", "OwnersRestored";
 }

@@ -27,27 +27,27 @@ use super::snapshots::HostSnapshots;
 use crate::metrics::HostNumbers;
 
 /// One mover of one host.
-pub(super) struct Copying {
-    pub(super) transfer: Transfer,
+pub(in crate::sessions) struct Copying {
+    pub(in crate::sessions) transfer: Transfer,
     /// What the tasks of all attempts have in common.
-    pub(super) base: String,
-    pub(super) record: HostRecord,
-    pub(super) parts: MoverParts<HostPart>,
-    pub(super) pod: PodSettings,
-    pub(super) options: CopyOptions,
+    pub(in crate::sessions) base: String,
+    pub(in crate::sessions) record: HostRecord,
+    pub(in crate::sessions) parts: MoverParts<HostPart>,
+    pub(in crate::sessions) pod: PodSettings,
+    pub(in crate::sessions) options: CopyOptions,
     /// What the movers of the host have copied, for metrics.
-    pub(super) numbers: Arc<Mutex<HostNumbers>>,
+    pub(in crate::sessions) numbers: Arc<Mutex<HostNumbers>>,
 }
 
 /// What the spec asks for, beside the paths.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CopyOptions {
+pub(in crate::sessions) struct CopyOptions {
     /// UID of the session, for the tag of its snapshots.
-    pub(super) session: String,
-    pub(super) exclude: Vec<String>,
-    pub(super) args: BackupArgs,
+    pub(in crate::sessions) session: String,
+    pub(in crate::sessions) exclude: Vec<String>,
+    pub(in crate::sessions) args: BackupArgs,
     /// What a task leaves, in place of the volumes of the host.
-    pub(super) source: Option<Source>,
+    pub(in crate::sessions) source: Option<Source>,
 }
 
 #[async_trait]
@@ -227,7 +227,7 @@ impl Copying {
 }
 
 /// Where the mover of a source runs, and what it mounts.
-pub(super) fn place(source: &MoverSource) -> MoverPlace {
+pub(in crate::sessions) fn place(source: &MoverSource) -> MoverPlace {
     match source {
         MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
             node: node.clone(),

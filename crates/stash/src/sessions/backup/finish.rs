@@ -25,6 +25,7 @@ use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
 use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy, parts_of};
 use crate::sessions::engine::Stopped;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::restore::finish::forget_old_copies;
 
 /// Ends a session whose members have ended.
 pub(super) async fn finish(
@@ -42,6 +43,7 @@ pub(super) async fn finish(
         })
         .await;
     let (applied, removed) = apply_retention(context, &work.key, &work.valid.retention, &hosts).await;
+    forget_old_copies(context, &record.namespace, &work.key, &hosts).await;
     let now = record.now();
     written(record.change(|state| state.observe(&applied, now)).await?)?;
     let all_well = record

@@ -18,6 +18,7 @@ use lifeboat_plan::stash::targets::{
     Host, HostPart, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan,
 };
 use lifeboat_plan::transfer::movers::MoverJob;
+use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio::sync::OwnedMutexGuard;
@@ -95,18 +96,6 @@ impl BackupWork {
         backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
     }
 
-    /// Why a mover in this namespace may not get the keys of the Repository: it would show them to whoever reads Secrets there.
-    fn keys_elsewhere(&self, namespace: &str) -> Option<String> {
-        let (own, name) = parts_of(&self.key);
-        let may = namespace == own || namespace == self.transfers.settings.namespace;
-        (!may).then(|| {
-            format!(
-                "Repository {own}/{name} is in another namespace than the data, and its keys are not brought into namespace {namespace}; \
-                 use a Repository of namespace {namespace}"
-            )
-        })
-    }
-
     fn transfer(&self, record: &HostRecord, state: &HostState, mover: usize, namespace: &str) -> Transfer {
         let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
         let limit = self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST);
@@ -146,7 +135,7 @@ impl BackupWork {
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let namespace = self.movers_namespace(record.member, &parts.source);
-        if let Some(refusal) = self.keys_elsewhere(&namespace) {
+        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &namespace) {
             return record.failed(refusal).await.map(drop);
         }
         let transfer = self.transfer(record, &record.state().await, mover, &namespace);
@@ -229,6 +218,22 @@ impl BackupWork {
             retry_left: self.retry_left,
         }
     }
+}
+
+/// Why a mover in this namespace may not get the keys of the Repository: it would show them to everyone who reads Secrets there.
+pub(in crate::sessions) fn keys_elsewhere(
+    key: &RepositoryKey,
+    movers: &MoverSettings,
+    namespace: &str,
+) -> Option<String> {
+    let (own, name) = parts_of(key);
+    let may = namespace == own || namespace == movers.namespace;
+    (!may).then(|| {
+        format!(
+            "Repository {own}/{name} is in another namespace than the data, and its keys are not brought into namespace {namespace}; \
+             use a Repository of namespace {namespace}"
+        )
+    })
 }
 
 pub(super) fn failed(message: &str) -> NoHosts {
