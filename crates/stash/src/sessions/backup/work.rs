@@ -251,7 +251,7 @@ impl SessionWork for BackupWork {
             }
             for host in &plan.hosts {
                 if !state.hosts.iter().any(|known| known.name == host.name) {
-                    state.hosts.push(HostState { name: host.name.clone(), ..HostState::default() });
+                    state.hosts.push(new_host(host, now));
                 }
             }
         });
@@ -310,16 +310,17 @@ impl SessionWork for BackupWork {
             if state.phase.has_ended() {
                 return Ok(());
             }
-            if !are_stored(&state, &parts.parts) {
-                self.send(&record, &source, mover, parts, cancel).await?;
+            if are_stored(&state, &parts.parts) {
+                continue;
+            }
+            let wanted = parts.parts.clone();
+            self.send(&record, &source, mover, parts, cancel).await?;
+            if !are_stored(&record.state().await, &wanted) {
+                // The host failed, or its mover was left to the next leader, where the host goes on.
+                return Ok(());
             }
         }
-        let state = record.state().await;
-        // Where a mover was left to the next leader, the host goes on there.
-        if !state.phase.has_ended() && are_stored(&state, &source.parts) {
-            record.succeeded().await?;
-        }
-        Ok(())
+        if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
@@ -339,6 +340,15 @@ impl SessionWork for BackupWork {
         locked(&self.at_work.turns).remove(&member);
         Ok(())
     }
+}
+
+/// A host that has not begun. One that cannot be read has ended: no hook runs for it.
+fn new_host(host: &Host, now: jiff::Timestamp) -> HostState {
+    let mut state = HostState { name: host.name.clone(), ..HostState::default() };
+    if let Err(error) = &host.source {
+        end_host(&mut state, Some(error.to_string()), now);
+    }
+    state
 }
 
 /// Whether the host has a snapshot of each of these parts.
