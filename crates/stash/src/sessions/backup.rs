@@ -3,6 +3,7 @@
 
 mod copying;
 mod finish;
+mod moved;
 mod snapshots;
 mod start;
 #[cfg(test)]

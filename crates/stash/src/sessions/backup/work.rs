@@ -57,7 +57,7 @@ pub(super) struct BackupWork {
 #[derive(Default)]
 pub(super) struct AtWork {
     /// The hosts of members as they were found.
-    plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
     /// The turns of members on their targets.
     pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
     /// What the movers of each host have copied.
@@ -78,7 +78,7 @@ impl BackupWork {
     }
 
     /// Reads the target of a member and decides about its hosts. The inner error is for people.
-    async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
+    pub(super) async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
         let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
             return Err(failed("a member without target needs a task, which this version does not run"));
@@ -175,11 +175,12 @@ impl BackupWork {
         let base = task_base(&self.record.uid, record.member, &record.host, mover);
         let key = (record.member, record.host.clone());
         let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();
-        let copying = Copying { transfer, base, record: record.clone(), parts, pod, options, numbers };
+        let copying =
+            Copying { work: self, transfer, base, record: record.clone(), parts, pod, options, numbers };
         run_transfer(&copying, cancel).await
     }
 
-    async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
+    pub(super) async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
         let quiesced = record.state().await.run.pre_hook.is_some();
         let changed = record.change(|host| {
             host.run.pod = source.pod.as_ref().map(|pod| pod.name.clone());
