@@ -3,6 +3,7 @@
 
 pub(super) mod copying;
 mod finish;
+mod moved;
 mod snapshots;
 mod start;
 #[cfg(test)]
