@@ -207,8 +207,8 @@ fn a_restore_waits_for_its_target_and_then_runs() {
     for name in ["which", "bytes"] {
         let path = std::path::Path::new(name);
         assert_eq!(
-            copied.0.get(path).map(|one| &one.kind),
-            before.0.get(path).map(|one| &one.kind),
+            copied.0.get(path).map(|one| &one.content),
+            before.0.get(path).map(|one| &one.content),
             "{name}"
         );
     }

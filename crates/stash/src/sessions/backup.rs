@@ -4,6 +4,7 @@
 mod by_task;
 pub(super) mod copying;
 mod finish;
+mod moved;
 mod snapshots;
 mod start;
 #[cfg(test)]

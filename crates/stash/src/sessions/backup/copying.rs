@@ -10,7 +10,7 @@ use lifeboat_api::stash::{FileStats, SnapshotStats};
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_mover::report::{BackedUp, Outcome};
-use lifeboat_mover::task::{self, BackupWork, Part, Source, TaskWork};
+use lifeboat_mover::task::{self, Part, Source, TaskWork};
 use lifeboat_plan::stash::rules::SESSION_TAG;
 use lifeboat_plan::stash::session::BackupArgs;
 use lifeboat_plan::stash::targets::{HostPart, HostVolume, MoverParts, MoverSource, VolumeAccess};
@@ -24,10 +24,13 @@ use super::super::host_record::{HostRecord, end_host};
 use super::super::places::in_node_directory;
 use super::super::sizes::{human_size, minutes};
 use super::snapshots::HostSnapshots;
+use super::work::BackupWork;
 use crate::metrics::HostNumbers;
 
 /// One mover of one host.
-pub(in crate::sessions) struct Copying {
+pub(in crate::sessions) struct Copying<'a> {
+    /// The backup, which finds the pod of the host again where it has moved; None for a safety copy.
+    pub(in crate::sessions) work: Option<&'a BackupWork>,
     pub(in crate::sessions) transfer: Transfer,
     /// What the tasks of all attempts have in common.
     pub(in crate::sessions) base: String,
@@ -51,16 +54,20 @@ pub(in crate::sessions) struct CopyOptions {
 }
 
 #[async_trait]
-impl Steps for Copying {
+impl Steps for Copying<'_> {
     fn transfer(&self) -> &Transfer {
         &self.transfer
     }
 
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
-        let source = self.snapshots().exposed(&self.parts.source, &self.record, cancel).await?;
+        let source = match self.work {
+            Some(work) => work.current_source(&self.record, &self.parts).await?,
+            None => self.parts.source.clone(),
+        };
+        let source = self.snapshots().exposed(&source, &self.record, cancel).await?;
         let parts = self.parts.parts.iter().enumerate().map(|(number, part)| Part {
             uid: self.transfer.part(number),
-            work: TaskWork::Backup(self.work(part)),
+            work: TaskWork::Backup(self.part_work(part)),
         });
         Ok(Prepared {
             parts: parts.collect(),
@@ -119,7 +126,7 @@ fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, Str
     }
 }
 
-impl Copying {
+impl Copying<'_> {
     fn snapshots(&self) -> HostSnapshots<'_> {
         let (core, namespace) = (&self.transfer.work.core, self.transfer.namespace.as_str());
         HostSnapshots { core, namespace, base: &self.base }
@@ -131,20 +138,20 @@ impl Copying {
         self.snapshots().remove(&self.parts.source).await
     }
 
-    fn work(&self, part: &HostPart) -> BackupWork {
+    fn part_work(&self, part: &HostPart) -> task::BackupWork {
         let CopyOptions { session, exclude, args, source } = &self.options;
         let source = source.clone().unwrap_or_else(|| self.source(part));
         // The output of a program is one file, with a name of its own.
         let at = (!matches!(source, Source::Command { .. })).then(|| part.path.to_string());
         let mut tags = vec![format!("{SESSION_TAG}{session}")];
         tags.extend(args.tags.iter().cloned());
-        BackupWork {
+        task::BackupWork {
             tags,
             excludes: exclude.iter().chain(&args.excludes).cloned().collect(),
             sub_path: part.sub_path.clone(),
             at,
             incomplete_tag: true,
-            ..BackupWork::new(source, self.record.host.to_string())
+            ..task::BackupWork::new(source, self.record.host.to_string())
         }
     }
 

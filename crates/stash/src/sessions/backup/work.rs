@@ -42,7 +42,7 @@ use crate::tasks::TaskWork;
 const LONGEST: Duration = Duration::from_hours(24 * 7);
 
 /// The members of one backup.
-pub(super) struct BackupWork {
+pub(in crate::sessions) struct BackupWork {
     pub(super) context: Context,
     pub(super) record: Arc<SessionRecord>,
     pub(super) invoker: Invoker,
@@ -59,7 +59,7 @@ pub(super) struct BackupWork {
 #[derive(Default)]
 pub(super) struct AtWork {
     /// The hosts of members as they were found.
-    plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
     /// The tasks of members that have one.
     pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
     /// The turns of members on their targets.
@@ -82,7 +82,7 @@ impl BackupWork {
     }
 
     /// Reads the target of a member and decides about its hosts. The inner error is for people.
-    async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
+    pub(super) async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
         if let Some(plan) = self.plan_task(member, valid).await? {
             return Ok(plan);
@@ -175,11 +175,20 @@ impl BackupWork {
         let base = task_base(&self.record.uid, record.member, &record.host, mover);
         let key = (record.member, record.host.clone());
         let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();
-        let copying = Copying { transfer, base, record: record.clone(), parts, pod, options, numbers };
+        let copying = Copying {
+            work: Some(self),
+            transfer,
+            base,
+            record: record.clone(),
+            parts,
+            pod,
+            options,
+            numbers,
+        };
         run_transfer(&copying, cancel).await
     }
 
-    async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
+    pub(super) async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
         let quiesced = record.state().await.run.pre_hook.is_some();
         let changed = record.change(|host| {
             host.run.pod = source.pod.as_ref().map(|pod| pod.name.clone());
@@ -267,7 +276,7 @@ impl SessionWork for BackupWork {
             }
             for host in &plan.hosts {
                 if !state.hosts.iter().any(|known| known.name == host.name) {
-                    state.hosts.push(HostState { name: host.name.clone(), ..HostState::default() });
+                    state.hosts.push(new_host(host, now));
                 }
             }
         });
@@ -326,16 +335,17 @@ impl SessionWork for BackupWork {
             if state.phase.has_ended() {
                 return Ok(());
             }
-            if !are_stored(&state, &parts.parts) {
-                self.send(&record, &source, mover, parts, cancel).await?;
+            if are_stored(&state, &parts.parts) {
+                continue;
+            }
+            let wanted = parts.parts.clone();
+            self.send(&record, &source, mover, parts, cancel).await?;
+            if !are_stored(&record.state().await, &wanted) {
+                // The host failed, or its mover was left to the next leader, where the host goes on.
+                return Ok(());
             }
         }
-        let state = record.state().await;
-        // Where a mover was left to the next leader, the host goes on there.
-        if !state.phase.has_ended() && are_stored(&state, &source.parts) {
-            record.succeeded().await?;
-        }
-        Ok(())
+        if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
@@ -355,6 +365,15 @@ impl SessionWork for BackupWork {
         locked(&self.at_work.turns).remove(&member);
         Ok(())
     }
+}
+
+/// A host that has not begun. One that cannot be read has ended: no hook runs for it.
+fn new_host(host: &Host, now: jiff::Timestamp) -> HostState {
+    let mut state = HostState { name: host.name.clone(), ..HostState::default() };
+    if let Err(error) = &host.source {
+        end_host(&mut state, Some(error.to_string()), now);
+    }
+    state
 }
 
 /// Whether the host has a snapshot of each of these parts.

@@ -86,8 +86,9 @@ pub(super) async fn try_find(
     if let Some(problem) = selection.problem() {
         return Err(NoHosts::Failed(problem));
     }
-    if let Some(reason) = work.busy(member, false).await? {
-        return Ok(Tried::Waits(ConditionType::RestoreQueued.yes(reason)));
+    let busy = work.busy(member).await?;
+    if let Some(reason) = busy.or_else(|| work.take_turn(member).err()) {
+        return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
     }
     locked(&work.tasks).insert(member, task);
     let found = FoundMember::default();
@@ -158,10 +159,6 @@ pub(super) async fn run(
     cancel: &CancellationToken,
 ) -> Result<(), ApiError> {
     let task = locked(&work.tasks).get(&member).cloned();
-    let has_begun = |host: &HostState| host.phase.has_ended() || host.run.attempt.is_some();
-    if !work.member_state(member).await.hosts.iter().any(has_begun) {
-        work.wait_for_turn(member, cancel).await?;
-    }
     for record in work.hosts(member).await {
         let state = record.state().await;
         if state.phase.has_ended() {

@@ -59,7 +59,8 @@ impl RestoreWork {
             let options = CopyOptions { session: self.record.uid.clone(), args, ..CopyOptions::default() };
             let wanted = parts.parts.clone();
             let numbers = Arc::default();
-            let copying = Copying { transfer, base, record: record.clone(), parts, pod, options, numbers };
+            let copying =
+                Copying { work: None, transfer, base, record: record.clone(), parts, pod, options, numbers };
             run_transfer(&copying, cancel).await?;
             let state = record.state().await;
             if state.phase.has_ended() || !is_copied(&state, &wanted) {
