@@ -21,6 +21,7 @@ mod recorder;
 mod release;
 mod rest_server;
 mod sample;
+mod stash;
 #[cfg(feature = "torture")]
 pub mod torture;
 pub mod tree;
@@ -48,6 +49,7 @@ pub use recorder::recorded_item;
 pub use release::Release;
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
+pub use stash::{StashTest, condition};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};
 pub use volume_kills::{Moment, VOLUME_BACKUP_MOMENTS, VOLUME_RESTORE_MOMENTS, VolumeKillTest};
 pub use wait::wait_for;

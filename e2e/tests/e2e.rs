@@ -16,6 +16,7 @@ mod restore;
 mod schemas;
 mod server;
 mod soak;
+mod stash;
 #[cfg(feature = "torture")]
 mod torture;
 mod upgrade;

@@ -1,5 +1,5 @@
 //! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
-//! can be run alone; `volumes`, `interop`, `upgrade` and `soak` run only when named.
+//! can be run alone; `volumes`, `stash`, `interop`, `upgrade` and `soak` run only when named.
 
 mod ahead;
 mod api_proxy;
@@ -27,12 +27,12 @@ use tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Parts to run; without one, all but volumes, interop, upgrade and soak
+    /// Parts to run; without one, all but volumes, stash, interop, upgrade and soak
     #[arg(value_enum)]
     parts: Vec<Part>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Of box, repository, plugins, api, e2e, volumes, interop, upgrade and soak only tests whose name contains this
+    /// Of box, repository, plugins, api, e2e, volumes, stash, interop, upgrade and soak only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// For the part upgrade: the older build of Lifeboat, static, that is replaced in the middle of its work
@@ -60,6 +60,8 @@ enum Part {
     E2e,
     /// Volumes with all their faults, on the box (long)
     Volumes,
+    /// Backups of workloads by Stash's API, on the box
+    Stash,
     /// Backups of Lifeboat and of genuine Velero, each restored by the other
     Interop,
     /// Backups, Restores and movers that an older build began (--old-binary), finished by the new one, on the box
@@ -125,6 +127,7 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::Api => run.api(),
         Part::E2e => run.e2e(),
         Part::Volumes => run.volumes(),
+        Part::Stash => run.stash(),
         Part::Interop => run.interop(),
         Part::Upgrade => run.upgrade(),
         Part::Soak => run.soak(),

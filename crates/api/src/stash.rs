@@ -30,6 +30,7 @@ mod restore_session;
 mod retention;
 mod rule;
 mod runtime;
+mod standstill;
 mod strict;
 mod target;
 mod task;
@@ -74,7 +75,7 @@ pub use restore_batch::{
 };
 pub use restore_session::{
     HostRestorePhase, HostRestoreStats, RestorePhase, RestoreSession, RestoreSessionSpec,
-    RestoreSessionStatus,
+    RestoreSessionStatus, RestoredPath,
 };
 pub use retention::RetentionPolicy;
 pub use rule::RestoreRule;
@@ -82,6 +83,7 @@ pub use runtime::{
     ContainerRuntimeSettings, IoNiceSettings, NiceSettings, PodRuntimeSettings, RuntimeSettings,
     TempDirSettings,
 };
+pub use standstill::{RestoreRef, StoppedWorkload};
 pub(crate) use strict::Strict;
 pub use target::{BackupTarget, RestoreTarget};
 pub use task::{FunctionRef, Task, TaskSpec};

@@ -3,6 +3,7 @@
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
 pub mod backend;
+pub mod databases;
 pub mod hooks;
 pub mod hosts;
 pub mod in_place;
@@ -15,4 +16,5 @@ pub mod rules;
 pub mod session;
 pub mod state;
 pub mod targets;
+pub mod tasks;
 pub mod variables;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use kube::core::ApiResource;
 use lifeboat_cluster::exec::{Commands, PodCommands};
-use lifeboat_control::{Core, Watches};
+use lifeboat_control::{Core, Turns, Watches};
 use lifeboat_transfer::TransferService;
+use lifeboat_transfer::attempts::Effects;
 use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
@@ -31,6 +32,10 @@ pub(crate) struct Context {
     pub(crate) stores: Arc<dyn TenantStores>,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
+    /// What carries out transfers; None for movers. Tests put their own in its place.
+    pub(crate) effects: Option<Arc<dyn Effects>>,
+    /// One session at a time works on a target; named by the target's kind, namespace and name.
+    pub(crate) targets: Turns,
     /// What Stash's API counts; what every controller counts is in [`Core`].
     pub(crate) metrics: StashMetrics,
 }
@@ -47,6 +52,8 @@ impl Context {
             movers,
             repositories,
             commands: Arc::new(PodCommands(core.patient.clone())),
+            effects: None,
+            targets: Turns::default(),
             metrics: StashMetrics::register(&core.metrics),
             core: Arc::new(core),
         }

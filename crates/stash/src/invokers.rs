@@ -7,4 +7,6 @@ mod invoker;
 mod schedule;
 
 pub(crate) use controller::run;
+pub(crate) use gather::{not_allowed, read as read_repository, secret as backend_secret};
 pub(crate) use invoker::Invoker;
+pub(crate) use schedule::make_session;

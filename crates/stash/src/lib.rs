@@ -14,7 +14,7 @@
 #![allow(
     dead_code,
     unused_imports,
-    reason = "restores, and repositories that only movers open, use the rest of `repository`; their controllers come next"
+    reason = "repositories that only movers open use the rest of `repository`; their sessions come next"
 )]
 
 mod context;
@@ -25,7 +25,9 @@ mod scope;
 mod server_part;
 mod sessions;
 pub mod settings;
+mod standstill;
 mod target;
+mod tasks;
 mod tenant_stores;
 #[cfg(test)]
 mod testing;

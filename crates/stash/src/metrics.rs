@@ -2,26 +2,34 @@
 //! working. Only a leader knows the values.
 
 mod repositories;
+mod sessions;
 
 use lifeboat_web::Metrics;
 
 pub(crate) use repositories::{RepositoryLabels, RepositoryValues};
+pub(crate) use sessions::{EndedHost, EndedSession, EndedTarget, HostNumbers, SessionLabels};
 
 use repositories::RepositoryMetrics;
+use sessions::SessionMetrics;
 
 /// Handles to the metrics of Stash's API; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct StashMetrics {
     pub(crate) repositories: RepositoryMetrics,
+    pub(crate) sessions: SessionMetrics,
 }
 
 impl StashMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        metrics.register(|registry| Self { repositories: RepositoryMetrics::register(registry) })
+        metrics.register(|registry| Self {
+            repositories: RepositoryMetrics::register(registry),
+            sessions: SessionMetrics::register(registry),
+        })
     }
 
     /// This replica leads no more.
     pub(crate) fn end_term(&self) {
         self.repositories.clear();
+        self.sessions.clear();
     }
 }

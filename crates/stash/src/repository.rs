@@ -29,7 +29,7 @@ pub(crate) use key::{key_of, parts_of};
 pub(crate) use look::{Looked, facts_of};
 pub(crate) use opened::{Ready, forget, put_on_record, ready, snapshots};
 pub(crate) use reports::NoReports;
-pub(crate) use retention::apply_policy;
+pub(crate) use retention::{apply_policy, forget_safety_copies};
 pub(crate) use session_end::{SessionEnd, after_session};
 
 pub(crate) use lifeboat_transfer::repositories::{RepositoryKey, RepositoryProblem};

@@ -36,6 +36,7 @@ impl Stash {
             Box::pin(repository::controller::run(context, shutdown)),
             Box::pin(invokers::run(context, shutdown)),
             Box::pin(sessions::backup::run(context, shutdown)),
+            Box::pin(sessions::restore::run(context, shutdown)),
         );
     }
 }

@@ -2,6 +2,7 @@
 //! ([`engine`]); what differs is in a folder of each. All that is done is on record in the status of the session ([`record`]).
 
 pub(crate) mod backup;
+mod batch_hooks;
 mod engine;
 mod hooks;
 mod host_record;
@@ -9,6 +10,8 @@ mod kind;
 mod places;
 mod pod;
 mod record;
+pub(crate) mod restore;
+mod restores;
 mod sizes;
 mod tasks;
 

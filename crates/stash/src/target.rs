@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
+use kube::core::ApiResource;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::json::text;
@@ -60,12 +61,16 @@ pub(crate) async fn read(
 /// The workload, claim or AppBinding; None if it does not exist.
 pub(crate) async fn workload(core: &Core, target: TargetName<'_>) -> Result<Option<Value>, ApiError> {
     let TargetName { kind, namespace, name } = target;
-    let (group, version) = kind.api_version().rsplit_once('/').unwrap_or(("", kind.api_version()));
-    let plural = format!("{}s", kind.as_str().to_lowercase());
-    let resource = objects::resource(group, version, kind.as_str(), &plural);
-    let api = objects::namespaced(&core.client, namespace, &resource);
+    let api = objects::namespaced(&core.client, namespace, &resource(kind));
     let found = api.get_opt(name).await.attempt(format!("read {kind} {namespace}/{name}"))?;
     Ok(found.as_ref().map(objects::to_json))
+}
+
+/// The API resource of a kind of targets.
+pub(crate) fn resource(kind: TargetKind) -> ApiResource {
+    let (group, version) = kind.api_version().rsplit_once('/').unwrap_or(("", kind.api_version()));
+    let plural = format!("{}s", kind.as_str().to_lowercase());
+    objects::resource(group, version, kind.as_str(), &plural)
 }
 
 /// What is between a workload and its pods.

@@ -102,12 +102,22 @@ impl Run {
         self.filtered(outcome)
     }
 
+    /// Tests of Stash's API, whose kinds they apply to the cluster.
+    pub(crate) fn stash(&mut self) -> Result<Tally> {
+        if self.has_no_volumes() {
+            return Ok(Tally::default());
+        }
+        let tests = self.on_the_cluster(&["stash"])?.threads(VOLUMES_BESIDE);
+        let outcome = tests.run(|name| self.wants(&["stash"], name))?;
+        self.filtered(outcome)
+    }
+
     /// Tests of volumes read the nodes' directories, which are on this machine.
     fn has_no_volumes(&self) -> bool {
         let named = self.args.context.is_some();
         if named {
             println!(
-                "skipped, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs and nodes.rs"
+                "skipped, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs, nodes.rs and stash.rs"
             );
         }
         named
@@ -138,7 +148,7 @@ impl Run {
         let of = |names: &[&str]| modules.iter().any(|module| names.contains(module));
         let (with_plugins, with_volumes) = (
             of(&["plugins", "plugins_installed"]),
-            of(&["volumes", "volume_faults", "nodes", "soak"]) && is_box,
+            of(&["volumes", "volume_faults", "nodes", "soak", "stash"]) && is_box,
         );
         if with_plugins {
             tests = tests.envs(self.plugin_programs()?);

@@ -12,6 +12,7 @@ use super::member::RestoreMember;
 use super::reference::{ObjectRef, TargetRef};
 use super::restore_session::{HostRestoreStats, RestorePhase};
 use super::rule;
+use super::standstill::StoppedWorkload;
 use crate::common::{Condition, GoDuration, Time, string_enum};
 
 /// Targets to restore together, and the repository.
@@ -131,4 +132,7 @@ pub struct RestoreMemberStatus {
     /// Result of each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<HostRestoreStats>,
+    /// The workload that the restore stops, and how far that has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standstill: Option<StoppedWorkload>,
 }

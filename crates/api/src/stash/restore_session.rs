@@ -4,12 +4,14 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::backup_session::SnapshotStats;
 use super::cel;
 use super::host_run::HostRun;
 use super::invoker::{self, Driver};
 use super::limits;
 use super::member::RestoreMember;
 use super::reference::ObjectRef;
+use super::standstill::StoppedWorkload;
 use crate::common::{Condition, GoDuration, Time, string_enum};
 
 /// Target to restore, and the repository.
@@ -105,6 +107,9 @@ pub struct RestoreSessionStatus {
     /// Result of each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<HostRestoreStats>,
+    /// The workload that the restore stops, and how far that has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standstill: Option<StoppedWorkload>,
     /// Steps of the restore: RepositoryFound, BackendSecretFound, RestoreTargetFound, RestoreJobCreated,
     /// RestoreCompleted, DeadlineExceeded and others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -127,7 +132,26 @@ pub struct HostRestoreStats {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The paths that the host gets, and from which snapshots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<RestoredPath>,
+    /// Copies of what the restore overwrites, in the repository; they are kept for seven days.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub safety_copies: Vec<SnapshotStats>,
     /// How the restore of the host goes on.
     #[serde(flatten)]
     pub run: HostRun,
+}
+
+/// One path that a host gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoredPath {
+    /// Id of the snapshot.
+    pub snapshot: String,
+    /// Path in the snapshot.
+    pub path: String,
+    /// Whether it was restored and verified.
+    #[serde(default)]
+    pub restored: bool,
 }

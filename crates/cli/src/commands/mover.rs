@@ -28,12 +28,18 @@ pub(crate) struct Args {
     /// Copy this program into the directory and do nothing else: for an image with other tools
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["task_dir", "result_file"])]
     copy_to: Option<PathBuf>,
+    /// Do nothing: an init container of the pod did the work, and others followed it
+    #[arg(long, hide = true, conflicts_with_all = ["task_dir", "result_file", "copy_to"])]
+    done: bool,
     /// Minimum level of the engine's log lines; lines of the mover's protocol are always printed
     #[arg(long, value_name = "LEVEL", default_value = "error")]
     log_level: String,
 }
 
 pub(crate) async fn run(args: Args) -> Result<(), CliError> {
+    if args.done {
+        return Ok(());
+    }
     if let Some(directory) = &args.copy_to {
         return copy_to(directory).map_err(|error| CliError::failed("cannot bring the program along", error));
     }

@@ -71,7 +71,7 @@ impl Backup<'_> {
         if let Some(found) = seen.iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)) {
             return Ok(self.made_before(found));
         }
-        let input = Input::open(self.work)?;
+        let input = Input::open(self.work, cancel)?;
         let confirm = Confirmation {
             repository: repository.clone(),
             tag,

@@ -148,6 +148,9 @@ async fn a_snapshot_without_all_files_is_tagged_where_the_task_asks_for_it(
 #[rstest::rstest]
 #[case("printf hello", None)]
 #[case("printf hello; exit 3", Some("exit status: 3"))]
+#[case("printf hello; echo 'no such table' >&2; exit 2", Some("(exit status: 2): no such table"))]
+#[case("kill -9 $$", Some("signal: 9"))]
+#[case(":", Some("empty"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_command_writes_is_one_file_unless_it_fails(
     #[case] script: &str,

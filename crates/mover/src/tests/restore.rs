@@ -133,6 +133,11 @@ async fn a_missing_snapshot_and_a_missing_target_are_distinguished() {
 #[rstest::rstest]
 #[case("cat > out", None)]
 #[case("exit 4", Some("exit status: 4"))]
+#[case(
+    "head -c 9 >&2; echo '; relation is missing' >&2; exit 3",
+    Some("(exit status: 3): 3; 4; 5; relation is missing")
+)]
+#[case("tail -c 14 >&2; exit 5", Some("(exit status: 5): 199999; 200000"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_gets_the_one_file(#[case] script: &str, #[case] problem: Option<&str>) {
     let world = World::new().await;

@@ -25,8 +25,9 @@ pub const NEVER_RESTORED: [&str; 9] = [
 ];
 
 /// Types whose objects are requests that Lifeboat carries out. A restored one would be carried out again: a
-/// DeleteBackupRequest in a backup would delete a backup. Upstream restores some of them.
-pub const COMMANDS: [&str; 9] = [
+/// DeleteBackupRequest in a backup would delete a backup, a RestoreSession would overwrite volumes. Upstream restores some of
+/// them.
+pub const COMMANDS: [&str; 12] = [
     "deletebackuprequests.velero.io",
     "downloadrequests.velero.io",
     "serverstatusrequests.velero.io",
@@ -36,6 +37,9 @@ pub const COMMANDS: [&str; 9] = [
     "datadownloads.velero.io",
     "volumepluginbackups.velero.io",
     "volumepluginrestores.velero.io",
+    "backupsessions.stash.appscode.com",
+    "restoresessions.stash.appscode.com",
+    "restorebatches.stash.appscode.com",
 ];
 
 /// Whether a restore never creates objects of this type, even as additional items.

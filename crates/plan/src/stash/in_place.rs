@@ -34,6 +34,14 @@ pub const FORCE_SCALE: &str = "lifeboat.io/force-scale";
 pub const SAFETY_COPY: &str = "lifeboat.io/safety-copy";
 /// Annotation of a RestoreSession or RestoreBatch: write into the volumes of running pods, where there is no other way.
 pub const RESTORE_RUNNING: &str = "lifeboat.io/restore-running";
+/// Annotation of a RestoreSession or RestoreBatch: the UID of the restore whose safety copies are put back, in place of snapshots by rules.
+pub const ROLLBACK_OF: &str = "lifeboat.io/rollback-of";
+/// Annotation of a workload that a restore stopped: the record of its standstill. A restore that follows reads the scale from it, because
+/// the one that stopped the workload may be deleted by then.
+pub const STANDSTILL: &str = "lifeboat.io/standstill";
+/// Finalizer of a RestoreSession or RestoreBatch while it has stopped a workload: one that is deleted starts the workload first, or leaves
+/// its record there.
+pub const STANDSTILL_FINALIZER: &str = "lifeboat.io/standstill";
 
 /// What the annotations of a restore ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

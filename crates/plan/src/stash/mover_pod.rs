@@ -142,15 +142,17 @@ fn needs_user(pod: &MoverPod<'_>) -> bool {
 }
 
 fn overrides(pod: &MoverPod<'_>) -> PodOverrides {
-    let owned = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    let base = &pod.base.overrides;
+    let with = |own: &BTreeMap<String, String>, pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        own.clone().into_iter().chain(pairs).collect()
     };
     let mut overrides = PodOverrides {
-        labels: owned(&NO_SIDECAR_LABELS),
-        annotations: owned(&NO_SIDECARS),
+        labels: with(&base.labels, &NO_SIDECAR_LABELS),
+        annotations: with(&base.annotations, &NO_SIDECARS),
         spec: Map::from_iter([("tolerations".to_owned(), tolerations(pod.target))]),
-        security: selinux(pod.target, pod.container),
-        ..pod.base.overrides.clone()
+        security: base.security.clone().into_iter().chain(selinux(pod.target, pod.container)).collect(),
+        ..base.clone()
     };
     if let Some(runtime) = pod.runtime {
         runtime::apply(runtime, &mut overrides);

@@ -15,10 +15,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 use lifeboat_api::common::{Condition, GoDuration};
-use lifeboat_api::stash::{HookPhase, HostRun, SnapshotStats, TargetRef};
+use lifeboat_api::stash::{HookPhase, HostRun, RestoredPath, SnapshotStats, TargetRef};
 
 use self::conditions::Observation;
 use super::hosts::HostName;
+use super::in_place::Standstill;
 
 /// The phase of a session. `Skipped` is for backups only, `Invalid` for restores only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,6 +119,8 @@ pub struct MemberState {
     pub conditions: Vec<Condition>,
     pub pre_actions: Vec<String>,
     pub post_actions: Vec<String>,
+    /// Of a restore: the workload that it stops.
+    pub standstill: Option<Standstill>,
 }
 
 /// The state of one host.
@@ -127,8 +130,10 @@ pub struct HostState {
     pub phase: WorkPhase,
     pub duration: Option<GoDuration>,
     pub error: Option<String>,
-    /// Of a backup: the snapshots that were made, one for each path.
+    /// The snapshots that were made, one for each path. Of a restore: its safety copies.
     pub snapshots: Vec<SnapshotStats>,
+    /// Of a restore: the paths that the host gets.
+    pub paths: Vec<RestoredPath>,
     pub run: HostRun,
 }
 

@@ -23,7 +23,7 @@ mod volumes;
 
 pub use backup::backup_plan;
 pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
-pub use mounts::{Mount, MountPlan, MountedPath, find_mount};
+pub use mounts::{Mount, MountPlan, MountedPath, find_mount, mount_above};
 pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
 pub use pods::{PodsError, active_pods, pod_template, pods_of, why_not_ready};

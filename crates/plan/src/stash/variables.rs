@@ -6,6 +6,7 @@
 //!
 //! `$${` stands for `${`, for scripts with variables of their own. A `$` before anything else stays as it is.
 
+mod repository;
 mod system;
 
 pub use system::{AppVariables, RepositoryVariables, SystemVariables, TargetVariables, system};

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 pub use admission::DryRun;
-pub use rights::{NotAllowed, PodSecurity, TargetPod};
+pub use rights::{NotAllowed, PodSecurity, TargetPod, USER};
 
 use lifeboat_api::common::TaskId;
 
@@ -94,8 +94,10 @@ pub struct PodOverrides {
     /// Further volumes of the pod, and mounts of the container.
     pub volumes: Vec<Value>,
     pub mounts: Vec<Value>,
-    /// Init containers that run after those of the mover.
+    /// Init containers that run after those of the mover and before its work.
     pub init_containers: Vec<Value>,
+    /// Containers that run in turn after the mover's work. The work is then done by an init container, [`FIRST`].
+    pub after: Vec<Value>,
 }
 
 /// The object that a mover works for.
@@ -139,6 +141,11 @@ impl MoverPlace {
         }
     }
 }
+
+/// The prefix of the names of containers that do a part of the work and may take as long as the mover itself.
+pub const STEP: &str = "step-";
+/// The init container that does the mover's work where other containers follow it.
+pub const FIRST: &str = "step-mover";
 
 /// The mount path of the volume, or of the host directory that contains it.
 pub const DATA: &str = "/mover/data";

@@ -1,5 +1,6 @@
 //! The controller of BackupConfigurations and BackupBatches: gather, validate, plan, status, and the schedule.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +11,20 @@ use kube::runtime::controller::Action;
 use lifeboat_api::common::Time;
 use lifeboat_api::stash::{BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
-use lifeboat_control::dynamic;
+use lifeboat_control::{Known, dynamic};
 use lifeboat_plan::stash::invoker::InvokerStatus;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::gather::gather;
+use super::gather::{gather, nodes};
 use super::invoker::{Invoker, resource};
 use super::schedule::{Scheduled, schedule};
 use crate::context::Context;
 
 /// How soon something that is missing is looked for again.
 const MISSING: Duration = Duration::from_secs(15);
+/// How often the metrics of invokers that are gone are removed.
+const FORGET: Duration = Duration::from_mins(1);
 
 struct State {
     kind: InvokerKind,
@@ -39,8 +42,30 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shutdown: &CancellationToken) {
     let Some(resource) = resource(&kind) else { return };
     let watches = context.watches(&resource).until(shutdown);
+    let there = watches.known();
     let state = Arc::new(State { kind, resource });
-    dynamic::drive(name, watches, context.clone(), state, reconcile).await;
+    tokio::select! {
+        () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
+        () = forget_gone(context, &state.kind, &there) => {}
+    }
+}
+
+/// Removes the metrics of invokers that were deleted: no reconcile reports them.
+async fn forget_gone(context: &Context, kind: &InvokerKind, there: &Known) {
+    if !there.wait_until_ready().await {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(FORGET).await;
+        let known: BTreeSet<(String, String)> = there
+            .state()
+            .iter()
+            .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+            .collect();
+        context.metrics.sessions.retain(|of, namespace, name| {
+            of != kind.as_str() || known.contains(&(namespace.to_owned(), name.to_owned()))
+        });
+    }
 }
 
 async fn reconcile(
@@ -60,8 +85,9 @@ async fn reconcile(
             return Ok(Action::await_change());
         }
     };
-    let valid = invoker.valid(|_| Vec::new());
-    let gathered = Box::pin(gather(&context, &invoker, valid.as_ref().ok())).await?;
+    let nodes = nodes(&context, &invoker).await?;
+    let valid = invoker.valid(|_| nodes.clone());
+    let gathered = Box::pin(gather(&context, &invoker, valid.as_ref().ok(), &nodes)).await?;
     let status = InvokerStatus::of(
         &invoker.status,
         valid.as_ref().err(),
@@ -71,9 +97,13 @@ async fn reconcile(
         context.core.now(),
     );
     let is_ready = status.phase == Some(InvokerPhase::Ready);
+    let was_ready = invoker.status.phase == Some(InvokerPhase::Ready);
     let mut last_due = invoker.last_due;
     let mut next = Action::requeue(MISSING);
-    if let (true, Ok(valid)) = (is_ready, &valid) {
+    if is_ready && !was_ready {
+        // A session finds its invoker Ready: the status is written before the first one is made.
+        next = Action::requeue(Duration::from_millis(100));
+    } else if let (true, Ok(valid)) = (is_ready, &valid) {
         match schedule(&context, &invoker, valid).await? {
             Scheduled::Later(action) => next = action,
             Scheduled::Made(due) => {
@@ -123,3 +153,6 @@ async fn write(
         written => written.attempt(format!("update the status of {} {name}", state.kind)).map(drop),
     }
 }
+
+#[cfg(test)]
+mod tests;

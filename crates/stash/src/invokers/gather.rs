@@ -24,6 +24,7 @@ pub(super) async fn gather(
     context: &Context,
     invoker: &Invoker,
     valid: Option<&ValidBackup>,
+    nodes: &[String],
 ) -> Result<Gathered, ApiError> {
     let Some(valid) = valid else { return Ok(Gathered::default()) };
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
@@ -50,7 +51,7 @@ pub(super) async fn gather(
     match Box::pin(ready(context, &key)).await {
         Ok(opened) => {
             let id = ReservedId::new(&opened.access, &repository.namespace, &opened.id);
-            let claim = claim(context, invoker, repository).await?;
+            let claim = claim(invoker, repository, nodes);
             release_gone(context, &id).await?;
             match reservations::claim(&context.core, &id, &claim).await {
                 Ok(standing) => gathered.standing = Some(standing),
@@ -63,7 +64,7 @@ pub(super) async fn gather(
     Ok(gathered)
 }
 
-/// Removes the claims of invokers that are gone.
+/// Removes the claims of invokers that are gone, or use another repository now.
 async fn release_gone(context: &Context, id: &ReservedId) -> Result<(), ApiError> {
     let record = match reservations::read(&context.core, id).await {
         Ok(record) => record,
@@ -76,8 +77,8 @@ async fn release_gone(context: &Context, id: &ReservedId) -> Result<(), ApiError
         let Some(resource) = resource(&claim.kind) else { continue };
         let api = objects::namespaced(&context.core.client, &claim.namespace, &resource);
         let attempt = format!("read {} {}/{}", claim.kind, claim.namespace, claim.name);
-        let found = api.get_metadata_opt(&claim.name).await.attempt(attempt)?;
-        if found.and_then(|found| found.uid()).as_deref() != Some(claim.uid.as_str()) {
+        let found = api.get_opt(&claim.name).await.attempt(attempt)?;
+        if !found.is_some_and(|found| still_claims(&found, claim)) {
             gone.insert(claim.uid.clone());
         }
     }
@@ -90,13 +91,25 @@ async fn release_gone(context: &Context, id: &ReservedId) -> Result<(), ApiError
     }
 }
 
-async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
+/// Whether an invoker still uses the Repository of its claim. One whose spec no server has looked at since it was changed does:
+/// the other Repository may be for the same bucket, and then the claim moves with it.
+fn still_claims(found: &DynamicObject, claim: &Claim) -> bool {
+    if found.uid().as_deref() != Some(claim.uid.as_str()) {
+        return false;
+    }
+    let of = |field: &str| found.data["spec"]["repository"][field].as_str().unwrap_or_default();
+    let namespace = if of("namespace").is_empty() { claim.namespace.as_str() } else { of("namespace") };
+    let is_same = of("name") == claim.repository.name && namespace == claim.repository.namespace;
+    is_same || found.data["status"]["observedGeneration"].as_i64() != found.metadata.generation
+}
+
+pub(crate) async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), &name.namespace);
     api.get_opt(&name.name).await.attempt(format!("read Repository {}/{}", name.namespace, name.name))
 }
 
 /// Why a Repository of another namespace may not be used.
-async fn not_allowed(
+pub(crate) async fn not_allowed(
     context: &Context,
     namespace: &str,
     repository: &Repository,
@@ -119,7 +132,7 @@ async fn not_allowed(
     }))
 }
 
-async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
+pub(crate) async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
     let namespace = repository.namespace().unwrap_or_default();
     let name = &repository.spec.backend.storage_secret_name;
     let api: Api<k8s_openapi::api::core::v1::Secret> =
@@ -154,11 +167,10 @@ async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Fo
 }
 
 /// The invoker's claim to the repository.
-async fn claim(context: &Context, invoker: &Invoker, repository: &RepositoryName) -> Result<Claim, ApiError> {
-    let nodes = nodes(context, invoker).await?;
-    let members = backup_hosts(invoker.members(), |_| nodes.clone());
+fn claim(invoker: &Invoker, repository: &RepositoryName, nodes: &[String]) -> Claim {
+    let members = backup_hosts(invoker.members(), |_| nodes.to_vec());
     let hosts: Vec<HostSet> = members.into_iter().map(|member| member.hosts).collect();
-    Ok(Claim {
+    Claim {
         kind: invoker.id.kind.clone(),
         namespace: invoker.id.namespace.clone(),
         name: invoker.id.name.clone(),
@@ -166,11 +178,11 @@ async fn claim(context: &Context, invoker: &Invoker, repository: &RepositoryName
         created: invoker.created.unwrap_or(Timestamp::UNIX_EPOCH),
         repository: repository.clone(),
         hosts,
-    })
+    }
 }
 
 /// The names of all nodes, where a target is a DaemonSet.
-async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiError> {
+pub(super) async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiError> {
     let is_daemon_set = |member: &lifeboat_api::stash::BackupMember| {
         let target = member.target.as_ref();
         target.is_some_and(|target| TargetKind::of(&target.reference) == Ok(TargetKind::DaemonSet))

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use lifeboat_api::stash::{
-    BackupBatch, BackupConfiguration, BackupMember, InvokerKind, RetryConfig, TargetRef,
+    BackupBatch, BackupConfiguration, BackupMember, InvokerKind, RetentionPolicy, RetryConfig, TargetRef,
 };
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
@@ -128,12 +128,17 @@ impl Invoker {
         }
     }
 
-    /// Whether its retention policy asks for a prune.
-    pub(crate) fn prunes(&self) -> bool {
-        let policy = match &self.spec {
+    /// Its retention policy, as the spec has it.
+    pub(crate) fn policy(&self) -> &RetentionPolicy {
+        match &self.spec {
             Spec::Configuration(configuration) => &configuration.spec.retention_policy,
             Spec::Batch(batch) => &batch.spec.retention_policy,
-        };
+        }
+    }
+
+    /// Whether its retention policy asks for a prune.
+    pub(crate) fn prunes(&self) -> bool {
+        let policy = self.policy();
         policy.prune && !policy.dry_run
     }
 

@@ -13,7 +13,7 @@ use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::schedule::{Past, Run, run};
 use lifeboat_plan::stash::invoker::ValidBackup;
 use lifeboat_plan::stash::session::{
-    Creation, ExistingSession, creation, due_annotation, labels, session_name, spec,
+    Creation, ExistingSession, InvokerId, creation, due_annotation, labels, session_name, spec,
 };
 
 use super::invoker::Invoker;
@@ -41,28 +41,28 @@ pub(super) async fn schedule(
         Run::Due(due) => due,
     };
     if !valid.paused {
-        make(context, invoker, valid, due).await?;
+        make_session(context, &invoker.id, due, |name| session(invoker, valid, name, due)).await?;
     }
     Ok(Scheduled::Made(due))
 }
 
-async fn make(
+/// Makes the session of a due time, unless it exists. `session` gives the object of a name.
+pub(crate) async fn make_session(
     context: &Context,
-    invoker: &Invoker,
-    valid: &ValidBackup,
+    invoker: &InvokerId,
     due: Timestamp,
+    session: impl Fn(&str) -> BackupSession,
 ) -> Result<(), ApiError> {
-    let api: Api<BackupSession> = Api::namespaced(context.core.client.clone(), &invoker.id.namespace);
+    let api: Api<BackupSession> = Api::namespaced(context.core.client.clone(), &invoker.namespace);
     loop {
         let mut existing = Vec::new();
         for with_kind in [false, true] {
-            let name = session_name(&invoker.id, due, with_kind);
+            let name = session_name(invoker, due, with_kind);
             let found = api.get_opt(&name).await.attempt(format!("read BackupSession {name}"))?;
             existing.extend(found.map(|found| ExistingSession { name, invoker: found.spec.invoker }));
         }
-        let Creation::Create(name) = creation(&invoker.id, due, &existing) else { return Ok(()) };
-        let session = session(invoker, valid, &name, due);
-        match api.create(&PostParams::default(), &session).await {
+        let Creation::Create(name) = creation(invoker, due, &existing) else { return Ok(()) };
+        match api.create(&PostParams::default(), &session(&name)).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             made => return made.attempt(format!("create BackupSession {name}")).map(drop),
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_plan::stash::hosts::HostName;
-use lifeboat_plan::stash::retention::{KeepPolicy, groups};
+use lifeboat_plan::stash::retention::{KeepPolicy, expired_safety_copies, groups};
 use lifeboat_plan::stash::rules::SnapshotFact;
 use lifeboat_repository::forget::policy::{Count, Policy};
 use lifeboat_repository::snapshots::{Found, TagList, TagLists};
@@ -40,6 +40,22 @@ pub(crate) async fn apply_policy(
         forget(context, key, &old).await?;
     }
     Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+}
+
+/// Forgets the safety copies of these hosts that are old enough. `needed`: those that stay, because a workload is still held down.
+pub(crate) async fn forget_safety_copies(
+    context: &Context,
+    key: &RepositoryKey,
+    hosts: &BTreeSet<HostName>,
+    needed: &BTreeSet<String>,
+) -> Result<(), RepositoryProblem> {
+    let (namespace, name) = parts_of(key);
+    let repository = object::read(context, namespace, name).await?;
+    let access = access_of(context, &repository).await?.access;
+    let found = look::open(context, &access).await?.load_readable_snapshots().await?.found;
+    let facts: Vec<SnapshotFact> = found.iter().map(fact).collect();
+    let old = expired_safety_copies(&facts, hosts, needed, context.core.now());
+    if old.is_empty() { Ok(()) } else { forget(context, key, &old).await }
 }
 
 fn fact((id, snapshot): &Found) -> SnapshotFact {

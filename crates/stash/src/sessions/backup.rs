@@ -1,12 +1,19 @@
 //! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each open session; the work
 //! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
 
-mod copying;
+mod by_task;
+pub(super) mod copying;
 mod finish;
+mod moved;
+mod snapshots;
 mod start;
+#[cfg(test)]
+mod tests;
+mod turn;
 mod work;
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -17,22 +24,26 @@ use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
-use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
-use lifeboat_plan::stash::state::SessionState;
+use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, is_over, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
-use lifeboat_transfer::attempts::{ServerEffects, WorkContext};
+use lifeboat_plan::stash::state::{SessionPhase, SessionState};
+use lifeboat_transfer::attempts::{Effects, ServerEffects, WorkContext};
 use tokio_util::sync::CancellationToken;
 
+use super::batch_hooks::{self, BatchHooks};
 use super::engine::{Stopped, run_members};
 use super::kind::SessionKind;
 use super::record::SessionRecord;
 use crate::context::Context;
 use crate::invokers::Invoker;
-use crate::repository::{NoReports, TenantRepositories, key_of, ready};
-use work::BackupWork;
+use crate::repository::{NoReports, RepositoryKey, RepositoryProblem, TenantRepositories, key_of, ready};
+pub(super) use work::keys_elsewhere;
+use work::{AtWork, BackupWork};
 
 /// How soon a session that waits is looked at again, and the pause after trouble with the API.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How many pauses there are between two searches for CSI snapshots that were left.
+const SWEEP: u32 = 120;
 
 struct State {
     resource: ApiResource,
@@ -47,21 +58,25 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let state = Arc::new(State { resource, sessions: LongWork::new("backup session") });
     tokio::select! {
         () = dynamic::drive("backupsession", watches, context.clone(), state.clone(), reconcile) => {}
-        () = end_deleted(&state, &there) => {}
+        () = end_deleted(context, &state, &there) => {}
     }
     state.sessions.leave().await;
 }
 
-/// Cancels the work on sessions that were deleted: no reconcile reports them.
-async fn end_deleted(state: &State, there: &Known) {
+/// Cancels the work on sessions that were deleted, because no reconcile reports them; removes what is left of others.
+async fn end_deleted(context: &Context, state: &State, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
     }
-    loop {
+    for round in 0_u32.. {
         tokio::time::sleep(PAUSE).await;
-        let uids: std::collections::BTreeSet<String> =
-            there.state().iter().filter_map(|session| session.uid()).collect();
+        let uids: BTreeSet<String> = there.state().iter().filter_map(|session| session.uid()).collect();
         state.sessions.cancel_others(|uid| uids.contains(uid));
+        if round.is_multiple_of(SWEEP)
+            && let Err(error) = snapshots::sweep(&context.core, |uid| state.sessions.is_running(uid)).await
+        {
+            tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
+        }
     }
 }
 
@@ -103,7 +118,7 @@ async fn work_until_ended(
 ) {
     loop {
         match Box::pin(advance(&context, &session, &record, &cancel)).await {
-            Ok(Advance::Ended) | Err(Stopped::Gone) => return,
+            Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
             Ok(Advance::Waits) => {}
             Err(Stopped::Api(error)) => {
                 tracing::warn!(
@@ -157,7 +172,7 @@ async fn advance(
     };
     let invoker = Invoker::read(&context.core, &id).await?;
     let valid = invoker.as_ref().and_then(|invoker| invoker.valid(|_| Vec::new()).ok());
-    if record.read(|state| state.members.is_empty()).await {
+    if record.read(|state| state.phase == SessionPhase::Pending).await {
         let gathered = start::gather(context, session, record, invoker.as_ref(), valid.as_ref()).await?;
         match start_backup(&gathered.facts()) {
             SessionStart::Skip(reason) => {
@@ -165,19 +180,45 @@ async fn advance(
                 return Ok(Advance::Ended);
             }
             SessionStart::Wait(reason) => {
-                tracing::debug!(session = record.name, %reason, "a backup waits");
-                return Ok(Advance::Waits);
+                if let (Some(invoker), Some(valid)) = (&invoker, &valid) {
+                    return wait(record, invoker, valid, &reason.to_string()).await;
+                }
             }
             SessionStart::Start => {}
         }
     }
     let (Some(invoker), Some(valid)) = (invoker, valid) else {
-        finish::end(context, record, None, "its invoker is gone or not valid any more").await?;
+        finish::end(record, "its invoker is gone or not valid any more").await?;
         return Ok(Advance::Ended);
     };
     begin(record, &invoker, &valid).await?;
     Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
     Ok(Advance::Ended)
+}
+
+/// The session stays Pending; its status has its members and what it waits for, until its deadline.
+async fn wait(
+    record: &SessionRecord,
+    invoker: &Invoker,
+    valid: &ValidBackup,
+    reason: &str,
+) -> Result<Advance, Stopped> {
+    begin(record, invoker, valid).await?;
+    let now = record.now();
+    if record.read(|state| is_over(state.deadline, now)).await {
+        let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
+        written(record.change(|state| state.observe(&late, now)).await?)?;
+        finish::end(record, reason).await?;
+        return Ok(Advance::Ended);
+    }
+    let waits = ConditionType::TargetInUse.yes(reason);
+    let changed = record.change(|state| {
+        if let Some(first) = state.members.first_mut() {
+            first.observe(&waits, now);
+        }
+    });
+    written(changed.await?)?;
+    Ok(Advance::Waits)
 }
 
 async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {
@@ -209,20 +250,12 @@ async fn run_session(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let ValidDriver::Restic(repository) = &valid.driver else {
-        finish::end(context, record, None, "driver VolumeSnapshotter is not supported by this version")
-            .await?;
-        return Ok(());
+        return finish::end(record, "driver VolumeSnapshotter is not supported by this version").await;
     };
     let key = key_of(&repository.namespace, &repository.name);
-    let now = record.now();
-    if let Err(problem) = ready(context, &key).await {
-        let failed = ConditionType::BackendRepositoryInitialized.no(problem.chain());
-        written(record.change(|state| state.observe(&failed, now)).await?)?;
-        finish::end(context, record, None, &problem.chain()).await?;
+    if !has_repository(context, record, &key).await? {
         return Ok(());
     }
-    let found = ConditionType::BackendRepositoryInitialized.yes("");
-    written(record.change(|state| state.observe(&found, now)).await?)?;
     let limited = cancel.child_token();
     let _ends = limited.clone().drop_guard();
     let work = BackupWork {
@@ -233,22 +266,62 @@ async fn run_session(
         key,
         transfers: work_context(context),
         retry_left: session.spec.retry_left.unwrap_or(0),
-        plans: Mutex::default(),
         cancel: limited.clone(),
+        at_work: AtWork::default(),
     };
     let late = deadline_passed(record).await;
+    let cancel_when_late = async {
+        late.await;
+        limited.cancel();
+        std::future::pending::<()>().await;
+    };
+    // A run that is cancelled ends its movers and removes their locks; their hosts are Failed.
     tokio::select! {
-        ran = run_members(&work, &limited) => ran?,
-        () = late => {
-            let late = ConditionType::DeadlineExceeded.yes("the backup did not end within timeOut");
-            let now = record.now();
-            written(record.change(|state| state.observe(&late, now)).await?)?;
-            limited.cancel();
-            // The movers are ended, and their hosts are Failed.
-            run_members(&work, &limited).await?;
-        }
+        ran = run_batch(&work, &limited) => ran?,
+        () = cancel_when_late => {}
+    }
+    if limited.is_cancelled() && !cancel.is_cancelled() {
+        let late = ConditionType::DeadlineExceeded.yes("the backup did not end within timeOut");
+        let now = record.now();
+        written(record.change(|state| state.observe(&late, now)).await?)?;
     }
     Box::pin(finish::finish(context, record, &work)).await
+}
+
+/// Opens the repository, or makes it. False where that failed and the session has ended.
+async fn has_repository(
+    context: &Context,
+    record: &SessionRecord,
+    key: &RepositoryKey,
+) -> Result<bool, Stopped> {
+    let kind = ConditionType::BackendRepositoryInitialized;
+    let (observed, problem) = match Box::pin(ready(context, key)).await {
+        Ok(_) => (kind.yes(""), None),
+        Err(RepositoryProblem::Api(error)) => return Err(error.into()),
+        Err(problem) => (kind.no(problem.chain()), Some(problem.chain())),
+    };
+    let now = record.now();
+    written(record.change(|state| state.observe(&observed, now)).await?)?;
+    match problem {
+        None => Ok(true),
+        Some(message) => finish::end(record, &message).await.map(|()| false),
+    }
+}
+
+/// Runs the members between the hooks of their batch. If the hook before them fails, none runs.
+async fn run_batch(work: &BackupWork, cancel: &CancellationToken) -> Result<(), Stopped> {
+    let hooks = BatchHooks {
+        context: &work.context,
+        record: &work.record,
+        hooks: &work.valid.hooks,
+        conditions: batch_hooks::OF_BACKUP,
+        invoker: work.invoker_summary(),
+        retry_left: work.retry_left,
+    };
+    if hooks.before(cancel).await? {
+        run_members(work, cancel).await?;
+    }
+    hooks.after().await
 }
 
 /// Completes when the deadline of the session has passed; never without one.
@@ -266,14 +339,17 @@ async fn deadline_passed(record: &SessionRecord) -> impl Future<Output = ()> + u
 
 /// The context of the work on transfers.
 pub(super) fn work_context(context: &Context) -> WorkContext {
-    let effects = ServerEffects {
-        core: Core::clone(&context.core),
-        movers: context.movers.clone(),
-        repositories: context.repositories.clone(),
-        host: Arc::new(TenantRepositories(context.clone())),
-        reports: Arc::new(NoReports),
+    let effects: Arc<dyn Effects> = match &context.effects {
+        Some(effects) => effects.clone(),
+        None => Arc::new(ServerEffects {
+            core: Core::clone(&context.core),
+            movers: context.movers.clone(),
+            repositories: context.repositories.clone(),
+            host: Arc::new(TenantRepositories(context.clone())),
+            reports: Arc::new(NoReports),
+        }),
     };
-    WorkContext::new(&context.core, context.movers.settings().clone(), Arc::new(effects))
+    WorkContext::new(&context.core, context.movers.settings().clone(), effects)
 }
 
 pub(super) fn written(written: bool) -> Result<(), Stopped> {

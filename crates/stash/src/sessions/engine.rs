@@ -1,12 +1,14 @@
 //! The engine of sessions: runs members in their order or at once, and the hosts of each member, for backups and restores
 //! alike. What differs is in [`SessionWork`]. Every step is on record before it has effects, so that a server that follows a
 //! crash goes on: a member whose hosts are listed is not looked up again, a host that has ended is left alone, and a hook that
-//! began is not run a second time before its host. An error is the API's, and worth another run from the beginning.
+//! began is not run a second time before its host. Trouble with the API is tried again where it occurs, so that no host waits for
+//! the end of another. One error is worth another run from the beginning: another server wrote into the status.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use lifeboat_api::stash::HookPhase;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
@@ -19,11 +21,18 @@ use super::hooks::HookFailure;
 use super::host_record::HostRecord;
 use super::record::SessionRecord;
 
+/// The pause after trouble with the API.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Why a member or a host that had not begun has ended.
+const NOT_BEGUN: &str = "it had not begun when the session was cancelled or its timeOut passed";
+
 /// Why the session is not worked on any more.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// Its object is gone.
     Gone,
+    /// This server stops leading: the next leader continues the session.
+    Left,
     Api(ApiError),
 }
 
@@ -83,6 +92,17 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
+    /// Whether the hosts of a member are worked on together, after the hooks before all of them and before the hooks after all: a
+    /// restore stops a workload once for all of its hosts.
+    fn is_together(&self, _member: usize) -> bool {
+        false
+    }
+
+    /// Moves the data of all hosts of a member that are worked on together. Their ends are on record afterwards.
+    async fn run_together(&self, _member: usize, _cancel: &CancellationToken) -> Result<(), ApiError> {
+        Ok(())
+    }
+
     /// Puts on record that a member has no hosts, and why.
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError>;
 
@@ -101,7 +121,12 @@ pub(crate) async fn run_members(work: &dyn SessionWork, cancel: &CancellationTok
         }
         return Ok(());
     }
-    try_join_all((0..count).map(|member| run_member(work, member, cancel))).await.map(drop)
+    all((0..count).map(|member| run_member(work, member, cancel))).await
+}
+
+/// Waits for all of them, also where one failed: each cleans up after itself. Gives the first error.
+async fn all(runs: impl Iterator<Item = impl Future<Output = Result<(), Stopped>>>) -> Result<(), Stopped> {
+    join_all(runs).await.into_iter().collect()
 }
 
 async fn run_member(
@@ -109,18 +134,12 @@ async fn run_member(
     member: usize,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let record = work.record();
-    if record.read(|state| state.members.get(member).is_none_or(MemberState::has_ended)).await {
+    let Some(hosts) = hosts_of(work, member, cancel).await? else { return Ok(()) };
+    if work.is_together(member) {
+        together(work, member, &hosts, cancel).await?;
+        work.member_ended(member).await?;
         return Ok(());
     }
-    let hosts = match work.find_hosts(member, cancel).await {
-        Ok(hosts) => hosts,
-        Err(NoHosts::Failed(message)) => {
-            let failed = work.fail_member(member, &message).await?;
-            return if failed { Ok(()) } else { Err(Stopped::Gone) };
-        }
-        Err(NoHosts::Api(error)) => return Err(error.into()),
-    };
     // Hosts with hooks take turns, so that not all pods of a target are quiesced at once.
     let has_hooks = work.hooks(member).is_some_and(|hooks| hooks.pre.is_some() || hooks.post.is_some());
     if has_hooks {
@@ -128,12 +147,84 @@ async fn run_member(
             run_host(work, member, host, cancel).await?;
         }
     } else {
-        try_join_all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
+        all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
     work.member_ended(member).await?;
     Ok(())
 }
 
+/// Runs the hooks before all hosts of a member, then its hosts together, then the hooks after all.
+async fn together(
+    work: &dyn SessionWork,
+    member: usize,
+    hosts: &[HostName],
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let record = |host: &HostName| HostRecord { session: work.record().clone(), member, host: host.clone() };
+    let records: Vec<HostRecord> = hosts.iter().map(record).collect();
+    for record in &records {
+        let state = record.state().await;
+        // A restore that is given up begins no hook.
+        if state.phase.has_ended() || (cancel.is_cancelled() && state.run.pre_hook.is_none()) {
+            continue;
+        }
+        if let Err(message) = before(work, record).await? {
+            on_record(record.failed(message).await?)?;
+        }
+    }
+    work.run_together(member, cancel).await?;
+    if work.record().is_gone().await {
+        return Err(Stopped::Gone);
+    }
+    for record in &records {
+        if !record.state().await.phase.has_ended() {
+            return Err(Stopped::Left);
+        }
+    }
+    for record in &records {
+        after(work, record).await?;
+    }
+    Ok(())
+}
+
+/// The hosts of a member; None where it has ended.
+async fn hosts_of(
+    work: &dyn SessionWork,
+    member: usize,
+    cancel: &CancellationToken,
+) -> Result<Option<Vec<HostName>>, Stopped> {
+    let record = work.record();
+    loop {
+        let (has_ended, has_begun) = record
+            .read(|state| {
+                let member = state.members.get(member);
+                let has_begun = member.is_some_and(|member| member.total_hosts.is_some());
+                (member.is_none_or(MemberState::has_ended), has_begun)
+            })
+            .await;
+        if has_ended {
+            return Ok(None);
+        }
+        let found = if cancel.is_cancelled() && !has_begun {
+            Err(NoHosts::Failed(NOT_BEGUN.to_owned()))
+        } else {
+            work.find_hosts(member, cancel).await
+        };
+        let message = match found {
+            Ok(hosts) => return Ok(Some(hosts)),
+            Err(NoHosts::Failed(message)) => message,
+            Err(NoHosts::Api(error)) if is_refusal(&error) => error.chain(),
+            Err(NoHosts::Api(error)) => {
+                again_later(&record.name, error).await?;
+                continue;
+            }
+        };
+        let failed = work.fail_member(member, &message).await?;
+        return if failed { Ok(None) } else { Err(Stopped::Gone) };
+    }
+}
+
+/// Runs a host to its end, and again after trouble with the API.
 async fn run_host(
     work: &dyn SessionWork,
     member: usize,
@@ -141,15 +232,80 @@ async fn run_host(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let record = HostRecord { session: work.record().clone(), member, host };
-    if !record.state().await.phase.has_ended() {
-        match before(work, &record).await? {
-            Ok(()) => work.run_host(record.clone(), cancel).await?,
-            Err(message) => {
-                on_record(record.failed(message).await?)?;
+    loop {
+        let error = match host_to_end(work, &record, cancel).await {
+            Err(Stopped::Api(error)) => error,
+            Err(Stopped::Gone) => {
+                release_pod(work, &record).await;
+                return Err(Stopped::Gone);
+            }
+            ended => return ended,
+        };
+        if is_refusal(&error) && !record.state().await.phase.has_ended() {
+            on_record(record.failed(error.chain()).await?)?;
+        } else {
+            again_later(&work.record().name, error).await?;
+        }
+    }
+}
+
+async fn host_to_end(
+    work: &dyn SessionWork,
+    record: &HostRecord,
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let state = record.state().await;
+    let has_begun = state.phase == WorkPhase::Running
+        || state.run.start_time.is_some()
+        || state.run.attempt.is_some()
+        || state.run.pre_hook.is_some();
+    if !state.phase.has_ended() {
+        if cancel.is_cancelled() && !has_begun {
+            on_record(record.failed(NOT_BEGUN).await?)?;
+        } else {
+            match before(work, record).await? {
+                Ok(()) => work.run_host(record.clone(), cancel).await?,
+                Err(message) => {
+                    on_record(record.failed(message).await?)?;
+                }
             }
         }
     }
-    after(work, &record).await
+    if work.record().is_gone().await {
+        return Err(Stopped::Gone);
+    }
+    if !record.state().await.phase.has_ended() {
+        return Err(Stopped::Left);
+    }
+    after(work, record).await
+}
+
+/// The session was deleted while its hook had the pod quiesced: the hook after the host is run without a record.
+async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
+    let post = work.hooks(record.member).and_then(|hooks| hooks.post.as_ref());
+    let Some((hook, policy)) = post else { return };
+    if !record.state().await.owes_post_hook() || !policy.runs_after(End::Failed, work.retry_left()) {
+        return;
+    }
+    if let Err(error) = work.run_hook(record, hook, HookMoment::After).await {
+        let host = record.host.as_str();
+        tracing::warn!(session = work.record().name, host, %error, "the hook after a host of a deleted session failed");
+    }
+}
+
+/// Waits before another try. Where another server writes the status, this one has to read it again.
+async fn again_later(session: &str, error: ApiError) -> Result<(), Stopped> {
+    if error.is_conflict() {
+        return Err(error.into());
+    }
+    tracing::warn!(session, error = error.chain(), "a session is interrupted; trying again");
+    tokio::time::sleep(PAUSE).await;
+    Ok(())
+}
+
+/// Whether the API server refuses the request whenever it is sent.
+fn is_refusal(error: &ApiError) -> bool {
+    error.is_invalid() || error.code() == Some(403)
 }
 
 /// The hook before the host. The inner error is the reason why the host is not worked on.
@@ -158,7 +314,7 @@ async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Result<()
     match (pre_step(hook.is_some(), &record.state().await), hook) {
         (HookStep::Run | HookStep::Continue, Some(hook)) => {
             on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Started)).await?)?;
-            let ran = work.run_hook(record, hook, HookMoment::Before).await;
+            let ran = has_run(work.run_hook(record, hook, HookMoment::Before).await)?;
             let phase = if ran.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
             on_record(record.change(|host| host.run.pre_hook = Some(phase)).await?)?;
             Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
@@ -183,13 +339,22 @@ async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stoppe
     match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
         (HookStep::Run | HookStep::Continue, Some((hook, _))) => {
             on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
-            let ran = work.run_hook(record, hook, HookMoment::After).await;
+            let ran = has_run(work.run_hook(record, hook, HookMoment::After).await)?;
             on_record(record.change(|host| ended(host, ran)).await?)
         }
         (HookStep::Skip, _) => {
             on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Skipped)).await?)
         }
         _ => Ok(()),
+    }
+}
+
+/// How a hook ended. One that this server does not follow any more has not: it is continued.
+pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFailure>, Stopped> {
+    match ran {
+        Err(HookFailure::Left) => Err(Stopped::Left),
+        Err(HookFailure::Api(error)) if error.is_transient() => Err(error.into()),
+        ran => Ok(ran),
     }
 }
 

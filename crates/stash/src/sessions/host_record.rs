@@ -59,14 +59,16 @@ impl HostRecord {
 
     async fn end_with(&self, error: Option<String>) -> Result<bool, ApiError> {
         let now = self.session.now();
-        let changed = self.change(|host| {
-            host.phase = if error.is_none() { WorkPhase::Succeeded } else { WorkPhase::Failed };
-            host.error = error;
-            host.run.message = None;
-            host.duration = host.run.start_time.as_ref().map(|start| since(start, now));
-        });
-        changed.await
+        self.change(|host| end_host(host, error, now)).await
     }
+}
+
+/// The host has ended: well, or with an error for people.
+pub(crate) fn end_host(host: &mut HostState, error: Option<String>, now: jiff::Timestamp) {
+    host.phase = if error.is_none() { WorkPhase::Succeeded } else { WorkPhase::Failed };
+    host.error = error;
+    host.run.message = None;
+    host.duration = host.run.start_time.as_ref().map(|start| since(start, now));
 }
 
 fn since(start: &Time, now: jiff::Timestamp) -> lifeboat_api::common::GoDuration {

@@ -27,7 +27,15 @@ pub(super) async fn pod_settings(
     movers: &MoverSettings,
     request: &PodRequest<'_>,
 ) -> Result<Result<PodSettings, MoverPodError>, ApiError> {
-    let base = movers.pod(&core.namespace);
+    pod_settings_on(core, movers.pod(&core.namespace), request).await
+}
+
+/// The settings of a pod that has more than other movers, as for a task: `base` are those before the namespace has its say.
+pub(super) async fn pod_settings_on(
+    core: &Core,
+    base: PodSettings,
+    request: &PodRequest<'_>,
+) -> Result<Result<PodSettings, MoverPodError>, ApiError> {
     if matches!(request.job.place, MoverPlace::NodeDirectory { .. }) {
         // In the movers' own namespace, where everything is allowed that the administrator allowed.
         return Ok(Ok(base));

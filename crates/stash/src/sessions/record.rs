@@ -9,6 +9,7 @@ use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
+use lifeboat_plan::stash::session::SessionKey;
 use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
@@ -60,6 +61,11 @@ impl SessionRecord {
         })
     }
 
+    /// The session as others see it.
+    pub(crate) fn key(&self) -> SessionKey {
+        SessionKey { created: self.created, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.core.now()
     }
@@ -76,6 +82,11 @@ impl SessionRecord {
 
     pub(crate) async fn state(&self) -> SessionState {
         self.held.lock().await.state.clone()
+    }
+
+    /// Whether a write found that the object is gone.
+    pub(crate) async fn is_gone(&self) -> bool {
+        self.held.lock().await.is_gone
     }
 
     /// Reads one value of the state.

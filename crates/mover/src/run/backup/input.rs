@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use lifeboat_repository::backup;
 use rustix::fs::{Stat, fstat};
+use tokio_util::sync::CancellationToken;
 
 use crate::report::{Cause, Failure};
+use crate::run::child::Output;
 use crate::run::proof::Volume;
 use crate::task::{BackupWork, Proof, Source};
 
@@ -31,7 +33,7 @@ pub(super) struct Directory {
 }
 
 impl Input {
-    pub(super) fn open(work: &BackupWork) -> Result<Self, Failure> {
+    pub(super) fn open(work: &BackupWork, cancel: &CancellationToken) -> Result<Self, Failure> {
         match &work.source {
             Source::Path { path, proof } => Self::of_directory(work, path, proof.as_ref()),
             Source::Snapshot { path } => Self::of_directory(work, path, None),
@@ -42,8 +44,8 @@ impl Input {
             }
             Source::Command { argv, name } => {
                 must_be_whole(work)?;
-                let argv = argv.iter().map(Into::into).collect();
-                Ok(Self { source: backup::Source::Command { name: name.clone(), argv }, directory: None })
+                let reader = Box::new(Output::new(argv, cancel));
+                Ok(Self { source: backup::Source::Stream { name: name.clone(), reader }, directory: None })
             }
         }
     }

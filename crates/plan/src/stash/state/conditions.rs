@@ -141,6 +141,8 @@ condition_types! {
     Member PreRestoreHookExecutionSucceeded: "SuccessfullyExecutedPreRestoreHook", "FailedToExecutePreRestoreHook";
     /// The hooks after the hosts of a restore's member.
     Member PostRestoreHookExecutionSucceeded: "SuccessfullyExecutedPostRestoreHook", "FailedToExecutePostRestoreHook";
+    /// Ours: a session or a member waits, because another session has the target.
+    Member TargetInUse: "OtherSessionOnTarget", "TargetFree";
     /// Ours: the replicas of the target share no volume, and one was backed up.
     Member OtherReplicasNotBackedUp: "ReplicasShareNoVolume", "ReplicasShareVolumes";
     /// Ours: a DaemonSet has fewer pods than nodes to run on.
@@ -153,6 +155,10 @@ condition_types! {
     Member RulesMoved: "DeprecatedRulesRead", "RulesInTarget";
     /// Ours: hosts of a restore that no rule is for were left alone.
     Member HostsWithoutRule: "NoRuleForHosts", "RulesForAllHosts";
+    /// Ours: a restore stopped the workload; False: it stays down, and the message says what to do.
+    Member WorkloadStarted: "ScaleRestored", "WorkloadStaysDown", "WorkloadIsStopped";
+    /// Ours: remarks about the snapshots that a restore takes.
+    Member RestoreRemarks: "SnapshotsWithRemarks", "NoRemarks";
     /// Ours: owners of files that a restore was not allowed to set.
     Member OwnersNotRestored: "NotPermitted", "OwnersRestored";
 }

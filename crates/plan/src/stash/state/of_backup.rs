@@ -50,6 +50,7 @@ fn member(status: &BackupTargetStatus) -> MemberState {
         conditions: status.conditions.clone(),
         pre_actions: status.pre_backup_actions.clone(),
         post_actions: status.post_backup_actions.clone(),
+        standstill: None,
     }
 }
 
@@ -77,6 +78,7 @@ fn host(stats: &HostBackupStats) -> HostState {
         duration: stats.duration,
         error: stats.error.clone(),
         snapshots: stats.snapshots.clone(),
+        paths: Vec::new(),
         run: stats.run.clone(),
     }
 }

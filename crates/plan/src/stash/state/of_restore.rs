@@ -4,13 +4,14 @@
 use lifeboat_api::common::{Condition, Time};
 use lifeboat_api::stash::{
     HostRestorePhase, HostRestoreStats, RestoreBatchStatus, RestoreMemberStatus, RestorePhase,
-    RestoreSessionStatus, RestoreTargetPhase, TargetRef,
+    RestoreSessionStatus, RestoreTargetPhase, StoppedWorkload, TargetRef,
 };
 
 use super::conditions::{ConditionType, Level};
 use super::of_backup::{empty_target, target, work_phase};
 use super::{HostState, MemberState, SessionPhase, SessionState, WorkPhase};
 use crate::stash::hosts::HostName;
+use crate::stash::in_place::Standstill;
 
 impl SessionState {
     /// Reads the status of a RestoreSession with this target. Conditions of types that are about a member are the member's.
@@ -22,6 +23,7 @@ impl SessionState {
             total_hosts: status.total_hosts,
             hosts: status.stats.iter().map(host).collect(),
             conditions: of_member,
+            standstill: status.standstill.as_ref().and_then(read),
             ..MemberState::default()
         };
         member.phase = member.current_phase();
@@ -45,6 +47,7 @@ impl SessionState {
             session_duration: self.duration,
             session_deadline: self.deadline.map(Time),
             stats: member.map(|member| member.hosts.iter().map(shown_host).collect()).unwrap_or_default(),
+            standstill: member.and_then(|member| member.standstill.as_ref()).and_then(shown),
             conditions: self.conditions.iter().chain(of_member).cloned().collect(),
         }
     }
@@ -84,6 +87,7 @@ fn member(status: &RestoreMemberStatus) -> MemberState {
         total_hosts: status.total_hosts,
         hosts: status.stats.iter().map(host).collect(),
         conditions: status.conditions.clone(),
+        standstill: status.standstill.as_ref().and_then(read),
         ..MemberState::default()
     }
 }
@@ -101,7 +105,17 @@ fn shown_member(member: &MemberState) -> RestoreMemberStatus {
             WorkPhase::Unknown => RestoreTargetPhase::Unknown,
         }),
         stats: member.hosts.iter().map(shown_host).collect(),
+        standstill: member.standstill.as_ref().and_then(shown),
     }
+}
+
+/// The record of a stopped workload. The status and the record have the same fields; None for a step of another version.
+fn read(status: &StoppedWorkload) -> Option<Standstill> {
+    serde_json::from_value(serde_json::to_value(status).ok()?).ok()
+}
+
+fn shown(record: &Standstill) -> Option<StoppedWorkload> {
+    serde_json::from_value(serde_json::to_value(record).ok()?).ok()
 }
 
 fn host(stats: &HostRestoreStats) -> HostState {
@@ -110,7 +124,8 @@ fn host(stats: &HostRestoreStats) -> HostState {
         phase: stats.phase.as_ref().map_or(WorkPhase::Pending, |phase| work_phase(phase.as_str())),
         duration: stats.duration,
         error: stats.error.clone(),
-        snapshots: Vec::new(),
+        snapshots: stats.safety_copies.clone(),
+        paths: stats.paths.clone(),
         run: stats.run.clone(),
     }
 }
@@ -127,6 +142,8 @@ fn shown_host(host: &HostState) -> HostRestoreStats {
         }),
         duration: host.duration,
         error: host.error.clone(),
+        paths: host.paths.clone(),
+        safety_copies: host.snapshots.clone(),
         run: host.run.clone(),
     }
 }

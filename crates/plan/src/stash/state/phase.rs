@@ -2,7 +2,8 @@
 //!
 //! As upstream, with three differences. Retention, check, history and metrics that fail are warnings on a session whose data is
 //! stored: they do not make it Failed. A member is Failed only when none of its hosts is at work any more. A member
-//! without a single host is Failed, because nothing was stored or restored.
+//! without a single host is Failed, because nothing was stored or restored. A member whose last steps are left (condition
+//! `RestoreCompleted` is False) runs, whatever became of its hosts: its workload may have to be started.
 
 use lifeboat_api::common::Condition;
 
@@ -36,7 +37,7 @@ impl MemberState {
     /// The phase that follows from the member's hosts and conditions.
     pub fn current_phase(&self) -> WorkPhase {
         let is_false = |kind: ConditionType| kind.is_false(&self.conditions);
-        if self.hosts.iter().any(HostState::is_at_work) {
+        if self.hosts.iter().any(HostState::is_at_work) || is_false(RestoreCompleted) {
             return WorkPhase::Running;
         }
         if is_false(BackupExecutorEnsured)
@@ -59,8 +60,6 @@ impl MemberState {
         let hook_failed = HOST_HOOKS.iter().any(|hook| hook.is_false(&self.conditions));
         if self.hosts.is_empty() || any(WorkPhase::Failed) || hook_failed {
             WorkPhase::Failed
-        } else if RestoreCompleted.is_false(&self.conditions) {
-            WorkPhase::Running
         } else if any(WorkPhase::Unknown) {
             WorkPhase::Unknown
         } else {

@@ -77,6 +77,10 @@ use WorkPhase::{Failed, Pending, Running, Succeeded, Unknown};
     member(Some(1), vec![host(Succeeded)], &[RestoreCompleted.no("the workload starts")]),
     Running, "steps after the data are left"
 )]
+#[case::more_steps_after_a_failure(
+    member(Some(1), vec![host(Failed)], &[RestoreCompleted.no("the workload starts")]),
+    Running, "the workload has to be started"
+)]
 fn the_phase_of_a_member_follows_from_its_hosts(
     #[case] member: MemberState,
     #[case] expected: WorkPhase,
@@ -258,6 +262,7 @@ fn a_host(is_backup: bool) -> impl Strategy<Value = HostState> {
             error,
             snapshots,
             run,
+            ..HostState::default()
         },
     )
 }
@@ -276,6 +281,7 @@ fn a_member(is_backup: bool) -> impl Strategy<Value = MemberState> {
                 pre_actions: actions.clone(),
                 post_actions: actions,
                 phase: Pending,
+                standstill: None,
             };
             member.phase = member.current_phase();
             if is_backup && member.phase == Unknown {

@@ -93,10 +93,15 @@ impl MountPlan {
 
 /// Where a path is: on the mount with the longest path at or above it. None if it is below no mount.
 pub fn find_mount(mounts: &[Mount], path: &CleanPath) -> Option<MountedPath> {
-    let above = mounts.iter().filter_map(|mount| Some((mount, path.below(&mount.mount_path)?)));
-    let (mount, rest) = above.max_by_key(|(mount, _)| mount.mount_path.as_str().len())?;
-    let sub_path = joined(mount.sub_path.as_deref(), rest);
+    let mount = mount_above(mounts, path)?;
+    let sub_path = joined(mount.sub_path.as_deref(), path.below(&mount.mount_path)?);
     Some(MountedPath { path: path.clone(), volume: mount.volume.clone(), sub_path })
+}
+
+/// The mount with the longest path at or above a path.
+pub fn mount_above<'a>(mounts: &'a [Mount], path: &CleanPath) -> Option<&'a Mount> {
+    let above = mounts.iter().filter(|mount| path.is_within(&mount.mount_path));
+    above.max_by_key(|mount| mount.mount_path.as_str().len())
 }
 
 /// The mounts of a target. A claim as target is one volume, whatever the entries call it, and has upstream's mount by default.

@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 
 use super::job::{CONTAINER, GRACE_SECONDS, SERVICE_ACCOUNT, name};
 use super::rights::{self, Rights};
-use super::{DATA, DEVICE, MoverJob, MoverPlace, NotAllowed, REPOSITORY, SCRATCH, data, device};
+use super::{
+    DATA, DEVICE, FIRST, MoverJob, MoverPlace, NotAllowed, PodSecurity, REPOSITORY, SCRATCH, data, device,
+};
 
 /// The size limit of the scratch volume: indexes of large repositories.
 const SCRATCH_LIMIT: &str = "20Gi";
 /// The init container that copies the mover's program for a pod with another image, and the directory of the copy.
-const PROGRAM: &str = "program";
+pub(super) const PROGRAM: &str = "program";
 const PROGRAM_DIRECTORY: &str = "/mover/program";
 
 /// The template; the error says why the namespace would reject the pod.
@@ -44,7 +46,7 @@ fn spec(wanted: &MoverJob, rights: &Rights) -> Value {
         // The deadline is set on the pod, because the deadline of a Job deletes the pod together with its result.
         "activeDeadlineSeconds": wanted.deadline_seconds.clamp(1, i32::MAX.unsigned_abs().into()),
         "securityContext": security,
-        "containers": [container(wanted, rights)],
+        "containers": [main_container(wanted, rights)],
         "volumes": volumes(wanted, rights),
     });
     if let Some(class) = &settings.priority_class {
@@ -82,6 +84,15 @@ fn pinned(affinity: Value, node: &str) -> Value {
     }
     affinity["nodeAffinity"][REQUIRED] = json!({"nodeSelectorTerms": terms});
     affinity
+}
+
+/// The container whose end is that of the pod. Where others follow the mover, it only ends after them.
+fn main_container(wanted: &MoverJob, rights: &Rights) -> Value {
+    let mut container = container(wanted, rights);
+    if !wanted.pod.overrides.after.is_empty() {
+        container["args"] = json!(["mover", "--done"]);
+    }
+    container
 }
 
 fn container(wanted: &MoverJob, rights: &Rights) -> Value {
@@ -147,7 +158,29 @@ fn init_containers(wanted: &MoverJob, rights: &Rights) -> Vec<Value> {
             "volumeMounts": [{"name": PROGRAM, "mountPath": PROGRAM_DIRECTORY}],
         })
     });
-    program.into_iter().chain(settings.overrides.init_containers.iter().cloned()).collect()
+    let overrides = &settings.overrides;
+    let before = overrides.init_containers.iter().map(|step| completed(wanted, rights, step));
+    let mover = (!overrides.after.is_empty()).then(|| {
+        let mut mover = container(wanted, rights);
+        mover["name"] = json!(FIRST);
+        mover
+    });
+    let after = overrides.after.iter().map(|step| completed(wanted, rights, step));
+    program.into_iter().chain(before).chain(mover).chain(after).collect()
+}
+
+/// A container of another image, with what a quota or a restricted namespace asks of every container.
+fn completed(wanted: &MoverJob, rights: &Rights, step: &Value) -> Value {
+    let mut step = step.clone();
+    if step["resources"].is_null() {
+        step["resources"] = container(wanted, rights)["resources"].take();
+    }
+    if wanted.pod.security == PodSecurity::Restricted {
+        let mut security = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+        merge(&mut security, step["securityContext"].as_object().into_iter().flatten());
+        step["securityContext"] = security;
+    }
+    step
 }
 
 /// The mounts of the container, and its devices.

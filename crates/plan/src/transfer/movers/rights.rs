@@ -30,7 +30,7 @@ const WRITE: &[&str] = &[
 ];
 
 /// The user of the image, who owns no files.
-const USER: i64 = 65532;
+pub const USER: i64 = 65532;
 
 /// The Pod Security level that a namespace enforces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

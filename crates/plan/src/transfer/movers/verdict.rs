@@ -117,6 +117,9 @@ pub fn verdict(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict 
     if !state["terminated"].is_null() {
         return ended::container(pod, &state["terminated"]);
     }
+    if let Some(terminated) = ended::failed_first(pod) {
+        return ended::container(pod, terminated);
+    }
     if let Some(dead) = ended::pod(pod) {
         return Verdict::Dead(dead);
     }

@@ -1,13 +1,16 @@
-//! The mover of one host of a backup: mounts the host's volumes, stores one snapshot for each path, and is believed only as far as
-//! the repository has the snapshots, tagged with the UIDs of the parts. A snapshot that lacks files fails the host and stays.
+//! The mover of one host of a backup: mounts the host's volumes, or volumes made from CSI snapshots of them, stores one snapshot for
+//! each path, and is believed only as far as the repository has the snapshots, tagged with the UIDs of the parts. A
+//! snapshot that lacks files fails the host and stays.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use lifeboat_api::stash::{FileStats, SnapshotStats};
 use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_mover::report::{BackedUp, Outcome};
-use lifeboat_mover::task::{self, BackupWork, Part, Source, TaskWork};
+use lifeboat_mover::task::{self, Part, Source, TaskWork};
 use lifeboat_plan::stash::rules::SESSION_TAG;
 use lifeboat_plan::stash::session::BackupArgs;
 use lifeboat_plan::stash::targets::{HostPart, HostVolume, MoverParts, MoverSource, VolumeAccess};
@@ -17,49 +20,58 @@ use lifeboat_transfer::attempts::{NotPrepared, Prepared, Reported, Steps, Stored
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::host_record::HostRecord;
+use super::super::host_record::{HostRecord, end_host};
 use super::super::places::in_node_directory;
 use super::super::sizes::{human_size, minutes};
+use super::snapshots::HostSnapshots;
+use super::work::BackupWork;
+use crate::metrics::HostNumbers;
 
 /// One mover of one host.
-pub(super) struct Copying {
-    pub(super) transfer: Transfer,
-    pub(super) record: HostRecord,
-    pub(super) parts: MoverParts<HostPart>,
-    pub(super) pod: PodSettings,
-    pub(super) options: CopyOptions,
+pub(in crate::sessions) struct Copying<'a> {
+    /// The backup, which finds the pod of the host again where it has moved; None for a safety copy.
+    pub(in crate::sessions) work: Option<&'a BackupWork>,
+    pub(in crate::sessions) transfer: Transfer,
+    /// What the tasks of all attempts have in common.
+    pub(in crate::sessions) base: String,
+    pub(in crate::sessions) record: HostRecord,
+    pub(in crate::sessions) parts: MoverParts<HostPart>,
+    pub(in crate::sessions) pod: PodSettings,
+    pub(in crate::sessions) options: CopyOptions,
+    /// What the movers of the host have copied, for metrics.
+    pub(in crate::sessions) numbers: Arc<Mutex<HostNumbers>>,
 }
 
 /// What the spec asks for, beside the paths.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CopyOptions {
+pub(in crate::sessions) struct CopyOptions {
     /// UID of the session, for the tag of its snapshots.
-    pub(super) session: String,
-    pub(super) exclude: Vec<String>,
-    pub(super) args: BackupArgs,
+    pub(in crate::sessions) session: String,
+    pub(in crate::sessions) exclude: Vec<String>,
+    pub(in crate::sessions) args: BackupArgs,
+    /// What a task leaves, in place of the volumes of the host.
+    pub(in crate::sessions) source: Option<Source>,
 }
 
 #[async_trait]
-impl Steps for Copying {
+impl Steps for Copying<'_> {
     fn transfer(&self) -> &Transfer {
         &self.transfer
     }
 
-    async fn prepare(&self, _cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
-        if let MoverSource::Volumes { volumes, .. } = &self.parts.source
-            && volumes.iter().any(|volume| matches!(volume.access, VolumeAccess::Snapshot { .. }))
-        {
-            let message =
-                "volumes are not read from CSI snapshots by this version; remove target.snapshotClassName";
-            return Err(NotPrepared::Because(message.to_owned()));
-        }
+    async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
+        let source = match self.work {
+            Some(work) => work.current_source(&self.record, &self.parts).await?,
+            None => self.parts.source.clone(),
+        };
+        let source = self.snapshots().exposed(&source, &self.record, cancel).await?;
         let parts = self.parts.parts.iter().enumerate().map(|(number, part)| Part {
             uid: self.transfer.part(number),
-            work: TaskWork::Backup(self.work(part)),
+            work: TaskWork::Backup(self.part_work(part)),
         });
         Ok(Prepared {
             parts: parts.collect(),
-            place: place(&self.parts.source),
+            place: place(&source),
             pod: self.pod.clone(),
             shown: Value::Null,
         })
@@ -81,9 +93,17 @@ impl Steps for Copying {
         Some(format!("host {}", self.record.host))
     }
 
+    /// Adds why the volume of a mover that never started could not be made.
+    async fn complaint(&self, message: String) -> String {
+        match self.snapshots().complaint(&self.parts.source).await {
+            Some(why) => format!("{message}; its volume could not be made from the CSI snapshot: {why}"),
+            None => message,
+        }
+    }
+
     /// Snapshots that were stored are good, whatever became of the others: they stay.
     async fn clean(&self) -> Result<String, ApiError> {
-        self.transfer.clear().await?;
+        self.clear().await?;
         Ok(String::new())
     }
 }
@@ -106,18 +126,32 @@ fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, Str
     }
 }
 
-impl Copying {
-    fn work(&self, part: &HostPart) -> BackupWork {
-        let CopyOptions { session, exclude, args } = &self.options;
+impl Copying<'_> {
+    fn snapshots(&self) -> HostSnapshots<'_> {
+        let (core, namespace) = (&self.transfer.work.core, self.transfer.namespace.as_str());
+        HostSnapshots { core, namespace, base: &self.base }
+    }
+
+    /// Removes the movers of all attempts and what was made for them.
+    async fn clear(&self) -> Result<(), ApiError> {
+        self.transfer.clear().await?;
+        self.snapshots().remove(&self.parts.source).await
+    }
+
+    fn part_work(&self, part: &HostPart) -> task::BackupWork {
+        let CopyOptions { session, exclude, args, source } = &self.options;
+        let source = source.clone().unwrap_or_else(|| self.source(part));
+        // The output of a program is one file, with a name of its own.
+        let at = (!matches!(source, Source::Command { .. })).then(|| part.path.to_string());
         let mut tags = vec![format!("{SESSION_TAG}{session}")];
         tags.extend(args.tags.iter().cloned());
-        BackupWork {
+        task::BackupWork {
             tags,
             excludes: exclude.iter().chain(&args.excludes).cloned().collect(),
             sub_path: part.sub_path.clone(),
-            at: Some(part.path.to_string()),
+            at,
             incomplete_tag: true,
-            ..BackupWork::new(self.source(part), self.record.host.to_string())
+            ..task::BackupWork::new(source, self.record.host.to_string())
         }
     }
 
@@ -171,6 +205,7 @@ impl Copying {
                     if stored.snapshot.unreadable > 0 {
                         problems.push(format!("{}: {}", part.path, incomplete(&stored.snapshot)));
                     }
+                    locked(&self.numbers).add(&stored.snapshot, report.as_ref().ok());
                     snapshots.push(stats(part, &stored, report.ok().as_ref()));
                 }
                 Err(error) => problems.push(format!("{}: {error}", part.path)),
@@ -180,22 +215,26 @@ impl Copying {
         self.finish(snapshots, problems).await
     }
 
+    /// Snapshots and problems are one write: a host with snapshots that lack files must not look complete after a crash.
     async fn finish(&self, snapshots: Vec<SnapshotStats>, problems: Vec<String>) -> Result<(), ApiError> {
+        let now = self.record.session.now();
+        let error = (!problems.is_empty()).then(|| problems.join("; "));
         let written = self.record.change(|host| {
+            host.snapshots.retain(|known| !snapshots.iter().any(|new| new.path == known.path));
             host.snapshots.extend(snapshots);
             // The next mover of the host, if it needs another, begins with its own first attempt.
             host.run.attempt = None;
+            if error.is_some() {
+                end_host(host, error, now);
+            }
         });
-        if written.await? && !problems.is_empty() {
-            let message = problems.join("; ");
-            self.record.failed(message).await?;
-        }
-        self.transfer.clear().await
+        written.await?;
+        self.clear().await
     }
 }
 
 /// Where the mover of a source runs, and what it mounts.
-pub(super) fn place(source: &MoverSource) -> MoverPlace {
+pub(in crate::sessions) fn place(source: &MoverSource) -> MoverPlace {
     match source {
         MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
             node: node.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::stash::BackupSession;
@@ -12,18 +12,20 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::retention::Retention;
 use lifeboat_plan::stash::session::{
-    FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, session_name, to_delete,
+    FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
-use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
+use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase, empty_target};
 
 use super::work::BackupWork;
 use super::written;
 use crate::context::Context;
-use crate::invokers::Invoker;
-use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy};
+use crate::invokers::{Invoker, make_session};
+use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
+use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy, parts_of};
 use crate::sessions::engine::Stopped;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::restore::finish::forget_old_copies;
 
 /// Ends a session whose members have ended.
 pub(super) async fn finish(
@@ -41,6 +43,7 @@ pub(super) async fn finish(
         })
         .await;
     let (applied, removed) = apply_retention(context, &work.key, &work.valid.retention, &hosts).await;
+    forget_old_copies(context, &record.namespace, &work.key, &hosts).await;
     let now = record.now();
     written(record.change(|state| state.observe(&applied, now)).await?)?;
     let all_well = record
@@ -58,18 +61,52 @@ pub(super) async fn finish(
         Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
         Err(problem) => ConditionType::RepositoryMetricsPushed.no(problem.chain()),
     };
-    complete(record, Some(pushed)).await
+    complete(record, Some(pushed)).await?;
+    context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
+    Ok(())
 }
 
-/// Ends a session that has no members to run.
-pub(super) async fn end(
-    _context: &Context,
-    record: &SessionRecord,
-    observed: Option<Observation>,
-    message: &str,
-) -> Result<(), Stopped> {
+/// What metrics show of a session.
+fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
+    let seconds = |duration: Option<GoDuration>| {
+        duration.and_then(GoDuration::to_std).map(|duration| duration.as_secs_f64())
+    };
+    let targets = state.members.iter().enumerate().map(|(member, of_member)| {
+        let hosts = of_member.hosts.iter().map(|host| EndedHost {
+            hostname: host.name.to_string(),
+            succeeded: host.phase == WorkPhase::Succeeded,
+            seconds: seconds(host.duration),
+            numbers: work.at_work.numbers_of(member, &host.name),
+        });
+        let reference = of_member.reference.clone().unwrap_or_else(empty_target);
+        let version = reference.api_version.unwrap_or_default();
+        EndedTarget {
+            kind: reference.kind,
+            group: version.rsplit_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default(),
+            name: reference.name,
+            succeeded: of_member.current_phase() == WorkPhase::Succeeded,
+            hosts: hosts.collect(),
+        }
+    });
+    EndedSession {
+        labels: SessionLabels {
+            invoker_kind: work.invoker.id.kind.to_string(),
+            invoker_name: work.invoker.id.name.clone(),
+            namespace: work.invoker.id.namespace.clone(),
+            driver: "Restic".to_owned(),
+            repository: parts_of(&work.key).1.to_owned(),
+        },
+        succeeded: state.phase == SessionPhase::Succeeded,
+        seconds: seconds(state.duration).unwrap_or_default(),
+        end: now.as_second(),
+        targets: targets.collect(),
+    }
+}
+
+/// Ends a session whose members cannot run.
+pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
     record.warn("Failed", message).await;
-    complete(record, observed).await
+    complete(record, None).await
 }
 
 async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Result<(), Stopped> {
@@ -132,31 +169,31 @@ pub(super) async fn after_end(
             Ok(Action::requeue(left.max(Duration::from_secs(1))))
         }
         Retry::Now { due, retry_left } => {
-            make_retry(context, session, &id, due, retry_left).await?;
+            make_retry(context, session, &invoker, due, retry_left).await?;
             record.change(|state| state.retried = Some(true)).await?;
             Ok(Action::await_change())
         }
     }
 }
 
+/// Makes the session of a retry, with the owner of the one that failed.
 async fn make_retry(
     context: &Context,
     session: &BackupSession,
-    id: &InvokerId,
+    invoker: &Invoker,
     due: jiff::Timestamp,
     retry_left: i32,
 ) -> Result<(), ApiError> {
-    let mut again = BackupSession::new(&session_name(id, due, false), session.spec.clone());
-    again.spec.retry_left = Some(retry_left);
-    again.metadata.namespace = Some(id.namespace.clone());
-    again.metadata.labels = Some(labels(id, None));
-    again.metadata.annotations = Some(std::iter::once(due_annotation(due)).collect());
-    again.metadata.owner_references.clone_from(&session.metadata.owner_references);
-    let api: kube::Api<BackupSession> = kube::Api::namespaced(context.core.client.clone(), &id.namespace);
-    match api.create(&PostParams::default(), &again).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        made => made.attempt(format!("create BackupSession {}", again.name_any())).map(drop),
-    }
+    make_session(context, &invoker.id, due, |name| {
+        let mut again = BackupSession::new(name, session.spec.clone());
+        again.spec.retry_left = Some(retry_left);
+        again.metadata.namespace = Some(invoker.id.namespace.clone());
+        again.metadata.labels = session.metadata.labels.clone().or_else(|| Some(labels(&invoker.id, None)));
+        again.metadata.annotations = Some(std::iter::once(due_annotation(due)).collect());
+        again.metadata.owner_references.clone_from(&session.metadata.owner_references);
+        again
+    })
+    .await
 }
 
 async fn clean_history(context: &Context, session: &BackupSession, limit: usize) -> Result<(), ApiError> {

@@ -1,18 +1,20 @@
-//! Gathers what decides whether a BackupSession starts: its invoker, other sessions on its targets, restores.
+//! Gathers what decides whether a BackupSession, or one member of it, starts: its invoker, other sessions on its targets, restores.
 
 use kube::ResourceExt;
 use kube::api::ListParams;
-use lifeboat_api::stash::BackupSession;
+use lifeboat_api::stash::{BackupSession, InvokerRef, TargetRef};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::stash::invoker::ValidBackup;
+use lifeboat_plan::stash::invoker::{ValidBackup, ValidMember};
 use lifeboat_plan::stash::session::{
-    BackupFacts, DUE, InvokerFacts, Order, OtherBackup, OtherRestore, OtherTarget, SessionKey, TargetKey,
+    BackupFacts, DUE, InvokerFacts, InvokerId, MemberStart, Order, OtherBackup, OtherRestore, OtherTarget,
+    SessionKey, TargetKey, backup_member,
 };
-use lifeboat_plan::stash::state::SessionState;
+use lifeboat_plan::stash::state::{SessionState, WorkPhase};
 
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::restores::restores;
 
 /// What was gathered.
 pub(super) struct Gathered {
@@ -21,9 +23,7 @@ pub(super) struct Gathered {
     invoker: Option<InvokerFacts>,
     order: Order,
     targets: Vec<Option<TargetKey>>,
-    siblings: Vec<OtherBackup>,
-    others: Vec<OtherBackup>,
-    restores: Vec<OtherRestore>,
+    around: Surroundings,
 }
 
 impl Gathered {
@@ -34,13 +34,14 @@ impl Gathered {
             invoker: self.invoker.clone(),
             order: self.order,
             targets: &self.targets,
-            siblings: &self.siblings,
-            others: &self.others,
-            restores: &self.restores,
+            siblings: &self.around.siblings,
+            others: &self.around.others,
+            restores: &self.around.restores,
         }
     }
 }
 
+/// Gathers for a session that has not begun.
 pub(super) async fn gather(
     context: &Context,
     session: &BackupSession,
@@ -48,33 +49,24 @@ pub(super) async fn gather(
     invoker: Option<&Invoker>,
     valid: Option<&ValidBackup>,
 ) -> Result<Gathered, ApiError> {
-    let key = SessionKey {
-        created: record.created,
-        namespace: record.namespace.clone(),
-        name: record.name.clone(),
-    };
-    let (siblings, others) = open_sessions(context, session).await?;
     let facts = invoker.map(|invoker| InvokerFacts {
         phase: invoker.status.phase.clone(),
         paused: valid.is_some_and(|valid| valid.paused),
         message: message(invoker),
     });
-    let targets = valid.map(|valid| {
-        let target = |member: &lifeboat_plan::stash::invoker::ValidMember| {
-            member.target.as_ref().map(|target| target.key.clone())
-        };
-        valid.members.iter().map(target).collect()
-    });
+    let target = |member: &ValidMember| member.target.as_ref().map(|target| target.key.clone());
     Ok(Gathered {
-        session: key,
+        session: key(record),
         by_hand: !session.annotations().contains_key(DUE),
         invoker: facts,
         order: valid.map(|valid| valid.order).unwrap_or_default(),
-        targets: targets.unwrap_or_default(),
-        siblings,
-        others,
-        restores: Vec::new(),
+        targets: valid.map(|valid| valid.members.iter().map(target).collect()).unwrap_or_default(),
+        around: Surroundings::read(context, record, &session.spec.invoker).await?,
     })
+}
+
+fn key(record: &SessionRecord) -> SessionKey {
+    SessionKey { created: record.created, namespace: record.namespace.clone(), name: record.name.clone() }
 }
 
 /// Why an invoker is not Ready.
@@ -87,40 +79,80 @@ fn message(invoker: &Invoker) -> String {
         .join("; ")
 }
 
-/// The sessions of the namespace that have not ended: those of the same invoker, and the others.
-async fn open_sessions(
-    context: &Context,
-    session: &BackupSession,
-) -> Result<(Vec<OtherBackup>, Vec<OtherBackup>), ApiError> {
-    let namespace = session.namespace().unwrap_or_default();
-    let resource = objects::resource_of::<BackupSession>();
-    let api = objects::namespaced(&context.core.client, &namespace, &resource);
-    let listed = api.list(&ListParams::default()).await;
-    let listed = listed.attempt(format!("list BackupSessions of namespace {namespace}"))?;
-    let (mut siblings, mut others) = (Vec::new(), Vec::new());
-    for object in listed.items.iter().filter(|object| object.uid() != session.uid()) {
-        let Ok(other) = objects::typed::<BackupSession>(object) else { continue };
-        let state = SessionState::of_backup_session(&other.status.clone().unwrap_or_default());
-        if state.phase.has_ended() {
-            continue;
+/// What else goes on in the namespace of a session.
+pub(super) struct Surroundings {
+    /// Sessions of the same invoker that have not ended.
+    siblings: Vec<OtherBackup>,
+    /// Sessions of other invokers that have not ended.
+    others: Vec<OtherBackup>,
+    restores: Vec<OtherRestore>,
+}
+
+impl Surroundings {
+    pub(super) async fn read(
+        context: &Context,
+        record: &SessionRecord,
+        invoker: &InvokerRef,
+    ) -> Result<Self, ApiError> {
+        let namespace = record.namespace.as_str();
+        let api =
+            objects::namespaced(&context.core.client, namespace, &objects::resource_of::<BackupSession>());
+        let listed = api.list(&ListParams::default()).await;
+        let listed = listed.attempt(format!("list BackupSessions of namespace {namespace}"))?;
+        let (mut siblings, mut others) = (Vec::new(), Vec::new());
+        for object in &listed.items {
+            if object.uid().as_deref() == Some(record.uid.as_str()) {
+                continue;
+            }
+            let Ok(other) = objects::typed::<BackupSession>(object) else { continue };
+            let is_sibling =
+                other.spec.invoker.kind == invoker.kind && other.spec.invoker.name == invoker.name;
+            if let Some(backup) = open_backup(context, namespace, &other).await? {
+                if is_sibling { siblings.push(backup) } else { others.push(backup) }
+            }
         }
-        let members = state.members.iter();
-        let targets = members.filter_map(|member| {
-            let target = TargetKey::of(member.reference.as_ref()?, &namespace);
-            Some(OtherTarget { target, phase: member.current_phase() })
-        });
-        let backup = OtherBackup {
-            session: SessionKey {
-                created: other.creation_timestamp().map_or_else(|| context.core.now(), |time| time.0),
-                namespace: namespace.clone(),
-                name: other.name_any(),
-            },
-            phase: state.phase,
-            targets: targets.collect(),
-        };
-        let is_sibling = other.spec.invoker.kind == session.spec.invoker.kind
-            && other.spec.invoker.name == session.spec.invoker.name;
-        if is_sibling { siblings.push(backup) } else { others.push(backup) }
+        Ok(Self { siblings, others, restores: restores(&context.core, namespace).await? })
     }
-    Ok((siblings, others))
+
+    /// Whether a member of the session may begin on its target.
+    pub(super) fn member(&self, record: &SessionRecord, target: Option<&TargetKey>) -> MemberStart {
+        backup_member(&key(record), target, &self.others, &self.restores)
+    }
+}
+
+/// A session as others see it; None if it has ended. One that no server has looked at has the targets of its invoker.
+async fn open_backup(
+    context: &Context,
+    namespace: &str,
+    session: &BackupSession,
+) -> Result<Option<OtherBackup>, ApiError> {
+    let state = SessionState::of_backup_session(&session.status.clone().unwrap_or_default());
+    if state.phase.has_ended() {
+        return Ok(None);
+    }
+    let targets: Vec<_> = if state.members.is_empty() {
+        let id = InvokerId {
+            kind: session.spec.invoker.kind.clone(),
+            namespace: namespace.to_owned(),
+            name: session.spec.invoker.name.clone(),
+        };
+        let invoker = Invoker::read(&context.core, &id).await?;
+        let targets = invoker.map(|invoker| invoker.targets()).unwrap_or_default();
+        targets.into_iter().map(|target| (target, WorkPhase::Pending)).collect()
+    } else {
+        let members = state.members.iter();
+        members.map(|member| (member.reference.clone(), member.current_phase())).collect()
+    };
+    let target = |(reference, phase): (Option<TargetRef>, WorkPhase)| {
+        Some(OtherTarget { target: TargetKey::of(&reference?, namespace), phase })
+    };
+    Ok(Some(OtherBackup {
+        session: SessionKey {
+            created: session.creation_timestamp().map_or_else(|| context.core.now(), |time| time.0),
+            namespace: namespace.to_owned(),
+            name: session.name_any(),
+        },
+        phase: state.phase,
+        targets: targets.into_iter().filter_map(target).collect(),
+    }))
 }

@@ -14,29 +14,35 @@ use lifeboat_plan::stash::invoker::{MemberHooks, ValidBackup, ValidMember};
 use lifeboat_plan::stash::session::Order;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
-use lifeboat_plan::stash::targets::{Host, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan};
-use lifeboat_plan::transfer::attempts::task_uid;
+use lifeboat_plan::stash::targets::{
+    Host, HostPart, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan,
+};
 use lifeboat_plan::transfer::movers::MoverJob;
+use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
 use lifeboat_transfer::repositories::RepositoryKey;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::copying::{CopyOptions, Copying, place};
 use crate::context::Context;
 use crate::invokers::Invoker;
+use crate::metrics::HostNumbers;
+use crate::repository::parts_of;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::{self, HookFailure, HookRun};
-use crate::sessions::host_record::HostRecord;
-use crate::sessions::pod::{PodRequest, pod_settings};
+use crate::sessions::host_record::{HostRecord, end_host};
+use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
-use crate::sessions::tasks::task_base;
+use crate::sessions::tasks::{HookMark, hook_task, task_base};
 use crate::target::{self, TargetName};
+use crate::tasks::TaskWork;
 
 /// How long the mover of one host may take where the invoker sets no `timeOut`.
 const LONGEST: Duration = Duration::from_hours(24 * 7);
 
 /// The members of one backup.
-pub(super) struct BackupWork {
+pub(in crate::sessions) struct BackupWork {
     pub(super) context: Context,
     pub(super) record: Arc<SessionRecord>,
     pub(super) invoker: Invoker,
@@ -44,21 +50,45 @@ pub(super) struct BackupWork {
     pub(super) key: RepositoryKey,
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
-    /// The hosts of members as they were found; empty at first.
-    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
     pub(super) cancel: CancellationToken,
+    /// What this server knows of members and hosts at work; empty at first.
+    pub(super) at_work: AtWork,
+}
+
+/// Members and hosts that this server works on.
+#[derive(Default)]
+pub(super) struct AtWork {
+    /// The hosts of members as they were found.
+    pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    /// The tasks of members that have one.
+    pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
+    /// The turns of members on their targets.
+    pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
+    /// What the movers of each host have copied.
+    numbers: Mutex<BTreeMap<(usize, HostName), Arc<Mutex<HostNumbers>>>>,
+}
+
+impl AtWork {
+    /// What the movers of a host have copied; None where another server sent them.
+    pub(super) fn numbers_of(&self, member: usize, host: &HostName) -> Option<HostNumbers> {
+        let numbers = locked(&self.numbers).get(&(member, host.clone())).cloned();
+        numbers.map(|numbers| *locked(&numbers))
+    }
 }
 
 impl BackupWork {
-    fn member(&self, member: usize) -> Option<&ValidMember> {
+    pub(super) fn member(&self, member: usize) -> Option<&ValidMember> {
         self.valid.members.get(member)
     }
 
     /// Reads the target of a member and decides about its hosts. The inner error is for people.
-    async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
+    pub(super) async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
+        if let Some(plan) = self.plan_task(member, valid).await? {
+            return Ok(plan);
+        }
         let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
-            return Err(failed("a member without target needs a task, which this version does not run"));
+            return Err(failed("a member without target needs a task: set task.name"));
         };
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
         let class = spec.snapshot_class_name.as_deref();
@@ -90,7 +120,8 @@ impl BackupWork {
         let target = self.member(member).and_then(|member| member.target.as_ref());
         match (source, target) {
             (MoverSource::Volumes { .. }, Some(target)) => target.key.namespace.clone(),
-            _ => self.transfers.settings.namespace.clone(),
+            (MoverSource::Volumes { .. }, None) => self.record.namespace.clone(),
+            (MoverSource::NodeDirectory { .. }, _) => self.transfers.settings.namespace.clone(),
         }
     }
 
@@ -100,10 +131,13 @@ impl BackupWork {
         record: &HostRecord,
         source: &HostSource,
         mover: usize,
-        parts: MoverParts<lifeboat_plan::stash::targets::HostPart>,
+        parts: MoverParts<HostPart>,
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let namespace = self.movers_namespace(record.member, &parts.source);
+        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &namespace) {
+            return record.failed(refusal).await.map(drop);
+        }
         let transfer = self.transfer(record, &record.state().await, mover, &namespace);
         let member = self.member(record.member);
         let job = MoverJob {
@@ -121,7 +155,10 @@ impl BackupWork {
             runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),
             target: source.pod.as_ref().map(|pod| &pod.object),
         };
-        let pod = match pod_settings(&self.context.core, &self.transfers.settings, &request).await? {
+        let task = self.task(record.member);
+        let base = job.pod.clone();
+        let base = if let Some(task) = &task { task.base(base) } else { base };
+        let pod = match pod_settings_on(&self.context.core, base, &request).await? {
             Ok(pod) => pod,
             Err(message) => return record.failed(message.to_string()).await.map(drop),
         };
@@ -133,11 +170,25 @@ impl BackupWork {
                 .and_then(|member| member.target.as_ref())
                 .map(|target| target.args.clone())
                 .unwrap_or_default(),
+            source: task.as_ref().map(TaskWork::source),
         };
-        run_transfer(&Copying { transfer, record: record.clone(), parts, pod, options }, cancel).await
+        let base = task_base(&self.record.uid, record.member, &record.host, mover);
+        let key = (record.member, record.host.clone());
+        let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();
+        let copying = Copying {
+            work: Some(self),
+            transfer,
+            base,
+            record: record.clone(),
+            parts,
+            pod,
+            options,
+            numbers,
+        };
+        run_transfer(&copying, cancel).await
     }
 
-    async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
+    pub(super) async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
         let quiesced = record.state().await.run.pre_hook.is_some();
         let changed = record.change(|host| {
             host.run.pod = source.pod.as_ref().map(|pod| pod.name.clone());
@@ -147,16 +198,21 @@ impl BackupWork {
         changed.await.map(drop)
     }
 
+    /// The invoker, as the texts of hooks name it.
+    pub(super) fn invoker_summary(&self) -> InvokerSummary {
+        InvokerSummary {
+            api_group: lifeboat_api::stash::GROUP.to_owned(),
+            kind: self.invoker.id.kind.to_string(),
+            name: self.invoker.id.name.clone(),
+        }
+    }
+
     fn summary(&self, member: usize, host: &HostState) -> Summary {
         let target = self.member(member).and_then(|member| member.target.as_ref());
         Summary {
             name: self.record.name.clone(),
             namespace: self.record.namespace.clone(),
-            invoker: InvokerSummary {
-                api_group: lifeboat_api::stash::GROUP.to_owned(),
-                kind: self.invoker.id.kind.to_string(),
-                name: self.invoker.id.name.clone(),
-            },
+            invoker: self.invoker_summary(),
             target: target.map_or_else(TargetSummary::default, |target| TargetSummary {
                 api_version: target.kind.api_version().to_owned(),
                 kind: target.kind.to_string(),
@@ -173,7 +229,23 @@ impl BackupWork {
     }
 }
 
-fn failed(message: &str) -> NoHosts {
+/// Why a mover in this namespace may not get the keys of the Repository: it would show them to everyone who reads Secrets there.
+pub(in crate::sessions) fn keys_elsewhere(
+    key: &RepositoryKey,
+    movers: &MoverSettings,
+    namespace: &str,
+) -> Option<String> {
+    let (own, name) = parts_of(key);
+    let may = namespace == own || namespace == movers.namespace;
+    (!may).then(|| {
+        format!(
+            "Repository {own}/{name} is in another namespace than the data, and its keys are not brought into namespace {namespace}; \
+             use a Repository of namespace {namespace}"
+        )
+    })
+}
+
+pub(super) fn failed(message: &str) -> NoHosts {
     NoHosts::Failed(message.to_owned())
 }
 
@@ -187,7 +259,8 @@ impl SessionWork for BackupWork {
         self.valid.order == Order::Sequential
     }
 
-    async fn find_hosts(&self, member: usize, _cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
+    async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
+        self.wait_for_turn(member, cancel).await?;
         let plan = self.plan(member).await?;
         let now = self.record.now();
         let names: Vec<HostName> = plan.hosts.iter().map(|host| host.name.clone()).collect();
@@ -203,12 +276,13 @@ impl SessionWork for BackupWork {
             }
             for host in &plan.hosts {
                 if !state.hosts.iter().any(|known| known.name == host.name) {
-                    state.hosts.push(HostState { name: host.name.clone(), ..HostState::default() });
+                    state.hosts.push(new_host(host, now));
                 }
             }
         });
         changed.await?;
-        locked(&self.plans).extend(plan.hosts.into_iter().map(|host| ((member, host.name.clone()), host)));
+        let hosts = plan.hosts.into_iter().map(|host| ((member, host.name.clone()), host));
+        locked(&self.at_work.plans).extend(hosts);
         Ok(names)
     }
 
@@ -226,25 +300,28 @@ impl SessionWork for BackupWork {
         hook: &ValidHook,
         when: HookMoment,
     ) -> Result<(), HookFailure> {
-        let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
+        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
         let source = plan.and_then(|plan| plan.source.ok());
         let pod = source.as_ref().and_then(|source| source.pod.as_ref()).map(|pod| &pod.object);
-        let mark = if when == HookMoment::Before { "pre" } else { "post" };
-        let base = task_base(&self.record.uid, record.member, &record.host, 0);
+        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
+        let (mark, cancel) = match when {
+            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
+            HookMoment::After => (HookMark::Post, CancellationToken::new()),
+        };
         let summary = self.summary(record.member, &record.state().await);
         let run = HookRun {
             hook,
             summary: &summary,
             pod,
             owner: self.record.owner(),
-            task: task_uid(&format!("{base}.{mark}"), 1),
+            task: hook_task(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
         };
-        hooks::run(&self.context, run, &self.cancel).await
+        hooks::run(&self.context, run, &cancel).await
     }
 
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let plan = locked(&self.plans).get(&(record.member, record.host.clone())).cloned();
+        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
         let source = match plan.map(|plan| plan.source) {
             Some(Ok(source)) => source,
             Some(Err(error)) => return record.failed(error.to_string()).await.map(drop),
@@ -253,15 +330,19 @@ impl SessionWork for BackupWork {
             }
         };
         self.note_pod(&record, &source).await?;
-        for (mover, parts) in source.movers().into_iter().enumerate() {
+        for (mover, parts) in self.movers(record.member, &source).into_iter().enumerate() {
             let state = record.state().await;
             if state.phase.has_ended() {
                 return Ok(());
             }
-            let is_stored =
-                |path: String| state.snapshots.iter().any(|stored| stored.path.as_ref() == Some(&path));
-            if !parts.parts.iter().all(|part| is_stored(part.path.to_string())) {
-                self.send(&record, &source, mover, parts, cancel).await?;
+            if are_stored(&state, &parts.parts) {
+                continue;
+            }
+            let wanted = parts.parts.clone();
+            self.send(&record, &source, mover, parts, cancel).await?;
+            if !are_stored(&record.state().await, &wanted) {
+                // The host failed, or its mover was left to the next leader, where the host goes on.
+                return Ok(());
             }
         }
         if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
@@ -269,11 +350,36 @@ impl SessionWork for BackupWork {
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
         let (now, failed) = (self.record.now(), ConditionType::BackupExecutorEnsured.no(message));
+        locked(&self.at_work.turns).remove(&member);
         let changed = self.record.change(|state| {
-            if let Some(state) = state.members.get_mut(member) {
-                state.observe(&failed, now);
+            let Some(state) = state.members.get_mut(member) else { return };
+            state.observe(&failed, now);
+            for host in state.hosts.iter_mut().filter(|host| !host.phase.has_ended()) {
+                end_host(host, Some(message.to_owned()), now);
             }
         });
         changed.await
     }
+
+    async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
+        locked(&self.at_work.turns).remove(&member);
+        Ok(())
+    }
+}
+
+/// A host that has not begun. One that cannot be read has ended: no hook runs for it.
+fn new_host(host: &Host, now: jiff::Timestamp) -> HostState {
+    let mut state = HostState { name: host.name.clone(), ..HostState::default() };
+    if let Err(error) = &host.source {
+        end_host(&mut state, Some(error.to_string()), now);
+    }
+    state
+}
+
+/// Whether the host has a snapshot of each of these parts.
+fn are_stored(host: &HostState, parts: &[HostPart]) -> bool {
+    let is_stored = |part: &HostPart| {
+        host.snapshots.iter().any(|stored| stored.path.as_deref() == Some(part.path.as_str()))
+    };
+    parts.iter().all(is_stored)
 }

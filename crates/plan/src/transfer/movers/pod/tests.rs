@@ -101,6 +101,23 @@ fn an_image_with_tools_gets_the_program_from_an_init_container() {
 }
 
 #[test]
+fn containers_that_follow_the_mover_wait_for_it_in_turn() {
+    let mut wanted = tenant("", PodSecurity::Restricted);
+    let user = json!({"name": "step-1-b", "securityContext": {"runAsUser": 7}, "resources": {}});
+    wanted.pod.overrides.after = vec![json!({"name": "step-0-a"}), user];
+    let pod = spec_of(&wanted);
+    let (init, last) = (&pod["initContainers"], &pod["containers"][0]);
+    let names: Vec<_> = init.as_array().unwrap().iter().map(|container| &container["name"]).collect();
+    assert_eq!(names, ["step-mover", "step-0-a", "step-1-b"]);
+    assert_eq!((&init[0]["args"], &last["args"]), (&json!(["mover"]), &json!(["mover", "--done"])));
+    assert_eq!((&last["name"], &init[1]["resources"]), (&json!("mover"), &last["resources"]));
+    // The namespace admits no container that does not say so.
+    let security =
+        json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsUser": 7});
+    assert_eq!((&init[2]["securityContext"], &init[2]["resources"]), (&security, &json!({})));
+}
+
+#[test]
 fn fields_are_replaced_and_what_movers_are_found_by_is_not() {
     let mut wanted = tenant("r", PodSecurity::Baseline);
     wanted.pod.overrides = PodOverrides {
@@ -114,6 +131,7 @@ fn fields_are_replaced_and_what_movers_are_found_by_is_not() {
         volumes: vec![json!({"name": "more", "emptyDir": {}})],
         mounts: vec![json!({"name": "more", "mountPath": "/more"})],
         init_containers: Vec::new(),
+        after: Vec::new(),
     };
     let template = template_of(&wanted);
     let (labels, pod) = (&template["metadata"]["labels"], &template["spec"]);

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Dead, DeathCause, Verdict, condition, container as spec_of, joined, text};
+use crate::transfer::movers::FIRST;
 
 /// The kubelet reported the container's end.
 pub(super) fn container(pod: &Value, terminated: &Value) -> Verdict {
@@ -14,7 +15,21 @@ pub(super) fn container(pod: &Value, terminated: &Value) -> Verdict {
     }
     // The kubelet's placeholder for a container whose state it lost is not a report of its end.
     death.reported = terminated["reason"] != "ContainerStatusUnknown";
-    Verdict::Ended { message: text(&terminated["message"]).to_owned(), death }
+    // Where other containers followed the mover's work, its result is that of an init container.
+    let result = first(pod).unwrap_or(terminated);
+    Verdict::Ended { message: text(&result["message"]).to_owned(), death }
+}
+
+/// The end of the init container that does the mover's work, where others follow it.
+fn first(pod: &Value) -> Option<&Value> {
+    let statuses = pod["status"]["initContainerStatuses"].as_array();
+    let first = statuses.into_iter().flatten().find(|status| status["name"] == FIRST)?;
+    Some(&first["state"]["terminated"]).filter(|terminated| !terminated.is_null())
+}
+
+/// The end of that container if it failed: then those that follow never start.
+pub(super) fn failed_first(pod: &Value) -> Option<&Value> {
+    first(pod).filter(|terminated| terminated["exitCode"].as_i64().is_some_and(|code| code != 0))
 }
 
 /// A pod that ended, regardless of its container.

@@ -11,6 +11,8 @@ use super::{
     Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container, container_state, joined,
     passed, text, time,
 };
+use crate::transfer::movers::STEP;
+use crate::transfer::movers::pod::PROGRAM;
 
 /// The time for problems that may disappear: a registry that restarts, a kubelet that just started.
 const GRACE: Duration = Duration::from_mins(2);
@@ -30,7 +32,11 @@ pub enum Stuck {
 
 /// Why the container of this pod does not start, if the kubelet reports a reason.
 pub fn stuck(pod: &Value) -> Option<Stuck> {
-    Some(match text(&container_state(pod)["waiting"]["reason"]) {
+    kind_of(text(&starting(pod).0["reason"]))
+}
+
+fn kind_of(reason: &str) -> Option<Stuck> {
+    Some(match reason {
         "ErrImagePull"
         | "ImagePullBackOff"
         | "RegistryUnavailable"
@@ -91,7 +97,7 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         return verdict(waits, DeathCause::Unschedulable, late);
     }
     if let Some(kind) = stuck(pod) {
-        let waiting = &container_state(pod)["waiting"];
+        let (waiting, waits_for) = starting(pod);
         let why = joined(text(&waiting["reason"]), text(&waiting["message"]));
         let since = seen.stuck_since.map_or(Duration::ZERO, |since| passed(since, now));
         let (cause, grace) = match kind {
@@ -102,8 +108,9 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         let waits = match kind {
             Stuck::Container => format!("waits for its container on node {node}: {why}"),
             _ => format!(
-                "waits for its image {} on node {node}: {why} (the server's flag --mover-image names it)",
-                text(&container(pod)["image"])
+                "waits for its image {} on node {node}: {why} ({})",
+                text(&waits_for["image"]),
+                named_by(pod, waits_for)
             ),
         };
         let over = late || since > grace;
@@ -111,6 +118,10 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
             return Verdict::Dead(out_of_memory(pod, "it could not start"));
         }
         return verdict(waits, cause, over);
+    }
+    if let Some(step) = running_step(pod) {
+        // It does a part of the work; the deadline of the pod limits it.
+        return Verdict::Preparing(format!("runs its container {step} on node {node}"));
     }
     let waits = format!("starts on node {node}{}{}", init_container(pod), warned(seen.warning));
     let gone = seen.warning.is_some_and(|warning| warning.message.contains("hostPath type check failed"));
@@ -126,6 +137,40 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         _ => DeathCause::Volume,
     };
     verdict(waits, cause, late)
+}
+
+/// What the first container that cannot start waits for, and its spec: a step of the work, or the mover's own container.
+fn starting(pod: &Value) -> (&Value, &Value) {
+    let statuses = pod["status"]["initContainerStatuses"].as_array();
+    let mut statuses = statuses.into_iter().flatten();
+    let step = statuses.find(|status| {
+        let reason = text(&status["state"]["waiting"]["reason"]);
+        text(&status["name"]).starts_with(STEP) && kind_of(reason).is_some()
+    });
+    let Some(step) = step else { return (&container_state(pod)["waiting"], container(pod)) };
+    let specs = pod["spec"]["initContainers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let spec = specs.iter().find(|spec| spec["name"] == step["name"]).unwrap_or(&Value::Null);
+    (&step["state"]["waiting"], spec)
+}
+
+/// Where the image of a container is set.
+fn named_by(pod: &Value, waits_for: &Value) -> &'static str {
+    let is_step = text(&waits_for["name"]).starts_with(STEP);
+    let specs = pod["spec"]["initContainers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    match specs.iter().any(|spec| spec["name"] == PROGRAM) {
+        _ if is_step => "the Function of this step names it",
+        // The mover's program is brought into an image with tools.
+        true => "the task's name has its version; the server's flag --tool-image sets another image",
+        false => "the server's flag --mover-image names it",
+    }
+}
+
+/// The container that runs before or after the mover's work, if one does now.
+fn running_step(pod: &Value) -> Option<&str> {
+    let mut statuses = pod["status"]["initContainerStatuses"].as_array().into_iter().flatten();
+    let found = statuses
+        .find(|status| text(&status["name"]).starts_with(STEP) && !status["state"]["running"].is_null())?;
+    Some(text(&found["name"]))
 }
 
 /// The init container that the mover's container waits for; a webhook may have added it.

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::*;
 
+mod steps;
+
 const PATIENCE: Patience = Patience { prepare: Duration::from_mins(30), node: Duration::from_mins(5) };
 
 fn now() -> Timestamp {

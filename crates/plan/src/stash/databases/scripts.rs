@@ -1,0 +1,109 @@
+//! Scripts for the shell of a tool's image: they wait until the database answers and then run the tool, whose exit code is theirs.
+
+use super::words::{all_quoted, quoted};
+
+/// How long to wait between two tries, in seconds.
+pub(super) const PAUSE: u64 = 5;
+
+/// Waits until the server answers a query; a wrong password does not become right by waiting. Then runs `last`, in which `$client` is
+/// the client and `$tool` the first of `tools` that the image has.
+pub(super) fn mysql(connection: &[String], tries: u64, tools: [&str; 2], last: &str) -> String {
+    let connection = all_quoted(connection);
+    let [first, second] = tools;
+    format!(
+        r#"client=$(command -v mysql || command -v mariadb) || {{
+  echo "the image has neither mysql nor mariadb; see the server's flag --tool-image" >&2
+  exit 127
+}}
+tool=$(command -v {first} || command -v {second}) || {{
+  echo "the image has neither {first} nor {second}; see the server's flag --tool-image" >&2
+  exit 127
+}}
+left={tries}
+until said=$("$client" {connection} --execute='SELECT 1' 2>&1 </dev/null); do
+  case $said in *'Access denied'*) left=0 ;; esac
+  [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
+  left=$((left - 1))
+  sleep {PAUSE}
+done
+{last}
+"#
+    )
+}
+
+/// Runs the tool once for each list of arguments; the first failure ends it.
+pub(super) fn each(connection: &[String], runs: &[Vec<String>]) -> String {
+    let run = |arguments: &Vec<String>| {
+        format!("\"$tool\" {} {} || exit", all_quoted(connection), all_quoted(arguments))
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join("\n")
+}
+
+/// Waits until the server accepts connections, then runs `last`. libpq refuses a private key that other users can read, as those of a
+/// Secret's volume are.
+pub(super) fn postgres(tries: u64, last: &str) -> String {
+    format!(
+        r#"umask 077
+if [ -n "${{PGSSLKEY:-}}" ]; then
+  cat "$PGSSLKEY" > "$TMPDIR/client.key" || exit 1
+  export PGSSLKEY="$TMPDIR/client.key"
+fi
+left={tries}
+until said=$(pg_isready --timeout={PAUSE} 2>&1 </dev/null); do
+  [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
+  left=$((left - 1))
+  sleep {PAUSE}
+done
+{last}
+"#
+    )
+}
+
+/// Loads a dump with psql, whose exit code is that of the script. In the dump of a whole server (pg_dumpall), before its first database:
+/// the role that loads the dump stays as it is, with the password that the AppBinding's Secret has, and other roles may exist already.
+/// Everything else passes unchanged: the same text may be in users' data.
+pub(super) fn load_postgres(user: &str) -> String {
+    let role = pattern(&identifier(user));
+    let script = format!(
+        r"2{{
+/^-- PostgreSQL database cluster dump$/!{{
+:plain
+n
+b plain
+}}
+}}
+/^\\connect /{{
+:rest
+n
+b rest
+}}
+/^CREATE ROLE {role};$/d
+/^DROP ROLE {role};$/d
+/^DROP ROLE IF EXISTS {role};$/d
+/^ALTER ROLE {role} WITH /d
+s/^CREATE ROLE \(.*\);$/DO $lifeboat$ BEGIN CREATE ROLE \1; EXCEPTION WHEN duplicate_object THEN NULL; END $lifeboat$;/
+"
+    );
+    format!("LC_ALL=C sed {} | psql \"$@\"", quoted(&script))
+}
+
+/// A role as pg_dumpall writes it.
+fn identifier(user: &str) -> String {
+    let is_plain = |(place, byte): (usize, u8)| {
+        byte.is_ascii_lowercase() || byte == b'_' || (place > 0 && byte.is_ascii_digit())
+    };
+    if !user.is_empty() && user.bytes().enumerate().all(is_plain) {
+        user.to_owned()
+    } else {
+        format!("\"{}\"", user.replace('"', "\"\""))
+    }
+}
+
+/// A pattern of sed that only the text itself matches.
+fn pattern(text: &str) -> String {
+    let escaped = |character: char| match character {
+        '\\' | '/' | '.' | '*' | '[' | ']' | '^' | '$' => format!("\\{character}"),
+        other => other.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}

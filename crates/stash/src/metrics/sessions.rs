@@ -1,0 +1,351 @@
+//! The metrics of backups: sessions, their targets, and the hosts of these. A session that failed sets its success to 0 and leaves
+//! the values of the last good one, as upstream does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use lifeboat_control::locked;
+use lifeboat_mover::report::BackedUp;
+use lifeboat_plan::transfer::attempts::Snapshot;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// Upstream's prefixes: the older and the newer.
+const OLDER: &str = "stash_backup";
+const NEWER: &str = "stash_appscode_com_backupsession";
+
+/// Which invoker, with upstream's labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+pub(crate) struct SessionLabels {
+    pub(crate) invoker_kind: String,
+    pub(crate) invoker_name: String,
+    pub(crate) namespace: String,
+    /// As in `Restic`.
+    pub(crate) driver: String,
+    pub(crate) repository: String,
+}
+
+/// Which target of an invoker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+pub(crate) struct TargetLabels {
+    invoker_kind: String,
+    invoker_name: String,
+    namespace: String,
+    driver: String,
+    repository: String,
+    kind: String,
+    group: String,
+    name: String,
+}
+
+/// Which host of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+pub(crate) struct HostLabels {
+    invoker_kind: String,
+    invoker_name: String,
+    namespace: String,
+    driver: String,
+    repository: String,
+    kind: String,
+    group: String,
+    name: String,
+    hostname: String,
+}
+
+/// What the movers of a host have copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostNumbers {
+    bytes: u64,
+    uploaded: u64,
+    milliseconds: u64,
+    files: u64,
+}
+
+impl HostNumbers {
+    /// Adds a snapshot, and what its mover reported of it.
+    pub(crate) fn add(&mut self, stored: &Snapshot, reported: Option<&BackedUp>) {
+        self.bytes += stored.bytes;
+        self.uploaded += stored.bytes_added;
+        self.milliseconds += reported.map_or(0, |reported| reported.milliseconds);
+        self.files += reported.map_or(0, |reported| reported.files);
+    }
+}
+
+/// A session that has ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EndedSession {
+    pub(crate) labels: SessionLabels,
+    pub(crate) succeeded: bool,
+    pub(crate) seconds: f64,
+    /// When it ended.
+    pub(crate) end: i64,
+    pub(crate) targets: Vec<EndedTarget>,
+}
+
+/// A target of a session that has ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EndedTarget {
+    pub(crate) kind: String,
+    pub(crate) group: String,
+    pub(crate) name: String,
+    pub(crate) succeeded: bool,
+    pub(crate) hosts: Vec<EndedHost>,
+}
+
+/// A host of such a target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EndedHost {
+    pub(crate) hostname: String,
+    pub(crate) succeeded: bool,
+    pub(crate) seconds: Option<f64>,
+    /// None where another server sent the movers.
+    pub(crate) numbers: Option<HostNumbers>,
+}
+
+type Whole<L> = Family<L, Gauge<i64, AtomicI64>>;
+type Seconds<L> = Family<L, Gauge<f64, AtomicU64>>;
+
+/// Handles to the metrics of backups; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SessionMetrics {
+    success: Whole<SessionLabels>,
+    duration: Seconds<SessionLabels>,
+    target_count: Whole<SessionLabels>,
+    last_success: Whole<SessionLabels>,
+    target_success: Whole<TargetLabels>,
+    target_hosts: Whole<TargetLabels>,
+    target_last_success: Whole<TargetLabels>,
+    host_success: Whole<HostLabels>,
+    host_duration: Seconds<HostLabels>,
+    host_bytes: Whole<HostLabels>,
+    host_uploaded: Whole<HostLabels>,
+    host_processing: Seconds<HostLabels>,
+    host_files: Whole<HostLabels>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// The label sets that are shown, to be removed with their invokers.
+#[derive(Debug, Default)]
+struct Shown {
+    targets: BTreeMap<SessionLabels, BTreeSet<TargetLabels>>,
+    hosts: BTreeMap<SessionLabels, BTreeSet<HostLabels>>,
+}
+
+impl SessionMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let made = Self::default();
+        let mut both =
+            |older: &str, newer: &str, help: &str, metric: &dyn Fn(&mut Registry, String, &str)| {
+                metric(registry, format!("{OLDER}_{older}"), help);
+                metric(registry, format!("{NEWER}_{newer}"), help);
+            };
+        macro_rules! metric {
+            ($family:ident, $older:literal, $newer:literal, $help:literal) => {
+                both($older, $newer, $help, &|registry, name, help| {
+                    registry.register(name, help, made.$family.clone());
+                });
+            };
+        }
+        metric!(success, "session_success", "success", "1 if the last session of the invoker succeeded");
+        metric!(
+            duration,
+            "session_duration_seconds",
+            "duration_seconds",
+            "How long the last good session took"
+        );
+        metric!(target_count, "target_count_total", "target_count_total", "Targets of the last session");
+        metric!(
+            last_success,
+            "last_success_time_seconds",
+            "last_success_time_seconds",
+            "When the last good session ended"
+        );
+        metric!(
+            target_success,
+            "target_success",
+            "target_success",
+            "1 if the last backup of the target succeeded"
+        );
+        metric!(target_hosts, "target_host_count_total", "target_host_count_total", "Hosts of the target");
+        metric!(
+            target_last_success,
+            "target_last_success_time_seconds",
+            "target_last_success_time_seconds",
+            "When the last good backup of the target ended"
+        );
+        metric!(
+            host_success,
+            "host_backup_success",
+            "host_backup_success",
+            "1 if the last backup of the host succeeded"
+        );
+        metric!(
+            host_duration,
+            "host_backup_duration_seconds",
+            "host_backup_duration_seconds",
+            "How long the host took"
+        );
+        metric!(
+            host_bytes,
+            "host_data_size_bytes",
+            "host_data_size_bytes",
+            "Bytes in the snapshots of the host"
+        );
+        metric!(
+            host_uploaded,
+            "host_data_uploaded_bytes",
+            "host_data_uploaded_bytes",
+            "Bytes that were added to the repository"
+        );
+        metric!(
+            host_processing,
+            "host_data_processing_time_seconds",
+            "host_data_processing_time_seconds",
+            "How long the movers of the host read"
+        );
+        metric!(host_files, "host_files_total", "host_files_total", "Files in the snapshots of the host");
+        made
+    }
+
+    /// Shows a session that has ended, in place of the last one of its invoker.
+    pub(crate) fn ended(&self, session: &EndedSession) {
+        let labels = &session.labels;
+        if session.succeeded {
+            self.remove_targets(labels);
+        }
+        self.success.get_or_create(labels).set(i64::from(session.succeeded));
+        self.target_count.get_or_create(labels).set(count(session.targets.len()));
+        if session.succeeded {
+            self.duration.get_or_create(labels).set(session.seconds);
+            self.last_success.get_or_create(labels).set(session.end);
+        }
+        for target in &session.targets {
+            self.target(session, target);
+        }
+    }
+
+    fn target(&self, session: &EndedSession, target: &EndedTarget) {
+        let labels = target_labels(&session.labels, target);
+        self.target_success.get_or_create(&labels).set(i64::from(target.succeeded));
+        self.target_hosts.get_or_create(&labels).set(count(target.hosts.len()));
+        if target.succeeded {
+            self.target_last_success.get_or_create(&labels).set(session.end);
+        }
+        for host in &target.hosts {
+            let labels = host_labels(&labels, host);
+            self.host(&labels, host);
+            locked(&self.shown).hosts.entry(session.labels.clone()).or_default().insert(labels);
+        }
+        locked(&self.shown).targets.entry(session.labels.clone()).or_default().insert(labels);
+    }
+
+    fn host(&self, labels: &HostLabels, host: &EndedHost) {
+        self.host_success.get_or_create(labels).set(i64::from(host.succeeded));
+        if !host.succeeded {
+            return;
+        }
+        if let Some(seconds) = host.seconds {
+            self.host_duration.get_or_create(labels).set(seconds);
+        }
+        if let Some(numbers) = host.numbers {
+            let set = |gauges: &Whole<HostLabels>, value: u64| {
+                gauges.get_or_create(labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+            };
+            set(&self.host_bytes, numbers.bytes);
+            set(&self.host_uploaded, numbers.uploaded);
+            set(&self.host_files, numbers.files);
+            let processing = std::time::Duration::from_millis(numbers.milliseconds).as_secs_f64();
+            self.host_processing.get_or_create(labels).set(processing);
+        }
+    }
+
+    /// Removes the series of invokers that are gone. `is_there` gets kind, namespace and name.
+    pub(crate) fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
+        let known: Vec<SessionLabels> = locked(&self.shown).targets.keys().cloned().collect();
+        for labels in known {
+            if !is_there(&labels.invoker_kind, &labels.namespace, &labels.invoker_name) {
+                self.remove_targets(&labels);
+                self.success.remove(&labels);
+                self.target_count.remove(&labels);
+                self.duration.remove(&labels);
+                self.last_success.remove(&labels);
+            }
+        }
+    }
+
+    /// Removes the series of targets and hosts.
+    fn remove_targets(&self, labels: &SessionLabels) {
+        let (targets, hosts) = {
+            let mut shown = locked(&self.shown);
+            (shown.targets.remove(labels).unwrap_or_default(), shown.hosts.remove(labels).unwrap_or_default())
+        };
+        for labels in targets {
+            for gauges in [&self.target_success, &self.target_hosts, &self.target_last_success] {
+                gauges.remove(&labels);
+            }
+        }
+        for labels in hosts {
+            for gauges in [&self.host_success, &self.host_bytes, &self.host_uploaded, &self.host_files] {
+                gauges.remove(&labels);
+            }
+            self.host_duration.remove(&labels);
+            self.host_processing.remove(&labels);
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        *locked(&self.shown) = Shown::default();
+        for gauges in [&self.success, &self.target_count, &self.last_success] {
+            gauges.clear();
+        }
+        self.duration.clear();
+        for gauges in [&self.target_success, &self.target_hosts, &self.target_last_success] {
+            gauges.clear();
+        }
+        for gauges in [&self.host_success, &self.host_bytes, &self.host_uploaded, &self.host_files] {
+            gauges.clear();
+        }
+        self.host_duration.clear();
+        self.host_processing.clear();
+    }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+fn target_labels(session: &SessionLabels, target: &EndedTarget) -> TargetLabels {
+    let SessionLabels { invoker_kind, invoker_name, namespace, driver, repository } = session.clone();
+    TargetLabels {
+        invoker_kind,
+        invoker_name,
+        namespace,
+        driver,
+        repository,
+        kind: target.kind.clone(),
+        group: target.group.clone(),
+        name: target.name.clone(),
+    }
+}
+
+fn host_labels(target: &TargetLabels, host: &EndedHost) -> HostLabels {
+    let TargetLabels { invoker_kind, invoker_name, namespace, driver, repository, kind, group, name } =
+        target.clone();
+    HostLabels {
+        invoker_kind,
+        invoker_name,
+        namespace,
+        driver,
+        repository,
+        kind,
+        group,
+        name,
+        hostname: host.hostname.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

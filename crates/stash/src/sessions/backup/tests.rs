@@ -1,0 +1,300 @@
+//! BackupSessions from their creation to their end, on an API server in memory and with movers that end as a test asks.
+
+mod crashes;
+mod databases;
+mod members;
+mod turns;
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
+use lifeboat_control::locked;
+use lifeboat_transfer::attempts::testing::FakeEffects;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{SHOP, World, condition};
+
+const STASH: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop";
+
+/// A tenant with Deployments whose claims movers read, a Repository `r`, and invokers.
+struct Shop {
+    world: World,
+    movers: Arc<FakeEffects>,
+    commands: Arc<FakeCommands>,
+}
+
+/// Commands of hooks: they are noted, and fail where they say so.
+#[derive(Default)]
+struct FakeCommands(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Commands for FakeCommands {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        let command = request.command.join(" ");
+        locked(&self.0).push(format!("{}: {command}", request.pod));
+        if command.contains("fail") {
+            return Err(ExecError::Failed { message: "it failed".to_owned() });
+        }
+        Ok(ExecOutput::default())
+    }
+}
+
+impl Shop {
+    async fn new() -> Self {
+        let mut world = World::new().await;
+        let movers = Arc::new(FakeEffects::default());
+        movers.well.store(true, Ordering::Relaxed);
+        let commands = Arc::new(FakeCommands::default());
+        world.context.effects = Some(movers.clone());
+        world.context.commands = commands.clone();
+        // The API server in memory would make the pod of a dry run.
+        world.server.answer(|_, asked| asked.query.contains("dryRun").then(|| (201, asked.body.clone())));
+        world.put_repository("r");
+        let shop = Self { world, movers, commands };
+        shop.put_deployment("web");
+        shop
+    }
+
+    /// A Deployment with one Ready pod and a claim, all of one name.
+    fn put_deployment(&self, name: &str) {
+        let server = &self.world.server;
+        let owner = |uid: &str| json!([{"controller": true, "uid": uid, "kind": "X", "name": "x"}]);
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+        let containers = json!([{"name": "main", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]);
+        let pod = json!({"nodeName": "n1", "volumes": volumes, "containers": containers});
+        let apps = "/apis/apps/v1/namespaces/shop";
+        server.put(
+            &format!("{apps}/deployments/{name}"),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"uid": format!("d-{name}")},
+                "spec": {"replicas": 1, "template": {"spec": pod}}}),
+        );
+        server.put(
+            &format!("{apps}/replicasets/{name}"),
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                "metadata": {"uid": format!("rs-{name}"), "ownerReferences": owner(&format!("d-{name}"))}}),
+        );
+        server.put(
+            &format!("/api/v1/namespaces/shop/pods/{name}-1"),
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"uid": format!("p-{name}"), "ownerReferences": owner(&format!("rs-{name}"))},
+                "spec": pod, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
+        );
+        server.put(
+            &format!("/api/v1/namespaces/shop/persistentvolumeclaims/{name}"),
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": format!("pv-{name}")},
+                "status": {"phase": "Bound"}}),
+        );
+    }
+
+    /// A BackupConfiguration of Deployment `web` that is Ready, with these changes of its spec.
+    fn put_configuration(&self, name: &str, changes: &Value) {
+        let mut spec = json!({
+            "schedule": "*/5 * * * *",
+            "repository": {"name": "r"},
+            "retentionPolicy": {"name": "keep", "keepLast": 2, "prune": false},
+            "target": target("web", "app"),
+        });
+        lifeboat_cluster::testing::merge(&mut spec, changes);
+        self.put_invoker("BackupConfiguration", name, &spec);
+    }
+
+    /// A BackupBatch of these Deployments, each its own alias.
+    fn put_batch(&self, name: &str, targets: &[&str], changes: &Value) {
+        let members: Vec<Value> =
+            targets.iter().map(|target_name| json!({"target": target(target_name, target_name)})).collect();
+        let mut spec = json!({
+            "schedule": "*/5 * * * *",
+            "repository": {"name": "r"},
+            "retentionPolicy": {"name": "keep", "keepLast": 2, "prune": false},
+            "members": members,
+        });
+        lifeboat_cluster::testing::merge(&mut spec, changes);
+        self.put_invoker("BackupBatch", name, &spec);
+    }
+
+    fn put_invoker(&self, kind: &str, name: &str, spec: &Value) {
+        let plural = if kind == "BackupBatch" { "backupbatches" } else { "backupconfigurations" };
+        self.world.server.put(
+            &format!("{STASH}/{plural}/{name}"),
+            json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": kind, "spec": spec, "status": {"phase": "Ready"}}),
+        );
+    }
+
+    /// A BackupSession by hand.
+    fn put_session(&self, name: &str, kind: &str, invoker: &str) {
+        self.world.server.put(
+            &format!("{STASH}/backupsessions/{name}"),
+            json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": "BackupSession",
+                "spec": {"invoker": {"kind": kind, "name": invoker}}}),
+        );
+    }
+
+    fn object(&self, name: &str) -> Value {
+        self.world.server.get(&format!("{STASH}/backupsessions/{name}")).unwrap_or_default()
+    }
+
+    fn parts(&self, name: &str) -> (BackupSession, Arc<SessionRecord>) {
+        let object: DynamicObject = serde_json::from_value(self.object(name)).unwrap();
+        let resource = objects::resource_of::<BackupSession>();
+        let session = objects::typed(&object).unwrap();
+        let record = SessionRecord::new(&self.world.context.core, SessionKind::Backup, &resource, object);
+        (session, Arc::new(record.unwrap()))
+    }
+
+    /// Brings a session as far as possible now, as a server does that just began to lead.
+    async fn advance(&self, name: &str) -> Result<Advance, Stopped> {
+        let (session, record) = self.parts(name);
+        Box::pin(advance(&self.world.context, &session, &record, &CancellationToken::new())).await
+    }
+
+    /// Runs a session to its end, and gives it as it is then.
+    async fn run(&self, name: &str) -> Value {
+        assert!(matches!(self.advance(name).await, Ok(Advance::Ended)), "{}", self.object(name));
+        self.object(name)
+    }
+
+    fn commands(&self) -> Vec<String> {
+        locked(&self.commands.0).clone()
+    }
+}
+
+fn target(name: &str, alias: &str) -> Value {
+    json!({
+        "alias": alias,
+        "ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+        "paths": ["/data"],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    })
+}
+
+fn phase(session: &Value) -> &str {
+    session["status"]["phase"].as_str().unwrap_or_default()
+}
+
+fn host(session: &Value, member: usize) -> &Value {
+    &session["status"]["targets"][member]["stats"][0]
+}
+
+#[tokio::test]
+async fn a_deployment_is_backed_up_by_one_mover_on_the_node_of_its_pod() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    let host = host(&session, 0);
+    assert_eq!(
+        (&host["hostname"], &host["pod"], &host["node"]),
+        (&json!("app"), &json!("web-1"), &json!("a"))
+    );
+    assert_eq!(host["snapshots"][0]["path"], "/data");
+    assert_eq!(host["consistency"], "Live");
+    let requests = locked(&shop.movers.requests);
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].job.namespace, SHOP);
+    assert_eq!(requests[0].job.place.node(), Some("n1"));
+    let metrics = shop.world.context.core.metrics.render();
+    assert!(metrics.contains("stash_backup_session_success{"), "{metrics}");
+    for kind in ["BackendRepositoryInitialized", "RetentionPolicyApplied", "MetricsPushed"] {
+        assert_eq!(condition(&session, kind).0, "True", "{session}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
+    let shop = Shop::new().await;
+    for (name, changes, text) in [
+        ("no-target", json!({"target": {"ref": {"name": "gone"}}}), "Deployment shop/gone does not exist"),
+        (
+            "no-volume",
+            json!({"target": {"volumeMounts": [{"name": "other", "mountPath": "/data"}]}}),
+            "\"other\"",
+        ),
+    ] {
+        shop.put_configuration(name, &changes);
+        shop.put_session(&format!("{name}-s"), "BackupConfiguration", name);
+        let session = shop.run(&format!("{name}-s")).await;
+        assert_eq!(phase(&session), "Failed", "{session}");
+        assert!(session["status"]["targets"][0].to_string().contains(text), "{session}");
+    }
+    let pod = "/api/v1/namespaces/shop/pods/web-1";
+    shop.world.server.change(pod, &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
+    shop.put_configuration("not-ready", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "not-ready");
+    let session = shop.run("s").await;
+    assert!(host(&session, 0)["error"].as_str().unwrap_or_default().contains("no Ready pod"), "{session}");
+    assert!(locked(&shop.movers.requests).is_empty(), "no mover was sent");
+}
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_opened_fails_the_session_with_the_reason() {
+    let shop = Shop::new().await;
+    shop.world.server.remove("/api/v1/namespaces/shop/secrets/keys");
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed");
+    let (status, message) = condition(&session, "BackendRepositoryInitialized");
+    assert!(status == "False" && message.contains("'keys'"), "{session}");
+}
+
+#[tokio::test]
+async fn keys_of_a_repository_in_another_namespace_are_not_brought_along() {
+    let shop = Shop::new().await;
+    shop.world.put_secret("bank", crate::testing::PASSWORD);
+    let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
+    shop.world.put_repository_in("bank", "r", backend);
+    shop.put_configuration("nightly", &json!({"repository": {"namespace": "bank"}}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed");
+    assert!(
+        host(&session, 0)["error"].as_str().unwrap_or_default().contains("Repository bank/r"),
+        "{session}"
+    );
+    assert!(locked(&shop.movers.requests).is_empty());
+}
+
+#[tokio::test]
+async fn a_session_that_is_out_of_time_fails_and_begins_nothing() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({"timeOut": "1ms"}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert_eq!(condition(&session, "DeadlineExceeded").0, "True", "{session}");
+}
+
+#[tokio::test]
+async fn a_failed_session_is_retried_once_under_a_name_of_its_own() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({"retryConfig": {"maxRetry": 1, "delay": "0s"}}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    shop.world.server.change(&format!("{STASH}/backupsessions/s"), &json!({"spec": {"retryLeft": 1}}));
+    shop.movers.will(lifeboat_transfer::attempts::testing::fails("the disk is broken"));
+    let session = shop.run("s").await;
+    assert!(
+        host(&session, 0)["error"].as_str().unwrap_or_default().contains("the disk is broken"),
+        "{session}"
+    );
+    let (typed, record) = shop.parts("s");
+    finish::after_end(&shop.world.context, &typed, &record).await.unwrap();
+    let next = shop.object("s")["status"]["nextRetry"].clone();
+    assert!(next.is_string(), "{}", shop.object("s"));
+    shop.world.server.change(
+        &format!("{STASH}/backupsessions/s"),
+        &json!({"status": {"nextRetry": "2026-01-01T00:00:00Z"}}),
+    );
+    for _ in 0..2 {
+        let (typed, record) = shop.parts("s");
+        finish::after_end(&shop.world.context, &typed, &record).await.unwrap();
+    }
+    let sessions = shop.world.server.paths("/backupsessions/");
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    let again = sessions.iter().find(|path| !path.ends_with("/s")).unwrap();
+    assert_eq!(shop.world.server.get(again).unwrap()["spec"]["retryLeft"], 0);
+}

@@ -1,0 +1,104 @@
+//! Members that a task backs up.
+
+use lifeboat_mover::task::{BackupWork, Source, TaskWork};
+
+use super::*;
+
+/// An AppBinding `db` with its Secret.
+fn put_app(shop: &Shop) {
+    let server = &shop.world.server;
+    server.put(
+        "/apis/appcatalog.appscode.com/v1alpha1/namespaces/shop/appbindings/db",
+        json!({
+            "apiVersion": "appcatalog.appscode.com/v1alpha1", "kind": "AppBinding",
+            "spec": {"clientConfig": {"service": {"name": "db", "port": 3306}}, "secret": {"name": "auth"}},
+        }),
+    );
+    let data = json!({"username": "cm9vdA==", "password": "czNjcmV0"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
+    server.put("/api/v1/namespaces/shop/secrets/auth", secret);
+}
+
+/// The member of the batch document's sample: the API version of an AppBinding is not looked at.
+fn member() -> Value {
+    json!({
+        "target": {"alias": "db", "ref": {"apiVersion": "apps/v1", "kind": "AppBinding", "name": "db"}},
+        "task": {"name": "mysql-backup-8.0.14"},
+    })
+}
+
+fn backup(shop: &Shop, host: &str) -> (BackupWork, lifeboat_plan::transfer::movers::PodSettings) {
+    let requests = locked(&shop.movers.requests);
+    let found = requests.iter().find_map(|request| match &request.task.parts[0].work {
+        TaskWork::Backup(work) if work.host == host => Some((work.clone(), request.job.pod.clone())),
+        _ => None,
+    });
+    found.unwrap()
+}
+
+#[tokio::test]
+async fn a_batch_has_a_database_beside_a_workload() {
+    let shop = Shop::new().await;
+    put_app(&shop);
+    let web = json!({"target": target("web", "app")});
+    shop.put_batch("all", &[], &json!({"members": [member(), web]}));
+    shop.put_session("s", "BackupBatch", "all");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    let (db, app) = (host(&session, 0), host(&session, 1));
+    assert_eq!((&db["hostname"], &app["hostname"]), (&json!("db"), &json!("app")));
+    assert_eq!(db["snapshots"][0]["path"], "/dumpfile.sql");
+    let (work, pod) = backup(&shop, "db");
+    assert!(matches!(&work.source, Source::Command { name, .. } if name == "dumpfile.sql"));
+    assert_eq!((work.at, work.sub_path), (None, None));
+    assert_eq!(pod.tool_image.as_deref(), Some("docker.io/library/mysql:8.0.14"));
+    let (work, pod) = backup(&shop, "app");
+    assert_eq!((work.at.as_deref(), pod.tool_image), (Some("/data"), None));
+}
+
+#[tokio::test]
+async fn a_dump_that_fails_fails_its_host_and_no_other() {
+    let shop = Shop::new().await;
+    put_app(&shop);
+    let web = json!({"target": target("web", "app")});
+    shop.put_batch("all", &[], &json!({"members": [member(), web], "maintainOrder": true}));
+    shop.put_session("s", "BackupBatch", "all");
+    shop.movers.will(lifeboat_transfer::attempts::testing::fails("'mysqldump' failed (exit status: 2)"));
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(host(&session, 0)["error"].as_str().unwrap_or_default().contains("exit status: 2"), "{session}");
+    assert_eq!(host(&session, 1)["phase"], "Succeeded", "{session}");
+}
+
+#[tokio::test]
+async fn a_task_of_the_user_needs_no_target() {
+    let shop = Shop::new().await;
+    let path = |kind: &str, name: &str| format!("/apis/stash.appscode.com/v1beta1/{kind}/{name}");
+    let object = |kind: &str, spec: Value| json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": kind, "spec": spec});
+    let steps = json!({"steps": [{"name": "list"}]});
+    shop.world.server.put(&path("tasks", "own-backup"), object("Task", steps));
+    let function = json!({"image": "registry.local/list:1", "args": ["${INVOKER_NAME} ${BACKUP_SESSION}"]});
+    shop.world.server.put(&path("functions", "list"), object("Function", function));
+    shop.put_configuration("nightly", &json!({"target": null, "task": {"name": "own-backup"}}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    let (work, pod) = backup(&shop, "host-0");
+    assert_eq!(work.at.as_deref(), Some("/stash-tmp/data"));
+    assert_eq!(pod.overrides.init_containers[0]["args"], json!(["nightly s"]));
+    assert_eq!(locked(&shop.movers.requests)[0].job.namespace, SHOP);
+}
+
+#[tokio::test]
+async fn a_missing_app_binding_fails_the_member_and_is_named() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({"target": null}));
+    shop.world.server.change(
+        &format!("{STASH}/backupconfigurations/nightly"),
+        &json!({"spec": {"target": member()["target"], "task": member()["task"]}}),
+    );
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(session["status"].to_string().contains("AppBinding shop/db does not exist"), "{session}");
+}

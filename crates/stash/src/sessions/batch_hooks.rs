@@ -1,0 +1,129 @@
+//! The hooks of a whole batch: one before its first member, one after its last. They have no pod, so they are calls that movers make.
+//! Their record is a condition of the session: Unknown from before the call until its end is known. Called by the controllers of
+//! sessions.
+
+use lifeboat_plan::stash::hooks::{
+    InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook, global_post_runs,
+};
+use lifeboat_plan::stash::invoker::MemberHooks;
+use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
+use lifeboat_plan::stash::state::{SessionState, WorkPhase};
+use tokio_util::sync::CancellationToken;
+
+use super::engine::{Stopped, has_run};
+use super::hooks::{self, HookRun};
+use super::record::SessionRecord;
+use super::tasks::{HookMark, batch_hook_task};
+use crate::context::Context;
+
+/// The conditions that record the hooks of a kind of batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HookConditions {
+    pub(crate) pre: ConditionType,
+    pub(crate) post: ConditionType,
+}
+
+/// The hooks of a BackupBatch.
+pub(crate) const OF_BACKUP: HookConditions = HookConditions {
+    pre: ConditionType::GlobalPreBackupHookSucceeded,
+    post: ConditionType::GlobalPostBackupHookSucceeded,
+};
+
+/// The hooks of a RestoreBatch.
+pub(crate) const OF_RESTORE: HookConditions = HookConditions {
+    pre: ConditionType::GlobalPreRestoreHookSucceeded,
+    post: ConditionType::GlobalPostRestoreHookSucceeded,
+};
+
+/// The hooks of one run of a batch.
+pub(crate) struct BatchHooks<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) record: &'a SessionRecord,
+    pub(crate) hooks: &'a MemberHooks,
+    pub(crate) conditions: HookConditions,
+    pub(crate) invoker: InvokerSummary,
+    pub(crate) retry_left: i32,
+}
+
+impl BatchHooks<'_> {
+    /// Runs the hook before all members, unless it has ended. False where it failed: no member runs.
+    pub(crate) async fn before(&self, cancel: &CancellationToken) -> Result<bool, Stopped> {
+        let Some(hook) = &self.hooks.pre else { return Ok(true) };
+        match self.status_of(self.conditions.pre).await {
+            Some(Truth::True) => Ok(true),
+            Some(Truth::False) => Ok(false),
+            // One that began before a crash is continued, or run again.
+            Some(Truth::Unknown) | None => self.run(hook, HookMark::Pre, self.conditions.pre, cancel).await,
+        }
+    }
+
+    /// Runs the hook after all members by its policy, unless it has ended. It is owed whenever the hook before it began.
+    pub(crate) async fn after(&self) -> Result<(), Stopped> {
+        let Some((hook, policy)) = &self.hooks.post else { return Ok(()) };
+        let (pre, post) = (self.conditions.pre, self.conditions.post);
+        let has_ended = matches!(self.status_of(post).await, Some(Truth::True | Truth::False));
+        let has_begun = self.hooks.pre.is_none() || self.status_of(pre).await.is_some();
+        let pre_failed = self.status_of(pre).await == Some(Truth::False);
+        let state = self.record.state().await;
+        if has_ended || !has_begun || !global_post_runs(*policy, &state, pre_failed, self.retry_left) {
+            return Ok(());
+        }
+        // It ends what the hook before it began, so no deadline cancels it; its own limit does.
+        self.run(hook, HookMark::Post, post, &CancellationToken::new()).await.map(drop)
+    }
+
+    async fn status_of(&self, kind: ConditionType) -> Option<Truth> {
+        self.record.read(|state| kind.status_in(&state.conditions)).await
+    }
+
+    async fn run(
+        &self,
+        hook: &ValidHook,
+        mark: HookMark,
+        kind: ConditionType,
+        cancel: &CancellationToken,
+    ) -> Result<bool, Stopped> {
+        self.observe(kind, Truth::Unknown, "the hook was started").await?;
+        let summary = self.summary(&self.record.state().await);
+        let run = HookRun {
+            hook,
+            summary: &summary,
+            pod: None,
+            owner: self.record.owner(),
+            task: batch_hook_task(&self.record.uid, mark),
+            namespace: &self.record.namespace,
+        };
+        match has_run(hooks::run(self.context, run, cancel).await)? {
+            Ok(()) => self.observe(kind, Truth::True, "").await.map(|()| true),
+            Err(failure) => self.observe(kind, Truth::False, &failure.to_string()).await.map(|()| false),
+        }
+    }
+
+    async fn observe(&self, kind: ConditionType, truth: Truth, message: &str) -> Result<(), Stopped> {
+        let (now, observed) = (self.record.now(), kind.observed(truth, message));
+        let written = self.record.change(|state| state.observe(&observed, now)).await?;
+        if written { Ok(()) } else { Err(Stopped::Gone) }
+    }
+
+    /// What the texts of a hook may name. A batch has no target of its own.
+    fn summary(&self, state: &SessionState) -> Summary {
+        let failed = state.members.iter().filter(|member| member.current_phase() == WorkPhase::Failed);
+        let errors = failed.flat_map(|member| member.hosts.iter().filter_map(|host| host.error.clone()));
+        let error = errors.collect::<Vec<_>>().join("; ");
+        let all_ended = state.members.iter().all(|member| member.has_ended());
+        let all_well = state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded);
+        let phase = match (all_ended, all_well) {
+            (false, _) => "Running",
+            (true, true) => "Succeeded",
+            (true, false) => "Failed",
+        };
+        Summary {
+            name: self.record.name.clone(),
+            namespace: self.record.namespace.clone(),
+            invoker: self.invoker.clone(),
+            target: TargetSummary::default(),
+            status: StatusSummary { phase: phase.to_owned(), duration: String::new(), error },
+            retry_left: self.retry_left,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! RestoreSession and RestoreBatch: restores into one target, or several. The controller starts the work on each open restore; the work waits
+//! for what is missing, has the engine run the members, and ends the restore ([`finish`]).
+
+mod by_task;
+mod choice;
+mod finalizer;
+mod find;
+pub(super) mod finish;
+mod found;
+mod gather;
+mod hooks;
+mod member;
+mod moving;
+mod object;
+pub(crate) mod others;
+#[cfg(test)]
+mod tests;
+mod work;
+mod writing;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::{Core, Known, LongWork, dynamic};
+use lifeboat_plan::stash::invoker::{ValidDriver, ValidRestore, observe_restore};
+use lifeboat_plan::stash::session::{deadline, wait_until};
+use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::{SessionPhase, SessionState};
+use lifeboat_transfer::attempts::WorkContext;
+use tokio_util::sync::CancellationToken;
+
+use super::backup::{work_context, written};
+use super::batch_hooks::{self, BatchHooks};
+use super::engine::{Stopped, run_members};
+use super::kind::SessionKind;
+use super::record::SessionRecord;
+use crate::context::Context;
+use crate::repository::key_of;
+use object::RestoreObject;
+use work::RestoreWork;
+
+/// How soon a restore that waits is looked at again, and the pause after trouble with the API.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The message of a restore that took too long.
+const LATE: &str = "the restore did not end within timeOut";
+
+struct State {
+    kind: SessionKind,
+    resource: ApiResource,
+    restores: LongWork,
+}
+
+/// Runs the controllers of both kinds until `shutdown` is cancelled.
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    tokio::join!(
+        run_kind(context, SessionKind::Restore, "restoresession", shutdown),
+        run_kind(context, SessionKind::RestoreBatch, "restorebatch", shutdown),
+    );
+}
+
+async fn run_kind(context: &Context, kind: SessionKind, name: &'static str, shutdown: &CancellationToken) {
+    let resource = kind.resource();
+    let watches = context.watches(&resource).until(shutdown);
+    let there = watches.known();
+    let state = Arc::new(State { kind, resource, restores: LongWork::new("restore") });
+    tokio::select! {
+        () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
+        () = end_deleted(&state, &there) => {}
+    }
+    state.restores.leave().await;
+}
+
+/// Cancels the work on restores that were deleted: no reconcile reports them.
+async fn end_deleted(state: &State, there: &Known) {
+    if !there.wait_until_ready().await {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let uids: std::collections::BTreeSet<String> =
+            there.state().iter().filter_map(|restore| restore.uid()).collect();
+        state.restores.cancel_others(|uid| uids.contains(uid));
+    }
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let namespace = object.namespace().unwrap_or_default();
+    if !context.served.serves(&context.core, &namespace).await? {
+        return Ok(Action::await_change());
+    }
+    let kind = state.kind;
+    let read = SessionRecord::new(&context.core, kind, &state.resource, (*object).clone());
+    let (Ok(restore), Ok(record)) = (RestoreObject::of(kind, &object), read) else {
+        tracing::warn!(namespace, name = object.name_any(), kind = kind.as_str(), "a restore cannot be read");
+        return Ok(Action::await_change());
+    };
+    let (uid, record) = (object.uid().unwrap_or_default(), Arc::new(record));
+    let is_deleted = object.metadata.deletion_timestamp.is_some();
+    let is_held = finalizer::is_on(&object);
+    if record.read(|state| state.phase.has_ended()).await {
+        if is_held {
+            finalizer::release(&context.core, kind, &record).await?;
+        }
+        return Ok(Action::await_change());
+    }
+    if !is_deleted || is_held {
+        state.restores.start(&uid, |cancel| work_until_ended(context, restore, record, cancel));
+    }
+    if is_deleted {
+        // A workload that it stopped is started first, or stays down; then the finalizer goes.
+        state.restores.cancel(&uid);
+    }
+    Ok(Action::await_change())
+}
+
+/// Works on a restore until it has ended, or its object is gone.
+async fn work_until_ended(
+    context: Context,
+    restore: RestoreObject,
+    mut record: Arc<SessionRecord>,
+    cancel: CancellationToken,
+) {
+    let transfers = work_context(&context);
+    let kind = restore.kind;
+    loop {
+        match Box::pin(advance(&context, &transfers, &restore, &record, &cancel)).await {
+            Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
+            Ok(Advance::Waits) => {}
+            Err(Stopped::Api(error)) => {
+                let (error, restore) = (error.chain(), &record.name);
+                tracing::warn!(restore, error, "a restore is interrupted; trying again");
+            }
+        }
+        if cancel.is_cancelled() && !record.read(finalizer::is_needed).await {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+        match reread(&context.core, kind, &record).await {
+            Ok(Some(again)) => record = again,
+            Ok(None) => return,
+            Err(error) => tracing::debug!(error = error.chain(), "cannot read a restore now"),
+        }
+    }
+}
+
+async fn reread(
+    core: &Core,
+    kind: SessionKind,
+    record: &SessionRecord,
+) -> Result<Option<Arc<SessionRecord>>, ApiError> {
+    let resource = kind.resource();
+    let api = objects::namespaced(&core.client, &record.namespace, &resource);
+    let attempt = format!("read {} {}", kind.as_str(), record.name);
+    let found = api.get_opt(&record.name).await.attempt(attempt)?;
+    let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
+    Ok(found.and_then(|found| SessionRecord::new(core, kind, &resource, found).ok()).map(Arc::new))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Advance {
+    Waits,
+    Ended,
+}
+
+/// Brings a restore as far as possible now.
+async fn advance(
+    context: &Context,
+    transfers: &WorkContext,
+    restore: &RestoreObject,
+    record: &Arc<SessionRecord>,
+    cancel: &CancellationToken,
+) -> Result<Advance, Stopped> {
+    let valid = restore.valid();
+    begin(record, restore, valid.as_ref().ok()).await?;
+    let has_begun = record.read(|state| state.members.iter().any(|member| !member.hosts.is_empty())).await;
+    if !has_begun {
+        let gathered = gather::gather(context, &record.namespace, valid.as_ref().ok()).await?;
+        let now = record.now();
+        let problems = valid.as_ref().err();
+        written(record.change(|state| observe_restore(state, problems, &gathered, now)).await?)?;
+        if record.read(|state| state.phase == SessionPhase::Invalid).await {
+            return Ok(Advance::Ended);
+        }
+        if let Some(missing) = gather::missing(&gathered) {
+            let wait = SignedDuration::try_from(context.settings.restore_wait).unwrap_or(SignedDuration::MAX);
+            let time_out = valid.as_ref().ok().and_then(|valid| valid.time_out);
+            if now < wait_until(record.created, time_out, wait) {
+                return Ok(Advance::Waits);
+            }
+            finish::end(record, missing).await?;
+            return Ok(Advance::Ended);
+        }
+    }
+    let Ok(valid) = valid else {
+        // The spec cannot be changed: another version of the server found it valid.
+        finish::end(record, "its spec is not valid for this version").await?;
+        return Ok(Advance::Ended);
+    };
+    let ValidDriver::Restic(repository) = &valid.driver else {
+        finish::end(record, "driver VolumeSnapshotter is not supported by this version").await?;
+        return Ok(Advance::Ended);
+    };
+    let limited = cancel.child_token();
+    let work = RestoreWork {
+        context: context.clone(),
+        record: record.clone(),
+        object: restore.clone(),
+        key: key_of(&repository.namespace, &repository.name),
+        valid,
+        transfers: transfers.clone(),
+        found: Mutex::default(),
+        tasks: Mutex::default(),
+        turns: Mutex::default(),
+        cancel: limited,
+    };
+    Box::pin(run_restore(&work)).await?;
+    Ok(Advance::Ended)
+}
+
+/// Puts the members and the deadline on record.
+async fn begin(
+    record: &SessionRecord,
+    restore: &RestoreObject,
+    valid: Option<&ValidRestore>,
+) -> Result<(), Stopped> {
+    let changed = record.change(|state| {
+        if state.members.is_empty() {
+            state.members = SessionState::new_restore(restore.targets()).members;
+        }
+        if state.deadline.is_none() {
+            state.deadline = valid.and_then(|valid| deadline(record.created, valid.time_out));
+        }
+    });
+    written(changed.await?)
+}
+
+/// Runs all members, with the hooks of the batch before and after them, within the deadline.
+async fn run_restore(work: &RestoreWork) -> Result<(), Stopped> {
+    let record = &work.record;
+    let late = deadline_passed(record).await;
+    let cancel_when_late = async {
+        late.await;
+        let (now, late) = (record.now(), ConditionType::DeadlineExceeded.yes(LATE));
+        if let Err(error) = record.change(|state| state.observe(&late, now)).await {
+            tracing::warn!(restore = record.name, error = error.chain(), "the deadline is not on record");
+        }
+        // The movers are ended, and workloads are started or stay down.
+        work.cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        ran = run_all(work) => ran?,
+        () = cancel_when_late => {}
+    }
+    Box::pin(finish::finish(work)).await
+}
+
+/// Runs the members between the hooks of their batch. If the hook before them fails, none runs.
+async fn run_all(work: &RestoreWork) -> Result<(), Stopped> {
+    let hooks = BatchHooks {
+        context: &work.context,
+        record: &work.record,
+        hooks: &work.valid.hooks,
+        conditions: batch_hooks::OF_RESTORE,
+        invoker: work.invoker_summary(),
+        retry_left: 0,
+    };
+    if hooks.before(&work.cancel).await? {
+        run_members(work, &work.cancel).await?;
+    }
+    hooks.after().await
+}
+
+/// Completes when the deadline of the restore has passed; never without one.
+async fn deadline_passed(record: &SessionRecord) -> impl Future<Output = ()> + use<> {
+    let deadline = record.read(|state| state.deadline).await;
+    let left = deadline
+        .map(|deadline| Duration::try_from(deadline.duration_since(record.now())).unwrap_or_default());
+    async move {
+        match left {
+            Some(left) => tokio::time::sleep(left).await,
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Finds the target of a member, the snapshots for its hosts, and the way to write. What is missing is waited for and named; what cannot be
+//! done fails the member before anything is stopped or written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use lifeboat_api::stash::{RestoreRule, RestoreTarget};
+use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
+use lifeboat_plan::stash::hosts::{HostName, TargetKind, replicas};
+use lifeboat_plan::stash::in_place::{
+    InPlace, InPlaceFacts, RestoreName, Standstill, StopPlan, decide, users,
+};
+use lifeboat_plan::stash::invoker::ValidRestoreMember;
+use lifeboat_plan::stash::rules::{RestoreInto, RestoreRequest, Selection, SnapshotFact, rollback, select};
+use lifeboat_plan::stash::session::wait_until;
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
+use lifeboat_plan::stash::state::{HostState, MemberState};
+use lifeboat_plan::stash::targets::{
+    RestoreFacts, RestorePlan, Site, TargetFacts, active_pods, restore_plan,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::by_task;
+use super::choice::on_record;
+use super::found::FoundMember;
+use super::work::RestoreWork;
+use crate::repository;
+use crate::sessions::engine::NoHosts;
+use crate::standstill::earlier;
+use crate::target::{self, TargetName};
+
+/// What one look at a member found.
+pub(super) enum Tried {
+    Found(Box<Ready>),
+    /// Something is missing, or another session has the target.
+    Waits(Observation),
+}
+
+/// A member that can be restored.
+pub(super) struct Ready {
+    pub(super) found: FoundMember,
+    pub(super) selection: Selection,
+    pub(super) way: InPlace,
+    /// UID of the workload.
+    pub(super) uid: String,
+}
+
+impl RestoreWork {
+    /// The hosts of a member. Hosts that are on record keep their snapshots.
+    pub(super) async fn find(
+        &self,
+        member: usize,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<HostName>, NoHosts> {
+        let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
+        let state = self.member_state(member).await;
+        if !state.hosts.is_empty() {
+            while let Err(message) = self.take_turn(member) {
+                tracing::debug!(restore = self.record.name, message, "a restore waits for its turn");
+                tokio::time::sleep(self.transfers.pace).await;
+            }
+            self.find_again(member, valid, &state).await?;
+            return Ok(state.hosts.into_iter().map(|host| host.name).collect());
+        }
+        let wait =
+            SignedDuration::try_from(self.context.settings.restore_wait).unwrap_or(SignedDuration::MAX);
+        let until = wait_until(self.record.created, self.valid.time_out, wait);
+        loop {
+            if cancel.is_cancelled() {
+                return Err(failed(&self.end_reason().await));
+            }
+            let tried = if by_task::is_for(valid) {
+                by_task::try_find(self, member, valid).await?
+            } else {
+                self.try_find(member, valid).await?
+            };
+            match tried {
+                Tried::Found(ready) => return self.put_on_record(member, valid, *ready).await,
+                Tried::Waits(observed) => self.wait(member, &observed, until).await?,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.transfers.pace) => {}
+                () = cancel.cancelled() => {}
+            }
+        }
+    }
+
+    /// Puts on record what the member waits for, or ends the wait.
+    async fn wait(&self, member: usize, observed: &Observation, until: Timestamp) -> Result<(), NoHosts> {
+        let now = self.record.now();
+        let is_queued = observed.kind == ConditionType::TargetInUse;
+        if now >= until && !is_queued {
+            return Err(failed(&format!(
+                "{}; it did not come within the time for waiting",
+                observed.message
+            )));
+        }
+        let changed = self.change(member, |member| {
+            if is_queued {
+                member.observe(&ConditionType::RestoreTargetFound.yes("the target is available"), now);
+            }
+            member.observe(observed, now);
+        });
+        if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
+    }
+
+    async fn try_find(&self, member: usize, valid: &ValidRestoreMember) -> Result<Tried, NoHosts> {
+        let Some(spec) = &valid.spec.target else { return Err(failed("the member has no target")) };
+        let rules = &valid.rules.rules;
+        let mut facts = self.facts(valid, spec, None).await?;
+        let mut plan = planned(&facts, spec, rules)?;
+        if let Some(message) = plan.waits_for() {
+            return Ok(Tried::Waits(ConditionType::RestoreTargetFound.no(message)));
+        }
+        let snapshots = match self.snapshots().await? {
+            Ok(snapshots) => snapshots,
+            Err(observed) => return Ok(Tried::Waits(observed)),
+        };
+        let selection = self.selection(rules, &plan, snapshots);
+        if let Some(problem) = selection.problem() {
+            return Err(NoHosts::Failed(problem));
+        }
+        let way = self.way(&facts, &plan).await?;
+        if way == InPlace::IntoRunning {
+            facts.into_running = true;
+            plan = planned(&facts, spec, rules)?;
+            if let Some(message) = plan.waits_for() {
+                return Ok(Tried::Waits(ConditionType::RestoreTargetFound.no(message)));
+            }
+        }
+        unreachable(&plan, &selection)?;
+        let busy = self.busy(member).await?;
+        if let Some(reason) = busy.or_else(|| self.take_turn(member).err()) {
+            return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
+        }
+        let object = facts.target.object.as_ref();
+        let uid = object.and_then(|object| object["metadata"]["uid"].as_str()).unwrap_or_default().to_owned();
+        let found = FoundMember::of(&facts.target, plan);
+        Ok(Tried::Found(Box::new(Ready { found, selection, way, uid })))
+    }
+
+    /// The snapshots of the repository. The inner error is what the restore waits for.
+    pub(super) async fn snapshots(&self) -> Result<Result<Vec<SnapshotFact>, Observation>, NoHosts> {
+        match repository::snapshots(&self.context, &self.key).await {
+            Ok(snapshots) => Ok(Ok(snapshots.into_iter().map(fact).collect())),
+            Err(problem) if problem.is_missing() => Ok(Ok(Vec::new())),
+            Err(problem) if problem.may_pass() => {
+                let message = format!("waits for the repository: {}", problem.chain());
+                Ok(Err(ConditionType::RestoreJobCreated.no(message)))
+            }
+            Err(problem) => Err(failed(&problem.chain())),
+        }
+    }
+
+    fn selection(
+        &self,
+        rules: &[RestoreRule],
+        plan: &RestorePlan,
+        snapshots: Vec<SnapshotFact>,
+    ) -> Selection {
+        let request = RestoreRequest {
+            rules: rules.to_vec(),
+            hosts: plan.hosts.iter().map(|host| host.name.clone()).collect(),
+            into: RestoreInto::Mounts(plan.mounts.clone()),
+            snapshots,
+        };
+        match self.object.rollback_of() {
+            Some(session) => rollback(&request, session),
+            None => select(&request),
+        }
+    }
+
+    /// Whether a workload has to be stopped, and may be.
+    async fn way(&self, facts: &RestoreFacts, plan: &RestorePlan) -> Result<InPlace, NoHosts> {
+        let target = &facts.target;
+        let claims = plan.claims();
+        let workload = target.object.clone().filter(|_| target.kind.is_workload());
+        let is_named = !target.name.is_empty();
+        let name = if is_named { target.name.clone() } else { joined(&claims) };
+        let facts = InPlaceFacts {
+            kind: target.kind,
+            name,
+            earlier: workload.as_ref().and_then(earlier),
+            autoscalers: if workload.is_some() { self.autoscalers().await? } else { Vec::new() },
+            workload,
+            own_pods: active_pods(target),
+            users: users(&claims, &target.pods, Some(&self.record.uid)),
+            with_pods_only: plan.with_pods_only.clone(),
+            settings: self.object.settings(),
+        };
+        decide(&facts).map_err(|error| failed(&error.to_string()))
+    }
+
+    async fn autoscalers(&self) -> Result<Vec<Value>, ApiError> {
+        let (group, version) = ("autoscaling", "v2");
+        let (kind, plural) = ("HorizontalPodAutoscaler", "horizontalpodautoscalers");
+        match target::list(&self.context.core, &self.record.namespace, group, version, kind, plural).await {
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+
+    /// Reads the target. `standstill`: that of this restore, once it has begun.
+    async fn facts(
+        &self,
+        valid: &ValidRestoreMember,
+        spec: &RestoreTarget,
+        standstill: Option<&Standstill>,
+    ) -> Result<RestoreFacts, NoHosts> {
+        let reference = valid.target.as_ref().and_then(|target| target.reference.as_ref());
+        if !spec.volume_claim_templates.is_empty() {
+            return self.template_facts(spec, &valid.rules.rules).await;
+        }
+        let Some((key, kind)) = reference else { return Err(failed("the member has no target")) };
+        let name = TargetName { kind: *kind, namespace: &key.namespace, name: &key.name };
+        let target = target::read(&self.context.core, &self.transfers.settings, name, None).await?;
+        let stopped = target.object.as_ref().filter(|object| replicas(object) == 0);
+        let before = standstill.cloned().or_else(|| stopped.and_then(earlier)).map(|record| record.replicas);
+        Ok(RestoreFacts { target, replicas: before, into_running: false })
+    }
+
+    /// The facts of a restore into claim templates: which of their claims exist, and the pods of the namespace.
+    async fn template_facts(
+        &self,
+        spec: &RestoreTarget,
+        rules: &[RestoreRule],
+    ) -> Result<RestoreFacts, NoHosts> {
+        let (core, namespace) = (&self.context.core, &self.record.namespace);
+        let target = TargetFacts {
+            kind: TargetKind::Claim,
+            name: String::new(),
+            namespace: namespace.clone(),
+            object: None,
+            between: Vec::new(),
+            pods: target::list(core, namespace, "", "v1", "Pod", "pods").await?,
+            claims: BTreeMap::new(),
+            nodes: Vec::new(),
+            site: Site::default(),
+        };
+        let mut facts = RestoreFacts { target, replicas: None, into_running: false };
+        let names: BTreeSet<String> =
+            planned(&facts, spec, rules)?.new_claims.into_iter().map(|claim| claim.name).collect();
+        facts.target.claims = target::claims(core, namespace, names).await?;
+        Ok(facts)
+    }
+
+    /// Finds the volumes of hosts that are on record. A target that is gone by now has none.
+    async fn find_again(
+        &self,
+        member: usize,
+        valid: &ValidRestoreMember,
+        state: &MemberState,
+    ) -> Result<(), NoHosts> {
+        if by_task::is_for(valid) {
+            return by_task::find_again(self, member, valid).await;
+        }
+        let Some(spec) = &valid.spec.target else { return Ok(()) };
+        let mut facts = match self.facts(valid, spec, state.standstill.as_ref()).await {
+            Err(NoHosts::Failed(_)) => return Ok(()),
+            facts => facts?,
+        };
+        facts.into_running = state.standstill.is_none() && facts.target.kind.is_workload();
+        if let Ok(plan) = planned(&facts, spec, &valid.rules.rules) {
+            let found = FoundMember::of(&facts.target, plan);
+            locked(&self.found).insert(member, Arc::new(found));
+        }
+        Ok(())
+    }
+
+    /// Puts hosts, their snapshots and the standstill on record, in one write.
+    async fn put_on_record(
+        &self,
+        member: usize,
+        valid: &ValidRestoreMember,
+        ready: Ready,
+    ) -> Result<Vec<HostName>, NoHosts> {
+        let Ready { found, selection, way, uid } = ready;
+        let standstill = match &way {
+            InPlace::Stop(plan) => self.standstill(valid, plan, &uid),
+            InPlace::AtOnce | InPlace::IntoRunning => None,
+        };
+        let hosts = selection.hosts.iter().map(|host| HostState {
+            name: host.name.clone(),
+            paths: host.parts.as_deref().map(on_record).unwrap_or_default(),
+            ..HostState::default()
+        });
+        let hosts: Vec<HostState> = hosts.collect();
+        let names: Vec<HostName> = hosts.iter().map(|host| host.name.clone()).collect();
+        let (now, observed) = (self.record.now(), observations(valid, &selection));
+        let changed = self.change(member, |member| {
+            member.total_hosts = i32::try_from(hosts.len()).ok();
+            member.hosts = hosts;
+            member.standstill = standstill;
+            if ConditionType::TargetInUse.is_true(&member.conditions) {
+                member.observe(&ConditionType::TargetInUse.no(""), now);
+            }
+            for observed in &observed {
+                member.observe(observed, now);
+            }
+        });
+        if !changed.await? {
+            return Err(failed("the restore is gone"));
+        }
+        if let InPlace::Stop(StopPlan { forced, .. }) = &way
+            && !forced.is_empty()
+        {
+            let owners: Vec<String> = forced.iter().map(ToString::to_string).collect();
+            let message = format!("the workload is stopped although {} may start it", owners.join(", "));
+            self.record.warn("ScaleForced", &message).await;
+        }
+        locked(&self.found).insert(member, Arc::new(found));
+        Ok(names)
+    }
+
+    fn standstill(&self, valid: &ValidRestoreMember, plan: &StopPlan, uid: &str) -> Option<Standstill> {
+        let (key, kind) = valid.target.as_ref()?.reference.as_ref()?;
+        let restore = RestoreName {
+            kind: self.object.kind.as_str().to_owned(),
+            namespace: self.record.namespace.clone(),
+            name: self.record.name.clone(),
+            uid: self.record.uid.clone(),
+        };
+        Some(Standstill::new(*kind, (&key.name, uid), plan, restore))
+    }
+}
+
+/// The conditions of a member whose hosts are known.
+fn observations(valid: &ValidRestoreMember, selection: &Selection) -> Vec<Observation> {
+    let mut observed = vec![
+        ConditionType::RestoreTargetFound.yes("the target is available"),
+        ConditionType::RestoreExecutorEnsured.yes(""),
+        ConditionType::RestoreJobCreated.yes(""),
+        ConditionType::RestoreCompleted.no("data is being restored"),
+    ];
+    if valid.rules.moved {
+        let message = "rules beside the target are read as target.rules; write them there";
+        observed.push(ConditionType::RulesMoved.yes(message));
+    }
+    if !selection.left_alone.is_empty() {
+        let names: BTreeSet<String> = selection.left_alone.iter().map(ToString::to_string).collect();
+        let message = format!("no rule is for {}; nothing is restored to them", joined(&names));
+        observed.push(ConditionType::HostsWithoutRule.yes(message));
+    }
+    let remarks = selection.hosts.iter().flat_map(|host| {
+        host.notes.iter().map(|note| format!("host {}: {note}", host.name)).collect::<Vec<_>>()
+    });
+    let remarks: Vec<String> = remarks.collect();
+    if !remarks.is_empty() {
+        observed.push(ConditionType::RestoreRemarks.yes(remarks.join("; ")));
+    }
+    observed
+}
+
+fn planned(
+    facts: &RestoreFacts,
+    spec: &RestoreTarget,
+    rules: &[RestoreRule],
+) -> Result<RestorePlan, NoHosts> {
+    restore_plan(facts, spec, rules).map_err(|error| failed(&error.to_string()))
+}
+
+/// Fails if the volumes of a host that has a rule cannot be written.
+fn unreachable(plan: &RestorePlan, selection: &Selection) -> Result<(), NoHosts> {
+    let is_chosen = |name: &HostName| selection.hosts.iter().any(|host| host.name == *name);
+    let chosen = plan.hosts.iter().filter(|host| is_chosen(&host.name));
+    let problems = chosen.filter_map(|host| {
+        host.destination.as_ref().err().map(|error| format!("host {}: {error}", host.name))
+    });
+    let problems: Vec<String> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(NoHosts::Failed(problems.join("; "))) }
+}
+
+fn fact(snapshot: lifeboat_plan::stash::repository::SnapshotFacts) -> SnapshotFact {
+    SnapshotFact {
+        id: snapshot.id,
+        host: HostName(snapshot.hostname),
+        paths: snapshot.paths,
+        tags: snapshot.tags,
+        time: snapshot.time,
+    }
+}
+
+fn joined(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn failed(message: &str) -> NoHosts {
+    NoHosts::Failed(message.to_owned())
+}

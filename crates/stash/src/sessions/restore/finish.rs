@@ -1,0 +1,62 @@
+//! The end of a restore: its last condition and its duration. Safety copies that are old enough are forgotten.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lifeboat_api::common::GoDuration;
+use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::state::conditions::ConditionType;
+
+use super::others::needed_copies;
+use super::work::RestoreWork;
+use crate::context::Context;
+use crate::repository::{RepositoryKey, forget_safety_copies};
+use crate::sessions::backup::written;
+use crate::sessions::engine::Stopped;
+use crate::sessions::record::SessionRecord;
+
+/// Ends a restore whose members have ended.
+pub(super) async fn finish(work: &RestoreWork) -> Result<(), Stopped> {
+    let hosts: BTreeSet<HostName> = work
+        .record
+        .read(|state| {
+            let hosts = state.members.iter().flat_map(|member| &member.hosts);
+            hosts.map(|host| host.name.clone()).collect()
+        })
+        .await;
+    forget_old_copies(&work.context, &work.record.namespace, &work.key, &hosts).await;
+    complete(&work.record).await
+}
+
+/// Forgets safety copies of these hosts that are old enough, except for those of workloads that a restore left down. A failure is only
+/// logged.
+pub(in crate::sessions) async fn forget_old_copies(
+    context: &Context,
+    namespace: &str,
+    key: &RepositoryKey,
+    hosts: &BTreeSet<HostName>,
+) {
+    let forgotten = match needed_copies(context, namespace).await {
+        Ok(needed) => Box::pin(forget_safety_copies(context, key, hosts, &needed)).await,
+        Err(error) => Err(error.into()),
+    };
+    if let Err(problem) = forgotten {
+        tracing::warn!(repository = %key, message = problem.chain(), "old safety copies were not forgotten");
+    }
+}
+
+/// Ends a restore that could not begin.
+pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
+    record.warn("RestoreFailed", message).await;
+    complete(record).await
+}
+
+async fn complete(record: &SessionRecord) -> Result<(), Stopped> {
+    let now = record.now();
+    let changed = record.change(|state| {
+        state.observe(&ConditionType::MetricsPushed.yes(""), now);
+        let passed = Duration::try_from(now.duration_since(record.created)).unwrap_or_default();
+        state.duration = Some(GoDuration::from(Duration::from_secs(passed.as_secs())));
+    });
+    written(changed.await?)
+}

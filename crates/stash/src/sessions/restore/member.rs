@@ -1,0 +1,171 @@
+//! A member of a restore, as the standstill of its workload sees it: the record is in the status of the session, the movers are those of
+//! its hosts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::in_place::{SAFETY_COPY, Standstill, Step, Work};
+use lifeboat_plan::stash::state::{HostState, WorkPhase};
+use tokio_util::sync::CancellationToken;
+
+use super::choice::{is_copied, safety_parts};
+use super::found::FoundMember;
+use super::work::{RestoreWork, failures};
+use crate::standstill::Restoring;
+
+/// One member whose workload stands still.
+pub(super) struct MemberStandstill<'a> {
+    pub(super) work: &'a RestoreWork,
+    pub(super) member: usize,
+    pub(super) found: Arc<FoundMember>,
+    pub(super) cancel: &'a CancellationToken,
+}
+
+#[async_trait]
+impl Restoring for MemberStandstill<'_> {
+    async fn record(&self) -> Option<Standstill> {
+        self.work.member_state(self.member).await.standstill
+    }
+
+    async fn write(&self, record: Standstill) -> Result<bool, ApiError> {
+        self.work.change(self.member, |member| member.standstill = Some(record)).await
+    }
+
+    async fn work(&self, step: Step) -> Work {
+        let hosts = self.work.member_state(self.member).await.hosts;
+        match step {
+            Step::SafetyCopy => of_copies(&hosts, &self.found),
+            Step::Restoring => of_restores(&hosts),
+            _ => Work::NotBegun,
+        }
+    }
+
+    async fn run(&self, step: Step, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let records = self.work.hosts(self.member).await;
+        if step == Step::SafetyCopy {
+            let copies = records.iter().map(|record| self.work.copy(record, &self.found, cancel));
+            return try_join_all(copies).await.map(drop);
+        }
+        let restores = records.iter().map(|record| self.work.restore(record, &self.found, cancel));
+        try_join_all(restores).await.map(drop)
+    }
+
+    async fn cancelled(&self, reason: &str) -> Result<(), ApiError> {
+        for record in self.work.hosts(self.member).await {
+            let state = record.state().await;
+            if state.phase == WorkPhase::Failed {
+                record.change(|host| host.error = Some(reason.to_owned())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn give_up(&self) -> Option<String> {
+        if self.cancel.is_cancelled() { Some(self.work.end_reason().await) } else { None }
+    }
+
+    async fn waiting(&self, message: &str) -> Result<(), ApiError> {
+        for record in self.work.hosts(self.member).await {
+            record.change(|host| host.run.message = Some(message.to_owned())).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The state of the safety copies. A host that failed ends them once no other host is at work.
+fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
+    let copied = |host: &HostState| is_copied(host, &safety_parts(&found.mounts, &host.paths));
+    if hosts.iter().all(|host| host.phase == WorkPhase::Failed || copied(host)) {
+        return match failures(hosts) {
+            Some(message) => Work::Failed(format!(
+                "{message}; annotate the restore with {SAFETY_COPY}: \"false\" to restore without a copy"
+            )),
+            None => Work::Done,
+        };
+    }
+    let begun = |host: &HostState| host.run.attempt.is_some() || !host.snapshots.is_empty();
+    if hosts.iter().any(begun) { Work::Running } else { Work::NotBegun }
+}
+
+/// The state of the restores. Once a mover was requested, data may have been written.
+fn of_restores(hosts: &[HostState]) -> Work {
+    if hosts.iter().all(|host| host.phase.has_ended()) {
+        return failures(hosts).map_or(Work::Done, Work::Failed);
+    }
+    let begun = |host: &HostState| {
+        let is_restored = host.paths.iter().any(|path| path.restored);
+        host.run.attempt.is_some() || is_restored || host.phase.has_ended()
+    };
+    if hosts.iter().any(begun) { Work::Running } else { Work::NotBegun }
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_api::stash::{HostRun, RestoredPath, SnapshotStats};
+    use lifeboat_plan::stash::targets::{CleanPath, Mount};
+    use rstest::rstest;
+
+    use super::*;
+
+    fn found() -> FoundMember {
+        let mount_path = CleanPath::stored("/data").unwrap();
+        let mount = Mount { volume: "data".into(), mount_path, sub_path: None };
+        FoundMember { mounts: vec![mount], ..FoundMember::default() }
+    }
+
+    fn host(phase: WorkPhase) -> HostState {
+        let path = RestoredPath { snapshot: "s".into(), path: "/data/x".into(), restored: false };
+        HostState { phase, paths: vec![path], ..HostState::default() }
+    }
+
+    fn copied(phase: WorkPhase) -> HostState {
+        let copy = SnapshotStats { path: Some("/data".into()), ..SnapshotStats::default() };
+        HostState { snapshots: vec![copy], ..host(phase) }
+    }
+
+    fn at_work() -> HostState {
+        let run = HostRun { attempt: Some(1), ..HostRun::default() };
+        HostState { run, ..host(WorkPhase::Running) }
+    }
+
+    fn half() -> HostState {
+        let mut host = copied(WorkPhase::Running);
+        host.paths[0].restored = true;
+        host
+    }
+
+    fn shown(work: &Work) -> &'static str {
+        match work {
+            Work::NotBegun => "not begun",
+            Work::Running => "running",
+            Work::Done => "done",
+            Work::Failed(_) => "failed",
+        }
+    }
+
+    #[rstest]
+    #[case::none(&[host(WorkPhase::Pending)], "not begun")]
+    #[case::one_of_two(&[copied(WorkPhase::Running), host(WorkPhase::Pending)], "running")]
+    #[case::all(&[copied(WorkPhase::Running)], "done")]
+    #[case::one_failed(&[copied(WorkPhase::Running), host(WorkPhase::Failed)], "failed")]
+    #[case::one_failed_and_one_at_work(&[at_work(), host(WorkPhase::Failed)], "running")]
+    fn safety_copies_are_done_when_every_mount_has_one(#[case] hosts: &[HostState], #[case] expected: &str) {
+        assert_eq!(shown(&of_copies(hosts, &found())), expected);
+    }
+
+    #[rstest]
+    #[case::copied_only(&[copied(WorkPhase::Running)], "not begun")]
+    #[case::sent(&[at_work(), host(WorkPhase::Pending)], "running")]
+    #[case::between_two_movers(&[half()], "running")]
+    #[case::one_ended(&[copied(WorkPhase::Succeeded), copied(WorkPhase::Running)], "running")]
+    #[case::all_ended(&[copied(WorkPhase::Succeeded)], "done")]
+    #[case::one_failed(&[copied(WorkPhase::Succeeded), copied(WorkPhase::Failed)], "failed")]
+    fn data_counts_as_written_once_a_mover_was_requested(
+        #[case] hosts: &[HostState],
+        #[case] expected: &str,
+    ) {
+        assert_eq!(shown(&of_restores(hosts)), expected);
+    }
+}

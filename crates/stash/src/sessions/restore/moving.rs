@@ -1,0 +1,217 @@
+//! Sends the movers of a host: those that copy what is overwritten, and those that restore.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lifeboat_api::common::GoDuration;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::rules::SAFETY_TAG;
+use lifeboat_plan::stash::session::{BackupArgs, RestoreArgs};
+use lifeboat_plan::stash::state::HostState;
+use lifeboat_plan::stash::targets::{Destination, MoverParts, MoverSource, by_mover};
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, PodSettings};
+use lifeboat_transfer::attempts::{Transfer, TransferSpec, run_transfer};
+use tokio_util::sync::CancellationToken;
+
+use super::choice::{WritePart, is_copied, is_restored, safety_parts, write_parts};
+use super::found::FoundMember;
+use super::work::RestoreWork;
+use super::writing::{Writing, writable_place};
+use crate::sessions::backup::copying::{CopyOptions, Copying, place};
+use crate::sessions::backup::keys_elsewhere;
+use crate::sessions::host_record::HostRecord;
+use crate::sessions::pod::{PodRequest, pod_settings};
+use crate::sessions::tasks::{safety_base, task_base};
+
+/// How long the mover of one host may take where the restore sets no `timeOut`.
+const LONGEST: Duration = Duration::from_hours(24 * 7);
+
+const GONE: &str = "the target has no such host any more";
+
+impl RestoreWork {
+    /// Copies what the restore of a host overwrites into the repository.
+    pub(super) async fn copy(
+        &self,
+        record: &HostRecord,
+        found: &FoundMember,
+        cancel: &CancellationToken,
+    ) -> Result<(), ApiError> {
+        let state = record.state().await;
+        if state.phase.has_ended() {
+            return Ok(());
+        }
+        let Some(destination) = found.destinations.get(&record.host) else {
+            return record.failed(GONE).await.map(drop);
+        };
+        let parts = safety_parts(&found.mounts, &state.paths);
+        let movers = by_mover(&destination.volumes, parts, |part| &part.volume);
+        for (number, parts) in movers.into_iter().enumerate() {
+            if is_copied(&record.state().await, &parts.parts) {
+                continue;
+            }
+            let base = safety_base(&self.record.uid, record.member, &record.host, number);
+            let transfer = self.transfer(record, base.clone(), &parts.source, true).await;
+            let place = place(&parts.source);
+            let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else {
+                return Ok(());
+            };
+            let args = BackupArgs { tags: vec![SAFETY_TAG.to_owned()], ..BackupArgs::default() };
+            let options = CopyOptions { session: self.record.uid.clone(), args, ..CopyOptions::default() };
+            let wanted = parts.parts.clone();
+            let numbers = Arc::default();
+            let copying =
+                Copying { work: None, transfer, base, record: record.clone(), parts, pod, options, numbers };
+            run_transfer(&copying, cancel).await?;
+            let state = record.state().await;
+            if state.phase.has_ended() || !is_copied(&state, &wanted) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores a host. Its end is on record afterwards, unless the server is about to end.
+    pub(super) async fn restore(
+        &self,
+        record: &HostRecord,
+        found: &FoundMember,
+        cancel: &CancellationToken,
+    ) -> Result<(), ApiError> {
+        let state = record.state().await;
+        if state.phase.has_ended() {
+            return Ok(());
+        }
+        let Some(destination) = found.destinations.get(&record.host) else {
+            return record.failed(GONE).await.map(drop);
+        };
+        self.note_pod(record, destination).await?;
+        for (number, parts) in self.movers(record.member, found, &state, destination).into_iter().enumerate()
+        {
+            let now = record.state().await;
+            if parts.parts.iter().all(|part| is_restored(&now, part)) {
+                continue;
+            }
+            let wanted = parts.parts.clone();
+            self.send(record, found, destination, number, parts, cancel).await?;
+            let now = record.state().await;
+            if now.phase.has_ended() || !wanted.iter().all(|part| is_restored(&now, part)) {
+                return Ok(());
+            }
+        }
+        if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
+    }
+
+    /// What is written for a host, by mover.
+    fn movers(
+        &self,
+        member: usize,
+        found: &FoundMember,
+        state: &HostState,
+        destination: &Destination,
+    ) -> Vec<MoverParts<WritePart>> {
+        let is_rollback = self.object.rollback_of().is_some();
+        let rules = self.member(member).filter(|_| !is_rollback).map(|member| member.rules.rules.as_slice());
+        let parts = write_parts(state, &found.mounts, rules.unwrap_or_default());
+        by_mover(&destination.volumes, parts, |part| &part.volume)
+    }
+
+    async fn send(
+        &self,
+        record: &HostRecord,
+        found: &FoundMember,
+        destination: &Destination,
+        number: usize,
+        parts: MoverParts<WritePart>,
+        cancel: &CancellationToken,
+    ) -> Result<(), ApiError> {
+        let base = task_base(&self.record.uid, record.member, &record.host, number);
+        let transfer = self.transfer(record, base, &parts.source, false).await;
+        let place = writable_place(&parts.source);
+        let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else { return Ok(()) };
+        let target = self.member(record.member).and_then(|member| member.target.as_ref());
+        let args = target.map_or_else(RestoreArgs::default, |target| target.args.clone());
+        let record = record.clone();
+        run_transfer(&Writing { transfer, record, parts, pod, args, task: None }, cancel).await
+    }
+
+    async fn note_pod(&self, record: &HostRecord, destination: &Destination) -> Result<(), ApiError> {
+        let Some(pod) = &destination.pod else { return Ok(()) };
+        let changed = record.change(|host| {
+            host.run.pod = Some(pod.name.clone());
+            host.run.pod_uid = Some(pod.uid.clone());
+        });
+        changed.await.map(drop)
+    }
+
+    /// `make`: the mover stores snapshots.
+    pub(super) async fn transfer(
+        &self,
+        record: &HostRecord,
+        task_base: String,
+        source: &MoverSource,
+        make: bool,
+    ) -> Transfer {
+        let state = record.state().await;
+        let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
+        let namespace = match source {
+            MoverSource::Volumes { .. } => self.record.namespace.clone(),
+            MoverSource::NodeDirectory { .. } => self.transfers.settings.namespace.clone(),
+        };
+        let spec = TransferSpec {
+            task_base,
+            namespace,
+            key: self.key.clone(),
+            repository: format!("Repository {}", self.key.name()),
+            make,
+            group: format!("{}/{}", self.record.namespace, self.record.name),
+            created: Some(self.record.created),
+            limit: self.limit(),
+            is_new: attempt.is_none(),
+            attempt,
+            dead_owners: state.run.dead_owners.clone(),
+        };
+        Transfer::new(&self.transfers, Arc::new(record.clone()), spec)
+    }
+
+    /// How long the movers may take, from the creation of the restore. The time in which it waited for what was missing counts only
+    /// where it has a `timeOut`.
+    fn limit(&self) -> Duration {
+        let wait = self.context.settings.restore_wait;
+        self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST.saturating_add(wait))
+    }
+
+    /// The settings of a mover's pod; None if none can run there, which fails the host.
+    async fn pod(
+        &self,
+        record: &HostRecord,
+        transfer: &Transfer,
+        place: MoverPlace,
+        found: &FoundMember,
+        destination: &Destination,
+    ) -> Result<Option<PodSettings>, ApiError> {
+        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &transfer.namespace) {
+            return record.failed(refusal).await.map(|_| None);
+        }
+        let core = &self.context.core;
+        let job = MoverJob {
+            task: transfer.task(),
+            owner: self.record.owner(),
+            place,
+            repository: self.key.to_string(),
+            group: transfer.group.clone(),
+            deadline_seconds: 1,
+            namespace: transfer.namespace.clone(),
+            pod: self.transfers.settings.pod(&core.namespace),
+        };
+        let member = self.member(record.member);
+        let request = PodRequest {
+            job: &job,
+            runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),
+            target: destination.pod.as_ref().map(|pod| &pod.object).or(found.pod.as_ref()),
+        };
+        match pod_settings(core, &self.transfers.settings, &request).await? {
+            Ok(pod) => Ok(Some(pod)),
+            Err(error) => record.failed(error.to_string()).await.map(|_| None),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Other sessions of a namespace: backups that have not ended, and the safety copies of restores that left a workload down.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::stash::in_place::Step;
+use lifeboat_plan::stash::session::{OtherBackup, OtherTarget, SessionKey, TargetKey};
+use lifeboat_plan::stash::state::MemberState;
+
+use crate::context::Context;
+use crate::sessions::kind::SessionKind;
+
+/// The backups of a namespace that have not ended.
+pub(super) async fn backups(context: &Context, namespace: &str) -> Result<Vec<OtherBackup>, ApiError> {
+    let mut found = Vec::new();
+    for object in list(context, namespace, SessionKind::Backup).await? {
+        let Ok(state) = SessionKind::Backup.read(&object) else { continue };
+        if state.phase.has_ended() {
+            continue;
+        }
+        let targets = state.members.iter().filter_map(|member| {
+            let target = TargetKey::of(member.reference.as_ref()?, namespace);
+            Some(OtherTarget { target, phase: member.current_phase() })
+        });
+        let targets = targets.collect();
+        found.push(OtherBackup { session: key(context, &object), phase: state.phase, targets });
+    }
+    Ok(found)
+}
+
+/// The ids of the safety copies of restores that left a workload down.
+pub(super) async fn needed_copies(context: &Context, namespace: &str) -> Result<BTreeSet<String>, ApiError> {
+    let mut needed = BTreeSet::new();
+    for kind in [SessionKind::Restore, SessionKind::RestoreBatch] {
+        for object in list(context, namespace, kind).await? {
+            let Ok(state) = kind.read(&object) else { continue };
+            let is_down = |member: &&MemberState| {
+                member.standstill.as_ref().is_some_and(|record| record.step == Step::HeldDown)
+            };
+            let hosts = state.members.iter().filter(is_down).flat_map(|member| &member.hosts);
+            needed.extend(hosts.flat_map(|host| &host.snapshots).filter_map(|copy| copy.name.clone()));
+        }
+    }
+    Ok(needed)
+}
+
+async fn list(context: &Context, namespace: &str, kind: SessionKind) -> Result<Vec<DynamicObject>, ApiError> {
+    let api = objects::namespaced(&context.core.client, namespace, &kind.resource());
+    let listed = api.list(&ListParams::default()).await;
+    match listed.attempt(format!("list objects of kind {} of namespace {namespace}", kind.as_str())) {
+        // A cluster without this kind has no such sessions.
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        listed => Ok(listed?.items),
+    }
+}
+
+fn key(context: &Context, object: &DynamicObject) -> SessionKey {
+    SessionKey {
+        created: object.creation_timestamp().map_or_else(|| context.core.now(), |time| time.0),
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+    }
+}

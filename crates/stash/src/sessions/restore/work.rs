@@ -1,0 +1,294 @@
+//! The work of a restore on its members: finds targets and snapshots, stops workloads, sends movers, runs hooks. The engine calls it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
+use lifeboat_plan::stash::hooks::ValidHook;
+use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::in_place::Step;
+use lifeboat_plan::stash::invoker::{MemberHooks, ValidRestore, ValidRestoreMember};
+use lifeboat_plan::stash::session::{MemberStart, Order, TargetKey, restore_member};
+use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
+use lifeboat_transfer::attempts::WorkContext;
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::repositories::RepositoryKey;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+
+use super::found::FoundMember;
+use super::member::MemberStandstill;
+use super::object::RestoreObject;
+use super::{by_task, finalizer, others};
+use crate::context::Context;
+use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
+use crate::sessions::hooks::HookFailure;
+use crate::sessions::host_record::HostRecord;
+use crate::sessions::record::SessionRecord;
+use crate::sessions::restores::restores;
+use crate::standstill::{self, Ended};
+use crate::tasks::TaskWork;
+
+/// The members of one restore.
+pub(super) struct RestoreWork {
+    pub(super) context: Context,
+    pub(super) record: Arc<SessionRecord>,
+    pub(super) object: RestoreObject,
+    pub(super) valid: ValidRestore,
+    pub(super) key: RepositoryKey,
+    pub(super) transfers: WorkContext,
+    /// The targets of members as they were found; empty at first.
+    pub(super) found: Mutex<BTreeMap<usize, Arc<FoundMember>>>,
+    /// The turns of members on their targets.
+    pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
+    /// The tasks of members that have one.
+    pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
+    pub(super) cancel: CancellationToken,
+}
+
+impl RestoreWork {
+    pub(super) fn member(&self, member: usize) -> Option<&ValidRestoreMember> {
+        self.valid.members.get(member)
+    }
+
+    pub(super) fn target(&self, member: usize) -> Option<&TargetKey> {
+        let target = self.member(member)?.target.as_ref()?;
+        target.reference.as_ref().map(|(key, _)| key)
+    }
+
+    /// What was found of a member; empty if its target does not exist any more.
+    pub(super) fn found(&self, member: usize) -> Arc<FoundMember> {
+        locked(&self.found).get(&member).cloned().unwrap_or_default()
+    }
+
+    pub(super) async fn member_state(&self, member: usize) -> MemberState {
+        self.record.read(|state| state.members.get(member).cloned().unwrap_or_default()).await
+    }
+
+    /// Changes the state of a member. False where the session is gone.
+    pub(super) async fn change(
+        &self,
+        member: usize,
+        change: impl FnOnce(&mut MemberState),
+    ) -> Result<bool, ApiError> {
+        let changed = self.record.change(|state| {
+            if let Some(member) = state.members.get_mut(member) {
+                change(member);
+            }
+        });
+        changed.await
+    }
+
+    /// The records of all hosts of a member.
+    pub(super) async fn hosts(&self, member: usize) -> Vec<HostRecord> {
+        let names: Vec<HostName> =
+            self.member_state(member).await.hosts.into_iter().map(|host| host.name).collect();
+        let record = |host| HostRecord { session: self.record.clone(), member, host };
+        names.into_iter().map(record).collect()
+    }
+
+    /// Why the restore ends before its time.
+    pub(super) async fn end_reason(&self) -> String {
+        let is_late = self.record.read(|state| ConditionType::DeadlineExceeded.is_true(&state.conditions));
+        let reason = if is_late.await { "it did not end within timeOut" } else { "the restore was deleted" };
+        reason.to_owned()
+    }
+
+    /// What the restore of a member waits for among other sessions of its target; None if the target is free.
+    pub(super) async fn busy(&self, member: usize) -> Result<Option<String>, ApiError> {
+        let (namespace, own) = (&self.record.namespace, self.record.key());
+        let backups = others::backups(&self.context, namespace).await?;
+        let mut restores = restores(&self.context.core, namespace).await?;
+        let kind = self.object.kind.as_str();
+        restores.retain(|other| other.kind != kind || other.session.name != own.name);
+        Ok(match restore_member(&own, self.target(member), &backups, &restores) {
+            MemberStart::Start => None,
+            MemberStart::Wait(reason) => Some(reason.to_string()),
+            MemberStart::Refuse(reason) => Some(reason.to_string()),
+        })
+    }
+
+    /// Takes the turn of a member on its target: one session at a time works on a target. What it waits for, where another session has it.
+    pub(super) fn take_turn(&self, member: usize) -> Result<(), String> {
+        let Some(target) = self.target(member) else { return Ok(()) };
+        let mut turns = locked(&self.turns);
+        if turns.contains_key(&member) {
+            return Ok(());
+        }
+        let turn = self.context.targets.try_take(target.to_string());
+        let turn = turn.ok_or_else(|| format!("waiting for another session, which has {target}"))?;
+        turns.insert(member, turn);
+        Ok(())
+    }
+
+    /// Makes the claims that do not exist yet.
+    async fn make_claims(&self, found: &FoundMember) -> Result<(), ApiError> {
+        let claims = Claims::new(&self.context.core.client);
+        for claim in &found.new_claims {
+            claims.make(&claim.object).await?;
+        }
+        Ok(())
+    }
+
+    /// Restores into volumes that no workload has to be stopped for.
+    async fn write_at_once(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let found = self.found(member);
+        self.make_claims(&found).await?;
+        let records = self.hosts(member).await;
+        let restores = records.iter().map(|record| self.restore(record, &found, cancel));
+        try_join_all(restores).await.map(drop)
+    }
+
+    /// Stops the workload of a member, restores, and starts it.
+    async fn write_at_standstill(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let found = self.found(member);
+        let Some(target) = self.member(member).and_then(|member| member.target.as_ref()) else {
+            return Ok(());
+        };
+        let Some((key, kind)) = &target.reference else { return Ok(()) };
+        if !self.may_stop(member).await? {
+            return Ok(());
+        }
+        let core = &self.context.core;
+        finalizer::hold(core, self.object.kind, &self.record).await?;
+        self.make_claims(&found).await?;
+        let workload = standstill::Workload {
+            core,
+            target: crate::target::TargetName { kind: *kind, namespace: &key.namespace, name: &key.name },
+            claims: found.claims.clone(),
+            session: &self.record.uid,
+            grace: found.grace,
+        };
+        let restore = MemberStandstill { work: self, member, found: found.clone(), cancel };
+        let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
+        if let Ended::Over { failure } = ended {
+            self.over(member, failure).await?;
+            finalizer::release(core, self.object.kind, &self.record).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the workload may be stopped. A host whose hook failed keeps all others from being restored, because a workload with data of
+    /// two times is worse than one that was not restored.
+    async fn may_stop(&self, member: usize) -> Result<bool, ApiError> {
+        let state = self.member_state(member).await;
+        if state.standstill.as_ref().is_none_or(|record| record.step != Step::Recorded) {
+            return Ok(true);
+        }
+        if let Some(failed) = state.hosts.iter().find(|host| host.phase == WorkPhase::Failed) {
+            let message = format!("it was not restored, because the hook before host {} failed", failed.name);
+            for record in self.hosts(member).await {
+                if !record.state().await.phase.has_ended() {
+                    record.failed(message.clone()).await?;
+                }
+            }
+            self.change(member, |member| member.standstill = None).await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Puts on record how the standstill of a member ended.
+    async fn over(&self, member: usize, failure: Option<String>) -> Result<(), ApiError> {
+        let state = self.member_state(member).await;
+        let is_down = state.standstill.as_ref().is_some_and(|record| record.step == Step::HeldDown);
+        if let Some(failure) = &failure {
+            for record in self.hosts(member).await {
+                if !record.state().await.phase.has_ended() {
+                    record.failed(failure.clone()).await?;
+                }
+            }
+            self.record.warn("RestoreFailed", failure).await;
+        }
+        let started = ConditionType::WorkloadStarted;
+        let observed = match failure {
+            Some(failure) if is_down => started.no(failure),
+            Some(failure) => started.yes(format!("nothing was written, and it runs as before: {failure}")),
+            None => started.yes("it has its replicas again"),
+        };
+        let now = self.record.now();
+        self.change(member, |member| member.observe(&observed, now)).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl SessionWork for RestoreWork {
+    fn record(&self) -> &Arc<SessionRecord> {
+        &self.record
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.valid.order == Order::Sequential
+    }
+
+    async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
+        match self.member(member) {
+            Some(_) => Box::pin(self.find(member, cancel)).await,
+            None => Err(NoHosts::Failed("the member is gone".to_owned())),
+        }
+    }
+
+    fn hooks(&self, member: usize) -> Option<&MemberHooks> {
+        self.member(member).map(|member| &member.hooks)
+    }
+
+    fn retry_left(&self) -> i32 {
+        0
+    }
+
+    async fn run_hook(
+        &self,
+        record: &HostRecord,
+        hook: &ValidHook,
+        when: HookMoment,
+    ) -> Result<(), HookFailure> {
+        Box::pin(self.run_hook_of(record, hook, when)).await
+    }
+
+    async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let found = self.found(record.member);
+        self.restore(&record, &found, cancel).await
+    }
+
+    fn is_together(&self, _member: usize) -> bool {
+        true
+    }
+
+    async fn run_together(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
+        if self.member(member).is_some_and(by_task::is_for) {
+            return Box::pin(by_task::run(self, member, cancel)).await;
+        }
+        if self.member_state(member).await.standstill.is_some() {
+            Box::pin(self.write_at_standstill(member, cancel)).await
+        } else {
+            Box::pin(self.write_at_once(member, cancel)).await
+        }
+    }
+
+    async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
+        locked(&self.turns).remove(&member);
+        self.record.warn("RestoreFailed", message).await;
+        let (now, failed) = (self.record.now(), ConditionType::RestoreExecutorEnsured.no(message));
+        self.change(member, |member| member.observe(&failed, now)).await
+    }
+
+    async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
+        locked(&self.turns).remove(&member);
+        let (now, completed) = (self.record.now(), ConditionType::RestoreCompleted.yes(""));
+        self.change(member, |member| member.observe(&completed, now)).await.map(drop)
+    }
+}
+
+/// The first failure among hosts, for messages.
+pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
+    let failed: Vec<String> = hosts
+        .iter()
+        .filter(|host| host.phase == WorkPhase::Failed)
+        .map(|host| format!("host {}: {}", host.name, host.error.as_deref().unwrap_or("it failed")))
+        .collect();
+    (!failed.is_empty()).then(|| failed.join("; "))
+}

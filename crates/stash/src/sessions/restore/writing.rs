@@ -1,0 +1,260 @@
+//! The mover of one host of a restore: mounts the host's volumes, writes each path from its snapshot, and verifies it. Files that the
+//! snapshot lacks stay.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use lifeboat_api::stash::RestoredPath;
+use lifeboat_cluster::ApiError;
+use lifeboat_mover::report::{Listed, Outcome, Restored};
+use lifeboat_mover::task::{Part, Proof, RestoreWork, Target, TaskWork as MoverWork};
+use lifeboat_plan::stash::session::RestoreArgs;
+use lifeboat_plan::stash::state::MemberState;
+use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::targets::{HostVolume, MoverParts, MoverSource, VolumeAccess};
+use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, PodSettings, data, device};
+use lifeboat_transfer::attempts::{NotPrepared, Prepared, Steps, Transfer, failed};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::choice::WritePart;
+use crate::sessions::host_record::HostRecord;
+use crate::sessions::places::in_node_directory;
+use crate::tasks::TaskWork;
+
+/// One mover of one host.
+pub(super) struct Writing {
+    pub(super) transfer: Transfer,
+    pub(super) record: HostRecord,
+    pub(super) parts: MoverParts<WritePart>,
+    pub(super) pod: PodSettings,
+    pub(super) args: RestoreArgs,
+    /// What gets the data in place of the volumes of the host.
+    pub(super) task: Option<TaskWork>,
+}
+
+#[async_trait]
+impl Steps for Writing {
+    fn transfer(&self) -> &Transfer {
+        &self.transfer
+    }
+
+    async fn prepare(&self, _cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
+        let parts = self.parts.parts.iter().enumerate().map(|(number, part)| Part {
+            uid: self.transfer.part(number),
+            work: MoverWork::Restore(self.work(part)),
+        });
+        Ok(Prepared {
+            parts: parts.collect(),
+            place: writable_place(&self.parts.source),
+            pod: self.pod.clone(),
+            shown: Value::Null,
+        })
+    }
+
+    async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
+        let (mut restored, mut problems, mut owners) = (Vec::new(), Vec::new(), Listed::default());
+        for (number, part) in self.parts.parts.iter().enumerate() {
+            match reported(&outcome, &self.transfer.part(number), number) {
+                Ok(done) => {
+                    restored.push(part);
+                    owners.count += done.owners.count;
+                    owners.first.extend(done.owners.first.iter().cloned());
+                }
+                Err(message) => problems.push(format!("{}: {message}", part.path)),
+            }
+        }
+        self.finish(&restored, problems, &owners).await
+    }
+
+    /// Whether everything was written is not known.
+    async fn unreported(&self, message: &str) -> Result<(), ApiError> {
+        failed(self, message).await
+    }
+
+    fn sole_writer_reason(&self) -> Option<&'static str> {
+        Some("the mover may still be writing into the volume")
+    }
+
+    fn volume_owner(&self) -> Option<String> {
+        Some(format!("host {}", self.record.host))
+    }
+
+    async fn clean(&self) -> Result<String, ApiError> {
+        self.transfer.clear().await?;
+        Ok(String::new())
+    }
+}
+
+/// What the mover said of a part: that all of it is restored and verified, or why not.
+fn reported<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Restored, String> {
+    let of_part = match outcome {
+        Outcome::Parts(results) => {
+            let listed = results.parts.iter().find(|part| part.uid == uid);
+            listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this path")?
+        }
+        // A task with one part reports for itself.
+        outcome if number == 0 => outcome,
+        _ => return Err("the mover did not report this path".to_owned()),
+    };
+    match of_part {
+        Outcome::Restored(restored) if restored.failed.count > 0 => {
+            let (count, first) = (restored.failed.count, restored.failed.first.join(", "));
+            Err(format!("{count} files could not be restored ({first})"))
+        }
+        Outcome::Restored(restored) => Ok(restored),
+        Outcome::Failed(failure) => Err(failure.message.clone()),
+        other => Err(format!("the mover answered with another kind of work: {other:?}")),
+    }
+}
+
+impl Writing {
+    fn work(&self, part: &WritePart) -> RestoreWork {
+        if let Some(task) = &self.task {
+            return task.restore(&part.snapshot, &part.path, &part.include, &part.exclude);
+        }
+        let (target, is_block) = self.target(part);
+        let work =
+            RestoreWork { sparse: self.args.sparse, ..RestoreWork::new(part.snapshot.clone(), target) };
+        if is_block {
+            // A device gets the only file of its snapshot.
+            return work;
+        }
+        RestoreWork {
+            include: part.include.iter().chain(&self.args.include).cloned().collect(),
+            exclude: part.exclude.iter().chain(&self.args.exclude).cloned().collect(),
+            folder: Some(part.path.to_string()),
+            sub_path: part.sub_path.clone(),
+            ..work
+        }
+    }
+
+    /// Where a part is written, and whether that is a device.
+    fn target(&self, part: &WritePart) -> (Target, bool) {
+        match &self.parts.source {
+            MoverSource::NodeDirectory { directory, .. } => {
+                let (path, proof) = in_node_directory(directory);
+                (Target::Path { path, proof: Some(proof) }, false)
+            }
+            MoverSource::Volumes { volumes, .. } => {
+                let found = volumes.iter().enumerate().find(|(_, volume)| volume.name == part.volume);
+                let (number, is_block) =
+                    found.map_or((0, false), |(number, volume)| (number, volume.access.is_block()));
+                if is_block {
+                    return (Target::BlockDevice { path: PathBuf::from(device(number)) }, true);
+                }
+                let path = PathBuf::from(data(number));
+                (Target::Path { path, proof: Some(Proof::MountPoint) }, false)
+            }
+        }
+    }
+
+    /// Puts on record which paths are restored, and which owners could not be set.
+    async fn finish(
+        &self,
+        restored: &[&WritePart],
+        problems: Vec<String>,
+        owners: &Listed,
+    ) -> Result<(), ApiError> {
+        let is_done = |chosen: &RestoredPath| {
+            restored.iter().any(|part| part.snapshot == chosen.snapshot && part.path.as_str() == chosen.path)
+        };
+        let now = self.record.session.now();
+        let (at, host) = (self.record.member, &self.record.host);
+        let written = self.record.session.change(|state| {
+            let Some(member) = state.members.get_mut(at) else { return };
+            if owners.count > 0 {
+                let message = unset_owners(member, host.as_str(), owners);
+                member.observe(&ConditionType::OwnersNotRestored.yes(message), now);
+            }
+            let Some(host) = member.hosts.iter_mut().find(|known| known.name == *host) else { return };
+            for chosen in host.paths.iter_mut().filter(|chosen| is_done(chosen)) {
+                chosen.restored = true;
+            }
+            // The next mover of the host, if it needs another, begins with its own first attempt.
+            host.run.attempt = if problems.is_empty() { None } else { host.run.attempt };
+        });
+        if written.await? && !problems.is_empty() {
+            self.record.failed(problems.join("; ")).await?;
+        }
+        self.transfer.clear().await
+    }
+}
+
+/// The message about owners, after those of other hosts.
+fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
+    let kind = ConditionType::OwnersNotRestored;
+    let own = format!(
+        "host {host}: {} files belong to the mover's user, because only root may give files away ({})",
+        owners.count,
+        owners.first.join(", ")
+    );
+    let known = member.conditions.iter().find(|condition| condition.type_ == kind.name());
+    match known.map(|condition| condition.message.as_str()).filter(|message| !message.is_empty()) {
+        Some(message) => format!("{message}; {own}"),
+        None => own,
+    }
+}
+
+/// Where the mover runs, and what it mounts to write.
+pub(super) fn writable_place(source: &MoverSource) -> MoverPlace {
+    match source {
+        MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
+            node: node.clone(),
+            directory: directory.mount.clone(),
+            writable: true,
+        },
+        MoverSource::Volumes { volumes, node } => {
+            MoverPlace::Volumes { volumes: volumes.iter().map(mounted).collect(), node: node.clone() }
+        }
+    }
+}
+
+fn mounted(volume: &HostVolume) -> MoverVolume {
+    let (claim, block) = match &volume.access {
+        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => {
+            (claim, *block)
+        }
+        // Directories of nodes have movers of their own.
+        VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
+    };
+    MoverVolume { claim: claim.clone(), block, writable: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_mover::report::{Cause, Failure, PartResult, PartResults};
+
+    use super::*;
+
+    fn parts(outcomes: Vec<(&str, Outcome)>) -> Outcome {
+        let part = |(uid, outcome): (&str, Outcome)| PartResult { uid: uid.to_owned(), outcome };
+        Outcome::Parts(PartResults {
+            parts: outcomes.into_iter().map(part).collect(),
+            ..PartResults::default()
+        })
+    }
+
+    #[test]
+    fn a_path_counts_only_if_all_its_files_are_restored() {
+        let failed = Listed { count: 2, first: vec!["/a: no space".into()] };
+        let some = Outcome::Restored(Restored { failed, ..Restored::default() });
+        let none = Outcome::Failed(Failure { cause: Cause::Target, message: "read-only".into() });
+        let all = Outcome::Restored(Restored::default());
+        let outcome = parts(vec![("t.0", some), ("t.1", none), ("t.2", all)]);
+        assert!(reported(&outcome, "t.0", 0).unwrap_err().contains("2 files could not be restored"));
+        assert_eq!(reported(&outcome, "t.1", 1).unwrap_err(), "read-only");
+        assert!(reported(&outcome, "t.2", 2).is_ok());
+        assert!(reported(&outcome, "t.3", 3).unwrap_err().contains("no room"));
+    }
+
+    #[test]
+    fn owners_of_several_hosts_are_in_one_message() {
+        let owners = Listed { count: 3, first: vec!["/a".into()] };
+        let mut member = MemberState::default();
+        let first = unset_owners(&member, "app-0", &owners);
+        member.observe(&ConditionType::OwnersNotRestored.yes(first), jiff::Timestamp::UNIX_EPOCH);
+        let both = unset_owners(&member, "app-1", &owners);
+        assert!(both.contains("host app-0: 3 files") && both.contains("; host app-1: 3 files"), "{both}");
+    }
+}

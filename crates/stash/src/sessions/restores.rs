@@ -1,0 +1,154 @@
+//! Restores of a namespace as backups see them: a target that is being restored is not backed up, nor one whose last restore failed.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::common::GoDuration;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::Core;
+use lifeboat_plan::stash::in_place::Step;
+use lifeboat_plan::stash::session::{OtherRestore, RESUMED, RestoreProgress, SessionKey, TargetKey};
+use lifeboat_plan::stash::state::conditions::ConditionType::{
+    BackendSecretFound, RepositoryFound, RestoreTargetFound,
+};
+use lifeboat_plan::stash::state::{MemberState, SessionPhase, SessionState, WorkPhase};
+
+use super::kind::SessionKind;
+
+/// All restores of a namespace, also those that have ended. Kinds that the cluster does not serve have none.
+pub(crate) async fn restores(core: &Core, namespace: &str) -> Result<Vec<OtherRestore>, ApiError> {
+    let mut found = Vec::new();
+    for kind in [SessionKind::Restore, SessionKind::RestoreBatch] {
+        let api = objects::namespaced(&core.client, namespace, &kind.resource());
+        let listed = match api.list(&ListParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            listed => listed.attempt(format!("list objects {} of namespace {namespace}", kind.as_str()))?,
+        };
+        for object in &listed.items {
+            found.extend(of_object(kind, namespace, object));
+        }
+    }
+    Ok(found)
+}
+
+/// The restores of one object: one for each member with a target.
+fn of_object(kind: SessionKind, namespace: &str, object: &DynamicObject) -> Vec<OtherRestore> {
+    let Ok(state) = kind.read(object) else { return Vec::new() };
+    let created = object.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let ended = created.checked_add(state.duration.map(GoDuration::to_signed).unwrap_or_default());
+    let ended = ended.unwrap_or(created);
+    let resumed = object.annotations().contains_key(RESUMED);
+    let restore = |member: &MemberState| {
+        Some(OtherRestore {
+            session: SessionKey { created, namespace: namespace.to_owned(), name: object.name_any() },
+            kind: kind.as_str(),
+            target: TargetKey::of(member.reference.as_ref()?, namespace),
+            progress: progress(&state, member, ended, resumed)?,
+        })
+    };
+    state.members.iter().filter_map(restore).collect()
+}
+
+/// How far a restore of a target has come; None for one that never began and never will.
+fn progress(
+    state: &SessionState,
+    member: &MemberState,
+    ended: Timestamp,
+    resumed: bool,
+) -> Option<RestoreProgress> {
+    let phase = member.current_phase();
+    match phase {
+        _ if state.phase == SessionPhase::Invalid => None,
+        WorkPhase::Succeeded | WorkPhase::Unknown => Some(RestoreProgress::Succeeded { ended }),
+        // One that failed before it wrote left the data as it was.
+        WorkPhase::Failed => wrote(member).then_some(RestoreProgress::Failed { ended, resumed }),
+        // A session that ended with a host at work left it half restored.
+        WorkPhase::Running if state.phase.has_ended() => Some(RestoreProgress::Failed { ended, resumed }),
+        WorkPhase::Running => Some(RestoreProgress::Running),
+        WorkPhase::Pending if state.phase.has_ended() => None,
+        WorkPhase::Pending if has_all(state, member) => Some(RestoreProgress::Queued),
+        WorkPhase::Pending => Some(RestoreProgress::Waiting),
+    }
+}
+
+/// Whether a restore that failed may have written.
+fn wrote(member: &MemberState) -> bool {
+    match &member.standstill {
+        Some(standstill) => standstill.step == Step::HeldDown,
+        None => member.hosts.iter().any(|host| host.run.start_time.is_some()),
+    }
+}
+
+/// Whether all that the restore needs was found, so that it waits for its turn only.
+fn has_all(state: &SessionState, member: &MemberState) -> bool {
+    RestoreTargetFound.is_true(&member.conditions)
+        && [RepositoryFound, BackendSecretFound].iter().all(|kind| !kind.is_false(&state.conditions))
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_control::testing::ApiServer;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PATH: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop/restoresessions/back";
+
+    fn restore(status: &Value, annotations: &Value) -> Value {
+        json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": "RestoreSession",
+            "metadata": {"annotations": annotations},
+            "spec": {"repository": {"name": "r"}, "target": {"ref": {"kind": "Deployment", "name": "web"}}},
+            "status": status})
+    }
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    async fn found(status: &Value, annotations: &Value) -> Vec<String> {
+        let server = ApiServer::default();
+        server.put(PATH, restore(status, annotations));
+        let found = restores(&server.core().await, "shop").await.unwrap();
+        let shown = |restore: &OtherRestore| {
+            let progress = format!("{:?}", restore.progress);
+            let word = progress.split([' ', '{']).next().unwrap_or_default().to_owned();
+            let resumed = if progress.contains("resumed: true") { " resumed" } else { "" };
+            format!("{} {}{resumed}", restore.target, word)
+        };
+        found.iter().map(shown).collect()
+    }
+
+    #[rstest]
+    #[case::new(json!({}), "Waiting")]
+    #[case::has_its_target(json!({"phase": "Pending", "conditions": [condition("RestoreTargetFound", "True")]}), "Queued")]
+    #[case::no_repository(
+        json!({"phase": "Pending", "conditions": [condition("RestoreTargetFound", "True"), condition("RepositoryFound", "False")]}),
+        "Waiting"
+    )]
+    #[case::at_work(
+        json!({"phase": "Running", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Running"}]}), "Running"
+    )]
+    #[case::well(
+        json!({"phase": "Succeeded", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Succeeded"}]}), "Succeeded"
+    )]
+    #[case::failed(
+        json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]}),
+        "Failed"
+    )]
+    #[tokio::test]
+    async fn a_restore_of_a_target_is_seen(#[case] status: Value, #[case] expected: &str) {
+        assert_eq!(found(&status, &json!({})).await, [format!("Deployment shop/web {expected}")]);
+    }
+
+    #[tokio::test]
+    async fn a_failed_restore_may_be_resumed_and_an_invalid_one_never_was() {
+        let failed = json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]});
+        assert_eq!(found(&failed, &json!({RESUMED: "yes"})).await, ["Deployment shop/web Failed resumed"]);
+        let untouched =
+            json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed"}]});
+        assert_eq!(found(&untouched, &json!({})).await, Vec::<String>::new(), "it wrote nothing");
+        let invalid = json!({"phase": "Invalid", "conditions": [condition("ValidationPassed", "False")]});
+        assert_eq!(found(&invalid, &json!({})).await, Vec::<String>::new());
+    }
+}

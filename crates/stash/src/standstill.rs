@@ -1,0 +1,192 @@
+//! Stops a workload for a restore into its volumes, and starts it again. What is done next is decided by
+//! [`Standstill::next`] from the record and from what is seen now; this module looks, writes the record before each effect, and carries the
+//! effect out. A server that follows a crash goes on with the step that is on record. Called by restores, for each member whose target is
+//! a workload.
+
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub(crate) use workload::{Workload, earlier};
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::in_place::{Action, Seen, Standstill, Step, Work};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use workload::Scaled;
+
+/// How long pods may take to end beyond their own grace period.
+const STOPPING: Duration = Duration::from_mins(5);
+
+/// The restore that needs the workload to stand still.
+#[async_trait]
+pub(crate) trait Restoring: Send + Sync {
+    /// The record, as it is in the status of the restore. None if there is none any more.
+    async fn record(&self) -> Option<Standstill>;
+
+    /// Writes the record into the status of the restore. False if the restore is gone.
+    async fn write(&self, record: Standstill) -> Result<bool, ApiError>;
+
+    /// The state of the movers of a step, from what is on record.
+    async fn work(&self, step: Step) -> Work;
+
+    /// Runs the movers of a step to their end; `cancel` ends them early.
+    async fn run(&self, step: Step, cancel: &CancellationToken) -> Result<(), ApiError>;
+
+    /// Puts on record why movers were cancelled.
+    async fn cancelled(&self, reason: &str) -> Result<(), ApiError>;
+
+    /// Why the restore has to end: its deadline passed, or it was deleted.
+    async fn give_up(&self) -> Option<String>;
+
+    /// Puts on record what the restore waits for.
+    async fn waiting(&self, message: &str) -> Result<(), ApiError>;
+}
+
+/// How a standstill ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It is over; the failure, if the restore failed.
+    Over { failure: Option<String> },
+    /// The restore is gone, and with it the record.
+    Gone,
+}
+
+/// Carries a standstill out, from the step that is on record to its end. `pace`: the pause between two looks.
+pub(crate) async fn carry_out(
+    workload: &Workload<'_>,
+    restore: &dyn Restoring,
+    pace: Duration,
+) -> Result<Ended, ApiError> {
+    let began = Instant::now();
+    let mut refused = None;
+    loop {
+        let Some(record) = restore.record().await else { return Ok(Ended::Gone) };
+        let mut seen = look(workload, restore, &record).await?;
+        let is_stopping = record.step == Step::Stopping;
+        let late = if is_stopping { late(workload, &seen, began) } else { None };
+        seen.give_up = seen.give_up.or_else(|| refused.clone()).or(late);
+        match record.next(&seen) {
+            Action::Write(next) => {
+                workload.mark(&next).await?;
+                if !restore.write(*next).await? {
+                    return gone(workload, &record).await;
+                }
+            }
+            Action::Scale { replicas } => match workload.scale(&record, replicas).await? {
+                Scaled::Refused(message) if is_stopping => refused = Some(message),
+                Scaled::Refused(message) => {
+                    restore.waiting(&message).await?;
+                    tokio::time::sleep(pace).await;
+                }
+                Scaled::Yes => {}
+            },
+            Action::Work => work(workload, restore, &record, pace).await?,
+            Action::Cancel { reason } => cancel(restore, record.step, &reason).await?,
+            Action::Wait { message } => {
+                restore.waiting(&message).await?;
+                tokio::time::sleep(pace).await;
+            }
+            Action::End { failure } => return Ok(Ended::Over { failure }),
+        }
+    }
+}
+
+/// What is seen of the workload and of the movers of the present step.
+async fn look(
+    workload: &Workload<'_>,
+    restore: &dyn Restoring,
+    record: &Standstill,
+) -> Result<Seen, ApiError> {
+    Ok(Seen {
+        workload: workload.scale_now().await?,
+        users: workload.users().await?,
+        work: restore.work(record.step).await,
+        give_up: restore.give_up().await,
+    })
+}
+
+/// Why the wait for pods that do not end is given up.
+fn late(workload: &Workload<'_>, seen: &Seen, began: Instant) -> Option<String> {
+    let limit = workload.grace + STOPPING;
+    (!seen.users.is_empty() && began.elapsed() > limit).then(|| {
+        let users: Vec<String> = seen.users.iter().map(ToString::to_string).collect();
+        format!("{} did not end within {} seconds", users.join(", "), limit.as_secs())
+    })
+}
+
+/// Runs the movers of a step, and cancels them if the workload does not stand still any more.
+async fn work(
+    workload: &Workload<'_>,
+    restore: &dyn Restoring,
+    record: &Standstill,
+    pace: Duration,
+) -> Result<(), ApiError> {
+    let cancel = CancellationToken::new();
+    let mut running = restore.run(record.step, &cancel);
+    let reason = tokio::select! {
+        ran = &mut running => {
+            ran?;
+            if matches!(restore.work(record.step).await, Work::NotBegun | Work::Running) {
+                // The server is about to end, or no mover could be sent now.
+                tokio::time::sleep(pace).await;
+            }
+            return Ok(());
+        }
+        reason = disturbance(workload, restore, record, pace) => reason,
+    };
+    cancel.cancel();
+    running.await?;
+    restore.cancelled(&reason).await
+}
+
+/// Completes when the movers of a step have to be cancelled, with the reason.
+async fn disturbance(
+    workload: &Workload<'_>,
+    restore: &dyn Restoring,
+    record: &Standstill,
+    pace: Duration,
+) -> String {
+    loop {
+        tokio::time::sleep(pace).await;
+        match look(workload, restore, record).await {
+            Ok(seen) => {
+                let seen = Seen { work: Work::Running, ..seen };
+                if let Action::Cancel { reason } = record.next(&seen) {
+                    return reason;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(error = error.chain(), "cannot look at a workload that is being restored");
+            }
+        }
+    }
+}
+
+/// Ends movers that an earlier server began.
+async fn cancel(restore: &dyn Restoring, step: Step, reason: &str) -> Result<(), ApiError> {
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    restore.run(step, &cancelled).await?;
+    restore.cancelled(reason).await
+}
+
+/// The object of the restore was removed in spite of its finalizer. A workload that nothing was written to is started; one with
+/// half-restored data stays down, and says so itself.
+async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Ended, ApiError> {
+    if record.step < Step::Restoring {
+        let stopped = workload.scale_now().await?.is_some_and(|(uid, now)| uid == record.uid && now == 0);
+        if stopped && record.replicas > 0 {
+            workload.scale(record, record.replicas).await?;
+        }
+    } else if !matches!(record.step, Step::Started | Step::HeldDown) {
+        let failure = format!("{} was removed while it restored", record.restore);
+        let held = Standstill { step: Step::HeldDown, failure: Some(failure), ..record.clone() };
+        workload.mark(&held).await?;
+    }
+    Ok(Ended::Gone)
+}

@@ -1,0 +1,269 @@
+//! Standstills of a Deployment on the API server in memory: what is written, in which order, and what a server that follows finds.
+
+use std::sync::Mutex;
+
+use lifeboat_control::locked;
+use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
+use lifeboat_plan::stash::hosts::TargetKind;
+use lifeboat_plan::stash::in_place::{RestoreName, STANDSTILL, StopPlan};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::target::TargetName;
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/shop/deployments/web";
+const PODS: &str = "/api/v1/namespaces/shop/pods/";
+const PACE: Duration = Duration::from_millis(20);
+
+/// A cluster with a Deployment whose pods follow its scale.
+fn cluster(replicas: u32) -> ApiServer {
+    let server = ApiServer::default();
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid"}, "spec": {"replicas": replicas},
+    });
+    server.put(DEPLOYMENT, object);
+    follow(&server);
+    server.on_write(|server, write| {
+        if write.path == DEPLOYMENT {
+            follow(server);
+        }
+    });
+    server
+}
+
+fn follow(server: &ApiServer) {
+    let wanted = replicas(server);
+    for path in server.paths(PODS) {
+        server.remove(&path);
+    }
+    for number in 0..wanted {
+        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": [volume]}});
+        server.put(&format!("{PODS}web-{number}"), pod);
+    }
+}
+
+fn replicas(server: &ApiServer) -> u64 {
+    server.get(DEPLOYMENT).and_then(|web| web["spec"]["replicas"].as_u64()).unwrap_or_default()
+}
+
+fn annotation(server: &ApiServer) -> Value {
+    let text = server.get(DEPLOYMENT).unwrap()["metadata"]["annotations"][STANDSTILL].clone();
+    text.as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+}
+
+/// A restore whose movers end as the test asks.
+struct Restore {
+    server: ApiServer,
+    record: Mutex<Option<Standstill>>,
+    steps: Mutex<Vec<Step>>,
+    copy: Mutex<Work>,
+    data: Mutex<Work>,
+    /// How movers of data end; None: they run until they are cancelled.
+    end: Option<Work>,
+    give_up: Mutex<Option<String>>,
+    /// The write of this step finds no restore.
+    vanishes: Option<Step>,
+}
+
+impl Restore {
+    fn new(server: &ApiServer, end: Option<Work>) -> Self {
+        let plan = StopPlan { replicas: 2, safety_copy: true, safety_of: None, forced: Vec::new() };
+        let restore = RestoreName {
+            kind: "RestoreSession".into(),
+            namespace: "shop".into(),
+            name: "back".into(),
+            uid: "r".into(),
+        };
+        Self {
+            server: server.clone(),
+            record: Mutex::new(Some(Standstill::new(TargetKind::Deployment, ("web", "uid"), &plan, restore))),
+            steps: Mutex::default(),
+            copy: Mutex::new(Work::NotBegun),
+            data: Mutex::new(Work::NotBegun),
+            end,
+            give_up: Mutex::default(),
+            vanishes: None,
+        }
+    }
+
+    fn step(&self) -> Step {
+        locked(&self.record).as_ref().unwrap().step
+    }
+}
+
+#[async_trait]
+impl Restoring for Restore {
+    async fn record(&self) -> Option<Standstill> {
+        locked(&self.record).clone()
+    }
+
+    async fn write(&self, record: Standstill) -> Result<bool, ApiError> {
+        let mut held = locked(&self.record);
+        if self.vanishes == Some(record.step) {
+            return Ok(false);
+        }
+        locked(&self.steps).push(record.step);
+        *held = Some(record);
+        Ok(true)
+    }
+
+    async fn work(&self, step: Step) -> Work {
+        match step {
+            Step::SafetyCopy => locked(&self.copy).clone(),
+            Step::Restoring => locked(&self.data).clone(),
+            _ => Work::NotBegun,
+        }
+    }
+
+    async fn run(&self, step: Step, cancel: &CancellationToken) -> Result<(), ApiError> {
+        if !cancel.is_cancelled() {
+            assert_eq!(replicas(&self.server), 0, "movers work on volumes at rest");
+            assert_eq!(self.server.paths(PODS), Vec::<String>::new());
+        }
+        if step == Step::SafetyCopy {
+            *locked(&self.copy) = Work::Done;
+            return Ok(());
+        }
+        *locked(&self.data) = Work::Running;
+        if let (Some(end), false) = (&self.end, cancel.is_cancelled()) {
+            *locked(&self.data) = end.clone();
+            return Ok(());
+        }
+        cancel.cancelled().await;
+        Ok(())
+    }
+
+    async fn cancelled(&self, reason: &str) -> Result<(), ApiError> {
+        *locked(&self.data) = Work::Failed(reason.to_owned());
+        Ok(())
+    }
+
+    async fn give_up(&self) -> Option<String> {
+        locked(&self.give_up).clone()
+    }
+
+    async fn waiting(&self, _message: &str) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+async fn carried_out(server: &ApiServer, restore: &Restore) -> Result<Ended, ApiError> {
+    let core = server.core().await;
+    let workload = Workload {
+        core: &core,
+        target: TargetName { kind: TargetKind::Deployment, namespace: "shop", name: "web" },
+        claims: std::iter::once("data".to_owned()).collect(),
+        session: "r",
+        grace: Duration::from_secs(30),
+    };
+    carry_out(&workload, restore, PACE).await
+}
+
+#[tokio::test]
+async fn a_workload_is_stopped_and_gets_its_scale_back() {
+    let server = cluster(2);
+    let restore = Restore::new(&server, Some(Work::Done));
+    let ended = carried_out(&server, &restore).await.unwrap();
+    assert_eq!(ended, Ended::Over { failure: None });
+    assert_eq!((replicas(&server), annotation(&server)), (2, Value::Null));
+    let expected = [
+        Step::Stopping,
+        Step::Stopped,
+        Step::SafetyCopy,
+        Step::Restoring,
+        Step::Verified,
+        Step::Starting,
+        Step::Started,
+    ];
+    assert_eq!(*locked(&restore.steps), expected);
+}
+
+#[tokio::test]
+async fn after_a_failure_it_stays_down_and_carries_the_record() {
+    let server = cluster(2);
+    let restore = Restore::new(&server, Some(Work::Failed("no space left".into())));
+    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+        panic!()
+    };
+    assert!(failure.contains("no space left") && failure.contains("lifeboat stash rollback"), "{failure}");
+    assert_eq!((replicas(&server), restore.step()), (0, Step::HeldDown));
+    let carried = annotation(&server);
+    assert_eq!((&carried["step"], &carried["replicas"]), (&json!("HeldDown"), &json!(2)));
+    assert_eq!(carried["safetyOf"]["name"], "back");
+    assert_eq!(earlier(&server.get(DEPLOYMENT).unwrap()).unwrap().replicas, 2);
+}
+
+#[tokio::test]
+async fn movers_are_cancelled_when_someone_scales_up() {
+    let server = cluster(2);
+    let restore = Restore::new(&server, None);
+    let scaling = async {
+        while *locked(&restore.data) != Work::Running {
+            tokio::time::sleep(PACE).await;
+        }
+        server.change(DEPLOYMENT, &json!({"spec": {"replicas": 1}}));
+    };
+    let (ended, ()) = tokio::join!(carried_out(&server, &restore), scaling);
+    let Ended::Over { failure: Some(failure) } = ended.unwrap() else { panic!() };
+    assert!(failure.contains("was scaled to 1") && failure.contains("runs with 1 replicas"), "{failure}");
+    assert_eq!(restore.step(), Step::HeldDown);
+}
+
+#[tokio::test]
+async fn a_restore_that_is_given_up_before_it_writes_leaves_everything_as_before() {
+    let server = cluster(2);
+    let restore = Restore::new(&server, Some(Work::Done));
+    *locked(&restore.give_up) = Some("the restore was deleted".into());
+    let ended = carried_out(&server, &restore).await.unwrap();
+    assert_eq!(ended, Ended::Over { failure: Some("the restore was deleted".into()) });
+    assert_eq!((replicas(&server), annotation(&server)), (2, Value::Null));
+    assert_eq!(*locked(&restore.data), Work::NotBegun);
+}
+
+#[tokio::test]
+async fn a_scale_that_may_not_be_changed_fails_the_restore() {
+    let server = cluster(2);
+    server.fail(Requests::new(Verb::Patch, DEPLOYMENT), When::Next, 403);
+    let restore = Restore::new(&server, Some(Work::Done));
+    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+        panic!()
+    };
+    assert!(failure.contains("scale Deployment web to 0"), "{failure}");
+    assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
+}
+
+#[rstest]
+#[case::before_the_copy(Step::SafetyCopy, 2, Value::Null)]
+#[case::after_data_was_written(Step::Verified, 0, json!("HeldDown"))]
+#[tokio::test]
+async fn a_workload_whose_restore_is_gone_is_started_unless_data_was_written(
+    #[case] vanishes: Step,
+    #[case] expected: u64,
+    #[case] step: Value,
+) {
+    let server = cluster(2);
+    let restore = Restore { vanishes: Some(vanishes), ..Restore::new(&server, Some(Work::Done)) };
+    assert_eq!(carried_out(&server, &restore).await.unwrap(), Ended::Gone);
+    assert_eq!((replicas(&server), annotation(&server)["step"].clone()), (expected, step));
+}
+
+/// The server is killed at each write to the workload: the next one comes to the same end.
+#[rstest]
+#[tokio::test]
+async fn a_server_that_follows_comes_to_the_same_end(#[values(1, 2, 3)] nth: usize) {
+    for end in [Work::Done, Work::Failed("no space left".into())] {
+        let server = cluster(2);
+        server.fail(Requests::new(Verb::Patch, DEPLOYMENT), When::Nth(nth), 500);
+        let restore = Restore::new(&server, Some(end.clone()));
+        let mut ended = carried_out(&server, &restore).await;
+        if ended.is_err() {
+            ended = carried_out(&server, &restore).await;
+        }
+        let expected = if end == Work::Done { (2, Step::Started) } else { (0, Step::HeldDown) };
+        assert!(matches!(ended, Ok(Ended::Over { .. })), "{ended:?}");
+        assert_eq!((replicas(&server), restore.step()), expected);
+    }
+}

@@ -1,0 +1,107 @@
+//! The workload that stands still: its scale, the pods that use its volumes, and the record that it carries as an annotation. The
+//! annotation is written together with the scale, so that a workload that is down always says why.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_control::Core;
+use lifeboat_plan::json::text;
+use lifeboat_plan::stash::hosts::replicas;
+use lifeboat_plan::stash::in_place::{STANDSTILL, Standstill, Step, VolumeUser, users};
+use serde_json::{Value, json};
+
+use crate::target::{self, TargetName};
+
+/// A workload and the volumes that are restored.
+pub(crate) struct Workload<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) target: TargetName<'a>,
+    /// The claims that are written.
+    pub(crate) claims: BTreeSet<String>,
+    /// UID of the restore, whose own movers do not count as users of the volumes.
+    pub(crate) session: &'a str,
+    /// The grace period of its pods.
+    pub(crate) grace: Duration,
+}
+
+/// What the API server answered to a change of the scale.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Scaled {
+    /// It was changed; or the object is another one by now, which the next look shows.
+    Yes,
+    /// It will never be allowed.
+    Refused(String),
+}
+
+/// The standstill that an earlier restore left a workload in, from its annotation.
+pub(crate) fn earlier(workload: &Value) -> Option<Standstill> {
+    let text = workload["metadata"]["annotations"][STANDSTILL].as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+impl Workload<'_> {
+    /// UID and scale; None if the workload does not exist.
+    pub(super) async fn scale_now(&self) -> Result<Option<(String, u32)>, ApiError> {
+        let found = target::workload(self.core, self.target).await?;
+        Ok(found.map(|found| (text(&found, "/metadata/uid").to_owned(), replicas(&found))))
+    }
+
+    /// The pods that use the volumes.
+    pub(super) async fn users(&self) -> Result<Vec<VolumeUser>, ApiError> {
+        let pods = target::list(self.core, self.target.namespace, "", "v1", "Pod", "pods").await?;
+        Ok(users(&self.claims, &pods, Some(self.session)))
+    }
+
+    /// Sets the scale. At zero the workload carries the record, and else it does not any more.
+    pub(super) async fn scale(&self, record: &Standstill, replicas: u32) -> Result<Scaled, ApiError> {
+        let annotation = if replicas == 0 { written(record) } else { Value::Null };
+        let patch = json!({
+            "metadata": {"uid": record.uid, "annotations": {STANDSTILL: annotation}},
+            "spec": {"replicas": replicas},
+        });
+        match self.patch(&patch, &format!("scale {} {} to {replicas}", record.kind, record.name)).await {
+            Err(error) if matches!(error.code(), Some(403 | 422)) => Ok(Scaled::Refused(error.chain())),
+            other => other.map(|()| Scaled::Yes),
+        }
+    }
+
+    /// Brings the annotation in line with a record that is about to be written. A restore that follows one that failed reads there what
+    /// scale the workload had and which safety copy there is.
+    pub(super) async fn mark(&self, next: &Standstill) -> Result<(), ApiError> {
+        let annotation = match next.step {
+            Step::HeldDown => written(next),
+            Step::Started => Value::Null,
+            _ => return Ok(()),
+        };
+        let found = target::workload(self.core, self.target).await?;
+        let found = found.filter(|found| text(found, "/metadata/uid") == next.uid);
+        let Some(found) = found else { return Ok(()) };
+        if found["metadata"]["annotations"][STANDSTILL] == annotation {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"uid": next.uid, "annotations": {STANDSTILL: annotation}}});
+        self.patch(&patch, &format!("annotate {} {}", next.kind, next.name)).await
+    }
+
+    /// Changes the workload. One that is gone, or has another UID by now, is left alone.
+    async fn patch(&self, patch: &Value, attempt: &str) -> Result<(), ApiError> {
+        let api: Api<DynamicObject> = objects::namespaced(
+            &self.core.client,
+            self.target.namespace,
+            &target::resource(self.target.kind),
+        );
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        match api.patch(self.target.name, &params, &Patch::Merge(patch)).await.attempt(attempt) {
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            patched => patched.map(drop),
+        }
+    }
+}
+
+fn written(record: &Standstill) -> Value {
+    // A record is plain data, which always has a JSON form.
+    Value::String(serde_json::to_string(record).unwrap_or_default())
+}

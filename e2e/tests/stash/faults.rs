@@ -1,0 +1,138 @@
+//! What is missing is named and waited for; whatever is interrupted comes to an end, and the next session succeeds.
+
+use lifeboat_e2e::{Fault, StashTest, condition, mover_process, signal, wait_for};
+use serde_json::Value;
+
+use super::workloads::{deployment, put_deployment};
+
+const CONFIGURATION: &str = "BackupConfiguration";
+
+#[test]
+fn what_is_missing_is_named_and_the_invoker_becomes_ready_by_itself() {
+    let test = StashTest::start(&[]);
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    let missing = |kind: &str, text: &str| {
+        wait_for(&format!("{kind} False"), 90, || {
+            let found = test.invoker(CONFIGURATION, "nightly");
+            let (status, message) = condition(&found, kind);
+            let is_it = status == "False" && message.contains(text) && found["status"]["phase"] == "NotReady";
+            if is_it { Ok(()) } else { Err(found["status"].to_string()) }
+        });
+    };
+    missing("RepositoryFound", "/repo");
+    test.kubectl().args(["delete", "secret", "keys"]).ok();
+    test.put_repository("repo");
+    missing("BackendSecretFound", "/keys");
+    test.put_secret("keys", "correct horse");
+    missing("BackupTargetFound", "/web");
+    let before = put_deployment(&test, "web");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_stored("repo", "app", "/source/data", &before);
+    // A volume that the pod does not have.
+    let other = deployment("app", "web").replace("name: data", "name: other");
+    test.put_configuration("wrong", &other, "");
+    test.kubectl().args(["delete", "backupconfiguration", "nightly"]).ok();
+    let session = test.run(CONFIGURATION, "wrong", "Failed");
+    assert!(session["status"]["targets"][0].to_string().contains("other"), "{session}");
+    test.assert_nothing_is_left("repo");
+}
+
+/// A session whose mover waits for storage during its work; gives its name and the mover's pod.
+fn held(test: &StashTest) -> (String, Value) {
+    test.wait_for_phase(CONFIGURATION, "nightly", "Ready");
+    test.server.storage.close("PUT", "/data/", Fault::Hold, 1000);
+    let session = test.begin(CONFIGURATION, "nightly");
+    test.server.storage.wait_until_reached(90);
+    let pod = wait_for("the mover's pod", 30, || {
+        let list = lifeboat_e2e::get(&["-n", &test.tenant.name, "pods"]);
+        let pods = list["items"].as_array().cloned().unwrap_or_default();
+        let is_mover =
+            |pod: &Value| pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("mover-"));
+        pods.into_iter().find(|pod| is_mover(pod)).ok_or("there is none")
+    });
+    (session, pod)
+}
+
+fn shop(more: &str) -> StashTest {
+    let test = StashTest::start(&[]);
+    put_deployment(&test, "web");
+    test.put_repository("repo");
+    test.put_configuration("nightly", &deployment("app", "web"), more);
+    test
+}
+
+#[test]
+fn a_mover_that_is_killed_is_followed_by_another() {
+    let test = shop("");
+    let (session, pod) = held(&test);
+    signal("-KILL", &mover_process(&pod));
+    test.server.storage.open();
+    let session = test.ended(&session);
+    assert_eq!(session["status"]["phase"], "Succeeded", "{session}");
+    assert_eq!(test.snapshots("repo").len(), 1);
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_server_that_is_killed_is_followed_by_another_which_ends_the_session() {
+    let mut test = shop("");
+    let (session, _) = held(&test);
+    test.server.kill_and_restart();
+    let session = test.ended(&session);
+    assert_eq!(session["status"]["phase"], "Succeeded", "{session}");
+    assert_eq!(test.snapshots("repo").len(), 1);
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_session_that_is_deleted_or_out_of_time_ends_its_mover() {
+    let test = shop("");
+    let (session, _) = held(&test);
+    test.kubectl().args(["delete", "backupsession", &session]).ok();
+    wait_for("the end of the mover", 120, || {
+        let jobs = test
+            .kubectl()
+            .args(["get", "jobs,pods", "-l", "app.kubernetes.io/name=lifeboat-mover", "-o", "name"])
+            .ok();
+        if jobs.trim().is_empty() { Ok(()) } else { Err(jobs) }
+    });
+    test.server.storage.open();
+    test.assert_nothing_is_left("repo");
+    // A deadline.
+    let limit = r#"{"spec": {"timeOut": "20s"}}"#;
+    test.kubectl().args(["patch", "backupconfiguration", "nightly", "--type=merge", "-p", limit]).ok();
+    let (session, _) = held(&test);
+    let session = test.ended(&session);
+    assert_eq!(session["status"]["phase"], "Failed", "{session}");
+    assert_eq!(condition(&session, "DeadlineExceeded").0, "True", "{session}");
+    test.server.storage.open();
+    test.assert_nothing_is_left("repo");
+    let none = r#"{"spec": {"timeOut": null}}"#;
+    test.kubectl().args(["patch", "backupconfiguration", "nightly", "--type=merge", "-p", none]).ok();
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_second_invoker_waits_for_the_first_on_one_target() {
+    let test = shop("");
+    test.put_configuration("other", &deployment("other", "web"), "");
+    test.wait_for_phase(CONFIGURATION, "other", "Ready");
+    let (first, _) = held(&test);
+    let second = test.begin(CONFIGURATION, "other");
+    wait_for("the second session to wait", 60, || {
+        let found = test.session(&second);
+        let (status, message) = condition(&found["status"]["targets"][0], "TargetInUse");
+        let waits = found["status"]["phase"] == "Pending" && status == "True" && message.contains(&first);
+        if waits { Ok(()) } else { Err(found["status"].to_string()) }
+    });
+    // Another one of the first invoker is skipped.
+    let third = test.ended(&test.begin(CONFIGURATION, "nightly"));
+    assert_eq!(third["status"]["phase"], "Skipped", "{third}");
+    test.server.storage.open();
+    for session in [&first, &second] {
+        assert_eq!(test.ended(session)["status"]["phase"], "Succeeded");
+    }
+    assert_eq!(test.snapshots("repo"), ["app /source/data", "other /source/data"]);
+    test.assert_nothing_is_left("repo");
+}

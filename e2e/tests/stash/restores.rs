@@ -1,0 +1,319 @@
+//! Restores by Stash's API: into the volumes of a workload in place, by rules, into new claims, as a batch; and what happens when one
+//! fails.
+
+use std::fs;
+
+use lifeboat_e2e::{Engine, StashTest, condition, contents, get, volume_directory, wait_for};
+use serde_json::Value;
+
+use super::workloads::{deployment, put_deployment, put_stateful_set, target};
+
+const SESSIONS: &str = "restoresessions.stash.appscode.com";
+const BATCHES: &str = "restorebatches.stash.appscode.com";
+
+/// Creates a RestoreSession on Repository `repo`; `spec` and `annotations` are lines of YAML.
+fn restore(test: &StashTest, name: &str, spec: &str, annotations: &str) {
+    test.tenant.apply(&format!(
+        "apiVersion: stash.appscode.com/v1beta1
+kind: RestoreSession
+metadata: {{name: {name}, annotations: {{{annotations}}}}}
+spec:
+  repository: {{name: repo}}
+{spec}
+"
+    ));
+}
+
+/// Waits for the end of a restore; gives it.
+fn ended(test: &StashTest, kind: &str, name: &str) -> Value {
+    wait_for(&format!("the end of {kind} {name}"), 240, || {
+        let found = get(&["-n", &test.tenant.name, kind, name]);
+        match found["status"]["phase"].as_str() {
+            Some("Succeeded" | "Failed" | "Invalid") => Ok(found),
+            _ => Err(found["status"].to_string()),
+        }
+    })
+}
+
+fn succeeded(test: &StashTest, kind: &str, name: &str) -> Value {
+    let found = ended(test, kind, name);
+    assert_eq!(found["status"]["phase"], "Succeeded", "{:#}", found["status"]);
+    found
+}
+
+/// The target of a restore: volume `data` at `/source/data`.
+fn into(alias: &str, kind: &str, name: &str) -> String {
+    target(alias, "apps/v1", kind, name).replace("paths: [/source/data], ", "")
+}
+
+fn replicas(test: &StashTest, kind: &str, name: &str) -> Value {
+    get(&["-n", &test.tenant.name, kind, name])["spec"]["replicas"].clone()
+}
+
+#[test]
+fn a_deployment_comes_back_in_place_with_owners_and_modes() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("web", &deployment("app", "web"), "");
+    test.run("BackupConfiguration", "web", "Succeeded");
+    let directory = test.directory("web", 0, "data");
+    fs::remove_dir_all(directory.join("own")).unwrap();
+    fs::write(directory.join("which"), "damaged").unwrap();
+    let pod = test.pods("web")[0]["metadata"]["uid"].clone();
+
+    restore(&test, "back", &format!("  target: {}", into("app", "Deployment", "web")), "");
+    let back = succeeded(&test, SESSIONS, "back");
+    test.wait_until_running("deployment/web");
+    wait_for("the new pod alone", 60, || match test.pods("web").as_slice() {
+        [one] if one["metadata"]["uid"] != pod => Ok(()),
+        pods => Err(format!("{} pods", pods.len())),
+    });
+    before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
+    assert_eq!(back["status"]["standstill"]["step"], "Started");
+    assert_eq!(replicas(&test, "deployments", "web"), 1);
+
+    // What was there before is in a safety copy, which is no backup.
+    let copies = back["status"]["stats"][0]["safetyCopies"].as_array().cloned().unwrap_or_default();
+    assert_eq!(copies.len(), 1, "{:#}", back["status"]);
+    let text = test
+        .repository("repo")
+        .ok(Engine::Restic, &["snapshots", "--json", "--no-lock", "--tag", "lifeboat-safety"]);
+    let found: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!((found.len(), &found[0]["id"]), (1, &copies[0]["name"]), "{text}");
+    let target = tempfile::tempdir().unwrap();
+    let id = found[0]["id"].as_str().unwrap();
+    let restored = ["restore", id, "--target", target.path().to_str().unwrap(), "--no-lock"];
+    test.repository("repo").ok(Engine::Restic, &restored);
+    let which = fs::read_to_string(target.path().join("source/data/which")).unwrap();
+    assert_eq!(which, "damaged", "the copy has what was overwritten");
+    test.assert_nothing_is_left("repo");
+}
+
+/// The sample of the batch document, from two pods instead of three.
+#[test]
+fn a_larger_stateful_set_comes_back_by_rules() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    let before = put_stateful_set(&test, "db");
+    test.put_configuration("db", &target("app", "apps/v1", "StatefulSet", "db"), "");
+    test.run("BackupConfiguration", "db", "Succeeded");
+    test.kubectl().args(["scale", "statefulset/db", "--replicas=4"]).ok();
+    test.wait_until_running("statefulset/db");
+    fs::write(test.directory("db", 0, "data").join("which"), "damaged").unwrap();
+    let rules = "    - {targetHosts: [app-2, app-3], sourceHost: app-1, paths: [/source/data]}\n    - {targetHosts: [], sourceHost: '', paths: [/source/data]}";
+    let spec = format!(
+        "  target:\n    alias: app\n    ref: {{apiVersion: apps/v1, kind: StatefulSet, name: db}}\n    volumeMounts: [{{name: data, mountPath: /source/data}}]\n    rules:\n{rules}"
+    );
+    restore(&test, "back", &spec, "");
+    let back = succeeded(&test, SESSIONS, "back");
+    assert_eq!(back["status"]["totalHosts"], 4);
+    test.wait_until_running("statefulset/db");
+    wait_for("all pods", 60, || match test.pods("db").len() {
+        4 => Ok(()),
+        count => Err(format!("{count} pods")),
+    });
+    for (number, source) in [0, 1, 1, 1].into_iter().enumerate() {
+        let found = contents(&test.directory("db", number, "data"));
+        before[source].assert_same(&found, &format!("host app-{number}"));
+    }
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn data_comes_back_into_new_claims() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    let before = put_stateful_set(&test, "db");
+    test.put_configuration("db", &target("app", "apps/v1", "StatefulSet", "db"), "");
+    test.run("BackupConfiguration", "db", "Succeeded");
+    let spec = "  target:
+    alias: app
+    replicas: 2
+    volumeMounts: [{name: restored, mountPath: /source/data}]
+    volumeClaimTemplates:
+    - metadata: {name: 'restored-${POD_ORDINAL}'}
+      spec: {accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {requests: {storage: 64Mi}}}";
+    restore(&test, "back", spec, "");
+    succeeded(&test, SESSIONS, "back");
+    for (number, expected) in before.iter().enumerate() {
+        let pod = format!("reader-{number}");
+        test.tenant.apply(&format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: {pod}, labels: {{app: reader}}}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {{name: main, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity], volumeMounts: [{{name: data, mountPath: /d}}]}}
+  volumes: [{{name: data, persistentVolumeClaim: {{claimName: restored-{number}}}}}]
+"
+        ));
+        test.kubectl().args(["wait", "--for=condition=Ready", "pod", &pod, "--timeout=90s"]).ok();
+        let reader = get(&["-n", &test.tenant.name, "pods", &pod]);
+        expected.assert_same(&contents(&volume_directory(&reader, "data")), &pod);
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named_and_nothing_is_stopped() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    put_deployment(&test, "web");
+    test.put_configuration("web", &deployment("app", "web"), "");
+    test.run("BackupConfiguration", "web", "Succeeded");
+    let pod = test.pods("web")[0]["metadata"]["uid"].clone();
+    let mounts = "volumeMounts: [{name: data, mountPath: /source/data}]";
+    let of = |alias: &str, rules: &str| {
+        let reference = "ref: {apiVersion: apps/v1, kind: Deployment, name: web}";
+        format!("  target: {{alias: {alias}, {reference}, {mounts}, rules: [{rules}]}}")
+    };
+    let cases = [
+        ("no-host", of("other", ""), "no complete snapshot of source host other"),
+        ("no-mount", of("app", "{paths: [/var/www]}"), "below no mount"),
+        ("no-snapshot", of("app", "{snapshots: [abcdef]}"), "no snapshot \"abcdef\""),
+        ("no-rule", of("app", "{targetHosts: [db]}"), "no rule applies to a host"),
+    ];
+    for (name, spec, expected) in &cases {
+        restore(&test, name, spec, "");
+        let found = ended(&test, SESSIONS, name);
+        assert_eq!(found["status"]["phase"], "Failed", "{:#}", found["status"]);
+        let (_, message) = condition(&found, "RestoreExecutorEnsured");
+        assert!(message.contains(expected), "{name}: {message}");
+        assert!(message.contains("host app: /source/data (snapshot"), "{name} lists what exists: {message}");
+    }
+    assert_eq!(test.pods("web")[0]["metadata"]["uid"], pod, "nothing was stopped");
+}
+
+#[test]
+fn a_restore_waits_for_its_target_and_then_runs() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("web", &deployment("app", "web"), "");
+    test.run("BackupConfiguration", "web", "Succeeded");
+    let spec = format!("  target: {}", into("app", "Deployment", "copy"));
+    restore(&test, "later", &spec, "lifeboat.io/safety-copy: 'false'");
+    wait_for("what the restore waits for", 60, || {
+        let found = get(&["-n", &test.tenant.name, SESSIONS, "later"]);
+        let (status, message) = condition(&found, "RestoreTargetFound");
+        let waits = status == "False" && message.contains(&format!("Deployment {}/copy", test.tenant.name));
+        if waits && found["status"]["phase"] == "Pending" { Ok(()) } else { Err(found["status"].to_string()) }
+    });
+    put_deployment(&test, "copy");
+    succeeded(&test, SESSIONS, "later");
+    test.wait_until_running("deployment/copy");
+    let copied = contents(&test.directory("copy", 0, "data"));
+    for name in ["which", "bytes"] {
+        let path = std::path::Path::new(name);
+        assert_eq!(
+            copied.0.get(path).map(|one| &one.content),
+            before.0.get(path).map(|one| &one.content),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_batch_brings_two_workloads_back() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    let (web, api) = (put_deployment(&test, "web"), put_deployment(&test, "api"));
+    test.tenant.apply(&format!(
+        "apiVersion: stash.appscode.com/v1beta1
+kind: BackupBatch
+metadata: {{name: both}}
+spec:
+  schedule: '0 3 1 1 *'
+  repository: {{name: repo}}
+  retentionPolicy: {{name: keep, keepLast: 2, prune: false}}
+  members:
+  - target: {}
+  - target: {}
+",
+        deployment("web", "web"),
+        deployment("api", "api")
+    ));
+    test.run("BackupBatch", "both", "Succeeded");
+    for name in ["web", "api"] {
+        fs::remove_file(test.directory(name, 0, "data").join("bytes")).unwrap();
+    }
+    test.tenant.apply(&format!(
+        "apiVersion: stash.appscode.com/v1beta1
+kind: RestoreBatch
+metadata: {{name: back}}
+spec:
+  repository: {{name: repo}}
+  members:
+  - target: {}
+  - target: {}
+    rules: [{{paths: [/source/data]}}]
+",
+        into("web", "Deployment", "web"),
+        into("api", "Deployment", "api")
+    ));
+    let back = succeeded(&test, BATCHES, "back");
+    assert_eq!(condition(&back["status"]["members"][1], "RulesMoved").0, "True");
+    for (name, before) in [("web", web), ("api", api)] {
+        test.wait_until_running(&format!("deployment/{name}"));
+        wait_for("one pod", 60, || match test.pods(name).as_slice() {
+            [one] if one["metadata"]["deletionTimestamp"].is_null() => Ok(()),
+            pods => Err(format!("{} pods", pods.len())),
+        });
+        before.assert_same(&contents(&test.directory(name, 0, "data")), name);
+    }
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_failed_restore_keeps_the_workload_down_and_another_one_brings_it_back() {
+    let test = StashTest::start(&[]);
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("web", &deployment("app", "web"), "");
+    test.run("BackupConfiguration", "web", "Succeeded");
+    // A directory with files is where the snapshot has a file: it cannot be restored, because what the snapshot lacks stays.
+    let directory = test.directory("web", 0, "data");
+    fs::remove_file(directory.join("which")).unwrap();
+    fs::create_dir(directory.join("which")).unwrap();
+    fs::write(directory.join("which/own"), "of the application").unwrap();
+    let spec = format!("  target: {}", into("app", "Deployment", "web"));
+    restore(&test, "back", &spec, "");
+    let found = ended(&test, SESSIONS, "back");
+    assert_eq!(found["status"]["phase"], "Failed", "{:#}", found["status"]);
+    assert_eq!(found["status"]["standstill"]["step"], "HeldDown", "{:#}", found["status"]);
+    assert_eq!(replicas(&test, "deployments", "web"), 0);
+    let (status, message) = condition(&found, "WorkloadStarted");
+    assert_eq!(status, "False");
+    for part in ["which", "rollback restoresession/back", "resume-workload restoresession/back"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    // A backup must not store half-restored data.
+    let skipped = test.ended(&test.begin("BackupConfiguration", "web"));
+    assert_eq!(skipped["status"]["phase"], "Skipped", "{:#}", skipped["status"]);
+
+    test.tenant.apply(
+        "apiVersion: v1
+kind: Pod
+metadata: {name: repair}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [rm, -r, /d/which], volumeMounts: [{name: data, mountPath: /d}]}
+  volumes: [{name: data, persistentVolumeClaim: {claimName: web}}]
+",
+    );
+    test.kubectl()
+        .args(["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair", "--timeout=90s"])
+        .ok();
+    test.kubectl().args(["delete", SESSIONS, "back", "--timeout=30s"]).ok();
+    restore(&test, "again", &spec, "");
+    let again = succeeded(&test, SESSIONS, "again");
+    assert!(again["status"]["stats"][0]["safetyCopies"].is_null(), "half-restored data is not copied");
+    test.wait_until_running("deployment/web");
+    assert_eq!(replicas(&test, "deployments", "web"), 1);
+    wait_for("one pod", 60, || if test.pods("web").len() == 1 { Ok(()) } else { Err("several pods") });
+    before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
+    test.run("BackupConfiguration", "web", "Succeeded");
+}
