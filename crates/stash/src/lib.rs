@@ -25,6 +25,7 @@ mod scope;
 mod server_part;
 mod sessions;
 pub mod settings;
+pub mod storage_config;
 mod target;
 mod tenant_stores;
 #[cfg(test)]
