@@ -41,14 +41,11 @@ pub(crate) fn run() -> Result<(), CliError> {
     let parsed =
         tree.try_get_matches_from(arguments).and_then(|matches| KubectlStash::from_arg_matches(&matches));
     match parsed {
-        Ok(KubectlStash { context, kubeconfig, stash }) => {
-            let global = Global {
-                namespace_is_given: stash.namespace.is_some(),
-                namespace: stash.namespace.unwrap_or_default(),
-                context,
-                kubeconfig,
-            };
-            runtime::run(async move { stash::run(&Settings::new(global), stash.command).await })
+        Ok(KubectlStash { context, kubeconfig, stash: stash::Args { namespace, command } }) => {
+            let namespace_is_given = namespace.is_some();
+            let namespace = namespace.unwrap_or_default();
+            let settings = Settings::new(Global { namespace, namespace_is_given, context, kubeconfig });
+            runtime::run(Box::pin(stash::run(&settings, command)))
         }
         Err(error) => error.exit(),
     }

@@ -5,7 +5,9 @@ use super::repository::{self, RepositoryArgs};
 use crate::commands::repository::{Command, check};
 use crate::error::CliError;
 
+// The flattened arguments have a group of this name already.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     repository: RepositoryArgs,

@@ -74,7 +74,7 @@ pub(super) async fn run(tenant: &Tenant, command: &Command) -> Result<(), CliErr
     let Found { session, .. } =
         repository::find(tenant, &snapshot.repository, &args.access, "forget ID").await?;
     run_in(&session, async {
-        remove(&session, &snapshot).await?;
+        Box::pin(remove(&session, &snapshot)).await?;
         let (name, repository, namespace) = (&snapshot.name, &snapshot.repository, &tenant.namespace);
         printer::line(&format!("Snapshot {name:?} deleted."));
         session.say(format!(

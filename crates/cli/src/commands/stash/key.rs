@@ -17,7 +17,9 @@ pub(crate) enum Command {
     Remove(RemoveArgs),
 }
 
+// The flattened arguments have a group of this name already.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct NewKeyArgs {
     #[command(flatten)]
     repository: RepositoryArgs,

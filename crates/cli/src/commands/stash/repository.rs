@@ -9,7 +9,7 @@ use kube::Api;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::Attempt;
 use lifeboat_plan::stash::backend::{
-    BackendAccess, BackendStorage, MoversOnly, OpenedBy, access as backend_access,
+    BackendAccess, BackendStorage, MoversOnly, OpenedBy, SecretData, access as backend_access,
 };
 use lifeboat_stash::storage_config;
 use lifeboat_store::{Environment, Store, Tuning};
@@ -108,11 +108,7 @@ pub(super) async fn find(
     Ok(Found { session, secret })
 }
 
-async fn secret_data(
-    tenant: &Tenant,
-    repository: &str,
-    name: &str,
-) -> Result<lifeboat_plan::stash::backend::SecretData, CliError> {
+async fn secret_data(tenant: &Tenant, repository: &str, name: &str) -> Result<SecretData, CliError> {
     let namespace = &tenant.namespace;
     let api: Api<Secret> = Api::namespaced(tenant.client.clone(), namespace);
     let found = api.get_opt(name).await.attempt(format!("read Secret {name} of Repository {repository}"));

@@ -98,7 +98,8 @@ impl<'a> Report<'a> {
         }
         let own = Tenant {
             client: self.tenant.client.clone(),
-            namespace: if namespace.is_empty() { &self.tenant.namespace } else { namespace }.to_owned(),
+            namespace: if namespace.is_empty() { self.tenant.namespace.as_str() } else { namespace }
+                .to_owned(),
         };
         let found = match own.find(STASH_REPOSITORY, name).await {
             Ok(found) => found,
