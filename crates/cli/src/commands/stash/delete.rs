@@ -128,6 +128,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::commands::stash::testing::{back_up, session};
+
+    #[tokio::test]
+    async fn the_snapshot_itself_is_removed_and_no_other() {
+        let session = session().await;
+        let id = back_up(&session, "app", "/data", "one").await;
+        let other = back_up(&session, "app", "/data", "two").await;
+        let name = SnapshotName::parse(&format!("repo-{}", id.short())).unwrap();
+        remove(&session, &name).await.unwrap();
+        let left = session.open().await.unwrap().list(FileKind::Snapshot).await.unwrap();
+        assert_eq!(left.iter().map(|file| SnapshotId(file.id)).collect::<Vec<_>>(), [other]);
+        let error = remove(&session, &name).await.unwrap_err();
+        assert!(error.to_string().contains(&id.short()), "{error}");
+    }
 
     #[test]
     fn a_name_is_a_repository_and_digits() {

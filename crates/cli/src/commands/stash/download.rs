@@ -143,10 +143,41 @@ fn newest(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
+    use crate::commands::stash::testing::{back_up, session};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &[&str]) -> Args {
+        let line = [&["download", "repo"], line].concat();
+        Line::try_parse_from(line).map_err(|error| error.to_string()).unwrap().args
+    }
+
+    #[tokio::test]
+    async fn files_are_restored_below_their_paths() {
+        let session = session().await;
+        let first = back_up(&session, "app", "/source/data", "old").await;
+        let second = back_up(&session, "app", "/source/data", "new").await;
+        back_up(&session, "app", "/logs", "log").await;
+        let directory = tempfile::tempdir().unwrap();
+        let destination = directory.path().join("out");
+        let read = |path: &str| std::fs::read_to_string(destination.join(path)).unwrap();
+        let at = format!("--destination={}", destination.display());
+        restore_all(&session, &args(&[&at])).await.unwrap();
+        assert_eq!((read("source/data/file").as_str(), read("logs/file").as_str()), ("new", "log"));
+        let named = format!("--snapshots=repo-{},{}", first.short(), second);
+        restore_all(&session, &args(&[&at, &named])).await.unwrap();
+        assert_eq!(read(&format!("{}/source/data/file", first.short())), "old");
+        assert_eq!(read(&format!("{}/source/data/file", second.short())), "new");
+    }
 
     /// A snapshot whose id begins with a digit.
     fn snapshot(digit: char, minute: u8, host: &str, path: &str, tags: &[&str]) -> FoundSnapshot {

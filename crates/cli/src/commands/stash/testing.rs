@@ -1,9 +1,23 @@
-//! For tests: a tenant's namespace on the API server in memory, and a repository in a directory.
+//! For tests: a tenant's namespace on the API server in memory, and a repository in memory.
+
+use std::fs::File;
+use std::sync::Arc;
 
 use lifeboat_control::testing::{ApiServer, ServedType};
+use lifeboat_repository::backup::{BackupOptions, Source, backup};
+use lifeboat_repository::id::SnapshotId;
+use lifeboat_repository::lock::LockOptions;
+use lifeboat_repository::progress::Progress;
+use lifeboat_repository::repository::{InitOptions, Options, Repository};
+use lifeboat_store::Store;
+use secrecy::SecretString;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::Tenant;
+use crate::commands::repository::CommonArgs;
+use crate::commands::repository::session::Session;
+use crate::commands::repository::settings::{PasswordSource, Settings, Variables};
 
 /// The namespace of the tenant.
 pub(super) const SHOP: &str = "shop";
@@ -55,6 +69,30 @@ impl World {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
         self.server.put(&format!("/api/v1/namespaces/{SHOP}/secrets/{name}"), secret);
     }
+}
+
+/// A session on a new repository in memory.
+pub(super) async fn session() -> Session {
+    let password = SecretString::from("correct horse");
+    let store = Store::memory().with_name("memory");
+    let made = Repository::init(store.clone(), &password, InitOptions::default(), Options::default()).await;
+    made.unwrap();
+    let common = CommonArgs { no_cache: true, quiet: true, ..CommonArgs::default() };
+    let mut settings = Settings::resolve(common, Variables::new()).unwrap();
+    settings.target.password = PasswordSource::Given(password);
+    Session::new(settings, CancellationToken::new()).on_storage(store)
+}
+
+/// Stores a snapshot of a host that has a file `file` with this content at a path.
+pub(super) async fn back_up(session: &Session, host: &str, path: &str, content: &str) -> SnapshotId {
+    let repository = session.open().await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), content).unwrap();
+    let root = File::open(directory.path()).unwrap().into();
+    let options = BackupOptions::new(Source::Root { directory: root, path: path.to_owned() }, host);
+    let (lock, progress) = (LockOptions::default(), Arc::new(Progress::default()));
+    let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;
+    made.unwrap().snapshot_id.unwrap()
 }
 
 /// The path of an object of Stash's API.
