@@ -38,8 +38,6 @@ pub const SAFETY_COPY: &str = "lifeboat.io/safety-copy";
 pub const RESTORE_RUNNING: &str = "lifeboat.io/restore-running";
 /// Annotation of a RestoreSession or RestoreBatch: the UID of the restore whose safety copies are put back, in place of snapshots by rules.
 pub const ROLLBACK_OF: &str = "lifeboat.io/rollback-of";
-/// Annotation of a RestoreSession or RestoreBatch that failed: "true" once a person allows backups of its targets again.
-pub const BACKUPS_RESUMED: &str = "lifeboat.io/backups-resumed";
 /// Annotation of a workload that a restore stopped: the record of its standstill. A restore that follows reads the scale from it, because
 /// the one that stopped the workload may be deleted by then.
 pub const STANDSTILL: &str = "lifeboat.io/standstill";

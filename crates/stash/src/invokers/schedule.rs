@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt};
-use lifeboat_api::stash::BackupSession;
+use lifeboat_api::stash::{BackupSession, GROUP};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::schedule::{Past, Run, run};
 use lifeboat_plan::stash::invoker::ValidBackup;
 use lifeboat_plan::stash::session::{
-    self, Creation, ExistingSession, creation, due_annotation, session_name,
+    Creation, ExistingSession, creation, due_annotation, labels, session_name, spec,
 };
 
 use super::invoker::Invoker;
@@ -70,11 +71,21 @@ async fn make(
 }
 
 fn session(invoker: &Invoker, valid: &ValidBackup, name: &str, due: Timestamp) -> BackupSession {
+    let mut session = BackupSession::new(name, spec(&invoker.id, invoker.retries()));
     let target = match valid.members.as_slice() {
         [member] if !invoker.is_batch() => member.target.as_ref().map(|target| &target.key),
         _ => None,
     };
-    let mut session = session::session(&invoker.id, &invoker.uid, name, target, invoker.retries());
+    session.metadata.namespace = Some(invoker.id.namespace.clone());
+    session.labels_mut().extend(labels(&invoker.id, target));
     session.annotations_mut().extend([due_annotation(due)]);
+    session.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: format!("{GROUP}/v1beta1"),
+        kind: invoker.id.kind.to_string(),
+        name: invoker.id.name.clone(),
+        uid: invoker.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }]);
     session
 }

@@ -54,7 +54,7 @@ async fn allow(tenant: &Tenant, restore: &ObjectName) -> Result<String, CliError
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_plan::stash::in_place::BACKUPS_RESUMED;
+    use lifeboat_plan::stash::session::RESUMED;
     use serde_json::json;
 
     use super::*;
@@ -67,7 +67,7 @@ mod tests {
         let restore = names::restore("r").unwrap();
         assert!(allow(&world.tenant, &restore).await.unwrap().contains("run again"));
         let object = world.server.get(&path("restoresessions", "r")).unwrap();
-        assert_eq!(object["metadata"]["annotations"][BACKUPS_RESUMED], "true");
+        assert_eq!(object["metadata"]["annotations"][RESUMED], "true");
         assert!(allow(&world.tenant, &restore).await.unwrap().contains("already"));
     }
 

@@ -2,26 +2,26 @@
 //! Takes the object as JSON. Pure.
 
 use comfy_table::Table;
-use lifeboat_plan::stash::state::conditions::ConditionType;
 use serde_json::Value;
 
 use crate::printer;
 use crate::units::bytes;
 
 /// Conditions that call for attention when they are True; all others when they are False.
-const NOTICES: [ConditionType; 12] = [
-    ConditionType::BackupSkipped,
-    ConditionType::BackupDisrupted,
-    ConditionType::DeadlineExceeded,
-    ConditionType::RestoreQueued,
-    ConditionType::OtherReplicasNotBackedUp,
-    ConditionType::PodsMissing,
-    ConditionType::MountBelowPath,
-    ConditionType::VolumeReadLive,
-    ConditionType::RulesMoved,
-    ConditionType::HostsWithoutRule,
-    ConditionType::RestoreRemarks,
-    ConditionType::OwnersNotRestored,
+const NOTICES: [&str; 13] = [
+    "BackupSkipped",
+    "BackupDisrupted",
+    "DeadlineExceeded",
+    "RestoreQueued",
+    "TargetInUse",
+    "OtherReplicasNotBackedUp",
+    "PodsMissing",
+    "MountBelowPath",
+    "VolumeReadLive",
+    "RulesMoved",
+    "HostsWithoutRule",
+    "RestoreRemarks",
+    "OwnersNotRestored",
 ];
 
 /// A session.
@@ -170,7 +170,7 @@ impl HostView {
 pub(super) fn notices(conditions: &Value) -> Vec<String> {
     let found = list(conditions).filter(|condition| {
         let kind = text(&condition["type"]);
-        let when = if NOTICES.iter().any(|notice| notice.name() == kind) { "True" } else { "False" };
+        let when = if NOTICES.contains(&kind) { "True" } else { "False" };
         text(&condition["status"]) == when
     });
     let shown = found.map(|condition| match text(&condition["message"]) {

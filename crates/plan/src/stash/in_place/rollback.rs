@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use lifeboat_api::stash::StoppedWorkload;
 use serde_json::{Map, Value, json};
 
-use super::{BACKUPS_RESUMED, FORCE_SCALE, RESTORE_RUNNING, ROLLBACK_OF};
+use super::{FORCE_SCALE, RESTORE_RUNNING, ROLLBACK_OF};
 use crate::json::text;
 use crate::label;
+use crate::stash::session::RESUMED;
 
 /// The longest name of an object.
 const LONGEST: usize = 253;
@@ -66,10 +67,10 @@ pub fn backups_resumed(restore: &Value) -> Result<Option<Value>, AfterRestoreErr
     if phase != "Failed" {
         return Err(AfterRestoreError::NotFailed { restore: shown(restore), phase: phase.to_owned() });
     }
-    if restore["metadata"]["annotations"][BACKUPS_RESUMED] == "true" {
+    if restore["metadata"]["annotations"].get(RESUMED).is_some() {
         return Ok(None);
     }
-    Ok(Some(json!({"metadata": {"annotations": {BACKUPS_RESUMED: "true"}}})))
+    Ok(Some(json!({"metadata": {"annotations": {RESUMED: "true"}}})))
 }
 
 /// The phase of a restore that has ended.
@@ -266,8 +267,8 @@ mod tests {
     fn backups_are_allowed_once_after_a_failed_restore() {
         let mut failed = session(&json!({"phase": "Failed"}));
         let patch = backups_resumed(&failed).unwrap().unwrap();
-        assert_eq!(patch, json!({"metadata": {"annotations": {BACKUPS_RESUMED: "true"}}}));
-        failed["metadata"]["annotations"][BACKUPS_RESUMED] = json!("true");
+        assert_eq!(patch, json!({"metadata": {"annotations": {RESUMED: "true"}}}));
+        failed["metadata"]["annotations"][RESUMED] = json!("true");
         assert_eq!(backups_resumed(&failed), Ok(None));
         let message = backups_resumed(&session(&json!({"phase": "Succeeded"}))).unwrap_err().to_string();
         assert!(message.contains("is Succeeded"), "{message}");

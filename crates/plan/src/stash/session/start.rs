@@ -14,6 +14,9 @@ use super::order::Order;
 use super::target::TargetKey;
 use crate::stash::state::{SessionPhase, WorkPhase};
 
+/// Annotation of a RestoreSession or RestoreBatch that failed: a person has allowed backups of its targets since.
+pub const RESUMED: &str = "lifeboat.io/backups-resumed";
+
 /// A session as others see it; the older one comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionKey {
