@@ -26,6 +26,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: usize = 3;
 
 /// The context of a running repository command.
+#[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// Cancelled by INT, TERM and HUP.
