@@ -13,6 +13,9 @@ pub(crate) struct Global {
     /// Namespace of Lifeboat's server; $VELERO_NAMESPACE is also read
     #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = DEFAULT_NAMESPACE, value_parser = namespace_name)]
     pub(crate) namespace: String,
+    /// Whether an argument names the namespace, and neither a variable nor the default.
+    #[arg(skip)]
+    pub(crate) namespace_is_given: bool,
     /// Context of the kubeconfig to use instead of the current one
     #[arg(long, global = true, visible_alias = "kubecontext", value_name = "NAME")]
     pub(crate) context: Option<String>,

@@ -16,6 +16,7 @@ pub(crate) mod restore_wait;
 pub(crate) mod schedule;
 pub(crate) mod server;
 pub(crate) mod snapshot_location;
+pub(crate) mod stash;
 mod tree;
 pub(crate) mod uninstall;
 pub(crate) mod verbs;
@@ -55,6 +56,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Volume(command) => Box::pin(volume::run(&settings, command)).await,
         Command::Mover(args) => mover::run(args).await,
         Command::RestoreWait(args) => restore_wait::run(args).await,
+        Command::Stash(args) => Box::pin(stash::run(&settings, args.command)).await,
         Command::Completion(args) => completion::run(&args),
         // These were converted into the noun's command above.
         Command::Get(_) | Command::Create(_) | Command::Describe(_) | Command::Delete(_) => Ok(()),

@@ -8,6 +8,7 @@ mod download;
 mod error;
 pub mod generate;
 mod go_flags;
+mod kubectl_stash;
 mod nouns;
 mod objects;
 mod printer;
@@ -19,7 +20,8 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches};
 
 use commands::Cli;
 
@@ -32,14 +34,23 @@ pub fn main() -> ExitCode {
     if restic::is_called() {
         return finish(restic::run);
     }
+    if kubectl_stash::is_called() {
+        return finish(kubectl_stash::run);
+    }
     let mut tree = with_namespace(command(), std::env::var("VELERO_NAMESPACE").ok());
     tree.build();
     let arguments = go_flags::plain(&tree, std::env::args_os());
-    let cli = match tree.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match tree.try_get_matches_from(arguments).and_then(|matches| parsed(&matches)) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
     finish(|| runtime::run(commands::run(cli)))
+}
+
+fn parsed(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+    let mut cli = Cli::from_arg_matches(matches)?;
+    cli.global.namespace_is_given = matches.value_source("namespace") == Some(ValueSource::CommandLine);
+    Ok(cli)
 }
 
 fn finish(work: impl FnOnce() -> Result<(), error::CliError>) -> ExitCode {
@@ -90,5 +101,22 @@ mod tests {
         let tree = with_namespace(command(), variable.map(str::to_owned));
         let matches = tree.try_get_matches_from(line).unwrap();
         assert_eq!(Cli::from_arg_matches(&matches).unwrap().global.namespace, expected);
+    }
+
+    #[rstest]
+    #[case::none(&["lifeboat", "stash", "trigger", "app"], None)]
+    #[case::before(&["lifeboat", "-n", "shop", "stash", "trigger", "app"], Some("shop"))]
+    #[case::between(&["lifeboat", "stash", "-n", "shop", "trigger", "app"], Some("shop"))]
+    #[case::after(&["lifeboat", "stash", "trigger", "app", "-n", "shop"], Some("shop"))]
+    fn the_namespace_of_the_server_is_not_that_of_stash_objects(
+        #[case] line: &[&str],
+        #[case] expected: Option<&str>,
+    ) {
+        let tree = with_namespace(command(), Some("velero".to_owned()));
+        let global = parsed(&tree.try_get_matches_from(line).unwrap())
+            .map_err(|error| error.to_string())
+            .unwrap()
+            .global;
+        assert_eq!(global.namespace_is_given.then_some(global.namespace.as_str()), expected);
     }
 }

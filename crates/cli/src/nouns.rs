@@ -4,6 +4,10 @@
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::repositories::Snapshot;
+use lifeboat_api::stash::{
+    BackupBatch, BackupConfiguration, BackupSession, Repository, RestoreBatch, RestoreSession,
+};
 use lifeboat_api::velero::{
     Backup, BackupRepository, BackupStorageLocation, Restore, Schedule, VolumeSnapshotLocation,
 };
@@ -43,6 +47,25 @@ pub(crate) const REPOSITORY: Noun = Noun {
     many: "repositories of volume data",
     resource: objects::resource_of::<BackupRepository>,
 };
+
+/// Kinds of Stash's API. Their names are those of the kinds, because users write them in manifests.
+pub(crate) const BACKUP_CONFIGURATION: Noun = Noun {
+    one: "BackupConfiguration",
+    many: "BackupConfigurations",
+    resource: objects::resource_of::<BackupConfiguration>,
+};
+pub(crate) const BACKUP_BATCH: Noun =
+    Noun { one: "BackupBatch", many: "BackupBatches", resource: objects::resource_of::<BackupBatch> };
+pub(crate) const BACKUP_SESSION: Noun =
+    Noun { one: "BackupSession", many: "BackupSessions", resource: objects::resource_of::<BackupSession> };
+pub(crate) const RESTORE_SESSION: Noun =
+    Noun { one: "RestoreSession", many: "RestoreSessions", resource: objects::resource_of::<RestoreSession> };
+pub(crate) const RESTORE_BATCH: Noun =
+    Noun { one: "RestoreBatch", many: "RestoreBatches", resource: objects::resource_of::<RestoreBatch> };
+pub(crate) const STASH_REPOSITORY: Noun =
+    Noun { one: "Repository", many: "Repositories", resource: objects::resource_of::<Repository> };
+pub(crate) const SNAPSHOT: Noun =
+    Noun { one: "Snapshot", many: "Snapshots", resource: objects::resource_of::<Snapshot> };
 
 /// How many existing names an error lists; more would not help to find a typing error.
 const NAMED: usize = 10;

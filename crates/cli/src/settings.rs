@@ -9,6 +9,8 @@ use crate::error::CliError;
 /// The cluster and the namespace of one invocation.
 pub(crate) struct Settings {
     pub(crate) namespace: String,
+    /// Whether an argument names the namespace, and neither a variable nor the default.
+    pub(crate) namespace_is_given: bool,
     pub(crate) connection: ConnectOptions,
 }
 
@@ -16,6 +18,7 @@ impl Settings {
     pub(crate) fn new(global: Global) -> Self {
         Self {
             namespace: global.namespace,
+            namespace_is_given: global.namespace_is_given,
             connection: ConnectOptions { kubeconfig: global.kubeconfig, context: global.context },
         }
     }

@@ -26,6 +26,7 @@ mod server_part;
 mod sessions;
 pub mod settings;
 mod standstill;
+pub mod storage_config;
 mod target;
 mod tasks;
 mod tenant_stores;

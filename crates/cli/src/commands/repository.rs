@@ -14,28 +14,28 @@ mod arguments;
 mod backup;
 pub(crate) mod cache;
 mod cat;
-mod check;
+pub(crate) mod check;
 mod copy;
 mod diff;
 mod dump;
 mod find;
 mod forget;
 mod init;
-mod key;
+pub(crate) mod key;
 mod list;
 mod lock;
 pub(crate) mod ls;
-mod migrate;
-mod output;
+pub(crate) mod migrate;
+pub(crate) mod output;
 pub(crate) mod password;
 mod pipes;
 mod prepared;
 pub(crate) mod progress;
-mod prune;
-mod repair;
-mod restore;
+pub(crate) mod prune;
+pub(crate) mod repair;
+pub(crate) mod restore;
 mod second;
-mod select;
+pub(crate) mod select;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod signals;
@@ -43,7 +43,7 @@ mod snapshots;
 mod source;
 mod stats;
 mod tag;
-mod unlock;
+pub(crate) mod unlock;
 
 pub(crate) use arguments::{COMMON_HEADING, CommonArgs};
 
@@ -147,10 +147,18 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     // Under `lock`, signals are passed on to the command that it runs.
     let impatient = !matches!(command, Command::Lock(_));
     let session = Session::new(settings, signals::interruption(impatient)?);
+    // Boxed, because the largest of the commands determines the size of every future above.
+    run_in(&session, Box::pin(dispatch(&session, command))).await
+}
+
+/// Runs the work of a command in a session.
+pub(crate) async fn run_in(
+    session: &Session,
+    work: impl Future<Output = Result<(), CliError>>,
+) -> Result<(), CliError> {
     // When the output can no longer be written, the command stops as after a signal, because it may hold a lock.
     printer::stop_on_failure(session.interrupted.clone());
-    // Boxed, because the largest of the commands determines the size of every future above.
-    let outcome = written(Box::pin(dispatch(&session, command)).await);
+    let outcome = written(work.await);
     match outcome {
         Err(error) if session.is_json() && !error.is_silent() => {
             output::exit_error(&error);
@@ -173,7 +181,7 @@ fn written(outcome: Result<(), CliError>) -> Result<(), CliError> {
     }
 }
 
-async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
+pub(crate) async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
     match command {
         Command::Init(args) => init::run(session, args).await,
         Command::Backup(args) => backup::run(session, *args).await,

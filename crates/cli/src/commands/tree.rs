@@ -74,6 +74,9 @@ pub(crate) enum Command {
     /// Wait for the data of a restored pod (used by its init container)
     #[command(hide = true)]
     RestoreWait(commands::restore_wait::Args),
+    /// Back up and restore single workloads with the kinds of Stash's API; also as `kubectl stash`
+    #[command(hide = true)]
+    Stash(Box<commands::stash::Args>),
     /// Print a shell's completion script
     Completion(commands::completion::Args),
 }

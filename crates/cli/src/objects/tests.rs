@@ -16,7 +16,11 @@ use crate::objects::follow::follow;
 use crate::settings::Settings;
 
 pub(crate) fn settings() -> Settings {
-    Settings { namespace: "lifeboat".into(), connection: lifeboat_cluster::ConnectOptions::default() }
+    Settings {
+        namespace: "lifeboat".into(),
+        namespace_is_given: true,
+        connection: lifeboat_cluster::ConnectOptions::default(),
+    }
 }
 
 /// A client of an API server that holds these objects of group velero.io, by their plurals.

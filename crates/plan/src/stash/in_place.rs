@@ -16,6 +16,7 @@
 
 mod decide;
 mod owners;
+mod rollback;
 mod standstill;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ mod uses;
 
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide};
 pub use owners::{ScaleOwner, scale_owners};
+pub use rollback::{AfterRestoreError, backups_resumed, held_down, rollbacks};
 pub use standstill::{Action, RestoreName, Seen, Standstill, Step, Work};
 pub use uses::{VolumeUser, users};
 

@@ -13,7 +13,7 @@ mod target;
 pub use args::{ArgError, BackupArgs, Limits, RestoreArgs, backup_args, restore_args};
 pub use history::{OldSession, to_delete};
 pub use name::{
-    Creation, DUE, ExistingSession, InvokerId, creation, due_annotation, labels, session_name, spec,
+    Creation, DUE, ExistingSession, InvokerId, creation, due_annotation, labels, session, session_name, spec,
 };
 pub use order::{Order, deadline, is_over, members_to_start, wait_until};
 pub use retry::{FailedSession, Retry, retry};

@@ -16,7 +16,6 @@ use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::repository_notes::{EMPTIED, give_up, note_dead};
 use lifeboat_repository::repository::{Identity, Options};
-use lifeboat_store::{RestConfig, StoreConfig, Tls};
 use lifeboat_transfer::repositories::{
     Access, AccessSource, Passwords, RepositoryKey, RepositoryProblem, RepositoryRecords, ServerOpening,
     TenantRepository, TenantStorage, storage_message,
@@ -26,6 +25,7 @@ use serde_json::{Value, json};
 use super::key::{key_of, parts_of};
 use super::object;
 use crate::context::Context;
+use crate::storage_config::{bucket, rest};
 
 /// The repositories of Repositories, with these objects as records.
 pub(crate) struct TenantRepositories(pub(crate) Context);
@@ -115,25 +115,8 @@ async fn options(context: &Context) -> Result<Options, ApiError> {
 /// The storage as crate `store` describes it.
 fn storage(backend: &BackendAccess) -> lifeboat_store::Result<TenantStorage> {
     Ok(match &backend.storage {
-        BackendStorage::Bucket(bucket) => TenantStorage::Bucket(StoreConfig {
-            provider: bucket.provider.to_owned(),
-            bucket: bucket.name.clone(),
-            prefix: bucket.prefix.clone(),
-            config: bucket.config.clone(),
-            ca_pem: backend.authority.clone(),
-            credentials: bucket.credentials.clone(),
-            customer_key: None,
-        }),
-        BackendStorage::Rest(server) => TenantStorage::Rest(RestConfig {
-            url: server.url.parse().map_err(|_| lifeboat_store::Error::Config {
-                key: "rest.url".into(),
-                problem: "it is not a URL".into(),
-            })?,
-            user: server.user.clone(),
-            password: server.password.clone(),
-            ca_pem: backend.authority.clone(),
-            tls: Tls::default(),
-        }),
+        BackendStorage::Bucket(found) => TenantStorage::Bucket(bucket(backend, found)),
+        BackendStorage::Rest(server) => TenantStorage::Rest(rest(backend, server)?),
         BackendStorage::Volume(volume) => {
             let sub_path = volume.sub_path.as_deref().unwrap_or_default();
             TenantStorage::Directory(PathBuf::from(REPOSITORY_MOUNT).join(sub_path))

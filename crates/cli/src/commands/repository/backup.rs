@@ -91,8 +91,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
-    let mut session =
-        Session { settings: session.settings.clone(), interrupted: session.interrupted.clone() };
+    let mut session = session.clone();
     session.settings.threads = args.threads(&session)?;
     let preparing = prepared::PreparedFile::of(&session.settings, args.dry_run)?;
     let (source, missing) = args.source(&session)?;

@@ -51,7 +51,7 @@ pub(crate) struct NewKeyArgs {
 pub(crate) struct RemoveArgs {
     /// Id of the key, or a prefix of it
     #[arg(value_name = "ID")]
-    id: String,
+    pub(crate) id: String,
 }
 
 /// A key in restic's JSON format.

@@ -15,10 +15,10 @@ use crate::printer;
 pub(crate) struct Args {
     /// Names of migrations; without any, lists those that can be applied
     #[arg(value_name = "MIGRATION")]
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Accepted for scripts: a migration that was applied cannot be applied again
     #[arg(short, long, hide = true)]
-    force: bool,
+    pub(crate) force: bool,
 }
 
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {

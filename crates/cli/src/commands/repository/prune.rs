@@ -22,21 +22,21 @@ use crate::units;
 pub(crate) struct Args {
     /// Change nothing, show the plan
     #[arg(short = 'n', long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     #[command(flatten)]
-    pruning: PruneArgs,
+    pub(crate) pruning: PruneArgs,
     /// Prune a repository without any snapshot: deletes all data in it
     #[arg(long)]
-    allow_no_snapshots: bool,
+    pub(crate) allow_no_snapshots: bool,
     #[arg(long, value_name = "CONFIRMATION", hide = true)]
-    unsafe_recover_no_free_space: Option<String>,
+    pub(crate) unsafe_recover_no_free_space: Option<String>,
 }
 
 /// The flags that `prune` and `forget --prune` share.
 #[derive(clap::Args)]
 pub(crate) struct PruneArgs {
     /// Unused data that may stay in partly used packs: 5%, 200M or unlimited
-    #[arg(long, value_name = "LIMIT", default_value = "5%")]
+    #[arg(long, value_name = "LIMIT", default_value = "5%", alias = "max-unused-limit")]
     max_unused: MaxUnused,
     /// Stop after this much data was repacked
     #[arg(long, value_name = "SIZE", value_parser = units::size)]

@@ -104,6 +104,26 @@ fn announce(session: &Session, (id, snapshot): &Found, args: &Args) {
 }
 
 impl Args {
+    /// Restores a snapshot to a directory, with its paths below it.
+    pub(crate) fn whole(snapshot: Selection, target: PathBuf) -> Self {
+        Self {
+            snapshot: Some(snapshot),
+            target: Some(target),
+            filter: FilterArgs::default(),
+            include: IncludeArgs::default(),
+            exclude: ExcludeArgs::default(),
+            include_xattr: Vec::new(),
+            exclude_xattr: Vec::new(),
+            delete: false,
+            overwrite: Overwrite::Always,
+            sparse: true,
+            verify: true,
+            ownership_by_name: false,
+            dry_run: false,
+            pipe_is_target: false,
+        }
+    }
+
     fn options(
         &self,
         session: &Session,

@@ -2,7 +2,7 @@
 //! their locks.
 
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use lifeboat_repository::Error;
 use lifeboat_repository::location::{Location, OpenSettings};
 use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use lifeboat_repository::repository::Repository;
+use lifeboat_store::Store;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
@@ -25,22 +26,37 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: usize = 3;
 
 /// The context of a running repository command.
+#[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// Cancelled by INT, TERM and HUP.
     pub(crate) interrupted: CancellationToken,
+    /// The storage of the repository, if no argument names it.
+    storage: Option<Store>,
 }
 
 impl Session {
     /// Acquiring a lock is given up when the command is interrupted.
     pub(crate) fn new(mut settings: Settings, interrupted: CancellationToken) -> Self {
         settings.lock.cancel = interrupted.clone();
-        Self { settings, interrupted }
+        Self { settings, interrupted, storage: None }
     }
 
-    /// Opens the repository named by the arguments.
+    /// A session whose repository is in this storage, whose name is its location.
+    pub(crate) fn on_storage(self, storage: Store) -> Self {
+        Self { storage: Some(storage), ..self }
+    }
+
+    /// Opens the repository of the session.
     pub(crate) async fn open(&self) -> Result<Repository, CliError> {
-        self.open_target(&self.settings.target.clone(), "password for the repository").await
+        let (target, prompt) = (self.settings.target.clone(), "password for the repository");
+        match &self.storage {
+            Some(store) => {
+                let cache = cache::directory(&self.settings);
+                self.open_store(store.clone(), cache, &target, prompt).await
+            }
+            None => self.open_target(&target, prompt).await,
+        }
     }
 
     /// Opens a repository; asks for the password if no flag or variable gives it.
@@ -48,19 +64,30 @@ impl Session {
         let location = location(target)?;
         let opening = async { Ok(location.open(&self.open_settings()).await?) };
         let store = self.interruptible(opening).await?;
+        // A repository on this machine needs no cache.
+        let is_remote = location.directory().is_none() || self.settings.connection.cache_dir.is_some();
+        let cache = cache::directory(&self.settings).filter(|_| is_remote);
+        self.open_store(store, cache, target, prompt).await
+    }
+
+    async fn open_store(
+        &self,
+        store: Store,
+        cache: Option<PathBuf>,
+        target: &Target,
+        prompt: &str,
+    ) -> Result<Repository, CliError> {
         let tries = if matches!(target.password, PasswordSource::Question) { TRIES } else { 1 };
         for number in 1.. {
             let password = self.password(target, prompt, Ask::Once).await?;
             let mut options = self.settings.engine(target);
-            // A repository on this machine needs no cache.
-            let is_remote = location.directory().is_none() || self.settings.connection.cache_dir.is_some();
-            options.cache = cache::directory(&self.settings).filter(|_| is_remote);
+            options.cache.clone_from(&cache);
             let opening = Repository::open(store.clone(), &password, options);
             match self.interruptible(async { Ok(opening.await) }).await? {
                 Ok(repository) => return Ok(repository),
                 Err(Error::WrongPassword { .. }) if number < tries => message!("wrong password, try again"),
                 Err(Error::NoRepository { .. }) => {
-                    return Err(Error::NoRepository { location: location.to_string() }.into());
+                    return Err(Error::NoRepository { location: store.name().to_owned() }.into());
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use lifeboat_api::common::time::seconds;
-use lifeboat_api::stash::{BackupSessionSpec, GROUP, InvokerKind, InvokerRef, RetryConfig};
+use lifeboat_api::stash::{BackupSession, BackupSessionSpec, GROUP, InvokerKind, InvokerRef, RetryConfig};
 
 use super::target::TargetKey;
 use crate::label;
@@ -114,6 +115,29 @@ pub fn spec(invoker: &InvokerId, retries: Option<&RetryConfig>) -> BackupSession
     }
 }
 
+/// A session as a person asks for it; the schedule adds [`due_annotation`]. `uid`: that of the invoker, which owns the session.
+/// `target`: as [`labels`] takes it.
+pub fn session(
+    invoker: &InvokerId,
+    uid: &str,
+    name: &str,
+    target: Option<&TargetKey>,
+    retries: Option<&RetryConfig>,
+) -> BackupSession {
+    let mut session = BackupSession::new(name, spec(invoker, retries));
+    session.metadata.namespace = Some(invoker.namespace.clone());
+    session.metadata.labels = Some(labels(invoker, target));
+    session.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: format!("{GROUP}/v1beta1"),
+        kind: invoker.kind.to_string(),
+        name: invoker.name.clone(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }]);
+    session
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -185,6 +209,15 @@ mod tests {
         let retries = RetryConfig { max_retry: 3, delay: None };
         assert_eq!(spec(&id, Some(&retries)).retry_left, Some(3));
         assert_eq!(spec(&id, None).invoker.kind, BackupBatch);
+    }
+
+    #[test]
+    fn a_session_belongs_to_its_invoker_and_is_by_hand_without_a_due_time() {
+        let made = session(&invoker(BackupBatch, "app"), "u1", "app-1", None, None);
+        let owners = made.metadata.owner_references.unwrap();
+        assert_eq!((owners[0].kind.as_str(), owners[0].uid.as_str()), ("BackupBatch", "u1"));
+        assert_eq!(made.metadata.namespace.as_deref(), Some("demo"));
+        assert!(made.metadata.annotations.is_none());
     }
 
     fn a_kind() -> impl Strategy<Value = InvokerKind> {

@@ -42,6 +42,11 @@ pub fn selector(server: &str) -> String {
     format!("app.kubernetes.io/name={NAME},{SERVER}={server}")
 }
 
+/// Selects the Jobs and pods of the movers of one object, by its UID, of whatever server.
+pub fn selector_of(owner: &str) -> String {
+    format!("app.kubernetes.io/name={NAME},{OWNER_UID}={}", label::value(owner))
+}
+
 /// The name of a task's Job and Secret. Pods have it as their host name, which has no dots.
 pub fn name(task: &TaskId) -> String {
     let name = format!("mover-{}", task.replace('.', "-"));

@@ -1,0 +1,214 @@
+//! Follows a session until it has ended: on a terminal a bar for each running host, otherwise a line for each change. The object is read
+//! twice a second and not watched, so that a lost connection needs no special care. A phase other than Succeeded is the command's
+//! error.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use lifeboat_cluster::{Attempt, objects};
+use tokio::time::sleep;
+
+use super::Tenant;
+use super::names::{Kind, ObjectName};
+use super::view::View;
+use crate::error::CliError;
+use crate::printer;
+
+/// How often the object is read.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Without a terminal: how often changed counts are printed.
+const PRINT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Follows the session, then prints its hosts and how it ended.
+pub(super) async fn follow(tenant: &Tenant, session: &ObjectName) -> Result<(), CliError> {
+    let view = to_end(tenant, session).await?;
+    if !view.hosts.is_empty() {
+        printer::line(&view.table().trim_fmt());
+    }
+    printer::line(&outcome(tenant, session, &view)?);
+    Ok(())
+}
+
+async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<View, CliError> {
+    let (noun, name) = (session.kind.noun(), &session.name);
+    let api = tenant.api(noun);
+    let mut shown = Shown::new();
+    loop {
+        match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
+            Ok(Some(object)) => {
+                let view = View::of(&objects::to_json(&object));
+                if view.has_ended() {
+                    shown.clear();
+                    return Ok(view);
+                }
+                shown.show(&view);
+            }
+            Ok(None) => {
+                shown.clear();
+                return Err(CliError::ended(format!("{} {name:?} was deleted before it ended", noun.one)));
+            }
+            Err(error) if error.is_transient() => shown.show_error(&error.chain()),
+            Err(error) => return Err(error.into()),
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// A sentence for success, or the error that the command ends with.
+fn outcome(tenant: &Tenant, session: &ObjectName, view: &View) -> Result<String, CliError> {
+    let title = format!("{} {:?}", session.kind.noun().one, session.name);
+    let reasons = view.reasons();
+    let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+    match view.phase.as_str() {
+        "Succeeded" => Ok(format!("{title} succeeded{why}.")),
+        phase => {
+            let (namespace, name) = (&tenant.namespace, &session.name);
+            let more = match session.kind {
+                Kind::RestoreSession => format!("lifeboat stash debug restore --restoresession {name}"),
+                Kind::RestoreBatch => format!("lifeboat stash debug restore --restorebatch {name}"),
+                _ => format!("kubectl describe backupsession {name}"),
+            };
+            Err(CliError::ended(format!("{title} is {phase}{why}"))
+                .help(format!("see more with `{more} -n {namespace}`")))
+        }
+    }
+}
+
+/// What is shown while the session is followed.
+struct Shown {
+    bars: Option<Bars>,
+    printed: Option<(View, Instant)>,
+}
+
+struct Bars {
+    all: MultiProgress,
+    session: ProgressBar,
+    hosts: BTreeMap<String, ProgressBar>,
+}
+
+impl Shown {
+    fn new() -> Self {
+        let bars = std::io::stderr().is_terminal().then(|| {
+            let all = MultiProgress::new();
+            let session = all.add(ProgressBar::new_spinner());
+            Bars { all, session, hosts: BTreeMap::new() }
+        });
+        Self { bars, printed: None }
+    }
+
+    fn show(&mut self, view: &View) {
+        if let Some(bars) = &mut self.bars {
+            return bars.draw(view);
+        }
+        let is_news = self.printed.as_ref().is_none_or(|(before, when)| {
+            let phases = |view: &View| (view.phase.clone(), view.notices.clone());
+            phases(before) != phases(view) || (before != view && when.elapsed() >= PRINT_INTERVAL)
+        });
+        if is_news {
+            eprintln!("  {}", view.line());
+            for host in view.hosts.iter().filter(|host| host.is_running()) {
+                eprintln!("    {}: {}", host.key(), host.state());
+            }
+            self.printed = Some((view.clone(), Instant::now()));
+        }
+    }
+
+    fn show_error(&mut self, error: &str) {
+        if let Some(bars) = &self.bars {
+            bars.session.set_message(format!("the cluster does not answer: {error}"));
+            return;
+        }
+        let is_news = self.printed.as_ref().is_none_or(|(_, when)| when.elapsed() >= PRINT_INTERVAL);
+        if is_news {
+            eprintln!("  the cluster does not answer, still waiting: {error}");
+            self.printed = Some((View::default(), Instant::now()));
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bars) = &self.bars {
+            bars.hosts.values().for_each(ProgressBar::finish_and_clear);
+            bars.session.finish_and_clear();
+        }
+    }
+}
+
+impl Bars {
+    fn draw(&mut self, view: &View) {
+        self.session.set_message(view.line());
+        self.session.tick();
+        let running: Vec<_> = view.hosts.iter().filter(|host| host.is_running()).collect();
+        self.hosts.retain(|key, bar| {
+            let stays = running.iter().any(|host| host.key() == *key);
+            if !stays {
+                bar.finish_and_clear();
+            }
+            stays
+        });
+        for host in running {
+            let all = &self.all;
+            let bar = self.hosts.entry(host.key()).or_insert_with(|| {
+                let style = ProgressStyle::with_template("  {prefix} {bar:24} {msg}");
+                let bar = all.add(ProgressBar::new(0));
+                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                bar.set_prefix(host.key());
+                bar
+            });
+            let (done, total) = host.bytes();
+            bar.set_length(total.max(done));
+            bar.set_position(done);
+            bar.set_message(host.state());
+            bar.tick();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::commands::stash::names;
+    use crate::commands::stash::testing::{World, path};
+
+    async fn ended(status: Value) -> Result<String, CliError> {
+        let world = World::new().await;
+        world.put("backupsessions", "app-1", json!({"status": status}));
+        let session = names::session("app-1").unwrap();
+        let view = to_end(&world.tenant, &session).await?;
+        outcome(&world.tenant, &session, &view)
+    }
+
+    #[tokio::test]
+    async fn a_session_that_succeeded_is_success_and_any_other_end_says_why() {
+        assert_eq!(ended(json!({"phase": "Succeeded"})).await.unwrap(), "BackupSession \"app-1\" succeeded.");
+        let skipped = json!({"phase": "Skipped",
+            "conditions": [{"type": "BackupSkipped", "status": "True", "message": "its invoker is paused"}]});
+        let error = ended(skipped).await.unwrap_err();
+        assert_eq!(error.to_string(), "BackupSession \"app-1\" is Skipped: its invoker is paused");
+        assert_eq!(error.code(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_session_is_followed_to_its_end() {
+        let world = World::new().await;
+        world.put("backupsessions", "app-1", json!({"status": {"phase": "Running"}}));
+        let server = world.server.clone();
+        world.server.after(move |_, asked, _| {
+            if asked.method == "GET" && asked.path.ends_with("/app-1") {
+                server.change(&path("backupsessions", "app-1"), &json!({"status": {"phase": "Succeeded"}}));
+            }
+        });
+        let view = to_end(&world.tenant, &names::session("app-1").unwrap()).await.unwrap();
+        assert_eq!(view.phase, "Succeeded");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_deleted_meanwhile_is_an_error() {
+        let world = World::new().await;
+        let error = to_end(&world.tenant, &names::session("restorebatch/r").unwrap()).await.unwrap_err();
+        assert_eq!(error.to_string(), "RestoreBatch \"r\" was deleted before it ended");
+    }
+}
