@@ -76,11 +76,11 @@ fn a_deployment_comes_back_in_place_with_owners_and_modes() {
     // What was there before is in a safety copy, which is no backup.
     let copies = back["status"]["stats"][0]["safetyCopies"].as_array().cloned().unwrap_or_default();
     assert_eq!(copies.len(), 1, "{:#}", back["status"]);
-    let text = test
+    let listed = test
         .repository("repo")
         .ok(Engine::Restic, &["snapshots", "--json", "--no-lock", "--tag", "lifeboat-safety"]);
-    let found: Vec<Value> = serde_json::from_str(&text).unwrap();
-    assert_eq!((found.len(), &found[0]["id"]), (1, &copies[0]["name"]), "{text}");
+    let found: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    assert_eq!((found.len(), &found[0]["id"]), (1, &copies[0]["name"]), "{listed}");
     let target = tempfile::tempdir().unwrap();
     let id = found[0]["id"].as_str().unwrap();
     let restored = ["restore", id, "--target", target.path().to_str().unwrap(), "--no-lock"];

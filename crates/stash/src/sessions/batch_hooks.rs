@@ -7,7 +7,7 @@ use lifeboat_plan::stash::hooks::{
 };
 use lifeboat_plan::stash::invoker::MemberHooks;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
-use lifeboat_plan::stash::state::{SessionState, WorkPhase};
+use lifeboat_plan::stash::state::{MemberState, SessionState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
 use super::engine::{Stopped, has_run};
@@ -110,7 +110,7 @@ impl BatchHooks<'_> {
         let failed = state.members.iter().filter(|member| member.current_phase() == WorkPhase::Failed);
         let errors = failed.flat_map(|member| member.hosts.iter().filter_map(|host| host.error.clone()));
         let error = errors.collect::<Vec<_>>().join("; ");
-        let all_ended = state.members.iter().all(|member| member.has_ended());
+        let all_ended = state.members.iter().all(MemberState::has_ended);
         let all_well = state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded);
         let phase = match (all_ended, all_well) {
             (false, _) => "Running",

@@ -17,7 +17,7 @@ use crate::testing::{SHOP, World};
 async fn world() -> World {
     let world = World::new().await;
     world.put_repository("r");
-    put_app(&world, json!({}));
+    put_app(&world, &json!({}));
     let data = json!({"username": "cm9vdA==", "password": "czNjcmV0"});
     world.server.put(
         "/api/v1/namespaces/shop/secrets/auth",
@@ -26,7 +26,7 @@ async fn world() -> World {
     world
 }
 
-fn put_app(world: &World, parameters: Value) {
+fn put_app(world: &World, parameters: &Value) {
     let spec = json!({
         "type": "kubedb.com/mysql",
         "version": "8.0.35",
@@ -40,7 +40,7 @@ fn put_app(world: &World, parameters: Value) {
     );
 }
 
-fn put(world: &World, kind: &str, name: &str, spec: Value) {
+fn put(world: &World, kind: &str, name: &str, spec: &Value) {
     let path = format!("/apis/stash.appscode.com/v1beta1/{}s/{name}", kind.to_lowercase());
     world.server.put(&path, json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": kind, "spec": spec}));
 }
@@ -112,7 +112,7 @@ async fn the_task_of_the_backup_restores_as_well() {
 #[tokio::test]
 async fn the_app_binding_names_the_task_of_a_member_without_one() {
     let world = world().await;
-    put_app(&world, json!({"stash": {"addon": {"backupTask": {"name": "mariadb-backup-10.6"}}}}));
+    put_app(&world, &json!({"stash": {"addon": {"backupTask": {"name": "mariadb-backup-10.6"}}}}));
     let work = Case { task: "", ..Case::default() }.work(&world).await.unwrap().unwrap();
     let pod = work.base(MoverSettings::default().pod("lifeboat"));
     assert_eq!(pod.tool_image.as_deref(), Some("docker.io/library/mariadb:10.6"));
@@ -125,19 +125,19 @@ async fn a_task_object_of_a_built_in_name_goes_first() {
         &world,
         "Task",
         "mysql-backup-8.0.35",
-        json!({"steps": [{"name": "dump"}, {"name": "update-status"}]}),
+        &json!({"steps": [{"name": "dump"}, {"name": "update-status"}]}),
     );
     let args = json!([
         "${HOSTNAME} ${REPOSITORY_BUCKET} ${TARGET_APP_TYPE} ${TARGET_APP_VERSION} ${TARGET_NAME} ${NAMESPACE}"
     ]);
-    put(&world, "Function", "dump", json!({"image": "registry.local/dump:1", "args": args}));
+    put(&world, "Function", "dump", &json!({"image": "registry.local/dump:1", "args": args}));
     let work = Case::default().work(&world).await.unwrap().unwrap();
     assert_eq!(work.path(), "/stash-tmp/data");
     let pod = work.base(MoverSettings::default().pod("lifeboat"));
     let step = &pod.overrides.init_containers[0];
     assert_eq!(step["args"][0], "db bkt kubedb.com/mysql 8.0.35 db shop");
     // One of upstream's catalogue is refused, with the way out.
-    put(&world, "Function", "dump", json!({"image": "stashed/stash-mysql:8.0.35"}));
+    put(&world, "Function", "dump", &json!({"image": "stashed/stash-mysql:8.0.35"}));
     let message = Case::default().problem(&world).await;
     assert!(message.contains("delete Task \"mysql-backup-8.0.35\""), "{message}");
 }

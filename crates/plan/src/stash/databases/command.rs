@@ -205,17 +205,17 @@ fn postgres(tool: &BuiltIn, app: &AppAccess, params: &Params) -> ToolCommand {
         set("PGSSLCERT", &certificate);
         set("PGSSLKEY", &key);
     }
-    let more = params.args.clone().unwrap_or_default();
+    let arguments = params.args.clone().unwrap_or_default();
     let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let argv = if tool.direction == Direction::Backup {
         let program = owned(&[&params.program, "--no-password"]);
-        shell(scripts::postgres(params.tries, "exec \"$@\""), program.into_iter().chain(more))
+        shell(scripts::postgres(params.tries, "exec \"$@\""), program.into_iter().chain(arguments))
     } else {
         set("PGDATABASE", "postgres");
         // Without it psql ignores failed statements, and a restore that did nothing would count as a success.
         let options = owned(&["--no-password", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]);
         let script = scripts::postgres(params.tries, &scripts::load_postgres(user));
-        shell(script, options.into_iter().chain(more))
+        shell(script, options.into_iter().chain(arguments))
     };
     env.extend(app.password.iter().map(|password| variable("PGPASSWORD", password)));
     ToolCommand { argv, env }

@@ -91,7 +91,7 @@ pub fn steps_mover(request: &StepsRequest<'_>) -> Result<TaskMover, TaskError> {
     // The kubelet gives the new volume to this group. Claims of the Task have data of others, whose owners must not change.
     let with_group = request.interim.template.is_some() && !has_claims;
     let security =
-        with_group.then(|| Map::from_iter([("fsGroup".to_owned(), json!(USER))])).unwrap_or_default();
+        if with_group { Map::from_iter([("fsGroup".to_owned(), json!(USER))]) } else { Map::new() };
     let (before, after) = if is_backup { (containers, Vec::new()) } else { (Vec::new(), containers) };
     let pod = TaskPod {
         tool_image: None,

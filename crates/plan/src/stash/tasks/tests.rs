@@ -1,3 +1,4 @@
+use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 use lifeboat_api::common::ByteString;
 use lifeboat_api::stash::{ClaimTemplate, ContainerRuntimeSettings, FunctionSpec, TaskRef, TempDirSettings};
 use rstest::rstest;
@@ -12,7 +13,7 @@ fn param(name: &str, value: &str) -> Param {
 }
 
 /// An AppBinding with these parameters.
-fn app(parameters: Value) -> AppFacts {
+fn app(parameters: &Value) -> AppFacts {
     let spec = json!({
         "clientConfig": {"service": {"name": "db", "port": 3306}},
         "secret": {"name": "auth"},
@@ -53,16 +54,16 @@ fn the_task_is_the_invokers_or_the_apps(
     #[case] parameters: Value,
     #[case] expected: &str,
 ) {
-    let named = named_task(direction, Some(&task(name, &[])), Some(&app(parameters))).unwrap();
+    let named = named_task(direction, Some(&task(name, &[])), Some(&app(&parameters))).unwrap();
     assert_eq!(named.name, expected);
 }
 
 #[test]
 fn parameters_of_the_invoker_take_precedence_for_the_same_task() {
     let own = [param("args", "b")];
-    let named = named_task(Direction::Backup, Some(&task("", &own)), Some(&app(addon()))).unwrap();
+    let named = named_task(Direction::Backup, Some(&task("", &own)), Some(&app(&addon()))).unwrap();
     assert_eq!(named.params, [param("waitTimeout", "9"), param("args", "b")]);
-    let named = named_task(Direction::Backup, Some(&task("other", &own)), Some(&app(addon()))).unwrap();
+    let named = named_task(Direction::Backup, Some(&task("other", &own)), Some(&app(&addon()))).unwrap();
     assert_eq!(named.params, own, "those of another task do not belong to it");
 }
 
@@ -76,13 +77,13 @@ fn what_a_member_without_a_usable_task_has_to_set_is_named(
     #[case] parameters: Value,
     #[case] says: &str,
 ) {
-    let error = named_task(direction, Some(&task(name, &[])), Some(&app(parameters))).unwrap_err();
+    let error = named_task(direction, Some(&task(name, &[])), Some(&app(&parameters))).unwrap_err();
     assert!(error.to_string().contains(says), "{error}");
 }
 
 #[test]
 fn a_built_in_task_streams_a_dump_in_the_tools_image() {
-    let access = AppAccess::of(&app(json!({}))).unwrap();
+    let access = AppAccess::of(&app(&json!({}))).unwrap();
     let tool = BuiltIn::parse("mariadb-backup-10.6").unwrap();
     let mover = built_in_mover(&tool, &access, &[], &BTreeMap::new()).unwrap();
     assert_eq!(mover.data.stored_at(), "/dumpfile.sql");
@@ -130,7 +131,7 @@ fn request<'a>(direction: Direction, task: &'a TaskFacts, app: Option<&'a AppAcc
 
 #[test]
 fn functions_run_in_turn_before_the_mover_stores_what_they_left() {
-    let (facts, access) = (facts(), AppAccess::of(&app(json!({}))).unwrap());
+    let (facts, access) = (facts(), AppAccess::of(&app(&json!({}))).unwrap());
     assert_eq!(needed_functions(&facts.spec).into_iter().collect::<Vec<_>>(), ["dump.all", "pack"]);
     let mover = steps_mover(&request(Direction::Backup, &facts, Some(&access))).unwrap();
     let data = TaskData::Directory { path: "/mover/interim".into(), at: "/stash-tmp/data".into() };
@@ -181,7 +182,8 @@ fn the_owners_of_claims_that_a_task_mounts_do_not_change() {
     facts.spec.volumes =
         serde_json::from_value(json!([{"name": "extra", "persistentVolumeClaim": {"claimName": "c"}}]))
             .unwrap();
-    let template = ClaimTemplate { spec: Some(Default::default()), ..ClaimTemplate::default() };
+    let template =
+        ClaimTemplate { spec: Some(PersistentVolumeClaimSpec::default()), ..ClaimTemplate::default() };
     let mut wanted = request(Direction::Backup, &facts, None);
     wanted.interim.template = Some(&template);
     assert!(steps_mover(&wanted).unwrap().pod.security.is_empty());
@@ -229,7 +231,7 @@ fn what_is_wrong_with_a_task_is_named() {
     assert!(message.contains("delete Task \"own-backup-1\""), "{message}");
     let message = built_in_mover(
         &BuiltIn::parse("mysql-backup-8").unwrap(),
-        &AppAccess::of(&app(json!({}))).unwrap(),
+        &AppAccess::of(&app(&json!({}))).unwrap(),
         &[param("x", "y")],
         &BTreeMap::new(),
     );

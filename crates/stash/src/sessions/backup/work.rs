@@ -55,6 +55,9 @@ pub(in crate::sessions) struct BackupWork {
     pub(super) at_work: AtWork,
 }
 
+/// What the movers of a host have copied.
+type SharedNumbers = Arc<Mutex<HostNumbers>>;
+
 /// Members and hosts that this server works on.
 #[derive(Default)]
 pub(super) struct AtWork {
@@ -65,7 +68,7 @@ pub(super) struct AtWork {
     /// The turns of members on their targets.
     pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
     /// What the movers of each host have copied.
-    numbers: Mutex<BTreeMap<(usize, HostName), Arc<Mutex<HostNumbers>>>>,
+    numbers: Mutex<BTreeMap<(usize, HostName), SharedNumbers>>,
 }
 
 impl AtWork {

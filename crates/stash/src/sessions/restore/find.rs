@@ -73,7 +73,7 @@ impl RestoreWork {
                 return Err(failed(&self.end_reason().await));
             }
             let tried = if by_task::is_for(valid) {
-                by_task::try_find(self, member, valid).await?
+                Box::pin(by_task::try_find(self, member, valid)).await?
             } else {
                 self.try_find(member, valid).await?
             };

@@ -89,7 +89,7 @@ async fn log(tenant: &Tenant, pod: &str, container: &str) -> String {
         LogParams { container: Some(container.to_owned()), tail_lines: Some(LINES), ..LogParams::default() };
     match api.logs(pod, &asked).await.attempt(format!("read the log of pod {pod}")) {
         Ok(log) if log.is_empty() => "its log is empty".to_owned(),
-        Ok(log) => log.lines().map(|line| format!("| {line}\n")).collect(),
+        Ok(log) => log.lines().flat_map(|line| ["| ", line, "\n"]).collect(),
         Err(error) => format!("its log cannot be read: {}", error.chain()),
     }
 }
