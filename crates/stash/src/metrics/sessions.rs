@@ -11,7 +11,7 @@ use lifeboat_plan::transfer::attempts::Snapshot;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 /// Upstream's prefixes: the older and the newer.
 const OLDER: &str = "stash_backup";
@@ -134,80 +134,115 @@ struct Shown {
     hosts: BTreeMap<SessionLabels, BTreeSet<HostLabels>>,
 }
 
+/// Registers a metric under both of upstream's names for it.
+fn both<M: Metric + Clone>(registry: &mut Registry, older: &str, newer: &str, help: &str, metric: &M) {
+    registry.register(format!("{OLDER}_{older}"), help, metric.clone());
+    registry.register(format!("{NEWER}_{newer}"), help, metric.clone());
+}
+
 impl SessionMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let made = Self::default();
-        let mut both =
-            |older: &str, newer: &str, help: &str, metric: &dyn Fn(&mut Registry, String, &str)| {
-                metric(registry, format!("{OLDER}_{older}"), help);
-                metric(registry, format!("{NEWER}_{newer}"), help);
-            };
-        macro_rules! metric {
-            ($family:ident, $older:literal, $newer:literal, $help:literal) => {
-                both($older, $newer, $help, &|registry, name, help| {
-                    registry.register(name, help, made.$family.clone());
-                });
-            };
-        }
-        metric!(success, "session_success", "success", "1 if the last session of the invoker succeeded");
-        metric!(
-            duration,
+        made.register_sessions(registry);
+        made.register_hosts(registry);
+        made
+    }
+
+    fn register_sessions(&self, registry: &mut Registry) {
+        both(
+            registry,
+            "session_success",
+            "success",
+            "1 if the last session of the invoker succeeded",
+            &self.success,
+        );
+        both(
+            registry,
             "session_duration_seconds",
             "duration_seconds",
-            "How long the last good session took"
+            "How long the last good session took",
+            &self.duration,
         );
-        metric!(target_count, "target_count_total", "target_count_total", "Targets of the last session");
-        metric!(
-            last_success,
+        both(
+            registry,
+            "target_count_total",
+            "target_count_total",
+            "Targets of the last session",
+            &self.target_count,
+        );
+        both(
+            registry,
             "last_success_time_seconds",
             "last_success_time_seconds",
-            "When the last good session ended"
+            "When the last good session ended",
+            &self.last_success,
         );
-        metric!(
-            target_success,
+        both(
+            registry,
             "target_success",
             "target_success",
-            "1 if the last backup of the target succeeded"
+            "1 if the last backup of the target succeeded",
+            &self.target_success,
         );
-        metric!(target_hosts, "target_host_count_total", "target_host_count_total", "Hosts of the target");
-        metric!(
-            target_last_success,
+        both(
+            registry,
+            "target_host_count_total",
+            "target_host_count_total",
+            "Hosts of the target",
+            &self.target_hosts,
+        );
+        both(
+            registry,
             "target_last_success_time_seconds",
             "target_last_success_time_seconds",
-            "When the last good backup of the target ended"
+            "When the last good backup of the target ended",
+            &self.target_last_success,
         );
-        metric!(
-            host_success,
+    }
+
+    fn register_hosts(&self, registry: &mut Registry) {
+        both(
+            registry,
             "host_backup_success",
             "host_backup_success",
-            "1 if the last backup of the host succeeded"
+            "1 if the last backup of the host succeeded",
+            &self.host_success,
         );
-        metric!(
-            host_duration,
+        both(
+            registry,
             "host_backup_duration_seconds",
             "host_backup_duration_seconds",
-            "How long the host took"
+            "How long the host took",
+            &self.host_duration,
         );
-        metric!(
-            host_bytes,
+        both(
+            registry,
             "host_data_size_bytes",
             "host_data_size_bytes",
-            "Bytes in the snapshots of the host"
+            "Bytes in the snapshots of the host",
+            &self.host_bytes,
         );
-        metric!(
-            host_uploaded,
+        both(
+            registry,
             "host_data_uploaded_bytes",
             "host_data_uploaded_bytes",
-            "Bytes that were added to the repository"
+            "Bytes that were added to the repository",
+            &self.host_uploaded,
         );
-        metric!(
-            host_processing,
+        both(
+            registry,
             "host_data_processing_time_seconds",
             "host_data_processing_time_seconds",
-            "How long the movers of the host read"
+            "How long the movers of the host read",
+            &self.host_processing,
         );
-        metric!(host_files, "host_files_total", "host_files_total", "Files in the snapshots of the host");
-        made
+        both(
+            registry,
+            "host_files_total",
+            "host_files_total",
+            "Files in the snapshots of the host",
+            &self.host_files,
+        );
     }
 
     /// Shows a session that has ended, in place of the last one of its invoker.

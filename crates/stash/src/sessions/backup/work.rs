@@ -128,6 +128,20 @@ impl BackupWork {
         }
     }
 
+    fn options(&self, member: usize, task: Option<&TaskWork>) -> CopyOptions {
+        let member = self.member(member);
+        let target = member.and_then(|member| member.spec.target.as_ref());
+        CopyOptions {
+            session: self.record.uid.clone(),
+            exclude: target.map(|target| target.exclude.clone()).unwrap_or_default(),
+            args: member
+                .and_then(|member| member.target.as_ref())
+                .map(|target| target.args.clone())
+                .unwrap_or_default(),
+            source: task.map(TaskWork::source),
+        }
+    }
+
     /// Sends one mover of a host and waits for its end.
     async fn send(
         &self,
@@ -165,16 +179,7 @@ impl BackupWork {
             Ok(pod) => pod,
             Err(message) => return record.failed(message.to_string()).await.map(drop),
         };
-        let target = member.and_then(|member| member.spec.target.as_ref());
-        let options = CopyOptions {
-            session: self.record.uid.clone(),
-            exclude: target.map(|target| target.exclude.clone()).unwrap_or_default(),
-            args: member
-                .and_then(|member| member.target.as_ref())
-                .map(|target| target.args.clone())
-                .unwrap_or_default(),
-            source: task.as_ref().map(TaskWork::source),
-        };
+        let options = self.options(record.member, task.as_ref());
         let base = task_base(&self.record.uid, record.member, &record.host, mover);
         let key = (record.member, record.host.clone());
         let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();

@@ -87,7 +87,7 @@ pub(super) async fn try_find(
         return Err(NoHosts::Failed(problem));
     }
     let busy = work.busy(member).await?;
-    if let Some(reason) = busy.or_else(|| work.take_turn(member).err()) {
+    if let Some(reason) = busy.or_else(|| work.take_turn(member)) {
         return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
     }
     locked(&work.tasks).insert(member, task);

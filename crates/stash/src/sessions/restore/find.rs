@@ -58,7 +58,7 @@ impl RestoreWork {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
         let state = self.member_state(member).await;
         if !state.hosts.is_empty() {
-            while let Err(message) = self.take_turn(member) {
+            while let Some(message) = self.take_turn(member) {
                 tracing::debug!(restore = self.record.name, message, "a restore waits for its turn");
                 tokio::time::sleep(self.transfers.pace).await;
             }
@@ -133,7 +133,7 @@ impl RestoreWork {
         }
         unreachable(&plan, &selection)?;
         let busy = self.busy(member).await?;
-        if let Some(reason) = busy.or_else(|| self.take_turn(member).err()) {
+        if let Some(reason) = busy.or_else(|| self.take_turn(member)) {
             return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
         }
         let object = facts.target.object.as_ref();

@@ -112,17 +112,19 @@ impl RestoreWork {
         })
     }
 
-    /// Takes the turn of a member on its target: one session at a time works on a target. What it waits for, where another session has it.
-    pub(super) fn take_turn(&self, member: usize) -> Result<(), String> {
-        let Some(target) = self.target(member) else { return Ok(()) };
+    /// Takes the turn of a member on its target: one session at a time works on a target. Returns what it waits for if another session
+    /// has the turn.
+    pub(super) fn take_turn(&self, member: usize) -> Option<String> {
+        let target = self.target(member)?;
         let mut turns = locked(&self.turns);
         if turns.contains_key(&member) {
-            return Ok(());
+            return None;
         }
-        let turn = self.context.targets.try_take(target.to_string());
-        let turn = turn.ok_or_else(|| format!("waiting for another session, which has {target}"))?;
+        let Some(turn) = self.context.targets.try_take(target.to_string()) else {
+            return Some(format!("waiting for another session, which has {target}"));
+        };
         turns.insert(member, turn);
-        Ok(())
+        None
     }
 
     /// Makes the claims that do not exist yet.
