@@ -36,9 +36,11 @@ fn read(path: &Path) -> Fixture {
     Fixture { object: object.expect("a fixture is one YAML object"), name, text }
 }
 
-/// The kinds of both groups, with how many of the fixtures are of each.
+/// The kinds of all groups, with how many of the fixtures are of each.
 fn count_by_kind(fixtures: &[Fixture]) -> BTreeMap<String, usize> {
-    let crds = [lifeboat_api::stash::crds(), lifeboat_api::appcatalog::crds()].concat();
+    let crds =
+        [lifeboat_api::stash::crds(), lifeboat_api::repositories::crds(), lifeboat_api::appcatalog::crds()]
+            .concat();
     let mut counts: BTreeMap<String, usize> = crds.iter().map(|crd| (crd.kind().to_owned(), 0)).collect();
     for fixture in fixtures {
         *counts.get_mut(fixture.kind()).expect("every fixture is of one of our kinds") += 1;

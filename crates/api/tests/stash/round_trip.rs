@@ -1,6 +1,7 @@
 //! Nothing that a user writes is lost or changed by reading it into our types.
 
 use lifeboat_api::appcatalog::AppBinding;
+use lifeboat_api::repositories::Snapshot;
 use lifeboat_api::stash::{
     BackupAgent, BackupBatch, BackupBlueprint, BackupConfiguration, BackupSession, Function, Recovery,
     Repository, Restic, RestoreBatch, RestoreSession, Task,
@@ -43,6 +44,7 @@ fn through_our_type(kind: &str, object: Value) -> Value {
         "Restic" => through::<Restic>(object),
         "RestoreBatch" => through::<RestoreBatch>(object),
         "RestoreSession" => through::<RestoreSession>(object),
+        "Snapshot" => through::<Snapshot>(object),
         "Task" => through::<Task>(object),
         other => unreachable!("no type for kind {other}"),
     }

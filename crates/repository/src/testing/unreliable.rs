@@ -216,7 +216,7 @@ impl Backend for Unreliable {
                 ListingFault::IsNotFound => return Err(Error::NotFound { key: request.prefix.clone() }),
                 ListingFault::IsEmpty => page.objects.clear(),
                 ListingFault::LacksTheFirst => {
-                    drop((!page.objects.is_empty()).then(|| page.objects.remove(0)))
+                    drop((!page.objects.is_empty()).then(|| page.objects.remove(0)));
                 }
                 ListingFault::LacksTheLast => drop(page.objects.pop()),
                 ListingFault::Repeats => page.objects.extend(page.objects.clone()),
