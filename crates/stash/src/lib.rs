@@ -11,12 +11,6 @@
         clippy::cloned_ref_to_slice_refs
     )
 )]
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "restores, and repositories that only movers open, use the rest of `repository`; their controllers come next"
-)]
-
 mod context;
 mod invokers;
 mod metrics;

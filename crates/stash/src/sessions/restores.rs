@@ -35,13 +35,14 @@ fn of_object(kind: SessionKind, namespace: &str, object: &DynamicObject) -> Vec<
     let Ok(state) = kind.read(object) else { return Vec::new() };
     let created = object.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let ended = created.checked_add(state.duration.map(GoDuration::to_signed).unwrap_or_default());
+    let ended = ended.unwrap_or(created);
     let resumed = object.annotations().contains_key(RESUMED);
     let restore = |member: &MemberState| {
         Some(OtherRestore {
             session: SessionKey { created, namespace: namespace.to_owned(), name: object.name_any() },
             kind: kind.as_str(),
             target: TargetKey::of(member.reference.as_ref()?, namespace),
-            progress: progress(&state, member, ended.unwrap_or(created), resumed)?,
+            progress: progress(&state, member, ended, resumed)?,
         })
     };
     state.members.iter().filter_map(restore).collect()
