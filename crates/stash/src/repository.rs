@@ -27,7 +27,10 @@ mod tests;
 pub(crate) use host::TenantRepositories;
 pub(crate) use key::{key_of, parts_of};
 pub(crate) use look::Looked;
-#[allow(unused_imports, reason = "for repositories that only movers open, which sessions do not use yet")]
+#[allow(
+    unused_imports,
+    reason = "for repositories that only movers open, which sessions do not use yet"
+)]
 pub(crate) use look::facts_of;
 pub(crate) use opened::{forget, ready};
 #[allow(unused_imports, reason = "for restores, and for repositories that only movers open")]
