@@ -212,7 +212,7 @@ async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
         (
             "no-volume",
             json!({"target": {"volumeMounts": [{"name": "other", "mountPath": "/data"}]}}),
-            "\"other\"",
+            "which pod web-1 does not have; expected one of data",
         ),
     ] {
         shop.put_configuration(name, &changes);

@@ -1,9 +1,12 @@
 //! Targets: StatefulSets by rules, claims, claim templates, batches.
 
+use std::time::Duration;
+
 use lifeboat_mover::task::TaskWork;
 use serde_json::{Value, json};
 
 use super::cluster::{BATCHES, Cluster, member};
+use crate::settings::StashSettings;
 use crate::testing::condition;
 
 /// Hosts and the snapshots that they got.
@@ -117,7 +120,8 @@ async fn hosts_without_a_rule_are_left_alone_and_moved_rules_are_named() {
 
 #[tokio::test]
 async fn a_failed_member_of_a_batch_stops_no_other() {
-    let cluster = Cluster::new().await;
+    let settings = StashSettings { restore_wait: Duration::ZERO, ..StashSettings::default() };
+    let cluster = Cluster::with(settings).await;
     cluster.deployment("web", 1);
     cluster.deployment("api", 1);
     cluster.snapshot("api", "/data").await;
@@ -137,6 +141,7 @@ async fn a_failed_member_of_a_batch_stops_no_other() {
     assert!(message.contains("no complete snapshot of source host web"), "{message}");
     assert!(message.contains("host api: /data"), "what exists is listed: {message}");
     let database = json!({"status": both["status"]["members"][2]});
-    assert!(condition(&database, "RestoreExecutorEnsured").1.contains("mysql-restore-8.0.14"));
+    let (_, message) = condition(&database, "RestoreExecutorEnsured");
+    assert!(message.contains("AppBinding shop/mysql"), "what was waited for is named: {message}");
     assert!(cluster.works().iter().any(|work| matches!(work, TaskWork::Restore(_))));
 }
