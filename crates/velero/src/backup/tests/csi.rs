@@ -227,7 +227,7 @@ async fn a_snapshot_that_is_not_ready_is_waited_for_in_the_background() {
 #[tokio::test]
 async fn a_snapshot_that_is_never_ready_fails_and_goes() {
     let server = server(Driver::Slow, &["fast"]).await;
-    server.add("b", json!({"includedNamespaces": ["shop"], "itemOperationTimeout": "1s"}), &json!({}));
+    server.add("b", json!({"includedNamespaces": ["shop"], "itemOperationTimeout": "1h"}), &json!({}));
     assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
     // It began long ago.
     let key = "backups/b/b-itemoperations.json.gz";
