@@ -11,7 +11,7 @@ use lifeboat_plan::transfer::attempts::Snapshot;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 /// Upstream's prefixes: the older and the newer.
 const OLDER: &str = "stash_backup";
@@ -134,79 +134,42 @@ struct Shown {
     hosts: BTreeMap<SessionLabels, BTreeSet<HostLabels>>,
 }
 
+/// Registers metrics under upstream's older and newer names.
+struct Names<'a>(&'a mut Registry);
+
+impl Names<'_> {
+    fn pair(&mut self, older: &str, newer: &str, help: &str, metric: &(impl Metric + Clone)) {
+        self.0.register(format!("{OLDER}_{older}"), help, metric.clone());
+        self.0.register(format!("{NEWER}_{newer}"), help, metric.clone());
+    }
+
+    /// One whose names differ in the prefix only.
+    fn one(&mut self, name: &str, help: &str, metric: &(impl Metric + Clone)) {
+        self.pair(name, name, help, metric);
+    }
+}
+
 impl SessionMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let made = Self::default();
-        let mut both =
-            |older: &str, newer: &str, help: &str, metric: &dyn Fn(&mut Registry, String, &str)| {
-                metric(registry, format!("{OLDER}_{older}"), help);
-                metric(registry, format!("{NEWER}_{newer}"), help);
-            };
-        macro_rules! metric {
-            ($family:ident, $older:literal, $newer:literal, $help:literal) => {
-                both($older, $newer, $help, &|registry, name, help| {
-                    registry.register(name, help, made.$family.clone());
-                });
-            };
-        }
-        metric!(success, "session_success", "success", "1 if the last session of the invoker succeeded");
-        metric!(
-            duration,
-            "session_duration_seconds",
-            "duration_seconds",
-            "How long the last good session took"
-        );
-        metric!(target_count, "target_count_total", "target_count_total", "Targets of the last session");
-        metric!(
-            last_success,
-            "last_success_time_seconds",
-            "last_success_time_seconds",
-            "When the last good session ended"
-        );
-        metric!(
-            target_success,
-            "target_success",
-            "target_success",
-            "1 if the last backup of the target succeeded"
-        );
-        metric!(target_hosts, "target_host_count_total", "target_host_count_total", "Hosts of the target");
-        metric!(
-            target_last_success,
-            "target_last_success_time_seconds",
-            "target_last_success_time_seconds",
-            "When the last good backup of the target ended"
-        );
-        metric!(
-            host_success,
-            "host_backup_success",
-            "host_backup_success",
-            "1 if the last backup of the host succeeded"
-        );
-        metric!(
-            host_duration,
-            "host_backup_duration_seconds",
-            "host_backup_duration_seconds",
-            "How long the host took"
-        );
-        metric!(
-            host_bytes,
-            "host_data_size_bytes",
-            "host_data_size_bytes",
-            "Bytes in the snapshots of the host"
-        );
-        metric!(
-            host_uploaded,
-            "host_data_uploaded_bytes",
-            "host_data_uploaded_bytes",
-            "Bytes that were added to the repository"
-        );
-        metric!(
-            host_processing,
-            "host_data_processing_time_seconds",
-            "host_data_processing_time_seconds",
-            "How long the movers of the host read"
-        );
-        metric!(host_files, "host_files_total", "host_files_total", "Files in the snapshots of the host");
+        let mut add = Names(registry);
+        let help = "1 if the last session of the invoker succeeded";
+        add.pair("session_success", "success", help, &made.success);
+        let help = "How long the last good session took";
+        add.pair("session_duration_seconds", "duration_seconds", help, &made.duration);
+        add.one("target_count_total", "Targets of the last session", &made.target_count);
+        add.one("last_success_time_seconds", "When the last good session ended", &made.last_success);
+        add.one("target_success", "1 if the last backup of the target succeeded", &made.target_success);
+        add.one("target_host_count_total", "Hosts of the target", &made.target_hosts);
+        let help = "When the last good backup of the target ended";
+        add.one("target_last_success_time_seconds", help, &made.target_last_success);
+        add.one("host_backup_success", "1 if the last backup of the host succeeded", &made.host_success);
+        add.one("host_backup_duration_seconds", "How long the host took", &made.host_duration);
+        add.one("host_data_size_bytes", "Bytes in the snapshots of the host", &made.host_bytes);
+        add.one("host_data_uploaded_bytes", "Bytes that were added to the repository", &made.host_uploaded);
+        let help = "How long the movers of the host read";
+        add.one("host_data_processing_time_seconds", help, &made.host_processing);
+        add.one("host_files_total", "Files in the snapshots of the host", &made.host_files);
         made
     }
 

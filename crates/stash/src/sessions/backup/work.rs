@@ -89,7 +89,7 @@ impl BackupWork {
         backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
     }
 
-    /// Why a mover in this namespace may not get the keys of the Repository: it would show them to whoever reads Secrets there.
+    /// Why a mover in this namespace may not get the keys of the Repository: everyone who may read Secrets there would see them.
     fn keys_elsewhere(&self, namespace: &str) -> Option<String> {
         let (own, name) = parts_of(&self.key);
         let may = namespace == own || namespace == self.transfers.settings.namespace;
