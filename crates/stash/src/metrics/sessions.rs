@@ -134,115 +134,43 @@ struct Shown {
     hosts: BTreeMap<SessionLabels, BTreeSet<HostLabels>>,
 }
 
-/// Registers a metric under both of upstream's names for it.
-fn both<M: Metric + Clone>(registry: &mut Registry, older: &str, newer: &str, help: &str, metric: &M) {
-    registry.register(format!("{OLDER}_{older}"), help, metric.clone());
-    registry.register(format!("{NEWER}_{newer}"), help, metric.clone());
+/// Registers metrics under upstream's older and newer names.
+struct Names<'a>(&'a mut Registry);
+
+impl Names<'_> {
+    fn pair(&mut self, older: &str, newer: &str, help: &str, metric: &(impl Metric + Clone)) {
+        self.0.register(format!("{OLDER}_{older}"), help, metric.clone());
+        self.0.register(format!("{NEWER}_{newer}"), help, metric.clone());
+    }
+
+    /// One whose names differ in the prefix only.
+    fn one(&mut self, name: &str, help: &str, metric: &(impl Metric + Clone)) {
+        self.pair(name, name, help, metric);
+    }
 }
 
 impl SessionMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let made = Self::default();
-        made.register_sessions(registry);
-        made.register_hosts(registry);
+        let mut add = Names(registry);
+        let help = "1 if the last session of the invoker succeeded";
+        add.pair("session_success", "success", help, &made.success);
+        let help = "How long the last good session took";
+        add.pair("session_duration_seconds", "duration_seconds", help, &made.duration);
+        add.one("target_count_total", "Targets of the last session", &made.target_count);
+        add.one("last_success_time_seconds", "When the last good session ended", &made.last_success);
+        add.one("target_success", "1 if the last backup of the target succeeded", &made.target_success);
+        add.one("target_host_count_total", "Hosts of the target", &made.target_hosts);
+        let help = "When the last good backup of the target ended";
+        add.one("target_last_success_time_seconds", help, &made.target_last_success);
+        add.one("host_backup_success", "1 if the last backup of the host succeeded", &made.host_success);
+        add.one("host_backup_duration_seconds", "How long the host took", &made.host_duration);
+        add.one("host_data_size_bytes", "Bytes in the snapshots of the host", &made.host_bytes);
+        add.one("host_data_uploaded_bytes", "Bytes that were added to the repository", &made.host_uploaded);
+        let help = "How long the movers of the host read";
+        add.one("host_data_processing_time_seconds", help, &made.host_processing);
+        add.one("host_files_total", "Files in the snapshots of the host", &made.host_files);
         made
-    }
-
-    fn register_sessions(&self, registry: &mut Registry) {
-        both(
-            registry,
-            "session_success",
-            "success",
-            "1 if the last session of the invoker succeeded",
-            &self.success,
-        );
-        both(
-            registry,
-            "session_duration_seconds",
-            "duration_seconds",
-            "How long the last good session took",
-            &self.duration,
-        );
-        both(
-            registry,
-            "target_count_total",
-            "target_count_total",
-            "Targets of the last session",
-            &self.target_count,
-        );
-        both(
-            registry,
-            "last_success_time_seconds",
-            "last_success_time_seconds",
-            "When the last good session ended",
-            &self.last_success,
-        );
-        both(
-            registry,
-            "target_success",
-            "target_success",
-            "1 if the last backup of the target succeeded",
-            &self.target_success,
-        );
-        both(
-            registry,
-            "target_host_count_total",
-            "target_host_count_total",
-            "Hosts of the target",
-            &self.target_hosts,
-        );
-        both(
-            registry,
-            "target_last_success_time_seconds",
-            "target_last_success_time_seconds",
-            "When the last good backup of the target ended",
-            &self.target_last_success,
-        );
-    }
-
-    fn register_hosts(&self, registry: &mut Registry) {
-        both(
-            registry,
-            "host_backup_success",
-            "host_backup_success",
-            "1 if the last backup of the host succeeded",
-            &self.host_success,
-        );
-        both(
-            registry,
-            "host_backup_duration_seconds",
-            "host_backup_duration_seconds",
-            "How long the host took",
-            &self.host_duration,
-        );
-        both(
-            registry,
-            "host_data_size_bytes",
-            "host_data_size_bytes",
-            "Bytes in the snapshots of the host",
-            &self.host_bytes,
-        );
-        both(
-            registry,
-            "host_data_uploaded_bytes",
-            "host_data_uploaded_bytes",
-            "Bytes that were added to the repository",
-            &self.host_uploaded,
-        );
-        both(
-            registry,
-            "host_data_processing_time_seconds",
-            "host_data_processing_time_seconds",
-            "How long the movers of the host read",
-            &self.host_processing,
-        );
-        both(
-            registry,
-            "host_files_total",
-            "host_files_total",
-            "Files in the snapshots of the host",
-            &self.host_files,
-        );
     }
 
     /// Shows a session that has ended, in place of the last one of its invoker.
