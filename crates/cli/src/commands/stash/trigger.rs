@@ -128,10 +128,11 @@ mod tests {
 
     async fn world() -> World {
         let world = World::new().await;
-        let spec = json!({"schedule": "@daily", "retentionPolicy": {"name": "k"}, "retryConfig": {"maxRetry": 2},
+        let spec = json!({"schedule": "@daily", "retentionPolicy": {"name": "k", "prune": false}, "retryConfig": {"maxRetry": 2},
             "target": {"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
         world.put("backupconfigurations", "app", json!({"spec": spec, "status": {"phase": "Ready"}}));
-        let spec = json!({"schedule": "@daily", "retentionPolicy": {"name": "k"}, "members": []});
+        let spec =
+            json!({"schedule": "@daily", "retentionPolicy": {"name": "k", "prune": false}, "members": []});
         world.put("backupbatches", "app", json!({"spec": spec, "status": {"phase": "Ready"}}));
         world
     }
