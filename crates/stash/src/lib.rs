@@ -11,12 +11,6 @@
         clippy::cloned_ref_to_slice_refs
     )
 )]
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "repositories that only movers open use the rest of `repository`; their sessions come next"
-)]
-
 mod context;
 mod invokers;
 mod metrics;

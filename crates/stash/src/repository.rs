@@ -26,8 +26,15 @@ mod tests;
 
 pub(crate) use host::TenantRepositories;
 pub(crate) use key::{key_of, parts_of};
-pub(crate) use look::{Looked, facts_of};
-pub(crate) use opened::{Ready, forget, put_on_record, ready, snapshots};
+pub(crate) use look::Looked;
+#[allow(
+    unused_imports,
+    reason = "for repositories that only movers open, which sessions do not use yet"
+)]
+pub(crate) use look::facts_of;
+pub(crate) use opened::{forget, ready};
+#[allow(unused_imports, reason = "for restores, and for repositories that only movers open")]
+pub(crate) use opened::{put_on_record, snapshots};
 pub(crate) use reports::NoReports;
 pub(crate) use retention::{apply_policy, forget_safety_copies};
 pub(crate) use session_end::{SessionEnd, after_session};

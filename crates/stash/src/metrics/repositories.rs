@@ -74,6 +74,7 @@ impl RepositoryMetrics {
     }
 
     /// A Repository is gone.
+    #[allow(dead_code, reason = "no controller reports yet that a Repository is gone")]
     pub(crate) fn remove(&self, labels: &RepositoryLabels) {
         for gauges in [&self.integrity, &self.bytes, &self.snapshots, &self.removed] {
             gauges.remove(labels);

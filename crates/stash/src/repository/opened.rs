@@ -40,6 +40,7 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
 }
 
 /// Puts on record which restic repository a mover found or made.
+#[allow(dead_code, reason = "for repositories that only movers open, which sessions do not use yet")]
 pub(crate) async fn put_on_record(
     context: &Context,
     key: &RepositoryKey,
@@ -79,6 +80,7 @@ fn unusable(problem: &record::RecordProblem) -> RepositoryProblem {
 }
 
 /// All snapshots of a repository that exists.
+#[allow(dead_code, reason = "for restores")]
 pub(crate) async fn snapshots(
     context: &Context,
     key: &RepositoryKey,
