@@ -116,7 +116,7 @@ impl Family {
             _ => ("item", "SELECT n, 'it''s row ' || n || E'\\n\\\\.' FROM generate_series(1, 1000) n"),
         };
         if self.name == "mariadb" {
-            self.sql(test, "CREATE TABLE shop.numbers AS SELECT seq FROM seq_1_to_1000");
+            self.sql(test, "USE shop; CREATE TABLE numbers AS SELECT seq FROM seq_1_to_1000");
         }
         self.in_shop(test, &format!("CREATE TABLE {table} (id int PRIMARY KEY, note text)"));
         self.in_shop(test, &format!("INSERT INTO {table} {series}"));

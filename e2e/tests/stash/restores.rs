@@ -6,7 +6,7 @@ use std::fs;
 use lifeboat_e2e::{Engine, StashTest, condition, contents, get, volume_directory, wait_for};
 use serde_json::Value;
 
-use super::workloads::{deployment, put_deployment, put_stateful_set, target};
+use super::workloads::{deployment, put_deployment, put_empty_deployment, put_stateful_set, target};
 
 const SESSIONS: &str = "restoresessions.stash.appscode.com";
 const BATCHES: &str = "restorebatches.stash.appscode.com";
@@ -200,7 +200,7 @@ fn a_restore_waits_for_its_target_and_then_runs() {
         let waits = status == "False" && message.contains(&format!("Deployment {}/copy", test.tenant.name));
         if waits && found["status"]["phase"] == "Pending" { Ok(()) } else { Err(found["status"].to_string()) }
     });
-    put_deployment(&test, "copy");
+    put_empty_deployment(&test, "copy");
     succeeded(&test, SESSIONS, "later");
     test.wait_until_running("deployment/copy");
     let copied = contents(&test.directory("copy", 0, "data"));

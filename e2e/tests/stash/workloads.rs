@@ -34,6 +34,13 @@ const POD: &str = "
 
 /// A Deployment with a claim of its name, and files in it; gives its content.
 pub(crate) fn put_deployment(test: &StashTest, name: &str) -> Listing {
+    put_empty_deployment(test, name);
+    test.wait_until_running(&format!("deployment/{name}"));
+    fill(&test.directory(name, 0, "data"), name)
+}
+
+/// A Deployment with an empty claim of its name, which may not run yet.
+pub(crate) fn put_empty_deployment(test: &StashTest, name: &str) {
     let manifests = format!(
         "apiVersion: v1
 kind: PersistentVolumeClaim
@@ -50,8 +57,6 @@ spec:
 "
     );
     test.tenant.apply(&manifests.replace("NAME", name));
-    test.wait_until_running(&format!("deployment/{name}"));
-    fill(&test.directory(name, 0, "data"), name)
 }
 
 /// A StatefulSet with two replicas, each with a claim and files; gives their contents.

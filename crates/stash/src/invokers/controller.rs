@@ -112,7 +112,9 @@ async fn reconcile(
             }
         }
     }
-    if status != invoker.status || last_due != invoker.last_due {
+    let is_seen = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64)
+        == object.metadata.generation;
+    if !is_seen || status != invoker.status || last_due != invoker.last_due {
         write(&context, &state, &object, status, last_due).await?;
     }
     Ok(next)

@@ -40,6 +40,8 @@ pub enum InPlace {
     Stop(StopPlan),
     /// Into the volumes of running pods, as an annotation asks for.
     IntoRunning,
+    /// Pods that go by themselves still use the claims: decide again later.
+    Later { message: String },
 }
 
 /// How a workload is stopped.
@@ -94,13 +96,15 @@ pub enum InPlaceError {
 /// Decides. Nothing is stopped that does not have to be.
 pub fn decide(facts: &InPlaceFacts) -> Result<InPlace, InPlaceError> {
     let (kind, name) = (facts.kind, facts.name.clone());
-    let others = facts.users.iter().filter(|user| !facts.own_pods.contains(&user.pod_uid));
-    let others: Vec<VolumeUser> = others.cloned().collect();
+    let others = facts.users.iter().filter(|user| !facts.own_pods.contains(&user.pod_uid)).cloned();
+    let (leaving, others): (Vec<VolumeUser>, Vec<VolumeUser>) = others.partition(|user| user.is_leaving);
     let Some(workload) = &facts.workload else {
-        return if others.is_empty() {
-            Ok(InPlace::AtOnce)
-        } else {
-            Err(InPlaceError::ClaimInUse { name, users: others })
+        return match (others.is_empty(), leaving.is_empty()) {
+            (true, true) => Ok(InPlace::AtOnce),
+            (true, false) => {
+                Ok(InPlace::Later { message: format!("waits until {} ended", listed(&leaving)) })
+            }
+            (false, _) => Err(InPlaceError::ClaimInUse { name, users: others }),
         };
     };
     let running_only = kind == TargetKind::DaemonSet || !facts.with_pods_only.is_empty();

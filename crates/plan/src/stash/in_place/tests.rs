@@ -37,6 +37,22 @@ fn a_pod_uses_a_claim_until_its_containers_ended(#[case] change: fn(&mut Value),
     assert_eq!(!found.is_empty(), expected, "{found:?}");
 }
 
+#[rstest]
+#[case::running(|_: &mut Value| (), false)]
+#[case::terminating(|pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"), true)]
+#[case::mover_of_another(|pod: &mut Value| pod["metadata"]["labels"] = json!({"lifeboat.io/owner-uid": "backup"}), true)]
+fn a_restore_waits_for_pods_that_go_by_themselves(#[case] change: fn(&mut Value), #[case] waits: bool) {
+    let users = users(&BTreeSet::from(["data".to_owned()]), &[pod("web", "data", change)], Some("session"));
+    let claim = InPlaceFacts { users: users.clone(), ..facts(TargetKind::PersistentVolumeClaim, None) };
+    assert_eq!(matches!(decide(&claim), Ok(InPlace::Later { .. })), waits);
+    let workload = InPlaceFacts { users, ..facts(TargetKind::Deployment, Some(workload(1))) };
+    assert_eq!(
+        matches!(decide(&workload), Ok(InPlace::Stop(_))),
+        waits,
+        "it is waited for while the workload stops"
+    );
+}
+
 fn marked(place: &str, name: &str, value: &str) -> Value {
     let mut object = workload(1);
     object["metadata"][place] = json!({name: value});
@@ -95,7 +111,13 @@ fn settings_are_annotations_of_the_restore(#[case] annotations: Value, #[case] e
 
 fn user(pod: &str) -> VolumeUser {
     let controller = Some("ReplicaSet web-1".to_owned());
-    VolumeUser { claim: "data".into(), pod: pod.into(), pod_uid: format!("uid-{pod}"), controller }
+    VolumeUser {
+        claim: "data".into(),
+        pod: pod.into(),
+        pod_uid: format!("uid-{pod}"),
+        controller,
+        is_leaving: false,
+    }
 }
 
 fn facts(kind: TargetKind, workload: Option<Value>) -> InPlaceFacts {

@@ -19,6 +19,8 @@ pub struct VolumeUser {
     pub pod_uid: String,
     /// As in `ReplicaSet web-5d9c`; None for a pod that nothing controls.
     pub controller: Option<String>,
+    /// Whether it goes by itself: it is terminating, or it is a mover whose session has ended or ends before the restore's turn.
+    pub is_leaving: bool,
 }
 
 impl fmt::Display for VolumeUser {
@@ -58,6 +60,8 @@ fn user(pod: &Value, claim: String) -> VolumeUser {
     let controller = owners.into_iter().find(|owner| owner["controller"] == true);
     VolumeUser {
         claim,
+        is_leaving: !pod["metadata"]["deletionTimestamp"].is_null()
+            || !pod["metadata"]["labels"][OWNER_UID].is_null(),
         pod: text(pod, "/metadata/name").to_owned(),
         pod_uid: text(pod, "/metadata/uid").to_owned(),
         controller: controller.map(|owner| format!("{} {}", text(owner, "/kind"), text(owner, "/name"))),

@@ -124,6 +124,9 @@ impl RestoreWork {
             return Err(NoHosts::Failed(problem));
         }
         let way = self.way(&facts, &plan).await?;
+        if let InPlace::Later { message } = way {
+            return Ok(Tried::Waits(ConditionType::TargetInUse.yes(message)));
+        }
         if way == InPlace::IntoRunning {
             facts.into_running = true;
             plan = planned(&facts, spec, rules)?;
@@ -280,7 +283,7 @@ impl RestoreWork {
         let Ready { found, selection, way, uid } = ready;
         let standstill = match &way {
             InPlace::Stop(plan) => self.standstill(valid, plan, &uid),
-            InPlace::AtOnce | InPlace::IntoRunning => None,
+            InPlace::AtOnce | InPlace::IntoRunning | InPlace::Later { .. } => None,
         };
         let hosts = selection.hosts.iter().map(|host| HostState {
             name: host.name.clone(),
