@@ -43,7 +43,7 @@ fn a_pod_uses_a_claim_until_its_containers_ended(#[case] change: fn(&mut Value),
 #[case::mover_of_another(|pod: &mut Value| pod["metadata"]["labels"] = json!({"lifeboat.io/owner-uid": "backup"}), true)]
 fn a_restore_waits_for_pods_that_go_by_themselves(#[case] change: fn(&mut Value), #[case] waits: bool) {
     let users = users(&BTreeSet::from(["data".to_owned()]), &[pod("web", "data", change)], Some("session"));
-    let claim = InPlaceFacts { users: users.clone(), ..facts(TargetKind::PersistentVolumeClaim, None) };
+    let claim = InPlaceFacts { users: users.clone(), ..facts(TargetKind::Claim, None) };
     assert_eq!(matches!(decide(&claim), Ok(InPlace::Later { .. })), waits);
     let workload = InPlaceFacts { users, ..facts(TargetKind::Deployment, Some(workload(1))) };
     assert_eq!(
