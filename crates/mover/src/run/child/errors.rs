@@ -24,7 +24,7 @@ impl Errors {
         let kept = Arc::<Mutex<Vec<u8>>>::default();
         let reader = pipe.map(|pipe| {
             let kept = Arc::clone(&kept);
-            std::thread::spawn(move || pass_on(pipe, &kept))
+            std::thread::spawn(move || pass_on(pipe, io::stderr(), &kept))
         });
         Self { kept, reader }
     }
@@ -39,14 +39,14 @@ impl Errors {
     }
 }
 
-fn pass_on(mut pipe: impl Read, kept: &Mutex<Vec<u8>>) {
+fn pass_on(mut pipe: impl Read, mut log: impl Write, kept: &Mutex<Vec<u8>>) {
     let mut buffer = [0; 1024];
     while let Ok(read) = pipe.read(&mut buffer) {
         if read == 0 {
             return;
         }
         // The work must not stop because its log cannot be written.
-        let _ = io::stderr().write_all(&buffer[..read]);
+        let _ = log.write_all(&buffer[..read]);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(&buffer[..read]);
         let beyond = kept.len().saturating_sub(KEPT);
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(shown("\u{1b}[31mred\u{7}\n".as_bytes()), "[31mred");
         assert_eq!(shown(&[b'x'; 2000]).len(), CHARACTERS);
         let kept = Mutex::default();
-        pass_on(io::repeat(b'a').take(10 * KEPT as u64), &kept);
+        pass_on(io::repeat(b'a').take(10 * KEPT as u64), io::sink(), &kept);
         assert_eq!(kept.into_inner().unwrap().len(), KEPT);
     }
 }
