@@ -58,6 +58,20 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// An AppBinding `db` of namespace `shop` with its Secret.
+    pub(crate) fn put_app(&self) {
+        self.server.put(
+            "/apis/appcatalog.appscode.com/v1alpha1/namespaces/shop/appbindings/db",
+            json!({
+                "apiVersion": "appcatalog.appscode.com/v1alpha1", "kind": "AppBinding",
+                "spec": {"clientConfig": {"service": {"name": "db", "port": 3306}}, "secret": {"name": "auth"}},
+            }),
+        );
+        let data = json!({"username": "cm9vdA==", "password": "czNjcmV0"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
+        self.server.put("/api/v1/namespaces/shop/secrets/auth", secret);
+    }
+
     pub(crate) async fn new() -> Self {
         Self::with_settings(StashSettings::default()).await
     }

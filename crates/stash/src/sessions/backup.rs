@@ -269,7 +269,7 @@ async fn run_session(
         cancel: limited.clone(),
         at_work: AtWork::default(),
     };
-    let late = deadline_passed(record).await;
+    let late = record.deadline_passed().await;
     let cancel_when_late = async {
         late.await;
         limited.cancel();
@@ -322,19 +322,6 @@ async fn run_batch(work: &BackupWork, cancel: &CancellationToken) -> Result<(), 
         run_members(work, cancel).await?;
     }
     hooks.after().await
-}
-
-/// Completes when the deadline of the session has passed; never without one.
-async fn deadline_passed(record: &SessionRecord) -> impl Future<Output = ()> + use<> {
-    let deadline = record.read(|state| state.deadline).await;
-    let left = deadline
-        .map(|deadline| Duration::try_from(deadline.duration_since(record.now())).unwrap_or_default());
-    async move {
-        match left {
-            Some(left) => tokio::time::sleep(left).await,
-            None => std::future::pending().await,
-        }
-    }
 }
 
 /// The context of the work on transfers.

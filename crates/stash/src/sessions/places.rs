@@ -1,10 +1,11 @@
-//! Directories of nodes, as a mover sees them.
+//! Where the mover of a host runs, what it mounts there, and directories of nodes as it sees them.
 
 use std::path::PathBuf;
 
 use lifeboat_mover::task;
+use lifeboat_plan::stash::targets::{HostVolume, MoverSource, VolumeAccess};
 use lifeboat_plan::transfer::directory::{Directory, Proof};
-use lifeboat_plan::transfer::movers::DATA;
+use lifeboat_plan::transfer::movers::{DATA, MoverPlace, MoverVolume};
 
 /// The volume's directory in the mover, and what proves that it is the right one.
 pub(super) fn in_node_directory(directory: &Directory) -> (PathBuf, task::Proof) {
@@ -18,4 +19,36 @@ pub(super) fn in_node_directory(directory: &Directory) -> (PathBuf, task::Proof)
     };
     let path = if directory.path.is_empty() { data } else { data.join(&directory.path) };
     (path, proof)
+}
+
+/// Whether a mover may write into what it mounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writable {
+    Yes,
+    No,
+}
+
+/// Where the mover of a source runs, and what it mounts.
+pub(super) fn place(source: &MoverSource, writable: Writable) -> MoverPlace {
+    let writable = writable == Writable::Yes;
+    match source {
+        MoverSource::NodeDirectory { node, directory, .. } => {
+            MoverPlace::NodeDirectory { node: node.clone(), directory: directory.mount.clone(), writable }
+        }
+        MoverSource::Volumes { volumes, node } => MoverPlace::Volumes {
+            volumes: volumes.iter().map(|volume| mounted(volume, writable)).collect(),
+            node: node.clone(),
+        },
+    }
+}
+
+fn mounted(volume: &HostVolume, writable: bool) -> MoverVolume {
+    let (claim, block) = match &volume.access {
+        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => {
+            (claim, *block)
+        }
+        // Directories of nodes have movers of their own.
+        VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
+    };
+    MoverVolume { claim: claim.clone(), block, writable }
 }

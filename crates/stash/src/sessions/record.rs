@@ -2,6 +2,8 @@
 //! is written into the status subresource on the condition that nothing else was written there meanwhile, so that a server that
 //! does not lead any more cannot overwrite what its successor did. Called by everything that works on a session.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DynamicObject, PostParams};
@@ -64,6 +66,19 @@ impl SessionRecord {
     /// The session as others see it.
     pub(crate) fn key(&self) -> SessionKey {
         SessionKey { created: self.created, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// Completes when the deadline of the session has passed; never without one.
+    pub(crate) async fn deadline_passed(&self) -> impl Future<Output = ()> + use<> {
+        let deadline = self.read(|state| state.deadline).await;
+        let left = deadline
+            .map(|deadline| Duration::try_from(deadline.duration_since(self.now())).unwrap_or_default());
+        async move {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -247,7 +247,7 @@ async fn begin(
 /// Runs all members, with the hooks of the batch before and after them, within the deadline.
 async fn run_restore(work: &RestoreWork) -> Result<(), Stopped> {
     let record = &work.record;
-    let late = deadline_passed(record).await;
+    let late = record.deadline_passed().await;
     let cancel_when_late = async {
         late.await;
         let (now, late) = (record.now(), ConditionType::DeadlineExceeded.yes(LATE));
@@ -279,17 +279,4 @@ async fn run_all(work: &RestoreWork) -> Result<(), Stopped> {
         run_members(work, &work.cancel).await?;
     }
     hooks.after().await
-}
-
-/// Completes when the deadline of the restore has passed; never without one.
-async fn deadline_passed(record: &SessionRecord) -> impl Future<Output = ()> + use<> {
-    let deadline = record.read(|state| state.deadline).await;
-    let left = deadline
-        .map(|deadline| Duration::try_from(deadline.duration_since(record.now())).unwrap_or_default());
-    async move {
-        match left {
-            Some(left) => tokio::time::sleep(left).await,
-            None => std::future::pending().await,
-        }
-    }
 }

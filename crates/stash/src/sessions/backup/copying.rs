@@ -13,15 +13,15 @@ use lifeboat_mover::report::{BackedUp, Outcome};
 use lifeboat_mover::task::{self, Part, Source, TaskWork};
 use lifeboat_plan::stash::rules::SESSION_TAG;
 use lifeboat_plan::stash::session::BackupArgs;
-use lifeboat_plan::stash::targets::{HostPart, HostVolume, MoverParts, MoverSource, VolumeAccess};
+use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource, VolumeAccess};
 use lifeboat_plan::transfer::attempts::incomplete;
-use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, PodSettings, data, device};
+use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Reported, Steps, Stored, Transfer, failed};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::super::host_record::{HostRecord, end_host};
-use super::super::places::in_node_directory;
+use super::super::places::{Writable, in_node_directory, place};
 use super::super::sizes::{human_size, minutes};
 use super::snapshots::HostSnapshots;
 use super::work::BackupWork;
@@ -71,7 +71,7 @@ impl Steps for Copying<'_> {
         });
         Ok(Prepared {
             parts: parts.collect(),
-            place: place(&source),
+            place: place(&source, Writable::No),
             pod: self.pod.clone(),
             shown: Value::Null,
         })
@@ -231,31 +231,6 @@ impl Copying<'_> {
         written.await?;
         self.clear().await
     }
-}
-
-/// Where the mover of a source runs, and what it mounts.
-pub(in crate::sessions) fn place(source: &MoverSource) -> MoverPlace {
-    match source {
-        MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
-            node: node.clone(),
-            directory: directory.mount.clone(),
-            writable: false,
-        },
-        MoverSource::Volumes { volumes, node } => {
-            MoverPlace::Volumes { volumes: volumes.iter().map(mounted).collect(), node: node.clone() }
-        }
-    }
-}
-
-fn mounted(volume: &HostVolume) -> MoverVolume {
-    let (claim, block) = match &volume.access {
-        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => {
-            (claim, *block)
-        }
-        // Directories of nodes have movers of their own.
-        VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
-    };
-    MoverVolume { claim: claim.clone(), block, writable: false }
 }
 
 fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> SnapshotStats {

@@ -24,7 +24,7 @@ use lifeboat_transfer::repositories::RepositoryKey;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::copying::{CopyOptions, Copying, place};
+use super::copying::{CopyOptions, Copying};
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::metrics::HostNumbers;
@@ -32,6 +32,7 @@ use crate::repository::parts_of;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::{self, HookFailure, HookRun};
 use crate::sessions::host_record::{HostRecord, end_host};
+use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
 use crate::sessions::tasks::{HookMark, hook_task, task_base};
@@ -160,7 +161,7 @@ impl BackupWork {
         let job = MoverJob {
             task: transfer.task(),
             owner: self.record.owner(),
-            place: place(&parts.source),
+            place: place(&parts.source, Writable::No),
             repository: self.key.to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::choice::{WritePart, is_copied, is_restored, safety_parts, write_parts};
 use super::found::FoundMember;
 use super::work::RestoreWork;
-use super::writing::{Writing, writable_place};
-use crate::sessions::backup::copying::{CopyOptions, Copying, place};
+use super::writing::Writing;
+use crate::sessions::backup::copying::{CopyOptions, Copying};
 use crate::sessions::backup::keys_elsewhere;
 use crate::sessions::host_record::HostRecord;
+use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings};
 use crate::sessions::tasks::{safety_base, task_base};
 
@@ -51,7 +52,7 @@ impl RestoreWork {
             }
             let base = safety_base(&self.record.uid, record.member, &record.host, number);
             let transfer = self.transfer(record, base.clone(), &parts.source, true).await;
-            let place = place(&parts.source);
+            let place = place(&parts.source, Writable::No);
             let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else {
                 return Ok(());
             };
@@ -126,7 +127,7 @@ impl RestoreWork {
     ) -> Result<(), ApiError> {
         let base = task_base(&self.record.uid, record.member, &record.host, number);
         let transfer = self.transfer(record, base, &parts.source, false).await;
-        let place = writable_place(&parts.source);
+        let place = place(&parts.source, Writable::Yes);
         let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else { return Ok(()) };
         let target = self.member(record.member).and_then(|member| member.target.as_ref());
         let args = target.map_or_else(RestoreArgs::default, |target| target.args.clone());

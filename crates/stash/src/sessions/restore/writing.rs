@@ -11,15 +11,15 @@ use lifeboat_mover::task::{Part, Proof, RestoreWork, Target, TaskWork as MoverWo
 use lifeboat_plan::stash::session::RestoreArgs;
 use lifeboat_plan::stash::state::MemberState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
-use lifeboat_plan::stash::targets::{HostVolume, MoverParts, MoverSource, VolumeAccess};
-use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, PodSettings, data, device};
+use lifeboat_plan::stash::targets::{MoverParts, MoverSource};
+use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Steps, Transfer, failed};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::WritePart;
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::places::in_node_directory;
+use crate::sessions::places::{Writable, in_node_directory, place};
 use crate::tasks::TaskWork;
 
 /// One mover of one host.
@@ -46,7 +46,7 @@ impl Steps for Writing {
         });
         Ok(Prepared {
             parts: parts.collect(),
-            place: writable_place(&self.parts.source),
+            place: place(&self.parts.source, Writable::Yes),
             pod: self.pod.clone(),
             shown: Value::Null,
         })
@@ -194,31 +194,6 @@ fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
         Some(message) => format!("{message}; {own}"),
         None => own,
     }
-}
-
-/// Where the mover runs, and what it mounts to write.
-pub(super) fn writable_place(source: &MoverSource) -> MoverPlace {
-    match source {
-        MoverSource::NodeDirectory { node, directory, .. } => MoverPlace::NodeDirectory {
-            node: node.clone(),
-            directory: directory.mount.clone(),
-            writable: true,
-        },
-        MoverSource::Volumes { volumes, node } => {
-            MoverPlace::Volumes { volumes: volumes.iter().map(mounted).collect(), node: node.clone() }
-        }
-    }
-}
-
-fn mounted(volume: &HostVolume) -> MoverVolume {
-    let (claim, block) = match &volume.access {
-        VolumeAccess::Claim { claim, block, .. } | VolumeAccess::Snapshot { claim, block, .. } => {
-            (claim, *block)
-        }
-        // Directories of nodes have movers of their own.
-        VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
-    };
-    MoverVolume { claim: claim.clone(), block, writable: true }
 }
 
 #[cfg(test)]

@@ -4,21 +4,6 @@ use lifeboat_mover::task::{BackupWork, Source, TaskWork};
 
 use super::*;
 
-/// An AppBinding `db` with its Secret.
-fn put_app(shop: &Shop) {
-    let server = &shop.world.server;
-    server.put(
-        "/apis/appcatalog.appscode.com/v1alpha1/namespaces/shop/appbindings/db",
-        json!({
-            "apiVersion": "appcatalog.appscode.com/v1alpha1", "kind": "AppBinding",
-            "spec": {"clientConfig": {"service": {"name": "db", "port": 3306}}, "secret": {"name": "auth"}},
-        }),
-    );
-    let data = json!({"username": "cm9vdA==", "password": "czNjcmV0"});
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
-    server.put("/api/v1/namespaces/shop/secrets/auth", secret);
-}
-
 /// The member of the batch document's sample: the API version of an AppBinding is not looked at.
 fn member() -> Value {
     json!({
@@ -39,7 +24,7 @@ fn backup(shop: &Shop, host: &str) -> (BackupWork, lifeboat_plan::transfer::move
 #[tokio::test]
 async fn a_batch_has_a_database_beside_a_workload() {
     let shop = Shop::new().await;
-    put_app(&shop);
+    shop.world.put_app();
     let web = json!({"target": target("web", "app")});
     shop.put_batch("all", &[], &json!({"members": [member(), web]}));
     shop.put_session("s", "BackupBatch", "all");
@@ -59,7 +44,7 @@ async fn a_batch_has_a_database_beside_a_workload() {
 #[tokio::test]
 async fn a_dump_that_fails_fails_its_host_and_no_other() {
     let shop = Shop::new().await;
-    put_app(&shop);
+    shop.world.put_app();
     let web = json!({"target": target("web", "app")});
     shop.put_batch("all", &[], &json!({"members": [member(), web], "maintainOrder": true}));
     shop.put_session("s", "BackupBatch", "all");

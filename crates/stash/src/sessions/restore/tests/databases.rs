@@ -7,22 +7,6 @@ use super::cluster::{BATCHES, Cluster, member};
 use crate::settings::StashSettings;
 use crate::testing::condition;
 
-const APP: &str = "/apis/appcatalog.appscode.com/v1alpha1/namespaces/shop/appbindings/db";
-
-fn put_app(cluster: &Cluster) {
-    let server = &cluster.world.server;
-    server.put(
-        APP,
-        json!({
-            "apiVersion": "appcatalog.appscode.com/v1alpha1", "kind": "AppBinding",
-            "spec": {"clientConfig": {"service": {"name": "db", "port": 3306}}, "secret": {"name": "auth"}},
-        }),
-    );
-    let data = json!({"username": "cm9vdA==", "password": "czNjcmV0"});
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
-    server.put("/api/v1/namespaces/shop/secrets/auth", secret);
-}
-
 /// The member of the batch document's sample: the backup's task stands for its counterpart.
 fn database() -> Value {
     json!({
@@ -35,7 +19,7 @@ fn database() -> Value {
 #[tokio::test]
 async fn a_batch_restores_a_database_beside_a_workload() {
     let cluster = Cluster::new().await;
-    put_app(&cluster);
+    cluster.world.put_app();
     cluster.deployment("web", 1);
     let dump = cluster.snapshot("db", "/dumpfile.sql").await;
     cluster.snapshot("app", "/data").await;
@@ -60,7 +44,7 @@ async fn a_batch_restores_a_database_beside_a_workload() {
 #[tokio::test]
 async fn a_database_without_snapshots_fails_and_lists_what_there_is() {
     let cluster = Cluster::new().await;
-    put_app(&cluster);
+    cluster.world.put_app();
     cluster.snapshot("other", "/dumpfile.sql").await;
     cluster.restore_session("back", &database(), &json!({}));
     let back = cluster.ended("back").await;
@@ -73,7 +57,7 @@ async fn a_database_without_snapshots_fails_and_lists_what_there_is() {
 #[tokio::test]
 async fn a_load_that_fails_fails_the_restore_with_what_the_tool_said() {
     let cluster = Cluster::new().await;
-    put_app(&cluster);
+    cluster.world.put_app();
     cluster.snapshot("db", "/dumpfile.sql").await;
     cluster
         .effects
