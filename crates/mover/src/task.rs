@@ -154,7 +154,7 @@ pub enum Source {
     },
     /// The directory of a volume made from a snapshot; no other process writes to it.
     Snapshot { path: PathBuf },
-    /// A device, stored as one file of the given name.
+    /// A device, stored as one file of the given name, which may be a path such as `dev/xvda`.
     BlockDevice { path: PathBuf, name: String },
     /// The output of a command, stored as one file of the given name. There is no snapshot unless the command exits
     /// with 0.
@@ -185,7 +185,8 @@ pub struct RestoreWork {
     /// Leave holes where files have zeros.
     #[serde(default)]
     pub sparse: bool,
-    /// Restore only these paths of the snapshot, with everything below them; empty for all.
+    /// Restore only these paths of the snapshot, with everything below them; empty for all. For a device: the path of its content in the
+    /// snapshot, which is refused if it has another.
     #[serde(default)]
     pub paths: Vec<String>,
     /// Restore only files that match one of these patterns, in restic's syntax; empty for all. Version 2.

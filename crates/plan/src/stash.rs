@@ -4,6 +4,7 @@
 
 pub mod backend;
 pub mod databases;
+pub mod hook_trust;
 pub mod hooks;
 pub mod hosts;
 pub mod in_place;

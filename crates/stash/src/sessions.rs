@@ -4,6 +4,7 @@
 pub(crate) mod backup;
 mod batch_hooks;
 mod engine;
+mod hook_authority;
 mod hooks;
 mod host_record;
 mod kind;

@@ -60,16 +60,21 @@ pub(crate) struct World {
 impl World {
     /// An AppBinding `db` of namespace `shop` with its Secret.
     pub(crate) fn put_app(&self) {
+        self.put_app_in(SHOP, "auth");
+    }
+
+    /// An AppBinding `db` of a namespace with its Secret.
+    pub(crate) fn put_app_in(&self, namespace: &str, secret: &str) {
         self.server.put(
-            "/apis/appcatalog.appscode.com/v1alpha1/namespaces/shop/appbindings/db",
+            &format!("/apis/appcatalog.appscode.com/v1alpha1/namespaces/{namespace}/appbindings/db"),
             json!({
                 "apiVersion": "appcatalog.appscode.com/v1alpha1", "kind": "AppBinding",
-                "spec": {"clientConfig": {"service": {"name": "db", "port": 3306}}, "secret": {"name": "auth"}},
+                "spec": {"clientConfig": {"service": {"name": "db", "port": 3306}}, "secret": {"name": secret}},
             }),
         );
         let data = json!({"username": "cm9vdA==", "password": "czNjcmV0"});
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
-        self.server.put("/api/v1/namespaces/shop/secrets/auth", secret);
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "data": data});
+        self.server.put(&format!("/api/v1/namespaces/{namespace}/secrets/{secret}"), object);
     }
 
     pub(crate) async fn new() -> Self {

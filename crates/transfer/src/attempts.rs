@@ -27,7 +27,7 @@ pub use drive::{Steps, cancelled, failed, run_transfer, wrong_result};
 pub use effects::{Effects, Reach, Reports, ServerEffects, Stored, Unusable};
 pub use record::{Accepted, AttemptRecord, End};
 pub use stored::{NotStored, Reported};
-pub use transfer::{Prepared, Transfer, TransferSpec};
+pub use transfer::{Prepared, Rates, Transfer, TransferSpec};
 
 /// Pause between two tries of a repository that cannot be reached, in units of `WorkContext::pace`, and the number of
 /// tries before the transfer fails.

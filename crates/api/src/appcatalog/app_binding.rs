@@ -79,10 +79,10 @@ pub struct SecretRef {
     pub name: String,
 }
 
-/// The address of an application: a URL, or a Service of the cluster.
+/// The address of an application: a URL, or a Service of the cluster. Where both are set, as by KubeDB, the Service is used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = Rule::new("has(self.url) != has(self.service)")
-    .message("clientConfig: exactly one of url, service must be set"))]
+#[x_kube(validation = Rule::new("has(self.url) || has(self.service)")
+    .message("clientConfig: url or service must be set"))]
 #[serde(rename_all = "camelCase")]
 pub struct ClientConfig {
     /// Address of an application outside the cluster, such as "mysql.example.com:3306". No user, no password.

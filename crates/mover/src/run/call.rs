@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Certificate, Client, Response};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use url::{Url, form_urlencoded};
@@ -17,6 +17,10 @@ use crate::task::{Call, CallWork, FormField, Header, Method};
 
 /// How many characters of a response's body are shown.
 const SHOWN: usize = 200;
+/// What to do about a certificate that is not accepted. The body of a call may have secrets, so the service has to prove who it is.
+const UNTRUSTED: &str = "the certificate has to name the host and to be signed by an authority that is known: name a ConfigMap or Secret that \
+    has the authority as ca.crt in annotation lifeboat.io/hook-ca of the object with the hook (configmap/NAME or secret/NAME), or accept any \
+    certificate with its annotation lifeboat.io/hook-skip-verify: \"true\"";
 
 pub(super) async fn carry_out(work: &CallWork, cancel: &CancellationToken) -> Result<Called, Failed> {
     let (started, limit) = (Instant::now(), Duration::from_secs(work.timeout_seconds.max(1)));
@@ -37,10 +41,13 @@ async fn call(call: &Call) -> Result<Option<u16>, Failure> {
             let connected = TcpStream::connect((host.as_str(), *port)).await;
             connected.map(|_| None).map_err(|error| failed(call, error))
         }
-        Call::Http { method, url, headers, body, form, skip_verify } => {
+        Call::Http { method, url, headers, body, form, ca, skip_verify } => {
             let url = parsed(url)?;
             let mut headers = header_map(headers)?;
-            let client = client(*skip_verify).map_err(|error| failed(call, chain(&error)))?;
+            // Without TLS nothing is verified, so no authorities have to be known.
+            let accepts_any = *skip_verify || url.scheme() == "http";
+            let client = client(accepts_any, authorities(ca.as_deref())?);
+            let client = client.map_err(|error| not_sent(call, &error))?;
             let mut request = match method {
                 Method::Get => client.get(url),
                 Method::Post => client.post(url),
@@ -53,17 +60,36 @@ async fn call(call: &Call) -> Result<Option<u16>, Failure> {
                 request = request.body(body.clone());
             }
             let response = request.headers(headers).send().await;
-            judge(call, response.map_err(|error| failed(call, chain(&error)))?).await
+            judge(call, response.map_err(|error| not_sent(call, &error))?).await
         }
     }
 }
 
-fn client(skip_verify: bool) -> reqwest::Result<Client> {
+fn client(accepts_any: bool, authorities: Vec<Certificate>) -> reqwest::Result<Client> {
     Client::builder()
         .user_agent(concat!("lifeboat/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
-        .tls_danger_accept_invalid_certs(skip_verify)
+        .tls_certs_merge(authorities)
+        .tls_danger_accept_invalid_certs(accepts_any)
         .build()
+}
+
+fn authorities(pem: Option<&str>) -> Result<Vec<Certificate>, Failure> {
+    let Some(pem) = pem else { return Ok(Vec::new()) };
+    match Certificate::from_pem_bundle(pem.as_bytes()) {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(invalid("ca: it has no certificate in PEM ('-----BEGIN CERTIFICATE-----')".to_owned())),
+    }
+}
+
+/// A request that was not sent, or got no response.
+fn not_sent(call: &Call, error: &reqwest::Error) -> Failure {
+    let text = chain(error);
+    if text.contains("certificate") {
+        failed(call, format!("{text}; {UNTRUSTED}"))
+    } else {
+        failed(call, text)
+    }
 }
 
 /// A status from 200 to 399 is a success, as for probes of Kubernetes.

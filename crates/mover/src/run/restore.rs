@@ -96,7 +96,7 @@ impl Restore<'_> {
                 self.fill(&snapshot, &volume, cancel).await
             }
             Target::BlockDevice { path } => {
-                block::restore(repository, &snapshot, path, progress, cancel).await
+                block::restore(repository, &snapshot, path, &self.work.paths, progress, cancel).await
             }
             Target::Command { argv } => child::feed(repository, &snapshot, argv, cancel).await,
         }

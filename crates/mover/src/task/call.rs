@@ -32,8 +32,10 @@ pub enum Call {
         /// The fields of a form, instead of a body.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         form: Vec<FormField>,
-        /// Accept any certificate, as probes of Kubernetes do: services inside a cluster seldom have one that is
-        /// trusted elsewhere.
+        /// Certificates (PEM) of authorities that are trusted in addition to the system's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ca: Option<String>,
+        /// Accept any certificate, as probes of Kubernetes do.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         skip_verify: bool,
     },

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::server::Server;
+use super::server::{Authority, Server};
 use super::world::{MoverEnd, World};
 use crate::report::{Called, Cause, Outcome};
 use crate::task::{Call, CallWork, FormField, Header, Method, Task};
@@ -17,8 +17,67 @@ fn get(url: String) -> Call {
         headers: Vec::new(),
         body: None,
         form: Vec::new(),
+        ca: None,
         skip_verify: false,
     }
+}
+
+/// The call with authorities of its own.
+fn trusting(mut call: Call, pem: Option<String>) -> Call {
+    if let Call::Http { ca, .. } = &mut call {
+        *ca = pem;
+    }
+    call
+}
+
+/// The authorities that a call is given.
+enum Trusts {
+    Nobody,
+    TheServers,
+    Another,
+    Everybody,
+}
+
+#[rstest::rstest]
+#[case::the_servers("127.0.0.1", Trusts::TheServers, true)]
+#[case::the_systems("127.0.0.1", Trusts::Nobody, false)]
+#[case::another("127.0.0.1", Trusts::Another, false)]
+#[case::of_another_host("shop.example", Trusts::TheServers, false)]
+#[case::all_certificates("shop.example", Trusts::Everybody, true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_proves_who_it_is_before_it_gets_a_body(
+    #[case] name: &str,
+    #[case] trusts: Trusts,
+    #[case] expected: bool,
+) {
+    let authority = Authority::new();
+    let server = Server::tls(authority.acceptor(name), |_| (200, Vec::new(), Vec::new())).await;
+    let pem = match trusts {
+        Trusts::TheServers => Some(authority.pem()),
+        Trusts::Another => Some(Authority::new().pem()),
+        Trusts::Nobody | Trusts::Everybody => None,
+    };
+    let call = Call::Http {
+        method: Method::Post,
+        url: server.url("/hook"),
+        headers: Vec::new(),
+        body: Some("a secret".to_owned()),
+        form: Vec::new(),
+        ca: pem,
+        skip_verify: matches!(trusts, Trusts::Everybody),
+    };
+    let end = make(call).await;
+    if expected {
+        assert_eq!(called(end).status, Some(200));
+        assert_eq!(server.asked().len(), 1);
+        return;
+    }
+    let failure = end.failed();
+    assert_eq!(failure.cause, Cause::Call);
+    for text in ["certificate", "lifeboat.io/hook-ca", "lifeboat.io/hook-skip-verify"] {
+        assert!(failure.message.contains(text), "{}", failure.message);
+    }
+    assert_eq!(server.asked().len(), 0, "nothing is sent to a server that is not trusted");
 }
 
 async fn make(call: Call) -> MoverEnd {
@@ -76,6 +135,7 @@ async fn headers_body_and_form_are_sent_as_given() {
         headers: vec![header("one"), header("two")],
         body: body.map(str::to_owned),
         form,
+        ca: None,
         skip_verify: false,
     };
     called(make(post(Some("{\"phase\": \"Succeeded\"}"), Vec::new())).await);
@@ -103,6 +163,10 @@ async fn a_tcp_connection_must_be_accepted() {
 
 #[rstest::rstest]
 #[case::another_scheme(get("file:///etc/passwd".to_owned()), "url: 'file:///etc/passwd'")]
+#[case::no_certificate(
+    trusting(get("https://shop".to_owned()), Some("-----BEGIN CERTIFICATE-----".to_owned())),
+    "ca: it has no certificate in PEM"
+)]
 #[case::no_url(get("shop".to_owned()), "url: 'shop'")]
 #[case::no_header(
     Call::Http {
@@ -111,6 +175,7 @@ async fn a_tcp_connection_must_be_accepted() {
         headers: vec![Header { name: "a b".to_owned(), value: String::new() }],
         body: None,
         form: Vec::new(),
+        ca: None,
         skip_verify: false,
     },
     "headers: 'a b'"

@@ -45,3 +45,49 @@ async fn a_device_that_is_too_small_is_refused_with_both_sizes() {
     );
     assert!(std::fs::read(&path).unwrap() == vec![9; MIB], "nothing was written");
 }
+
+/// As a workload's device is stored: `restic dump latest /dev/xvda` gives its content.
+#[rstest::rstest]
+#[case::its_path("/dev/xvda", None)]
+#[case::another_path(
+    "/data",
+    Some("its only file is '/dev/xvda'; expected the content of a device at '/data'")
+)]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_content_of_a_device_is_the_file_at_its_path(#[case] path: &str, #[case] problem: Option<&str>) {
+    let world = World::new().await;
+    std::fs::write(world.path("device"), vec![7; MIB]).unwrap();
+    let source = Source::BlockDevice { path: world.path("device"), name: "dev/xvda".to_owned() };
+    let stored = world.run(&world.task("uid-1", TaskWork::Backup(backup_of(source)))).await.backed_up();
+    let repository = world.repository().await;
+    assert_eq!(repository.load_snapshots().await.unwrap()[0].1.paths, ["/dev/xvda"]);
+
+    let target = world.path("target");
+    std::fs::write(&target, vec![9; MIB]).unwrap();
+    let mut restore = restore_to(&stored.snapshot, Target::BlockDevice { path: target.clone() });
+    restore.paths = vec![path.to_owned()];
+    let end = world.run(&world.task("restore", TaskWork::Restore(restore))).await;
+    let content = || std::fs::read(&target).unwrap();
+    match problem {
+        None => {
+            assert!(end.restored().verified);
+            assert!(content() == vec![7; MIB]);
+        }
+        Some(problem) => {
+            let failure = end.failed();
+            assert!(failure.cause == Cause::Target && failure.message.contains(problem), "{failure:?}");
+            assert!(content() == vec![9; MIB], "nothing was written");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_a_device_is_not_restored() {
+    let world = World::new().await;
+    let (_, snapshot) = stored(&world).await;
+    let target = Target::BlockDevice { path: world.path("device") };
+    let mut restore = restore_to(&snapshot, target);
+    restore.sub_path = Some("db".to_owned());
+    let failure = world.run(&world.task("restore", TaskWork::Restore(restore))).await.failed();
+    assert!(failure.cause == Cause::Task && failure.message.starts_with("subPath: "), "{failure:?}");
+}

@@ -137,6 +137,7 @@ fn http() -> Call {
         headers: vec![Header { name: "X-Token".into(), value: "secret".into() }],
         body: Some("{}".into()),
         form: vec![FormField { name: "a".into(), values: vec!["1".into(), "2".into()] }],
+        ca: Some("-----BEGIN CERTIFICATE-----".to_owned()),
         skip_verify: true,
     }
 }

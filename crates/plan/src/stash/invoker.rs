@@ -8,6 +8,7 @@
 //! - [`InvokerStatus::of`]: conditions and phase of an invoker of backups; [`observe_restore`]: conditions of a restore.
 
 mod backup;
+mod elsewhere;
 mod member;
 mod problem;
 mod restore;

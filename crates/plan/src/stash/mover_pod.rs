@@ -1,6 +1,6 @@
 //! The pod of a mover in a tenant's namespace: takes the pod whose data is moved, runtimeSettings, the Namespace and the
 //! answer to a dry run; gives the settings of the mover's pod. Called by crate `stash` twice: without an answer, for the
-//! pod that is tried, and with it.
+//! pod that is tried, and with it. Where that changes the pod, it is tried again ([`settled`]).
 //!
 //! A mover runs as root with the fewest capabilities where the namespace admits that, because then it reads files of all
 //! owners; elsewhere as the user of the target pod. runtimeSettings replace everything that is decided here.
@@ -45,11 +45,18 @@ pub struct MoverPod<'a> {
     pub place: &'a MoverPlace,
     /// The pod whose data is moved; None where there is none: a claim that no pod uses, a look at a repository, a call.
     pub target: Option<&'a Value>,
-    /// The container of that pod which uses the data; by default its first.
+    /// The container of that pod which uses the data; by default the first that mounts the claims, else its first.
     pub container: Option<&'a str>,
     pub runtime: Option<&'a RuntimeSettings>,
     /// The Namespace object.
     pub namespace: &'a Value,
+}
+
+impl MoverPod<'_> {
+    /// The container whose user and labels count. A mesh may have put a proxy before those of the application.
+    fn container(&self) -> Option<&str> {
+        self.container.or_else(|| user::of_claims(self.target?, self.place))
+    }
 }
 
 /// Why no mover can run in a tenant's namespace.
@@ -70,6 +77,15 @@ pub enum MoverPodError {
          namespace and name it in runtimeSettings.pod.serviceAccountName"
     )]
     ServiceAccountAnnotations,
+    #[error(
+        "namespace {namespace} does not admit the pod of the mover ({message}); set what it lacks in runtimeSettings, or change the \
+         namespace's policy"
+    )]
+    NotAdmitted { namespace: String, message: String },
+    #[error(
+        "namespace {namespace} never admits a pod with the resources of the mover ({message}): set runtimeSettings.container.resources"
+    )]
+    Resources { namespace: String, message: String },
 }
 
 /// The settings of the mover's pod. Without an answer of the API server they are those of the pod for a dry run.
@@ -83,7 +99,7 @@ pub fn settings(pod: &MoverPod<'_>, answer: Option<&DryRun>) -> Result<PodSettin
     let account = runtime_pod.and_then(|pod| pod.service_account_name.clone());
     let (security, target) = rights(pod, answer)?;
     Ok(PodSettings {
-        cpu_limit: answer.filter(|answer| answer.requires_cpu_limit()).map(|_| CPU_LIMIT.to_owned()),
+        cpu_limit: answer.and_then(cpu_limit),
         nice: pod.runtime.and_then(runtime::nice),
         service_account: Some(account.unwrap_or_else(|| SERVICE_ACCOUNT.to_owned())),
         security,
@@ -93,12 +109,36 @@ pub fn settings(pod: &MoverPod<'_>, answer: Option<&DryRun>) -> Result<PodSettin
     })
 }
 
+/// Changes settings by the answer to the dry run of the pod that has them: one that an earlier answer led to may meet a quota of its own. The
+/// error says why the Job would get no pod, however long it is waited for.
+pub fn settled(
+    pod: &MoverPod<'_>,
+    settings: PodSettings,
+    answer: &DryRun,
+) -> Result<PodSettings, MoverPodError> {
+    let namespace = || pod.namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if let DryRun::Refused(message) = answer
+        && answer.refuses_permissions()
+    {
+        return Err(MoverPodError::NotAdmitted { namespace: namespace(), message: message.clone() });
+    }
+    if let Some(message) = answer.never_admits_resources() {
+        return Err(MoverPodError::Resources { namespace: namespace(), message: message.to_owned() });
+    }
+    let cpu_limit = settings.cpu_limit.clone().or_else(|| cpu_limit(answer));
+    Ok(PodSettings { cpu_limit, ..settings })
+}
+
+fn cpu_limit(answer: &DryRun) -> Option<String> {
+    answer.requires_cpu_limit().then(|| CPU_LIMIT.to_owned())
+}
+
 /// With which user the mover runs: root under level `baseline`, the target pod's under level `restricted`.
 fn rights(
     pod: &MoverPod<'_>,
     answer: Option<&DryRun>,
 ) -> Result<(PodSecurity, Option<TargetPod>), MoverPodError> {
-    let of_target = user_of(pod.target, pod.container);
+    let of_target = user_of(pod.target, pod.container());
     match explicit_user(pod.runtime, &of_target) {
         Some(explicit) if explicit.user == Some(0) => return Ok((PodSecurity::Baseline, None)),
         Some(explicit) => return Ok((PodSecurity::Restricted, Some(explicit))),
@@ -151,7 +191,7 @@ fn overrides(pod: &MoverPod<'_>) -> PodOverrides {
         labels: with(&base.labels, &NO_SIDECAR_LABELS),
         annotations: with(&base.annotations, &NO_SIDECARS),
         spec: Map::from_iter([("tolerations".to_owned(), tolerations(pod.target))]),
-        security: base.security.clone().into_iter().chain(selinux(pod.target, pod.container)).collect(),
+        security: base.security.clone().into_iter().chain(selinux(pod.target, pod.container())).collect(),
         ..base.clone()
     };
     if let Some(runtime) = pod.runtime {

@@ -35,6 +35,8 @@ pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
 pub const SAFETY_TAG: &str = "lifeboat-safety";
 /// The prefix of the tag with the UID of the session that made a snapshot.
 pub const SESSION_TAG: &str = "lifeboat-session=";
+/// Tag of the content of a block volume.
+pub const DEVICE_TAG: &str = "lifeboat-device";
 /// The word for the newest snapshot.
 pub const LATEST: &str = "latest";
 /// How many digits of a snapshot's id messages show.
@@ -66,10 +68,30 @@ impl SnapshotFact {
         self.tags.iter().find_map(|tag| tag.strip_prefix(SESSION_TAG))
     }
 
+    /// What it has. Other programs do not say it.
+    pub fn data(&self) -> StoredData {
+        if self.has_tag(DEVICE_TAG) {
+            StoredData::Device
+        } else if self.session().is_some() {
+            StoredData::Files
+        } else {
+            StoredData::Unknown
+        }
+    }
+
     /// The id as messages show it.
     pub fn short(&self) -> &str {
         self.id.get(..SHORT).unwrap_or(&self.id)
     }
+}
+
+/// What a snapshot has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredData {
+    Files,
+    /// The content of a block volume, as one file.
+    Device,
+    Unknown,
 }
 
 /// What is asked for.
@@ -121,6 +143,7 @@ pub struct RestorePart {
     /// The whole id of the snapshot.
     pub snapshot: String,
     pub time: Timestamp,
+    pub data: StoredData,
     /// The path that is restored, as the snapshot names it or as a rule asks for it.
     pub path: CleanPath,
     /// The directory of the snapshot whose content is restored; the path itself.

@@ -7,11 +7,13 @@
 //!   host, with its pod and parts (one snapshot for each [`HostPart`]), or why it cannot be backed up.
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]: hosts with
 //!   the volumes to write, claims to make, and what is still missing and waited for.
+//! - [`device_errors`]: what a restore would write into a block volume although it is none, and the other way round.
 //! - [`HostSource::movers`], [`by_mover`]: the parts of a host, by the mover that can carry them out.
 //! - [`pods_of`], [`active_pods`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
 
 mod backup;
 mod claims;
+mod devices;
 mod mounts;
 mod movers;
 mod paths;
@@ -23,6 +25,7 @@ mod volumes;
 
 pub use backup::backup_plan;
 pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
+pub use devices::{DeviceError, device_errors};
 pub use mounts::{Mount, MountPlan, MountedPath, find_mount, mount_above};
 pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
@@ -112,6 +115,9 @@ pub struct Host {
 pub struct HostSource {
     /// The pod that stands for the host; None for a claim that no pod uses, and at zero replicas.
     pub pod: Option<HostPod>,
+    /// Without a pod that stands for the host: what its pod is like, from the template of the workload or from a pod that uses the claim. It
+    /// decides about the mover's pod as a pod of the host would.
+    pub like: Option<Value>,
     /// The volumes of the parts, each once.
     pub volumes: Vec<HostVolume>,
     /// At least one. Each becomes one snapshot.
@@ -119,6 +125,11 @@ pub struct HostSource {
 }
 
 impl HostSource {
+    /// The pod whose user, tolerations and SELinux options decide about the mover's pod.
+    pub fn pod_of_data(&self) -> Option<&Value> {
+        self.pod.as_ref().map(|pod| &pod.object).or(self.like.as_ref())
+    }
+
     /// The consistency that is recorded. `quiesced`: a hook before the host ran and succeeded.
     pub fn consistency(&self, quiesced: bool) -> &'static str {
         let is_snapshot = |volume: &HostVolume| matches!(volume.access, VolumeAccess::Snapshot { .. });

@@ -38,11 +38,13 @@ pub struct DeviceOutcome {
     pub verified: bool,
 }
 
-/// Writes the only file of the snapshot to the target; with `verify`, everything is read again afterwards.
+/// Writes the only file of the snapshot to the target; with `verify`, everything is read again afterwards. If `stored` is given, the file must
+/// have this path.
 pub async fn restore_device(
     repository: &Repository,
     snapshot: &Snapshot,
     target: DeviceTarget,
+    stored: Option<&Path>,
     verify: bool,
     progress: Arc<Progress>,
     cancel: CancellationToken,
@@ -51,6 +53,14 @@ pub async fn restore_device(
         progress.begin("reading the index");
         let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
         let (path, node) = single_file(&reader, snapshot.tree).await?;
+        if let Some(stored) = stored.filter(|stored| *stored != path) {
+            let problem = format!(
+                "its only file is '{}'; expected the content of a device at '{}'",
+                path.display(),
+                stored.display()
+            );
+            return Err(Error::invalid("snapshot", problem));
+        }
         target.must_hold(node.size)?;
         let pieces = Arc::new(batches::locate(&reader, &path, &node)?);
         let target = Arc::new(target);

@@ -1,6 +1,8 @@
 //! A BackupConfiguration or BackupBatch in one form: a BackupConfiguration is a batch with one member. Called by the controllers
 //! of invokers and by sessions.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -22,6 +24,7 @@ pub(crate) struct Invoker {
     pub(crate) id: InvokerId,
     pub(crate) uid: String,
     pub(crate) created: Option<Timestamp>,
+    pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) status: InvokerStatus,
     /// When its last scheduled session was due.
     pub(crate) last_due: Option<Timestamp>,
@@ -84,6 +87,7 @@ impl Invoker {
             },
             uid: object.uid().unwrap_or_default(),
             created: object.creation_timestamp().map(|time| time.0),
+            annotations: object.metadata.annotations.clone().unwrap_or_default(),
             status,
             last_due: last_due.map(|time| time.0),
             spec,

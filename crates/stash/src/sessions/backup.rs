@@ -316,6 +316,7 @@ async fn run_batch(work: &BackupWork, cancel: &CancellationToken) -> Result<(), 
         hooks: &work.valid.hooks,
         conditions: batch_hooks::OF_BACKUP,
         invoker: work.invoker_summary(),
+        annotations: &work.invoker.annotations,
         retry_left: work.retry_left,
     };
     if hooks.before(cancel).await? {

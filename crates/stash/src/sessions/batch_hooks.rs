@@ -2,6 +2,8 @@
 //! Their record is a condition of the session: Unknown from before the call until its end is known. Called by the controllers of
 //! sessions.
 
+use std::collections::BTreeMap;
+
 use lifeboat_plan::stash::hooks::{
     InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook, global_post_runs,
 };
@@ -42,6 +44,8 @@ pub(crate) struct BatchHooks<'a> {
     pub(crate) hooks: &'a MemberHooks,
     pub(crate) conditions: HookConditions,
     pub(crate) invoker: InvokerSummary,
+    /// The annotations of the batch.
+    pub(crate) annotations: &'a BTreeMap<String, String>,
     pub(crate) retry_left: i32,
 }
 
@@ -92,6 +96,7 @@ impl BatchHooks<'_> {
             owner: self.record.owner(),
             task: batch_hook_task(&self.record.uid, mark),
             namespace: &self.record.namespace,
+            annotations: self.annotations,
         };
         match has_run(hooks::run(self.context, run, cancel).await)? {
             Ok(()) => self.observe(kind, Truth::True, "").await.map(|()| true),

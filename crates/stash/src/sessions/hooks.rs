@@ -1,6 +1,7 @@
 //! Runs hooks: commands through the API in the pod that is read or written, calls by a mover in the invoker's namespace. The server
 //! itself calls no address: it reaches what tenants may not.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::exec::{Commands, ExecError, ExecRequest};
 use lifeboat_mover::report::{LogLine, Outcome};
 use lifeboat_mover::task::{self, CallWork, Limits, Task};
+use lifeboat_plan::stash::hook_trust::TrustError;
 use lifeboat_plan::stash::hooks::{
     Call, CallBody, CallError, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook,
 };
@@ -20,6 +22,7 @@ use lifeboat_transfer::repositories::NoKeys;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::hook_authority::{Verification, verification};
 use super::pod::{PodRequest, pod_settings};
 use crate::context::Context;
 
@@ -36,6 +39,8 @@ pub(super) struct HookRun<'a> {
     pub(super) owner: Owner,
     pub(super) task: TaskId,
     pub(super) namespace: &'a str,
+    /// The annotations of the object with the hook.
+    pub(super) annotations: &'a BTreeMap<String, String>,
 }
 
 /// Why a hook failed.
@@ -49,6 +54,8 @@ pub(crate) enum HookFailure {
     Exec(#[from] ExecError),
     #[error(transparent)]
     Pod(#[from] MoverPodError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     #[error("{}", .0.chain())]
     Api(ApiError),
     /// What the mover of a call reported, or how it ended.
@@ -99,7 +106,13 @@ async fn call_by_mover(
     cancel: &CancellationToken,
 ) -> Result<(), HookFailure> {
     let movers: &Movers = &context.movers;
-    let work = CallWork { call: in_task(call), timeout_seconds: LIMIT.as_secs() };
+    let verification = match &call {
+        Call::Http(HttpCall { url, .. }) if url.starts_with("https:") => {
+            verification(&context.core, run.namespace, run.annotations).await?
+        }
+        _ => Verification::default(),
+    };
+    let work = CallWork { call: in_task(call, verification), timeout_seconds: LIMIT.as_secs() };
     let task = Task { limits: Limits::default(), ..Task::call(run.task.as_str(), work) };
     let mut job = MoverJob {
         task: run.task.clone(),
@@ -129,7 +142,8 @@ async fn call_by_mover(
     }
 }
 
-fn in_task(call: Call) -> task::Call {
+/// The call as a task file has it.
+pub(super) fn in_task(call: Call, verification: Verification) -> task::Call {
     match call {
         Call::Tcp { host, port } => task::Call::Tcp { host, port },
         Call::Http(HttpCall { method, url, headers, body }) => {
@@ -150,7 +164,8 @@ fn in_task(call: Call) -> task::Call {
                 headers: headers.into_iter().map(|(name, value)| task::Header { name, value }).collect(),
                 body,
                 form,
-                skip_verify: true,
+                ca: verification.ca,
+                skip_verify: verification.skip_verify,
             }
         }
     }

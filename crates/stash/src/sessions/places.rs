@@ -1,11 +1,13 @@
-//! Where the mover of a host runs, what it mounts there, and directories of nodes as it sees them.
+//! Where the mover of a host runs, what it mounts there, directories of nodes as it sees them, and how fast it may use the network.
 
 use std::path::PathBuf;
 
 use lifeboat_mover::task;
+use lifeboat_plan::stash::session::Limits;
 use lifeboat_plan::stash::targets::{HostVolume, MoverSource, VolumeAccess};
 use lifeboat_plan::transfer::directory::{Directory, Proof};
 use lifeboat_plan::transfer::movers::{DATA, MoverPlace, MoverVolume};
+use lifeboat_transfer::attempts::Rates;
 
 /// The volume's directory in the mover, and what proves that it is the right one.
 pub(super) fn in_node_directory(directory: &Directory) -> (PathBuf, task::Proof) {
@@ -51,4 +53,9 @@ fn mounted(volume: &HostVolume, writable: bool) -> MoverVolume {
         VolumeAccess::NodeDirectory { .. } => (&volume.name, false),
     };
     MoverVolume { claim: claim.clone(), block, writable }
+}
+
+/// The limits that `args` of a target set. Each mover has them for itself.
+pub(super) fn rates(limits: Limits) -> Rates {
+    Rates { upload: limits.upload, download: limits.download }
 }

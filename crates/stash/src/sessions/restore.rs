@@ -273,6 +273,7 @@ async fn run_all(work: &RestoreWork) -> Result<(), Stopped> {
         hooks: &work.valid.hooks,
         conditions: batch_hooks::OF_RESTORE,
         invoker: work.invoker_summary(),
+        annotations: work.object.annotations(),
         retry_left: 0,
     };
     if hooks.before(&work.cancel).await? {

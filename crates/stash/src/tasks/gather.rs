@@ -46,15 +46,15 @@ pub(crate) enum TaskProblem {
     #[error("AppBinding {namespace}/{name} cannot be read ({problem}); correct it")]
     App { namespace: String, name: String, problem: serde_json::Error },
     #[error(
-        "AppBinding {namespace}/{name} is not in namespace {own}; this version does not check who may use AppBindings of other namespaces: \
-         move it to {own}"
+        "AppBinding {namespace}/{name}: this server does not serve namespace {namespace}, so it runs nothing there; add it to the server's \
+         --tenant-namespaces, or create the object where the AppBinding's server is"
     )]
-    Elsewhere { namespace: String, name: String, own: String },
+    NotServed { namespace: String, name: String },
     #[error(
-        "Repository {repository} is not in namespace {namespace}, in which the task runs: what opens it must not be copied there; use a \
-         Repository of {namespace}"
+        "Task {task} would run containers of its own in namespace {namespace}, in which its AppBinding is; in another namespace only built-in \
+         tasks run: use one, or create the object in {namespace}"
     )]
-    RepositoryElsewhere { repository: String, namespace: String },
+    OwnTaskElsewhere { task: String, namespace: String },
     #[error(transparent)]
     Task(#[from] TaskError),
     #[error(transparent)]
@@ -84,9 +84,12 @@ pub(crate) async fn task_work(
         _ => None,
     };
     let named = named_task(request.direction, request.task, app.as_ref())?;
-    let repository = read_repository(context, request.key, &namespace).await?;
+    let repository = read_repository(context, request.key).await?;
     let access = app.as_ref().map(AppAccess::of).transpose()?;
     let own = read_task(context, &named.name).await?;
+    if own.is_some() && namespace != request.namespace {
+        return Err(TaskProblem::OwnTaskElsewhere { task: named.name, namespace });
+    }
     let mover: TaskMover = match (own, BuiltIn::parse(&named.name)) {
         (Some(task), _) => steps_mover(&StepsRequest {
             direction: request.direction,
@@ -109,8 +112,9 @@ pub(crate) async fn task_work(
 
 async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<AppFacts, TaskProblem> {
     let (namespace, name) = (target.namespace.clone(), target.name.clone());
-    if namespace != own {
-        return Err(TaskProblem::Elsewhere { namespace, name, own: own.to_owned() });
+    // Who may use an AppBinding of another namespace is checked on admission of the object that names it.
+    if namespace != own && !context.served.serves(&context.core, &namespace).await? {
+        return Err(TaskProblem::NotServed { namespace, name });
     }
     let key = TargetName { kind: TargetKind::AppBinding, namespace: &namespace, name: &name };
     let Some(found) = workload(&context.core, key).await? else {
@@ -129,17 +133,12 @@ async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<Ap
     Ok(AppFacts { namespace, name, spec, secrets })
 }
 
-/// The variables of the Repository, which must be where the task runs.
+/// The variables of the Repository.
 async fn read_repository(
     context: &Context,
     key: &RepositoryKey,
-    namespace: &str,
 ) -> Result<Option<RepositoryVariables>, TaskProblem> {
     let (own, name) = parts_of(key);
-    if own != namespace {
-        let (repository, namespace) = (format!("{own}/{name}"), namespace.to_owned());
-        return Err(TaskProblem::RepositoryElsewhere { repository, namespace });
-    }
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), own);
     let found = api.get_opt(name).await.attempt(format!("read Repository {own}/{name}"))?;
     Ok(found.map(|found| RepositoryVariables::of(own, name, &found.spec.backend)))

@@ -146,12 +146,28 @@ async fn a_task_object_of_a_built_in_name_goes_first() {
 #[case::no_task(Case { task: "mongodb-backup-6", ..Case::default() }, "there is no Task \"mongodb-backup-6\"")]
 #[case::none_named(Case { task: "", ..Case::default() }, "AppBinding shop/db is backed up and restored by a task")]
 #[case::other_kind(Case { kind: TargetKind::Deployment, ..Case::default() }, "set target.ref to an AppBinding")]
-#[case::elsewhere(Case { namespace: "bank", ..Case::default() }, "AppBinding bank/db is not in namespace shop")]
-#[case::repository(Case { repository: "bank", ..Case::default() }, "Repository bank/r is not in namespace shop")]
+#[case::elsewhere(Case { namespace: "bank", ..Case::default() }, "AppBinding bank/db does not exist")]
+#[case::not_served(Case { namespace: "gone", ..Case::default() }, "this server does not serve namespace gone")]
 #[tokio::test]
 async fn what_keeps_a_task_from_running_is_named(#[case] case: Case, #[case] says: &str) {
     let message = case.problem(&world().await).await;
     assert!(message.contains(says), "{message}");
+}
+
+/// With the Secret of its own namespace, and there the mover runs.
+#[tokio::test]
+async fn a_database_of_another_namespace_is_dumped_there() {
+    let world = world().await;
+    world.put_app_in("bank", "other");
+    let work = Case { namespace: "bank", ..Case::default() }.work(&world).await.unwrap().unwrap();
+    assert_eq!(work.namespace, "bank");
+    let pod = work.base(MoverSettings::default().pod("lifeboat"));
+    let password = &pod.overrides.env[0]["valueFrom"]["secretKeyRef"];
+    assert_eq!(*password, json!({"name": "other", "key": "password"}));
+    // A Task's containers would see what the namespace has.
+    put(&world, "Task", "mysql-backup-8.0.35", &json!({"steps": [{"name": "dump"}]}));
+    let message = Case { namespace: "bank", ..Case::default() }.problem(&world).await;
+    assert!(message.contains("in another namespace only built-in tasks run"), "{message}");
 }
 
 #[tokio::test]

@@ -42,6 +42,11 @@ pub trait Steps: Send + Sync {
         true
     }
 
+    /// Whether a mover that never started may be followed by another one, because the volume is reached elsewhere by now.
+    async fn has_moved(&self, _death: &Death) -> bool {
+        false
+    }
+
     /// Why no second mover may start while the first one may still run: set where movers write into a volume.
     fn sole_writer_reason(&self) -> Option<&'static str> {
         None
@@ -210,7 +215,7 @@ async fn follow(
     }
     let died = Died {
         attempt: transfer.attempt(),
-        may_retry: death.may_retry,
+        may_retry: death.may_retry || steps.has_moved(&death).await,
         is_over,
         writes: steps.sole_writer_reason().is_some(),
         is_undone: steps.is_undone().await,
@@ -218,7 +223,8 @@ async fn follow(
     match next(died) {
         Next::Again => {}
         Next::Nothing => {
-            let message = steps.complaint(death.message).await;
+            let is_late = death.cause == DeathCause::Deadline;
+            let message = if is_late { transfer.late() } else { steps.complaint(death.message).await };
             return steps.unreported(&message).await.map(|()| false);
         }
         Next::NothingBeside => {

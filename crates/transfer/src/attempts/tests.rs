@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::testing::{FakeEffects, died, reported};
 use super::*;
+use crate::movers::{Death, DeathCause, Ended};
 use crate::repositories::RepositoryKey;
 
 /// Notes what is recorded.
@@ -84,6 +85,8 @@ struct Host {
     transfer: Transfer,
     notes: Arc<Notes>,
     restores: bool,
+    /// The volume is reached on another node by now.
+    has_moved: bool,
 }
 
 impl Host {
@@ -111,6 +114,7 @@ impl Steps for Host {
             parts: vec![part(0), part(1)],
             place: MoverPlace::Volumes { volumes: vec![volume("one"), volume("two")], node: None },
             pod,
+            rates: Rates { upload: Some(102_400), download: Some(2_048) },
             shown: json!({}),
         })
     }
@@ -131,6 +135,10 @@ impl Steps for Host {
 
     async fn is_undone(&self) -> bool {
         self.transfer.stored_nothing().await
+    }
+
+    async fn has_moved(&self, death: &Death) -> bool {
+        self.has_moved && death.cause == DeathCause::Volume
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
@@ -161,7 +169,7 @@ async fn host(effects: &Arc<FakeEffects>, restores: bool) -> Host {
         attempt: None,
         dead_owners: Vec::new(),
     };
-    Host { transfer: Transfer::new(&work, notes.clone(), spec), notes, restores }
+    Host { transfer: Transfer::new(&work, notes.clone(), spec), notes, restores, has_moved: false }
 }
 
 fn results(uids: [&str; 2], outcomes: [Outcome; 2]) -> Outcome {
@@ -194,6 +202,29 @@ async fn the_mover_gets_all_parts_in_the_transfers_own_namespace() {
         ]
     );
     assert_eq!(*effects.cleared_in.lock().unwrap(), ["shop"]);
+    assert_eq!((task.limits.upload, task.limits.download), (Some(102_400), Some(2_048)));
+}
+
+fn dead(cause: DeathCause) -> Ended {
+    Ended::Died(Death { cause, message: "the mover died".into(), dead_owner: None, may_retry: false })
+}
+
+#[rstest::rstest]
+#[case::the_volume_moved(true, DeathCause::Volume, &["accept 1", "again 2", "accept 2"])]
+#[case::the_volume_is_where_it_was(false, DeathCause::Volume, &["accept 1", "end Failed(\"the mover died\")"])]
+#[case::for_another_reason(true, DeathCause::Refused, &["accept 1", "end Failed(\"the mover died\")"])]
+#[case::out_of_time(false, DeathCause::Deadline, &["accept 1", "end Failed(\"it did not end within 1h0m0s (spec.timeOut)\")"])]
+#[tokio::test]
+async fn a_mover_that_could_not_start_is_followed_by_another_only_where_the_volume_moved(
+    #[case] has_moved: bool,
+    #[case] cause: DeathCause,
+    #[case] expected: &[&str],
+) {
+    let effects = Arc::new(FakeEffects::default());
+    effects.will(dead(cause));
+    let host = Host { has_moved, ..host(&effects, false).await };
+    run_transfer(&host, &CancellationToken::new()).await.unwrap();
+    assert_eq!(host.notes.all(), expected);
 }
 
 #[tokio::test]

@@ -65,12 +65,20 @@ pub struct Transfer {
     may_still_run: AtomicBool,
 }
 
+/// How fast a mover may use the network, in bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    pub upload: Option<u64>,
+    pub download: Option<u64>,
+}
+
 /// What the mover of an attempt gets: its task and its volume.
 pub struct Prepared {
     /// The parts of the task, each with a UID of its own; see [`Transfer::part`].
     pub parts: Vec<Part>,
     pub place: MoverPlace,
     pub pod: PodSettings,
+    pub rates: Rates,
     /// Fields of the object's status that identify the data that is copied.
     pub shown: Value,
 }
@@ -80,7 +88,8 @@ impl Prepared {
     pub fn single(transfer: &Transfer, work: TaskWork, place: MoverPlace, shown: Value) -> Self {
         let parts = vec![Part { uid: transfer.task().to_string(), work }];
         let context = &transfer.work;
-        Self { parts, place, pod: context.settings.pod(&context.core.namespace), shown }
+        let pod = context.settings.pod(&context.core.namespace);
+        Self { parts, place, pod, rates: Rates::default(), shown }
     }
 }
 
@@ -185,7 +194,13 @@ impl Transfer {
             parts: prepared.parts,
             repository: Some(reach.task),
             lock,
-            limits: Limits { scratch: Some(SCRATCH.into()), nice: prepared.pod.nice, ..Limits::default() },
+            limits: Limits {
+                upload: prepared.rates.upload,
+                download: prepared.rates.download,
+                scratch: Some(SCRATCH.into()),
+                nice: prepared.pod.nice,
+                ..Limits::default()
+            },
             deadline: Some(self.deadline),
         };
         let job = MoverJob {

@@ -11,6 +11,7 @@ use rustix::fs::{Stat, fstat};
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Cause, Failure};
+use crate::run::block;
 use crate::run::child::Output;
 use crate::run::proof::Volume;
 use crate::task::{BackupWork, Proof, Source};
@@ -39,7 +40,7 @@ impl Input {
             Source::Snapshot { path } => Self::of_directory(work, path, None),
             Source::BlockDevice { path, name } => {
                 must_be_whole(work)?;
-                let file = File::open(path).map_err(|error| unreadable("the device ", path, &error))?;
+                let file = File::open(path).map_err(|error| no_device(path, &error))?;
                 Ok(Self { source: backup::Source::Device { file, name: name.clone() }, directory: None })
             }
             Source::Command { argv, name } => {
@@ -61,6 +62,14 @@ impl Input {
         let source = backup::Source::Root { directory, path: at };
         Ok(Self { source, directory: Some(Directory { volume: Arc::new(volume), stat }) })
     }
+}
+
+fn no_device(path: &Path, error: &io::Error) -> Failure {
+    let failure = unreadable("the device ", path, error);
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return failure;
+    }
+    Failure { message: format!("{}; {}", failure.message, block::denied(path)), ..failure }
 }
 
 fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {

@@ -14,6 +14,11 @@ const WAIT: u64 = 300;
 const LONGEST_WAIT: u64 = 24 * 60 * 60;
 /// Longer rows than the tools expect by default.
 const LARGEST_ROW: &str = "--max-allowed-packet=1073741824";
+/// All tables as they were at one time. Tablespaces are those of NDB only, and reading them takes the right PROCESS.
+const DUMP_OPTIONS: [&str; 2] = ["--single-transaction", "--no-tablespaces"];
+/// Of MySQL: the ids of transactions (GTIDs) of one server cannot be loaded into a server that has ids of its own, and keep what is
+/// loaded from replicas; older servers have no statistics of columns. Clients ignore options with this prefix that they do not know.
+const MYSQL_DUMP_OPTIONS: [&str; 2] = ["--loose-set-gtid-purged=OFF", "--loose-column-statistics=0"];
 
 /// A program that a mover starts in a tool's image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,8 +137,7 @@ fn multi_dump(value: &str) -> Result<Vec<Vec<String>>, CommandError> {
 fn mysql(tool: &BuiltIn, app: &AppAccess, params: &Params) -> Result<ToolCommand, CommandError> {
     let arguments = params.args.iter().flatten().chain(params.multi.iter().flatten());
     for arg in arguments {
-        let is_password = arg.starts_with("--password") || (arg.starts_with("-p") && arg.len() > 2);
-        if is_password {
+        if has_password(arg) {
             // Only the name of the option: the rest is the password.
             let arg = arg.split('=').next().unwrap_or_default();
             let arg = if arg.starts_with("--") { arg } else { "-p" };
@@ -145,26 +149,46 @@ fn mysql(tool: &BuiltIn, app: &AppAccess, params: &Params) -> Result<ToolCommand
     let dumps = if tool.family == Family::Mariadb { [second, first] } else { [first, second] };
     let mut options = connection.clone();
     options.push(LARGEST_ROW.to_owned());
+    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let (script, more) = if tool.direction == Direction::Restore {
         let clients =
             if tool.family == Family::Mariadb { ["mariadb", "mysql"] } else { ["mysql", "mariadb"] };
         let script = scripts::mysql(&connection, params.tries, clients, "exec \"$tool\" \"$@\"");
         (script, params.args.clone().unwrap_or_default())
     } else {
-        options.push("--single-transaction".to_owned());
+        options.extend(owned(&DUMP_OPTIONS));
+        if tool.family == Family::Mysql {
+            options.extend(owned(&MYSQL_DUMP_OPTIONS));
+        }
         let last = if params.multi.is_empty() {
             "exec \"$tool\" \"$@\"".to_owned()
         } else {
             scripts::each(&options, &params.multi)
         };
-        // Without these options routines and events are not in the dump of a newer MySQL.
-        let all = || ["--all-databases", "--routines", "--events"].map(str::to_owned).to_vec();
-        let more = if params.multi.is_empty() { params.args.clone().unwrap_or_else(all) } else { Vec::new() };
+        let own = || params.args.clone().unwrap_or_else(|| owned(&["--all-databases"]));
+        let more = if params.multi.is_empty() { whole_server(own()) } else { Vec::new() };
         (scripts::mysql(&connection, params.tries, dumps, &last), more)
     };
     let options = if params.multi.is_empty() { options } else { Vec::new() };
     let env = app.password.iter().map(|password| variable("MYSQL_PWD", password)).collect();
     Ok(ToolCommand { argv: shell(script, options.into_iter().chain(more)), env })
+}
+
+/// Whether an argument of a MySQL client is a password. Its options may be shortened, as long as they stay unique.
+fn has_password(arg: &str) -> bool {
+    const SHORTEST: usize = "--pa".len();
+    let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+    let name = name.replacen("--loose-", "--", 1);
+    let is_short = value.is_some() && name.len() >= SHORTEST && "--password".starts_with(&name);
+    name.starts_with("--password") || is_short || (arg.starts_with("-p") && arg.len() > 2)
+}
+
+/// The arguments of a dump, with routines and events where it is one of a whole server: a newer MySQL leaves them out otherwise. Later
+/// arguments, as `--skip-events`, take precedence.
+fn whole_server(own: Vec<String>) -> Vec<String> {
+    let is_whole = own.iter().any(|arg| arg == "--all-databases" || arg == "-A");
+    let more: &[&str] = if is_whole { &["--routines", "--events"] } else { &[] };
+    more.iter().map(|&word| word.to_owned()).chain(own).collect()
 }
 
 fn mysql_connection(tool: &BuiltIn, app: &AppAccess) -> Vec<String> {
@@ -178,9 +202,13 @@ fn mysql_connection(tool: &BuiltIn, app: &AppAccess) -> Vec<String> {
         options.push(format!("--ssl-cert={certificate}"));
         options.push(format!("--ssl-key={key}"));
     }
-    if app.skip_verify && tool.family == Family::Mariadb {
-        // Newer clients verify by default; older ones ignore an unknown option with this prefix.
-        options.push("--loose-skip-ssl-verify-server-cert".to_owned());
+    // Clients ignore an option with this prefix that they do not know.
+    match tool.family {
+        // Newer clients verify by default.
+        Family::Mariadb if app.skip_verify => options.push("--loose-skip-ssl-verify-server-cert".to_owned()),
+        // A server without TLS gets a password only encrypted with its own key, which nothing proves to be its own.
+        Family::Mysql if app.skip_verify => options.push("--loose-get-server-public-key".to_owned()),
+        _ => {}
     }
     options
 }

@@ -5,8 +5,8 @@ use super::words::{all_quoted, quoted};
 /// How long to wait between two tries, in seconds.
 pub(super) const PAUSE: u64 = 5;
 
-/// Waits until the server answers a query; a wrong password does not become right by waiting. Then runs `last`, in which `$client` is
-/// the client and `$tool` the first of `tools` that the image has.
+/// Waits until the server answers a query; a wrong password does not become right by waiting, and a server does not begin to speak TLS. Then
+/// runs `last`, in which `$client` is the client and `$tool` the first of `tools` that the image has.
 pub(super) fn mysql(connection: &[String], tries: u64, tools: [&str; 2], last: &str) -> String {
     let connection = all_quoted(connection);
     let [first, second] = tools;
@@ -21,7 +21,12 @@ tool=$(command -v {first} || command -v {second}) || {{
 }}
 left={tries}
 until said=$("$client" {connection} --execute='SELECT 1' 2>&1 </dev/null); do
-  case $said in *'Access denied'*) left=0 ;; esac
+  case $said in
+    *'Access denied'*) left=0 ;;
+    *'requires secure connection'*)
+      left=0
+      said="$said; the server has no TLS: turn it on, or set clientConfig.insecureSkipTLSVerify of the AppBinding" ;;
+  esac
   [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
   left=$((left - 1))
   sleep {PAUSE}

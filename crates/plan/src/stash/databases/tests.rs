@@ -1,6 +1,6 @@
+mod shell;
+
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::process::{Command, Stdio};
 
 use lifeboat_api::common::ByteString;
 use lifeboat_api::stash::Param;
@@ -177,9 +177,12 @@ fn mysql_is_dumped_in_one_transaction_and_its_password_is_in_no_argument() {
             "--user=root",
             "--max-allowed-packet=1073741824",
             "--single-transaction",
-            "--all-databases",
+            "--no-tablespaces",
+            "--loose-set-gtid-purged=OFF",
+            "--loose-column-statistics=0",
             "--routines",
             "--events",
+            "--all-databases",
         ]
     );
     assert!(dump.argv[2].contains("command -v mysqldump || command -v mariadb-dump"), "{}", dump.argv[2]);
@@ -195,7 +198,11 @@ fn own_arguments_replace_those_that_dump_everything() {
     let app = access(service("auth"));
     let params = [("args", "--databases shop 'two words'"), ("waitTimeout", "12")];
     let dump = command("mariadb-backup-10.6", &app, &params).unwrap();
-    assert_eq!(dump.argv[8..], ["--single-transaction", "--databases", "shop", "two words"]);
+    assert_eq!(
+        dump.argv[8..],
+        ["--single-transaction", "--no-tablespaces", "--databases", "shop", "two words"],
+        "MariaDB has no GTIDs in a dump"
+    );
     assert!(dump.argv[2].contains("command -v mariadb-dump || command -v mysqldump"));
     assert!(dump.argv[2].contains("left=3\n"), "{}", dump.argv[2]);
     let params = [("multiDumpArgs", "$args=--databases a $args=--databases b")];
@@ -204,6 +211,27 @@ fn own_arguments_replace_those_that_dump_everything() {
     for one in ["'--databases' 'a' || exit\n", "'--databases' 'b' || exit\n"] {
         assert!(dump.argv[2].contains(one), "{}", dump.argv[2]);
     }
+}
+
+#[rstest]
+#[case::as_upstream_documents_it("--all-databases", &["--routines", "--events", "--all-databases"])]
+#[case::short("-A --skip-events", &["--routines", "--events", "-A", "--skip-events"])]
+#[case::own_choice("--all-databases --set-gtid-purged=ON", &["--routines", "--events", "--all-databases", "--set-gtid-purged=ON"])]
+#[case::some_databases("--databases shop", &["--databases", "shop"])]
+fn the_dump_of_a_whole_server_has_its_routines_and_events(#[case] args: &str, #[case] expected: &[&str]) {
+    let dump = command("mysql-backup-8.0.35", &access(service("auth")), &[("args", args)]).unwrap();
+    assert_eq!(&dump.argv[12..], expected);
+}
+
+#[test]
+fn a_password_goes_to_a_server_without_tls_only_where_that_is_asked_for() {
+    let key = "--loose-get-server-public-key".to_owned();
+    let mut spec = service("auth");
+    assert!(!command("mysql-restore-8.0.35", &access(spec.clone()), &[]).unwrap().argv.contains(&key));
+    spec["clientConfig"]["insecureSkipTLSVerify"] = json!(true);
+    let app = access(spec);
+    assert!(command("mysql-restore-8.0.35", &app, &[]).unwrap().argv.contains(&key));
+    assert!(!command("mariadb-restore-10.6", &app, &[]).unwrap().argv.contains(&key));
 }
 
 #[test]
@@ -260,6 +288,8 @@ fn postgres_is_reached_by_its_own_variables() {
 #[case::wait("mysql-backup-8", &[("waitTimeout", "5m")], "waitTimeout \"5m\"")]
 #[case::program("postgres-backup-14", &[("backupCMD", "rm")], "expected pg_dumpall or pg_dump")]
 #[case::password("mysql-backup-8", &[("args", "--password=hunter2")], "argument \"--password\"")]
+#[case::shortened("mysql-backup-8", &[("args", "--pas=hunter2")], "argument \"--pas\"")]
+#[case::loose("mysql-backup-8", &[("args", "--loose-password=hunter2")], "argument \"--loose-password\"")]
 #[case::short_password("mysql-backup-8", &[("args", "-phunter2")], "argument \"-p\"")]
 #[case::both("mysql-backup-8", &[("args", "a"), ("multiDumpArgs", "$args=b")], "exclude each other")]
 #[case::no_run("mysql-backup-8", &[("multiDumpArgs", "--databases a")], "has no \"$args=\"")]
@@ -279,55 +309,4 @@ fn parameters_that_a_tool_does_not_have_are_named(
 fn arguments_are_split_as_by_a_shell(#[case] text: &str, #[case] expected: &[&str]) {
     assert_eq!(split(text).unwrap(), expected);
     assert_eq!(split(&format!("{text} '")), None);
-}
-
-/// What psql would get of a dump. The rest of the script only runs with a database.
-fn loaded(user: &str, dump: &str) -> String {
-    let script = scripts::load_postgres(user).replace("psql \"$@\"", "cat");
-    let mut shell = Command::new("sh")
-        .args(["-c", &script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    shell.stdin.take().unwrap().write_all(dump.as_bytes()).unwrap();
-    let output = shell.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap()
-}
-
-#[rstest]
-#[case::plain("postgres", "postgres")]
-#[case::quoted("Odd-'na.me", "\"Odd-'na.me\"")]
-fn the_role_that_loads_a_dump_keeps_its_password(#[case] user: &str, #[case] role: &str) {
-    let dump = format!(
-        "--\n-- PostgreSQL database cluster dump\n--\nDROP ROLE IF EXISTS {role};\nCREATE ROLE {role};\n\
-         ALTER ROLE {role} WITH SUPERUSER PASSWORD 'SCRAM';\nCREATE ROLE app;\nALTER ROLE app WITH PASSWORD 'x';\n\
-         \\connect template1\nCREATE ROLE {role};\nCREATE ROLE app;\n"
-    );
-    let expected = format!(
-        "--\n-- PostgreSQL database cluster dump\n--\n\
-         DO $lifeboat$ BEGIN CREATE ROLE app; EXCEPTION WHEN duplicate_object THEN NULL; END $lifeboat$;\n\
-         ALTER ROLE app WITH PASSWORD 'x';\n\\connect template1\nCREATE ROLE {role};\nCREATE ROLE app;\n"
-    );
-    assert_eq!(loaded(user, &dump), expected);
-}
-
-#[test]
-fn the_dump_of_one_database_is_loaded_as_it_is() {
-    let dump = "--\n-- PostgreSQL database dump\n--\nCREATE ROLE postgres;\nlast line without an end";
-    assert_eq!(loaded("postgres", dump), dump);
-}
-
-/// The shell reads every script, whatever the arguments are.
-#[test]
-fn scripts_are_valid_shell() {
-    let mut spec = service("auth");
-    spec["clientConfig"]["service"]["name"] = json!("it's");
-    let app = access(spec);
-    for task in ["mysql-backup-8", "mysql-restore-8", "postgres-backup-14", "postgres-restore-14"] {
-        let command = command(task, &app, &[]).unwrap();
-        let checked = Command::new("sh").args(["-n", "-c", &command.argv[2]]).status().unwrap();
-        assert!(checked.success(), "{}", command.argv[2]);
-    }
 }

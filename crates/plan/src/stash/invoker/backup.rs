@@ -5,6 +5,7 @@ use lifeboat_api::stash::{
     BackupBatchSpec, BackupConfigurationSpec, BackupMember, Driver, ExecutionOrder, RetryConfig,
 };
 
+use super::elsewhere;
 use super::member::{self, MemberHooks, ValidDriver, ValidMember};
 use super::problem::{Collect, Problem, Problems};
 use crate::schedule::Cron;
@@ -116,7 +117,7 @@ fn checked(
         .filter_map(|(place, one)| member::backup_member(place, one, own, common.driver, problems))
         .collect();
     let targets = common.members.iter().filter_map(|member| member.target.as_ref());
-    member::elsewhere(targets.map(|target| &target.reference), own).kept(problems);
+    elsewhere::bounded(targets.map(|target| &target.reference), own).kept(problems);
     let limit = i64::from(common.history_limit);
     not_negative("backupHistoryLimit", limit, || limit.to_string()).kept(problems);
     let time_out = duration("timeOut", common.time_out).kept(problems);

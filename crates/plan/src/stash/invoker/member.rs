@@ -5,7 +5,8 @@ use lifeboat_api::stash::{
     TargetRef, TaskRef,
 };
 
-use super::problem::{Collect, MOST_ELSEWHERE, Problem};
+use super::elsewhere::{PodFields, pod_fields};
+use super::problem::{Collect, Problem};
 use crate::stash::hooks::{HookPod, PostPolicy, ValidHook};
 use crate::stash::hosts::{HostSet, MemberHosts, TargetKind};
 use crate::stash::reservation::RepositoryName;
@@ -106,6 +107,12 @@ pub(super) fn backup_member(
     };
     let pod = if member.target.is_some() { HookPod::Present } else { HookPod::Absent };
     let hooks = backup_hooks(place, member.hooks.as_ref(), pod, problems);
+    let fields = PodFields {
+        runtime: member.runtime_settings.as_ref(),
+        has_interim_volume: member.interim_volume_template.is_some(),
+    };
+    let reference = member.target.as_ref().map(|target| &target.reference);
+    pod_fields(place, reference, own, &fields, problems);
     (problems.len() == before).then(|| ValidMember {
         place: place.to_owned(),
         target,
@@ -151,15 +158,6 @@ pub(super) fn reference(
         });
     }
     Ok((key, kind))
-}
-
-/// Refuses more AppBindings of other namespaces than are checked on admission.
-pub(super) fn elsewhere<'a>(
-    references: impl Iterator<Item = &'a TargetRef>,
-    own: &str,
-) -> Result<(), Problem> {
-    let found = references.filter(|reference| TargetKey::of(reference, own).namespace != own).count();
-    if found > MOST_ELSEWHERE { Err(Problem::Elsewhere { found }) } else { Ok(()) }
 }
 
 pub(super) fn backup_hooks(

@@ -41,6 +41,11 @@ pub enum Problem {
         "{found} members have an AppBinding of another namespace; at most {MOST_ELSEWHERE} may, so that all are checked"
     )]
     Elsewhere { found: usize },
+    #[error(
+        "{member}: {fields} would decide about a pod of namespace {namespace}, in which its AppBinding is; remove what is set, or create the \
+         object in {namespace} and not in {own}"
+    )]
+    PodElsewhere { member: String, fields: String, namespace: String, own: String },
     #[error("{member}: {source}")]
     Mounts { member: String, source: PathError },
     #[error("{member}.target.args: {source}")]

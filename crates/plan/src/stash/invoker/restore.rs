@@ -6,6 +6,7 @@ use lifeboat_api::stash::{
 };
 
 use super::backup::{duration, order};
+use super::elsewhere::{self, PodFields};
 use super::member::{self, MemberHooks, ValidDriver};
 use super::problem::{Collect, Problem, Problems};
 use crate::stash::hooks::HookPod;
@@ -108,7 +109,7 @@ fn checked(
         .filter_map(|(place, one)| restore_member(place, one, own, driver, problems))
         .collect();
     let references = members.iter().filter_map(|member| member.target.as_ref()?.reference.as_ref());
-    member::elsewhere(references, own).kept(problems);
+    elsewhere::bounded(references, own).kept(problems);
     valid
 }
 
@@ -136,6 +137,11 @@ fn restore_member(
     let reference = member.target.as_ref().and_then(|target| target.reference.as_ref());
     let pod = if reference.is_some() { HookPod::Present } else { HookPod::Absent };
     let hooks = member::restore_hooks(place, member.hooks.as_ref(), pod, problems);
+    let fields = PodFields {
+        runtime: member.runtime_settings.as_ref(),
+        has_interim_volume: member.interim_volume_template.is_some(),
+    };
+    elsewhere::pod_fields(place, reference, own, &fields, problems);
     let rules = EffectiveRules::of(member);
     let rules = rules.map_err(|source| Problem::Rules { member: place.to_owned(), source }).kept(problems)?;
     (problems.len() == before).then(|| ValidRestoreMember {

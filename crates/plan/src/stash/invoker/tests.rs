@@ -167,6 +167,43 @@ fn all_problems_are_named_at_once() {
 }
 
 #[rstest]
+#[case::where_it_runs(json!({"pod": {"nodeSelector": {"a": "b"}, "tolerations": []}, "container": {"resources": {}, "nice": {"adjustment": 5}}}), None)]
+#[case::identity(json!({"pod": {"serviceAccountName": "admin"}}), Some("runtimeSettings.pod.serviceAccountName"))]
+#[case::programs(json!({"container": {"lifecycle": {}}}), Some("runtimeSettings.container.lifecycle"))]
+#[case::secrets(json!({"container": {"envFrom": []}}), Some("runtimeSettings.container.envFrom"))]
+#[case::both(json!({"pod": {"podLabels": {}}, "container": {"env": []}}), Some("runtimeSettings.pod.podLabels, runtimeSettings.container.env"))]
+fn a_pod_in_another_namespace_takes_no_identity_programs_or_secrets(
+    #[case] runtime: Value,
+    #[case] refused: Option<&str>,
+) {
+    let at = |namespace: &str| json!({"ref": {"kind": "AppBinding", "name": "db", "namespace": namespace}});
+    let spec = configuration(&[("/target", at("bank")), ("/runtimeSettings", runtime.clone())]);
+    let message = backup_configuration("demo", &spec).err().map(|problems| problems.to_string());
+    let restore: RestoreSessionSpec = serde_json::from_value(json!({
+        "repository": {"name": "r"}, "target": at("bank"), "runtimeSettings": runtime,
+    }))
+    .unwrap();
+    let of_restore = restore_session("demo", &restore).err().map(|problems| problems.to_string());
+    let expected = refused.map(|fields| format!("spec: {fields} would decide about a pod of namespace bank"));
+    for message in [message, of_restore] {
+        assert_eq!(message.is_some(), expected.is_some(), "{message:?}");
+        assert!(message.unwrap_or_default().contains(expected.as_deref().unwrap_or_default()));
+    }
+    // In its own namespace everything is set.
+    let spec = configuration(&[("/target", at("demo")), ("/runtimeSettings", runtime)]);
+    assert!(backup_configuration("demo", &spec).is_ok());
+}
+
+#[test]
+fn no_volume_is_made_in_another_namespace() {
+    let reference = json!({"ref": {"kind": "AppBinding", "name": "db", "namespace": "bank"}});
+    let volume = json!({"spec": {"dataSource": {"kind": "VolumeSnapshot", "name": "theirs"}}});
+    let spec = configuration(&[("/target", reference), ("/interimVolumeTemplate", volume)]);
+    let message = backup_configuration("demo", &spec).unwrap_err().to_string();
+    assert!(message.contains("spec: interimVolumeTemplate would decide"), "{message}");
+}
+
+#[rstest]
 #[case::most(16, true)]
 #[case::too_many(17, false)]
 fn app_bindings_elsewhere_are_bounded(#[case] count: usize, #[case] valid: bool) {

@@ -209,6 +209,62 @@ fn a_container_has_its_own_selinux_options() {
     assert_eq!(case.settings(None).unwrap().overrides.security["seLinuxOptions"]["level"], "s1");
 }
 
+/// A proxy that a mesh put before the application, whose files are those of claim `data`.
+fn with_proxy(uses: &str) -> Value {
+    json!({"metadata": {"name": "web-1"}, "spec": {
+        "volumes": [{"name": "files", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [
+            {"name": "istio-proxy", "securityContext": {"runAsUser": 1337, "seLinuxOptions": {"level": "s1"}}},
+            {"name": "app", "securityContext": {"runAsUser": 999, "seLinuxOptions": {"level": "s2"}}, uses: [{"name": "files"}]},
+        ],
+    }})
+}
+
+#[rstest]
+#[case::files("volumeMounts", 999, "s2")]
+#[case::a_device("volumeDevices", 999, "s2")]
+#[case::nobody_mounts_it("ports", 1337, "s1")]
+fn the_container_that_mounts_the_claims_counts(#[case] uses: &str, #[case] user: i64, #[case] level: &str) {
+    let settings =
+        Case { target: Some(with_proxy(uses)), ..Case::default() }.settings(Some(&refused())).unwrap();
+    assert_eq!(settings.target.unwrap().user, Some(user));
+    assert_eq!(settings.overrides.security["seLinuxOptions"]["level"], level);
+}
+
+#[rstest]
+#[case::admitted(DryRun::Allowed, Ok(None))]
+#[case::a_quota_behind_pod_security(
+    DryRun::Refused("failed quota: team: must specify limits.cpu for: mover".into()), Ok(Some("2")))]
+#[case::a_quota_that_is_used_up(DryRun::Refused("exceeded quota: team".into()), Ok(None))]
+#[case::a_limit_range(
+    DryRun::Refused("maximum memory usage per Container is 512Mi, but limit is 1Gi".into()),
+    Err("set runtimeSettings.container.resources"))]
+#[case::another_policy(DryRun::Refused("denied the request: no such registry".into()), Err("does not admit the pod"))]
+fn a_pod_that_was_changed_is_tried_again(
+    #[case] answer: DryRun,
+    #[case] expected: Result<Option<&str>, &str>,
+) {
+    let place = files();
+    let (base, target, namespace) = (base(), with_user(), namespace());
+    let pod = MoverPod {
+        base: &base,
+        place: &place,
+        target: Some(&target),
+        container: None,
+        runtime: None,
+        namespace: &namespace,
+    };
+    let changed = settings(&pod, Some(&refused())).unwrap();
+    match (settled(&pod, changed, &answer), expected) {
+        (Ok(settled), Ok(limit)) => assert_eq!(settled.cpu_limit.as_deref(), limit),
+        (Err(error), Err(says)) => {
+            let message = error.to_string();
+            assert!(message.contains(says) && message.contains("namespace shop"), "{message}");
+        }
+        (settled, expected) => panic!("{settled:?} is not {expected:?}"),
+    }
+}
+
 #[test]
 fn a_quota_that_wants_a_limit_gets_one() {
     let answer = DryRun::Refused("failed quota: team: must specify limits.cpu for: mover".into());

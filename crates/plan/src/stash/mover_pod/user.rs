@@ -4,7 +4,27 @@
 use lifeboat_api::stash::RuntimeSettings;
 use serde_json::Value;
 
-use crate::transfer::movers::TargetPod;
+use crate::json::text;
+use crate::transfer::directory::claim_of;
+use crate::transfer::movers::{MoverPlace, TargetPod};
+
+/// The first container of a pod that mounts, or is attached to, one of the claims that a mover has.
+pub(super) fn of_claims<'a>(pod: &'a Value, place: &MoverPlace) -> Option<&'a str> {
+    let MoverPlace::Volumes { volumes: wanted, .. } = place else { return None };
+    let list = |value: &'a Value| value.as_array().into_iter().flatten();
+    let name = text(pod, "/metadata/name");
+    let is_wanted = |volume: &&Value| {
+        claim_of(name, volume).is_some_and(|claim| wanted.iter().any(|wanted| wanted.claim == claim))
+    };
+    let names: Vec<&Value> =
+        list(&pod["spec"]["volumes"]).filter(is_wanted).map(|volume| &volume["name"]).collect();
+    let mut containers = list(&pod["spec"]["containers"]);
+    let found = containers.find(|container| {
+        let mut uses = list(&container["volumeMounts"]).chain(list(&container["volumeDevices"]));
+        uses.any(|used| names.contains(&&used["name"]))
+    });
+    found?["name"].as_str()
+}
 
 /// The container of this name; without a name the first.
 pub(super) fn container<'a>(pod: &'a Value, name: Option<&str>) -> &'a Value {

@@ -218,6 +218,7 @@ impl<'a> Choice<'a> {
         RestorePart {
             snapshot: snapshot.id.clone(),
             time: snapshot.time,
+            data: snapshot.data(),
             folder: path.clone(),
             path,
             target,

@@ -7,7 +7,7 @@ use lifeboat_api::stash::BackupTarget;
 use serde_json::{Value, json};
 
 use super::claims::{ordinal_of, stateful_name, templates, volumes};
-use super::mounts::MountPlan;
+use super::mounts::{MountPlan, MountedPath};
 use super::paths::PathError;
 use super::pods::{by_node, has_ended, is_terminating, named, pod_template, pods_of, standing};
 use super::volumes::{Purpose, Volume, VolumeError, is_one_for_each_pod, kind_of};
@@ -134,7 +134,10 @@ impl<'a> Backup<'a> {
             self.facts.pods.iter().filter(|pod| mounts_it(pod) && !has_ended(pod)).collect();
         let pod = standing(&self.title(), &users).ok();
         let entry = [json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}})];
-        let source = self.source(pod, &self.title(), &entry);
+        let source = self.source(pod, &self.title(), &entry).map(|source| HostSource {
+            like: users.first().filter(|_| source.pod.is_none()).map(|user| (*user).clone()),
+            ..source
+        });
         self.host(HostOf::Whole, source)
     }
 
@@ -144,7 +147,14 @@ impl<'a> Backup<'a> {
 
     /// What is read without a pod. `ordinal`: of a StatefulSet.
     fn at_rest(&self, ordinal: Option<u32>) -> Result<HostSource, TargetError> {
-        self.source(None, &self.title(), &template_volumes(self.object, ordinal))
+        let volumes = template_volumes(self.object, ordinal);
+        let source = self.source(None, &self.title(), &volumes)?;
+        let like = pod_template(self.object).map(|template| {
+            let mut like = template.clone();
+            like["spec"]["volumes"] = Value::from(volumes);
+            like
+        });
+        Ok(HostSource { like, ..source })
     }
 
     /// The volumes and parts. `of`: what has the volumes, in messages.
@@ -161,8 +171,8 @@ impl<'a> Backup<'a> {
                 source.volumes.len() - 1
             };
             let (volume, sub_path) = (path.volume.clone(), path.sub_path.clone());
-            if source.volumes[place].access.is_block() && sub_path.is_some() {
-                return Err(PathError::InDevice { path: path.path.clone(), volume }.into());
+            if source.volumes[place].access.is_block() {
+                must_be_a_device(path)?;
             }
             source.parts.push(HostPart { path: path.path.clone(), volume, sub_path });
         }
@@ -201,6 +211,16 @@ impl<'a> Backup<'a> {
         });
         live.map(|volume| Note::ReadLive { volume: text(volume, "/name").to_owned(), kind: kind_of(volume) })
             .collect()
+    }
+}
+
+/// A block volume is stored whole, as the file at its path.
+fn must_be_a_device(path: &MountedPath) -> Result<(), PathError> {
+    let volume = path.volume.clone();
+    match &path.sub_path {
+        Some(_) => Err(PathError::InDevice { path: path.path.clone(), volume }),
+        None if path.path.as_str() == "/" => Err(PathError::DeviceRoot { volume }),
+        None => Ok(()),
     }
 }
 

@@ -41,6 +41,10 @@ pub enum PathError {
         "path {path} is inside of volume {volume:?}, which is a block volume and has no directories; write the path of its mount"
     )]
     InDevice { path: CleanPath, volume: String },
+    #[error(
+        "volume {volume:?} is a block volume, and its mountPath is /, which is no name for the file with its content; write it like /dev/data"
+    )]
+    DeviceRoot { volume: String },
 }
 
 impl CleanPath {

@@ -322,10 +322,13 @@ impl Restore<'_> {
                         available: available.join(", "),
                     }
                 })?;
+                // A claim that exists already counts as it is.
+                let known = facts.claims.get(&found.claim.name).map(|known| &known.claim);
+                let mode = text(known.unwrap_or(&found.claim.object), "/spec/volumeMode");
                 let access = VolumeAccess::Claim {
                     claim: found.claim.name.clone(),
                     node: None,
-                    block: text(&found.claim.object, "/spec/volumeMode") == "Block",
+                    block: mode == "Block",
                 };
                 volumes.push(HostVolume { name: mount.volume.clone(), access });
             }

@@ -2,6 +2,7 @@
 
 mod backup;
 mod claims;
+mod devices;
 mod mounts;
 mod pods;
 mod reading;

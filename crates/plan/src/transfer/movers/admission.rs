@@ -27,6 +27,9 @@ const ABOUT_RESOURCES: [&str; 6] = [
     "limit to request ratio",
 ];
 
+/// Those of them about quotas that have no room now.
+const USED_UP: [&str; 2] = ["exceeded quota", "insufficient quota"];
+
 impl DryRun {
     /// Reads the refusal of a pod; None if the code is not one of a refusal.
     pub fn refused(code: u16, message: &str) -> Option<Self> {
@@ -43,6 +46,18 @@ impl DryRun {
         match self {
             Self::Refused(message) => !ABOUT_RESOURCES.iter().any(|text| message.contains(text)),
             Self::Allowed | Self::DryRunsRefused => false,
+        }
+    }
+
+    /// Why no pod with these resources is admitted, however long it is waited for: the ranges of a LimitRange, a quota that wants more to be
+    /// set. A quota that is used up may have room later.
+    pub fn never_admits_resources(&self) -> Option<&str> {
+        match self {
+            Self::Refused(message) if !self.refuses_permissions() && !self.requires_cpu_limit() => {
+                let is_used_up = USED_UP.iter().any(|text| message.contains(text));
+                (!is_used_up).then_some(message.as_str())
+            }
+            _ => None,
         }
     }
 
@@ -69,6 +84,21 @@ mod tests {
     const QUOTA: &str = "pods \"mover-x\" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9";
     const RANGE: &str =
         "pods \"mover-x\" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi";
+
+    const MORE: &str =
+        "pods \"mover-x\" is forbidden: failed quota: team: must specify limits.ephemeral-storage for: mover";
+
+    #[rstest]
+    #[case::pod_security(POD_SECURITY, false)]
+    #[case::quota_that_wants_a_limit_for_cpu(NO_LIMIT, false)]
+    #[case::quota_that_is_used_up(QUOTA, false)]
+    #[case::limit_range(RANGE, true)]
+    #[case::quota_that_wants_something_else(MORE, true)]
+    fn waiting_does_not_help_where_the_resources_never_fit(#[case] message: &str, #[case] expected: bool) {
+        let refused = DryRun::refused(403, message).unwrap();
+        assert_eq!(refused.never_admits_resources(), expected.then_some(message));
+        assert_eq!(DryRun::Allowed.never_admits_resources(), None);
+    }
 
     #[rstest]
     #[case::pod_security(403, POD_SECURITY, true, false)]

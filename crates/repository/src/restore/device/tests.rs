@@ -19,7 +19,7 @@ async fn back_up(repository: &Repository, image: &Path) -> BackupOutcome {
 
 async fn put_back(repository: &Repository, snapshot: &Snapshot, target: &Path) -> Result<DeviceOutcome> {
     let target = DeviceTarget::open(target)?;
-    restore_device(repository, snapshot, target, true, Arc::default(), CancellationToken::new()).await
+    restore_device(repository, snapshot, target, None, true, Arc::default(), CancellationToken::new()).await
 }
 
 /// Data, written zeros, data, and a hole to the end.

@@ -55,7 +55,7 @@ impl BackupWork {
         let has_hooks = valid.hooks.pre.is_some() || valid.hooks.post.is_some();
         let pod = if has_hooks { endpoint_pod(&self.context.core, &work).await? } else { None };
         let part = HostPart { path, volume: String::new(), sub_path: None };
-        let source = HostSource { pod, volumes: Vec::new(), parts: vec![part] };
+        let source = HostSource { pod, parts: vec![part], ..HostSource::default() };
         locked(&self.at_work.tasks).insert(member, work);
         let host = Host { name, of: HostOf::Whole, source: Ok(source) };
         Ok(Some(TargetPlan { hosts: vec![host], notes: Vec::new() }))

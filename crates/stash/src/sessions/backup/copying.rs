@@ -11,17 +11,18 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_mover::report::{BackedUp, Outcome};
 use lifeboat_mover::task::{self, Part, Source, TaskWork};
-use lifeboat_plan::stash::rules::SESSION_TAG;
+use lifeboat_plan::stash::rules::{DEVICE_TAG, SESSION_TAG};
 use lifeboat_plan::stash::session::BackupArgs;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource, VolumeAccess};
 use lifeboat_plan::transfer::attempts::incomplete;
 use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Reported, Steps, Stored, Transfer, failed};
+use lifeboat_transfer::movers::{Death, DeathCause};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::super::host_record::{HostRecord, end_host};
-use super::super::places::{Writable, in_node_directory, place};
+use super::super::places::{Writable, in_node_directory, place, rates};
 use super::super::sizes::{human_size, minutes};
 use super::snapshots::HostSnapshots;
 use super::work::BackupWork;
@@ -73,6 +74,7 @@ impl Steps for Copying<'_> {
             parts: parts.collect(),
             place: place(&source, Writable::No),
             pod: self.pod.clone(),
+            rates: rates(self.options.args.limits),
             shown: Value::Null,
         })
     }
@@ -91,6 +93,17 @@ impl Steps for Copying<'_> {
 
     fn volume_owner(&self) -> Option<String> {
         Some(format!("host {}", self.record.host))
+    }
+
+    /// A mover that waits on the node that the pod has left cannot get the volume: another one is sent to where the pod is.
+    async fn has_moved(&self, death: &Death) -> bool {
+        let waits_for_volume = matches!(death.cause, DeathCause::Volume | DeathCause::Unschedulable);
+        match (self.work, &self.parts.source) {
+            (Some(work), MoverSource::Volumes { node: Some(node), .. }) if waits_for_volume => {
+                work.has_moved(&self.record, node).await.unwrap_or(false)
+            }
+            _ => false,
+        }
     }
 
     /// Adds why the volume of a mover that never started could not be made.
@@ -141,10 +154,17 @@ impl Copying<'_> {
     fn part_work(&self, part: &HostPart) -> task::BackupWork {
         let CopyOptions { session, exclude, args, source } = &self.options;
         let source = source.clone().unwrap_or_else(|| self.source(part));
-        // The output of a program is one file, with a name of its own.
-        let at = (!matches!(source, Source::Command { .. })).then(|| part.path.to_string());
         let mut tags = vec![format!("{SESSION_TAG}{session}")];
         tags.extend(args.tags.iter().cloned());
+        let at = match &source {
+            // Devices and the output of programs are one file, with a name of its own.
+            Source::Command { .. } => None,
+            Source::BlockDevice { .. } => {
+                tags.push(DEVICE_TAG.to_owned());
+                None
+            }
+            Source::Path { .. } | Source::Snapshot { .. } => Some(part.path.to_string()),
+        };
         task::BackupWork {
             tags,
             excludes: exclude.iter().chain(&args.excludes).cloned().collect(),
@@ -169,7 +189,9 @@ impl Copying<'_> {
                     Some(
                         VolumeAccess::Claim { block: true, .. } | VolumeAccess::Snapshot { block: true, .. },
                     ) => {
-                        Source::BlockDevice { path: PathBuf::from(device(number)), name: part.volume.clone() }
+                        // The file of the snapshot that has the path of the volume.
+                        let name = part.path.as_str().trim_start_matches('/').to_owned();
+                        Source::BlockDevice { path: PathBuf::from(device(number)), name }
                     }
                     Some(VolumeAccess::Snapshot { .. }) => {
                         Source::Snapshot { path: PathBuf::from(data(number)) }

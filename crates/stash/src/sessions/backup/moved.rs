@@ -41,7 +41,7 @@ impl BackupWork {
     }
 
     /// Whether the pod of a host is gone, or on another node than its mover would be.
-    async fn has_moved(&self, record: &HostRecord, node: &str) -> Result<bool, ApiError> {
+    pub(super) async fn has_moved(&self, record: &HostRecord, node: &str) -> Result<bool, ApiError> {
         let run = record.state().await.run;
         let target = self.member(record.member).and_then(|member| member.target.as_ref());
         let (Some(pod), Some(target)) = (run.pod, target) else { return Ok(false) };

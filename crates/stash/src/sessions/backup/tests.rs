@@ -4,6 +4,7 @@ mod crashes;
 mod databases;
 mod members;
 mod turns;
+mod volumes;
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;

@@ -171,7 +171,7 @@ impl BackupWork {
         let request = PodRequest {
             job: &job,
             runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),
-            target: source.pod.as_ref().map(|pod| &pod.object),
+            target: source.pod_of_data(),
         };
         let task = self.task(record.member);
         let base = job.pod.clone();
@@ -325,6 +325,7 @@ impl SessionWork for BackupWork {
             owner: self.record.owner(),
             task: hook_task(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
+            annotations: &self.invoker.annotations,
         };
         hooks::run(&self.context, run, &cancel).await
     }

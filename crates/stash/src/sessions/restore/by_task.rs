@@ -22,6 +22,7 @@ use super::find::{Ready, Tried, failed};
 use super::found::FoundMember;
 use super::work::RestoreWork;
 use super::writing::Writing;
+use crate::sessions::backup::keys_elsewhere;
 use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::pod::{PodRequest, pod_settings_on};
@@ -208,6 +209,9 @@ async fn send(
     let source = MoverSource::Volumes { volumes: Vec::new(), node: None };
     let base = task_base(&work.record.uid, record.member, &record.host, 0);
     let transfer = work.transfer(record, base, &source, false).await;
+    if let Some(refusal) = keys_elsewhere(&work.key, &work.transfers.settings, &transfer.namespace) {
+        return record.failed(refusal).await.map(drop);
+    }
     let core = &work.context.core;
     let job = MoverJob {
         task: transfer.task(),
@@ -220,6 +224,7 @@ async fn send(
         pod: work.transfers.settings.pod(&core.namespace),
     };
     let member = work.member(record.member);
+    let target = member.and_then(|member| member.target.as_ref());
     let runtime = member.and_then(|member| member.spec.runtime_settings.as_ref());
     let request = PodRequest { job: &job, runtime, target: None };
     let pod = match pod_settings_on(core, task.base(job.pod.clone()), &request).await? {
@@ -231,7 +236,7 @@ async fn send(
         record: record.clone(),
         parts: MoverParts { source, parts },
         pod,
-        args: RestoreArgs::default(),
+        args: target.map_or_else(RestoreArgs::default, |target| target.args.clone()),
         task: Some(task.clone()),
     };
     run_transfer(&writing, cancel).await

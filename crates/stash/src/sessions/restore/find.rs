@@ -18,7 +18,7 @@ use lifeboat_plan::stash::session::wait_until;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState};
 use lifeboat_plan::stash::targets::{
-    RestoreFacts, RestorePlan, Site, TargetFacts, active_pods, restore_plan,
+    RestoreFacts, RestorePlan, Site, TargetFacts, active_pods, device_errors, restore_plan,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -365,14 +365,15 @@ fn planned(
     restore_plan(facts, spec, rules).map_err(|error| failed(&error.to_string()))
 }
 
-/// Fails if the volumes of a host that has a rule cannot be written.
+/// Fails if the volumes of a host that has a rule cannot be written, or not with what it gets.
 fn unreachable(plan: &RestorePlan, selection: &Selection) -> Result<(), NoHosts> {
     let is_chosen = |name: &HostName| selection.hosts.iter().any(|host| host.name == *name);
     let chosen = plan.hosts.iter().filter(|host| is_chosen(&host.name));
     let problems = chosen.filter_map(|host| {
         host.destination.as_ref().err().map(|error| format!("host {}: {error}", host.name))
     });
-    let problems: Vec<String> = problems.collect();
+    let devices = device_errors(plan, selection).into_iter().map(|error| error.to_string());
+    let problems: Vec<String> = problems.chain(devices).collect();
     if problems.is_empty() { Ok(()) } else { Err(NoHosts::Failed(problems.join("; "))) }
 }
 

@@ -48,6 +48,7 @@ impl RestoreWork {
             owner: self.record.owner(),
             task: hook_task(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
+            annotations: self.object.annotations(),
         };
         hooks::run(&self.context, run, &cancel).await
     }

@@ -56,7 +56,9 @@ impl RestoreWork {
             let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else {
                 return Ok(());
             };
-            let args = BackupArgs { tags: vec![SAFETY_TAG.to_owned()], ..BackupArgs::default() };
+            let target = self.member(record.member).and_then(|member| member.target.as_ref());
+            let limits = target.map(|target| target.args.limits).unwrap_or_default();
+            let args = BackupArgs { tags: vec![SAFETY_TAG.to_owned()], limits, ..BackupArgs::default() };
             let options = CopyOptions { session: self.record.uid.clone(), args, ..CopyOptions::default() };
             let wanted = parts.parts.clone();
             let numbers = Arc::default();
@@ -155,7 +157,11 @@ impl RestoreWork {
         let state = record.state().await;
         let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
         let namespace = match source {
-            MoverSource::Volumes { .. } => self.record.namespace.clone(),
+            // That of the target: only an AppBinding may be elsewhere.
+            MoverSource::Volumes { .. } => {
+                let target = self.target(record.member);
+                target.map_or(&self.record.namespace, |target| &target.namespace).clone()
+            }
             MoverSource::NodeDirectory { .. } => self.transfers.settings.namespace.clone(),
         };
         let spec = TransferSpec {

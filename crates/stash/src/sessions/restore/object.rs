@@ -1,5 +1,7 @@
 //! A RestoreSession or RestoreBatch in one form: a RestoreSession is a batch with one member.
 
+use std::collections::BTreeMap;
+
 use kube::api::DynamicObject;
 use lifeboat_api::stash::{RestoreBatch, RestoreMember, RestoreSession, TargetRef};
 use lifeboat_cluster::objects;
@@ -15,6 +17,7 @@ use crate::sessions::kind::SessionKind;
 pub(super) struct RestoreObject {
     pub(super) kind: SessionKind,
     namespace: String,
+    annotations: BTreeMap<String, String>,
     /// The whole object.
     json: Value,
     spec: Spec,
@@ -34,7 +37,12 @@ impl RestoreObject {
             Spec::Session(Box::new(objects::typed(object)?))
         };
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
-        Ok(Self { kind, namespace, json: objects::to_json(object), spec })
+        let annotations = object.metadata.annotations.clone().unwrap_or_default();
+        Ok(Self { kind, namespace, annotations, json: objects::to_json(object), spec })
+    }
+
+    pub(super) fn annotations(&self) -> &BTreeMap<String, String> {
+        &self.annotations
     }
 
     /// The restore, checked.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod databases;
+mod devices;
 mod faults;
 mod targets;
 

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::choice::WritePart;
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::places::{Writable, in_node_directory, place};
+use crate::sessions::places::{Writable, in_node_directory, place, rates};
 use crate::tasks::TaskWork;
 
 /// One mover of one host.
@@ -48,6 +48,7 @@ impl Steps for Writing {
             parts: parts.collect(),
             place: place(&self.parts.source, Writable::Yes),
             pod: self.pod.clone(),
+            rates: rates(self.args.limits),
             shown: Value::Null,
         })
     }
@@ -117,8 +118,12 @@ impl Writing {
         let work =
             RestoreWork { sparse: self.args.sparse, ..RestoreWork::new(part.snapshot.clone(), target) };
         if is_block {
-            // A device gets the only file of its snapshot.
-            return work;
+            // A device gets the only file of its snapshot, which has its path. The mover refuses another file, and a part of a device.
+            return RestoreWork {
+                paths: vec![part.path.to_string()],
+                sub_path: part.sub_path.clone(),
+                ..work
+            };
         }
         RestoreWork {
             include: part.include.iter().chain(&self.args.include).cloned().collect(),

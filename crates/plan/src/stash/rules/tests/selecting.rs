@@ -132,6 +132,7 @@ fn a_part_says_what_goes_where() {
     let expected = RestorePart {
         snapshot: request.snapshots[0].id.clone(),
         time: request.snapshots[0].time,
+        data: request.snapshots[0].data(),
         path: path.clone(),
         folder: path,
         target: Some(PartTarget { volume: "data".into(), sub_path: Some("app/db".into()) }),

@@ -94,6 +94,32 @@ fn a_claim_that_an_ending_pod_still_has_is_read_on_its_node() {
     assert_eq!(access(&plan(&facts).hosts[0]).node(), Some("n1"));
 }
 
+/// Its user and tolerations decide about the mover's pod.
+#[test]
+fn at_zero_replicas_the_template_says_what_the_pods_are_like() {
+    let mut object = stateful_set(0);
+    object["spec"]["template"]["spec"]["securityContext"] = json!({"runAsUser": 999});
+    let (name, of) = claim("data-web-1", "ReadWriteOnce");
+    let facts = facts(TargetKind::StatefulSet, object, vec![], &[(name, of)]);
+    let plan = backup_plan(&facts, &backup_target(TargetKind::StatefulSet, DATA, &[])).unwrap();
+    let like = plan.hosts[0].source.as_ref().unwrap().pod_of_data().unwrap();
+    assert_eq!(like["spec"]["securityContext"]["runAsUser"], 999);
+    assert_eq!(like["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-web-1");
+}
+
+#[test]
+fn a_pod_that_is_not_ready_says_what_the_users_of_a_claim_are_like() {
+    let volumes = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "web"}}]);
+    let mut user = pod("other", "n2", 0, volumes);
+    user["status"]["conditions"][0]["status"] = json!("False");
+    let (name, of) = claim("web", "ReadWriteMany");
+    let facts = facts(TargetKind::Claim, of.claim.clone(), vec![user], &[(name, of)]);
+    let plan = backup_plan(&facts, &backup_target(TargetKind::Claim, &[], &[])).unwrap();
+    let source = plan.hosts[0].source.as_ref().unwrap();
+    assert_eq!(source.pod, None, "no hook runs in it");
+    assert_eq!(source.pod_of_data().unwrap()["metadata"]["name"], "other");
+}
+
 #[test]
 fn at_zero_replicas_volumes_of_pods_do_not_exist() {
     let volumes = json!([{"name": "data", "emptyDir": {}}]);

@@ -69,8 +69,7 @@ fn of_pod(pod: &Value) -> Option<Dead> {
     match (reason, disrupted) {
         ("DeadlineExceeded", _) => Some(Dead::new(
             DeathCause::Deadline,
-            "the mover did not end within its time; give copies of volumes more with the server's flag --fs-backup-timeout, or find \
-             out what keeps it",
+            "the mover did not end within its time; give it more, or find out what keeps it",
         )),
         ("Evicted", _) => {
             Some(Dead::new(DeathCause::Evicted, format!("the node evicted the mover: {}", message.trim())))
@@ -112,7 +111,8 @@ pub(super) fn out_of_memory(pod: &Value, how: &str) -> Dead {
     let limit = text(&spec_of(pod)["resources"]["limits"]["memory"]);
     let limit = if limit.is_empty() { String::new() } else { format!(" of {limit}") };
     let message = format!(
-        "the mover needed more memory than its limit{limit} ({how}); raise it with the server's flag --mover-memory-limit"
+        "the mover needed more memory than its limit{limit} ({how}); raise it with the server's flag --mover-memory-limit, or in \
+         runtimeSettings.container.resources where its object has them"
     );
     Dead::new(DeathCause::OutOfMemory, message)
 }

@@ -11,11 +11,15 @@ use super::{
     Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container, container_state, joined,
     passed, text, time,
 };
-use crate::transfer::movers::STEP;
 use crate::transfer::movers::pod::PROGRAM;
+use crate::transfer::movers::{DryRun, STEP};
 
 /// The time for problems that may disappear: a registry that restarts, a kubelet that just started.
 const GRACE: Duration = Duration::from_mins(2);
+/// The reason of the event with which the controller of Jobs reports that it cannot create a pod, and parts of the messages if the namespace
+/// does not admit it.
+const FAILED_CREATE: &str = "FailedCreate";
+const NOT_ADMITTED: [&str; 2] = ["is forbidden", "denied the request"];
 /// The time for problems that do not disappear by themselves.
 const SHORT_GRACE: Duration = Duration::from_secs(15);
 
@@ -30,9 +34,33 @@ pub enum Stuck {
     Container,
 }
 
-/// Why the container of this pod does not start, if the kubelet reports a reason.
+/// Why the container of this pod does not start, if the kubelet reports a reason: its own, or that of a container before it.
 pub fn stuck(pod: &Value) -> Option<Stuck> {
+    own_stuck(pod).or_else(|| init_stuck(pod))
+}
+
+/// Why a step of the work or the mover's own container does not start.
+fn own_stuck(pod: &Value) -> Option<Stuck> {
     kind_of(text(&starting(pod).0["reason"]))
+}
+
+/// Why a container does not start that brings the program, or that a webhook added.
+fn init_stuck(pod: &Value) -> Option<Stuck> {
+    let statuses = pod["status"]["initContainerStatuses"].as_array();
+    let mut reasons =
+        statuses.into_iter().flatten().map(|status| text(&status["state"]["waiting"]["reason"]));
+    reasons.find_map(kind_of)
+}
+
+impl Stuck {
+    /// The cause of the mover's end, and how long it is waited before.
+    fn ends(self) -> (DeathCause, Duration) {
+        match self {
+            Self::Pull => (DeathCause::Image, GRACE),
+            Self::NoImage => (DeathCause::Image, SHORT_GRACE),
+            Self::Container => (DeathCause::Refused, GRACE),
+        }
+    }
 }
 
 fn kind_of(reason: &str) -> Option<Stuck> {
@@ -65,16 +93,25 @@ pub(super) fn without_pod(seen: &Seen<'_>, patience: &Patience, now: Timestamp) 
     if seen.had_pod {
         return Verdict::Dead(Dead::new(DeathCause::Deleted, "the mover's pod was deleted"));
     }
-    let waits = format!("waits for its pod{}", warned(seen.warning));
-    if passed(time(&job["metadata"]["creationTimestamp"]).unwrap_or(now), now) <= patience.prepare {
-        return Verdict::Preparing(waits);
+    let age = passed(time(&job["metadata"]["creationTimestamp"]).unwrap_or(now), now);
+    // A quota may have room later; what the namespace does not admit, it will not admit by waiting.
+    let refused = seen.warning.is_some_and(is_never_admitted);
+    if age <= patience.prepare && !(refused && age > GRACE) {
+        return Verdict::Preparing(format!("waits for its pod{}", warned(seen.warning)));
     }
-    let message = format!(
-        "no pod was created for the mover within {} s{}",
-        patience.prepare.as_secs(),
-        warned(seen.warning)
-    );
+    let message =
+        format!("no pod was created for the mover within {} s{}", age.as_secs(), warned(seen.warning));
     Verdict::Dead(Dead::new(DeathCause::Refused, message))
+}
+
+/// Whether an event says that the namespace does not admit the pod, also later.
+fn is_never_admitted(warning: &Warning) -> bool {
+    let message = warning.message.as_str();
+    if warning.reason != FAILED_CREATE || !NOT_ADMITTED.iter().any(|text| message.contains(text)) {
+        return false;
+    }
+    let answer = DryRun::Refused(message.to_owned());
+    answer.refuses_permissions() || answer.never_admits_resources().is_some()
 }
 
 /// The pod exists, but its container does not run.
@@ -96,15 +133,11 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         let waits = joined("waits for a node", why);
         return verdict(waits, DeathCause::Unschedulable, late);
     }
-    if let Some(kind) = stuck(pod) {
+    let since = seen.stuck_since.map_or(Duration::ZERO, |since| passed(since, now));
+    if let Some(kind) = own_stuck(pod) {
         let (waiting, waits_for) = starting(pod);
         let why = joined(text(&waiting["reason"]), text(&waiting["message"]));
-        let since = seen.stuck_since.map_or(Duration::ZERO, |since| passed(since, now));
-        let (cause, grace) = match kind {
-            Stuck::Pull => (DeathCause::Image, GRACE),
-            Stuck::NoImage => (DeathCause::Image, SHORT_GRACE),
-            Stuck::Container => (DeathCause::Refused, GRACE),
-        };
+        let (cause, grace) = kind.ends();
         let waits = match kind {
             Stuck::Container => format!("waits for its container on node {node}: {why}"),
             _ => format!(
@@ -124,6 +157,9 @@ pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timest
         return Verdict::Preparing(format!("runs its container {step} on node {node}"));
     }
     let waits = format!("starts on node {node}{}{}", init_container(pod), warned(seen.warning));
+    if let Some((cause, grace)) = init_stuck(pod).map(Stuck::ends) {
+        return verdict(waits, cause, late || since > grace);
+    }
     let gone = seen.warning.is_some_and(|warning| warning.message.contains("hostPath type check failed"));
     if gone {
         // The directory of a deleted pod will not be created again.

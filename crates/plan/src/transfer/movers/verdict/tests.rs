@@ -306,6 +306,35 @@ fn a_job_without_a_pod_shows_the_message_of_its_event() {
     assert!(death.message.contains("exceeded quota"), "{}", death.message);
 }
 
+#[rstest]
+#[case::pod_security(
+    "pods \"mover-x\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true",
+    true
+)]
+#[case::limit_range(
+    "pods \"mover-x\" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi",
+    true
+)]
+#[case::policy("admission webhook \"validate.kyverno.svc\" denied the request: no such image", true)]
+#[case::quota("pods \"mover-x\" is forbidden: exceeded quota: team, requested: pods=1", false)]
+#[case::trouble("Internal error occurred: failed calling webhook \"mesh\": connection refused", false)]
+fn a_pod_that_is_never_admitted_is_not_waited_for_as_long_as_a_quota(
+    #[case] message: &str,
+    #[case] is_over: bool,
+) {
+    let event = Warning { reason: "FailedCreate".into(), message: message.into() };
+    let with = |job: &Value| judge(&Seen { warning: Some(&event), ..seen(Some(job), None) });
+    assert!(prepares(with(&aged(job(), 60))).contains(message), "a controller may be about to change it");
+    let later = with(&aged(job(), 180));
+    if is_over {
+        let death = dead(later);
+        assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
+        assert!(death.message.contains(message), "{}", death.message);
+    } else {
+        prepares(later);
+    }
+}
+
 /// A pod into which a webhook put a sidecar, before the mover's container.
 fn with_sidecar(mut pod: Value, sidecar: Value) -> Value {
     let of_sidecar =
@@ -341,6 +370,13 @@ fn an_init_container_that_keeps_the_mover_from_starting_is_named() {
     ]);
     let expected = "starts on node a, waits for the init container program (ErrImagePull: no such tag)";
     assert_eq!(prepares(of_pod(&pod)), expected);
+    // Its image is waited for like that of the mover.
+    assert_eq!(stuck(&pod), Some(Stuck::Pull));
+    let since = |seconds| Some(ago(seconds).parse().unwrap());
+    let at = |seconds| judge(&Seen { stuck_since: since(seconds), ..seen(Some(&job()), Some(&pod)) });
+    assert_eq!(prepares(at(60)), expected);
+    let death = dead(at(180));
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Image, false));
     pod["status"]["phase"] = json!("Failed");
     pod["status"]["initContainerStatuses"][1]["state"] =
         json!({"terminated": {"reason": "Error", "exitCode": 3, "message": "no space"}});

@@ -87,3 +87,42 @@ async fn a_missing_app_binding_fails_the_member_and_is_named() {
     assert_eq!(phase(&session), "Failed", "{session}");
     assert!(session["status"].to_string().contains("AppBinding shop/db does not exist"), "{session}");
 }
+
+/// Of a database in namespace `bank`.
+fn member_elsewhere() -> Value {
+    let mut member = member();
+    member["target"]["ref"]["namespace"] = json!("bank");
+    member
+}
+
+#[tokio::test]
+async fn a_database_of_another_namespace_is_dumped_there_and_its_session_stays_here() {
+    let shop = Shop::new().await;
+    shop.world.put_app_in("bank", "auth");
+    shop.world.put_secret("bank", crate::testing::PASSWORD);
+    let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
+    shop.world.put_repository_in("bank", "r", backend);
+    let repository = json!({"name": "r", "namespace": "bank"});
+    shop.put_batch("all", &[], &json!({"members": [member_elsewhere()], "repository": repository}));
+    shop.put_session("s", "BackupBatch", "all");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    let requests = locked(&shop.movers.requests);
+    let job = &requests[0].job;
+    assert_eq!((job.namespace.as_str(), job.owner.namespace.as_str()), ("bank", SHOP));
+    assert_eq!(*locked(&shop.movers.cleared_in), ["bank"]);
+}
+
+/// What opens it is readable where the mover runs.
+#[tokio::test]
+async fn keys_of_a_repository_are_not_brought_to_a_database_of_another_namespace() {
+    let shop = Shop::new().await;
+    shop.world.put_app_in("bank", "auth");
+    shop.put_batch("all", &[], &json!({"members": [member_elsewhere()]}));
+    shop.put_session("s", "BackupBatch", "all");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    let error = host(&session, 0)["error"].as_str().unwrap_or_default();
+    assert!(error.contains("Repository shop/r is in another namespace than the data"), "{session}");
+    assert!(locked(&shop.movers.requests).is_empty());
+}

@@ -80,6 +80,21 @@ async fn a_missing_app_binding_is_waited_for_and_named() {
 }
 
 #[tokio::test]
+async fn keys_of_a_repository_are_not_brought_to_a_database_of_another_namespace() {
+    let cluster = Cluster::new().await;
+    cluster.world.put_app_in("bank", "auth");
+    cluster.snapshot("db", "/dumpfile.sql").await;
+    let mut spec = database();
+    spec["target"]["ref"]["namespace"] = json!("bank");
+    cluster.restore_session("back", &spec, &json!({}));
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Failed", "{back}");
+    let said = back["status"]["stats"][0].to_string();
+    assert!(said.contains("Repository shop/r is in another namespace than the data"), "{back}");
+    assert!(cluster.works().is_empty());
+}
+
+#[tokio::test]
 async fn in_a_restore_by_functions_the_mover_comes_first() {
     let cluster = Cluster::new().await;
     let path = |kind: &str, name: &str| format!("/apis/stash.appscode.com/v1beta1/{kind}/{name}");
