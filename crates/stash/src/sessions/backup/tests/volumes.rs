@@ -34,7 +34,11 @@ async fn a_block_volume_is_stored_as_the_file_at_its_path() {
         work.source,
         Source::BlockDevice { path: "/mover/device/0".into(), name: "dev/xvda".to_owned() }
     );
-    assert_eq!((work.at.as_deref(), work.sub_path.as_deref()), (None, None), "the mover refuses both for a device");
+    assert_eq!(
+        (work.at.as_deref(), work.sub_path.as_deref()),
+        (None, None),
+        "the mover refuses both for a device"
+    );
     assert!(work.tags.contains(&DEVICE_TAG.to_owned()), "{work:?}");
 }
 
@@ -49,7 +53,10 @@ async fn arguments_of_the_target_reach_the_mover() {
     let (work, limits) = sent(&shop, 0);
     assert_eq!((limits.upload, limits.download), (Some(102_400), Some(2_048)));
     assert_eq!(work.excludes, ["*.log", "*.tmp"]);
-    assert!(work.tags.contains(&"nightly".to_owned()) && !work.tags.contains(&DEVICE_TAG.to_owned()), "{work:?}");
+    assert!(
+        work.tags.contains(&"nightly".to_owned()) && !work.tags.contains(&DEVICE_TAG.to_owned()),
+        "{work:?}"
+    );
 }
 
 /// The mover waited on the first node for a volume that had gone with its pod.
@@ -88,6 +95,9 @@ async fn a_mover_whose_pod_did_not_move_is_not_followed_by_another() {
     }));
     let session = shop.run("s").await;
     assert_eq!(phase(&session), "Failed", "{session}");
-    assert!(host(&session, 0)["error"].as_str().unwrap_or_default().contains("driver not found"), "{session}");
+    assert!(
+        host(&session, 0)["error"].as_str().unwrap_or_default().contains("driver not found"),
+        "{session}"
+    );
     assert_eq!(locked(&shop.movers.requests).len(), 1);
 }

@@ -61,6 +61,7 @@ async fn limits_of_the_target_hold_for_the_restore_and_its_copy() {
     cluster.restore_session("back", &spec(&json!({"args": args})), &json!({}));
     assert_eq!(cluster.ended("back").await["status"]["phase"], "Succeeded");
     let requests = cluster.effects.requests.lock().unwrap();
-    let limits: Vec<_> = requests.iter().map(|sent| (sent.task.limits.upload, sent.task.limits.download)).collect();
+    let limits: Vec<_> =
+        requests.iter().map(|sent| (sent.task.limits.upload, sent.task.limits.download)).collect();
     assert_eq!(limits, [(Some(1024), Some(2048)); 2]);
 }
