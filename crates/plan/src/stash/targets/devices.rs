@@ -50,12 +50,11 @@ fn error_of(host: &HostName, part: &RestorePart, is_block: bool) -> Option<Devic
     let (host, path, volume) = (host.clone(), part.path.clone(), target.volume.clone());
     match (is_block, part.data) {
         (false, StoredData::Device) => Some(DeviceError::NoDevice { host, path, volume }),
-        (false, _) => None,
         (true, StoredData::Files) => Some(DeviceError::NoFiles { host, path, volume }),
         (true, _) if target.sub_path.is_some() => Some(DeviceError::Inside { host, path, volume }),
         (true, _) if !part.include.is_empty() || !part.exclude.is_empty() => {
             Some(DeviceError::Patterns { host, volume })
         }
-        (true, _) => None,
+        _ => None,
     }
 }

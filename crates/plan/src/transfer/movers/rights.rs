@@ -136,10 +136,10 @@ fn of_volumes(
         return Ok(unprivileged(Groups::Supplemental(Vec::new())));
     }
     if security == PodSecurity::Restricted {
-        return if volumes.iter().any(|volume| volume.block) {
-            Err(NotAllowed::Device)
-        } else {
-            as_target(target)
+        // A device belongs to root, unless the container runtime gives it to the user of its pod, as the application's own pod needs it.
+        return match as_target(target) {
+            Err(_) if volumes.iter().any(|volume| volume.block) => Err(NotAllowed::Device),
+            rights => rights,
         };
     }
     let mut files = volumes.iter().filter(|volume| !volume.block).peekable();
@@ -263,6 +263,14 @@ mod tests {
             of(&claim(false, true), false, Some(&root), PodSecurity::Restricted),
             Err(NotAllowed::NoUser)
         );
+    }
+
+    #[test]
+    fn under_restricted_a_device_is_used_as_its_pod_uses_it() {
+        let target = TargetPod { user: Some(999), group: Some(998), groups: Vec::new() };
+        let rights = of(&volumes("rb"), false, Some(&target), PodSecurity::Restricted).unwrap();
+        let pod = rights.pod();
+        assert_eq!((&pod["runAsUser"], &pod["runAsGroup"]), (&json!(999), &json!(998)));
     }
 
     fn volumes(kinds: &str) -> MoverPlace {
