@@ -32,7 +32,7 @@ use jiff::Timestamp;
 pub use handler::Gateway;
 pub use path::{FileName, FileType};
 pub use serve::{GatewaySocket, serve_gateway};
-pub use tls::{Authority, CertificateError, server_config};
+pub use tls::{Authority, CertificateError, ServerTls, server_config};
 
 /// What a token permits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{Timestamp, ToSpan};
 use lifeboat_store::backend::RequestKind;
 use lifeboat_store::layers::Layered;
-use lifeboat_store::layers::fault::{Fault, Faults};
+use lifeboat_store::testing::{Fault, Faults};
 use lifeboat_store::{Store, Tuning};
 use rstest::rstest;
 

@@ -50,11 +50,6 @@ pub(crate) enum TaskProblem {
          move it to {own}"
     )]
     Elsewhere { namespace: String, name: String, own: String },
-    #[error(
-        "Repository {repository} is not in namespace {namespace}, in which the task runs: what opens it must not be copied there; use a \
-         Repository of {namespace}"
-    )]
-    RepositoryElsewhere { repository: String, namespace: String },
     #[error(transparent)]
     Task(#[from] TaskError),
     #[error(transparent)]
@@ -129,20 +124,22 @@ async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<Ap
     Ok(AppFacts { namespace, name, spec, secrets })
 }
 
-/// The variables of the Repository, which must be where the task runs.
+/// The variables of the Repository. In another namespace than its own a task learns its name only.
 async fn read_repository(
     context: &Context,
     key: &RepositoryKey,
     namespace: &str,
 ) -> Result<Option<RepositoryVariables>, TaskProblem> {
     let (own, name) = parts_of(key);
-    if own != namespace {
-        let (repository, namespace) = (format!("{own}/{name}"), namespace.to_owned());
-        return Err(TaskProblem::RepositoryElsewhere { repository, namespace });
-    }
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), own);
     let found = api.get_opt(name).await.attempt(format!("read Repository {own}/{name}"))?;
-    Ok(found.map(|found| RepositoryVariables::of(own, name, &found.spec.backend)))
+    Ok(found.map(|found| {
+        if own == namespace {
+            return RepositoryVariables::of(own, name, &found.spec.backend);
+        }
+        let (name, namespace) = (name.to_owned(), own.to_owned());
+        RepositoryVariables { name, namespace, ..RepositoryVariables::default() }
+    }))
 }
 
 /// The Task of this name with its Functions; None if there is no Task.

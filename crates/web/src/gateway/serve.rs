@@ -16,10 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::Gateway;
+use super::tls::ServerTls;
 use crate::{WebError, listen};
 
 /// Connections at once. A mover has about ten.
@@ -65,7 +65,7 @@ impl GatewaySocket {
 pub async fn serve_gateway(
     socket: GatewaySocket,
     gateway: Arc<Gateway>,
-    tls: watch::Receiver<Arc<ServerConfig>>,
+    tls: watch::Receiver<Arc<ServerTls>>,
     stop: CancellationToken,
 ) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));

@@ -11,9 +11,11 @@ use rcgen::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use tokio_rustls::rustls;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+/// TLS of a server with its certificate.
+pub use tokio_rustls::rustls::ServerConfig as ServerTls;
 
 /// The name in certificates of authorities.
 const NAME: &str = "Lifeboat gateway";
@@ -54,7 +56,7 @@ pub fn server_config(
     names: &[String],
     now: Timestamp,
     end: Timestamp,
-) -> Result<Arc<ServerConfig>, CertificateError> {
+) -> Result<Arc<ServerTls>, CertificateError> {
     // A signature needs the authority's name and key, not its certificate.
     let issuer = Issuer::new(authority(now, end)?, KeyPair::from_pem(by.key.expose_secret())?);
     let mut params = CertificateParams::new(names.to_vec())?;
@@ -64,7 +66,7 @@ pub fn server_config(
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, &issuer)?;
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let config = ServerTls::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key)?;

@@ -15,6 +15,7 @@ use lifeboat_plan::stash::tasks::{Interim, is_volume_task};
 use lifeboat_plan::stash::variables::SystemVariables;
 use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_transfer::attempts::run_transfer;
+use lifeboat_transfer::gateway::Rights;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::{WritePart, is_restored};
@@ -208,6 +209,7 @@ async fn send(
     let source = MoverSource::Volumes { volumes: Vec::new(), node: None };
     let base = task_base(&work.record.uid, record.member, &record.host, 0);
     let transfer = work.transfer(record, base, &source, false).await;
+    let Some(transfer) = work.admitted(record, transfer, Rights::Restore).await? else { return Ok(()) };
     let core = &work.context.core;
     let job = MoverJob {
         task: transfer.task(),
