@@ -102,18 +102,21 @@ impl Gateway {
         GatewayPass::new(self.clone(), rights)
     }
 
-    /// Serves until `stop` is cancelled.
+    /// Serves until `stop` is cancelled. Registers metrics: called once for each server.
     pub async fn serve(&self, stop: &CancellationToken) -> Result<(), WebError> {
-        let settings = &self.shared.settings;
-        let socket = GatewaySocket::bind(settings.address).await?;
-        let Some((certificates, newest)) = self.first_certificate(stop).await else { return Ok(()) };
-        let keeper = Arc::new(self.clone());
-        let protocol = Protocol::new(keeper, settings.temporary.clone(), &self.shared.core.metrics);
+        let socket = GatewaySocket::bind(self.shared.settings.address).await?;
+        self.serve_on(socket, stop).await;
+        Ok(())
+    }
+
+    async fn serve_on(&self, socket: GatewaySocket, stop: &CancellationToken) {
+        let Some((certificates, newest)) = self.first_certificate(stop).await else { return };
+        let (keeper, spool) = (Arc::new(self.clone()), self.shared.settings.temporary.clone());
+        let protocol = Arc::new(Protocol::new(keeper, spool, &self.shared.core.metrics));
         tokio::select! {
-            () = serve_gateway(socket, Arc::new(protocol), newest, stop.clone()) => {}
+            () = serve_gateway(socket, protocol, newest, stop.clone()) => {}
             () = self.renew_certificates(certificates) => {}
         }
-        Ok(())
     }
 
     fn source(&self, key: &RepositoryKey) -> Option<Arc<dyn AccessSource>> {

@@ -40,7 +40,7 @@ impl GatewayPass {
     }
 
     /// The credentials of the mover of this Job, which ends at `deadline` at the latest.
-    pub(crate) fn keys(&self, key: &RepositoryKey, job: &MoverJob, deadline: Timestamp) -> Arc<dyn Keys> {
+    pub fn keys(&self, key: &RepositoryKey, job: &MoverJob, deadline: Timestamp) -> Arc<dyn Keys> {
         let claims = Claims {
             repository: key.to_string(),
             rights: self.rights,
