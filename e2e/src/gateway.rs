@@ -41,7 +41,8 @@ impl GatewayServer {
         let tls = server_config(&made, &["localhost".to_owned()], now, end).unwrap();
         let port = runtime.block_on(async {
             let store = Store::local(directory).unwrap();
-            let opened = Repository::open(store, &password.to_owned().into(), Options::default()).await.unwrap();
+            let opened =
+                Repository::open(store, &password.to_owned().into(), Options::default()).await.unwrap();
             // The user name that restic writes into its locks.
             let lock_user = Program::new("id").arg("-un").ok().trim().to_owned();
             let keeper = Keeper { files: Arc::new(StoredFiles::new(opened)), lock_user };

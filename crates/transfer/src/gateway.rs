@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lifeboat_control::{Core, locked};
-use lifeboat_plan::transfer::gateway::{self as plan, PORT};
 pub use lifeboat_plan::transfer::gateway::Rights;
+use lifeboat_plan::transfer::gateway::{self as plan, PORT};
 use lifeboat_web::WebError;
 use lifeboat_web::gateway::{Gateway as Protocol, GatewaySocket, serve_gateway};
 use tokio::time::Instant;

@@ -38,10 +38,12 @@ fn restic_backs_up_and_restores_through_the_gateway_and_cannot_forget() {
     let restored = target.join(source.strip_prefix("/").unwrap());
     expected.assert_same(&Listing::of(&restored), "restored through the gateway");
 
+    let new_password = work.path().join("new-password");
+    fs::write(&new_password, "another").unwrap();
     for (repository, command) in [
         (&backup, &["forget", &first][..]),
         (&backup, &["forget", "--keep-last", "1", "--prune"]),
-        (&backup, &["key", "add", "--new-insecure-no-password"]),
+        (&backup, &["key", "add", "--new-password-file", new_password.to_str().unwrap()]),
         (&restore, &["backup", source.to_str().unwrap()]),
     ] {
         let output = repository.run(Engine::Restic, &[command, &trusted].concat());

@@ -165,7 +165,8 @@ fn objects(rights: Rights) -> Vec<Value> {
             }
             // Without downloads the container has no port for them.
             let ports = &mut object["spec"]["template"]["spec"]["containers"][0]["ports"];
-            for port in ports.as_array_mut().into_iter().flatten().filter(|port| port["name"] == "downloads") {
+            for port in ports.as_array_mut().into_iter().flatten().filter(|port| port["name"] == "downloads")
+            {
                 *port = json!("MARK-download-port");
             }
             object["spec"]["template"]["spec"]["initContainers"] = json!("MARK-plugins");

@@ -77,7 +77,10 @@ async fn a_repository_that_is_gone_is_named() {
     let world = World::new().await;
     let gone = crate::repository::key_of("bank", "gone");
     let problem = pass(&world.context, &gone, SHOP, Rights::Restore).await.err().unwrap();
-    assert_eq!(problem.to_string(), "Repository bank/gone does not exist; create it, or correct spec.repository");
+    assert_eq!(
+        problem.to_string(),
+        "Repository bank/gone does not exist; create it, or correct spec.repository"
+    );
 }
 
 /// What a mover gets: see also the tests of the gateway itself, in crate `transfer`.

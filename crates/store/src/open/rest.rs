@@ -46,7 +46,10 @@ impl RestConfig {
     /// made for it.
     pub fn open_pinned(self, tuning: Tuning) -> Result<Store> {
         if self.url.scheme() != "https" {
-            return Err(Error::config("url", "a server with an authority of its own is reached by 'https://' only"));
+            return Err(Error::config(
+                "url",
+                "a server with an authority of its own is reached by 'https://' only",
+            ));
         }
         if self.ca_pem.is_none() {
             return Err(Error::config("ca", "it is missing, and no other certificate authority is trusted"));

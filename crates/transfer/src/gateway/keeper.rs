@@ -94,7 +94,12 @@ impl Gatekeeper for Gateway {
             Ok(files) => Ok(files),
             Err(problem) => {
                 let (repository, message) = (&grant.repository, problem.chain());
-                tracing::warn!(repository, task = grant.task, message, "the gateway cannot open a repository");
+                tracing::warn!(
+                    repository,
+                    task = grant.task,
+                    message,
+                    "the gateway cannot open a repository"
+                );
                 let reason = "repository";
                 Err(if problem.may_pass() {
                     FilesError::Busy { reason }

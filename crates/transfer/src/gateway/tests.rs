@@ -88,8 +88,11 @@ impl AccessSource for Source {
             Some(reason) => ServerOpening::MoversOnly(reason.to_owned()),
             None => ServerOpening::Store(self.store.clone()),
         };
-        let repository =
-            TenantRepository { identifier: "s3:x/bkt".into(), storage: TenantStorage::Bucket(config), opening };
+        let repository = TenantRepository {
+            identifier: "s3:x/bkt".into(),
+            storage: TenantStorage::Bucket(config),
+            opening,
+        };
         let passwords = Passwords { to_try: vec![password()], missing: String::new() };
         let options = Options { threads: 1, ..Options::default() };
         Ok(Access::of_tenant(key.clone(), repository, passwords, options))

@@ -61,7 +61,8 @@ pub(super) struct Room {
 
 impl Default for Limits {
     fn default() -> Self {
-        let bytes = |count: u64| Arc::new(Semaphore::new(usize::try_from(count / UNIT).unwrap_or(usize::MAX)));
+        let bytes =
+            |count: u64| Arc::new(Semaphore::new(usize::try_from(count / UNIT).unwrap_or(usize::MAX)));
         Self {
             bulk: Arc::new(Semaphore::new(BULK)),
             light: Arc::new(Semaphore::new(LIGHT)),

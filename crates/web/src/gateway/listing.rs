@@ -51,7 +51,9 @@ pub(super) async fn response(files: FileList, version: Version, turn: Turn) -> R
             // IDs are hexadecimal digits and need no escapes.
             let _ = match version {
                 Version::One => write!(text, "{separator}\"{}\"", file.id),
-                Version::Two => write!(text, "{separator}{{\"name\":\"{}\",\"size\":{}}}", file.id, file.size),
+                Version::Two => {
+                    write!(text, "{separator}{{\"name\":\"{}\",\"size\":{}}}", file.id, file.size)
+                }
             };
             separator = ",";
         }
@@ -75,7 +77,9 @@ mod tests {
     use super::*;
 
     fn files(count: usize) -> Vec<Result<ListedFile, FilesError>> {
-        (0..count).map(|number| Ok(ListedFile { id: format!("{number:064x}"), size: number as u64 })).collect()
+        (0..count)
+            .map(|number| Ok(ListedFile { id: format!("{number:064x}"), size: number as u64 }))
+            .collect()
     }
 
     async fn sent(files: Vec<Result<ListedFile, FilesError>>, version: Version) -> Result<String, String> {
@@ -96,7 +100,8 @@ mod tests {
             serde_json::from_str(&sent(files(count), Version::Two).await.unwrap()).unwrap();
         let expected = |number: usize| serde_json::json!({"name": format!("{number:064x}"), "size": number});
         assert_eq!(two, (0..count).map(expected).collect::<Vec<_>>());
-        let one: Vec<String> = serde_json::from_str(&sent(files(count), Version::One).await.unwrap()).unwrap();
+        let one: Vec<String> =
+            serde_json::from_str(&sent(files(count), Version::One).await.unwrap()).unwrap();
         assert_eq!(one, (0..count).map(|number| format!("{number:064x}")).collect::<Vec<_>>());
     }
 
@@ -115,7 +120,10 @@ mod tests {
     #[case::either("application/vnd.x.restic.rest.v1, application/vnd.x.restic.rest.v2;q=1", Version::Two)]
     #[case::one("application/vnd.x.restic.rest.v1", Version::One)]
     #[case::any("*/*", Version::One)]
-    fn the_second_version_is_sent_if_it_is_asked_for(#[case] accept: &'static str, #[case] expected: Version) {
+    fn the_second_version_is_sent_if_it_is_asked_for(
+        #[case] accept: &'static str,
+        #[case] expected: Version,
+    ) {
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
         assert_eq!(version(&headers), expected);
     }

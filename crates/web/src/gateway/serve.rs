@@ -91,7 +91,10 @@ pub async fn serve_gateway(
             }
             Err(error) => {
                 // Out of file descriptors, for example: others are given back soon.
-                tracing::warn!(error = &error as &dyn std::error::Error, "the gateway cannot accept a connection");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the gateway cannot accept a connection"
+                );
                 sleep(Duration::from_secs(1)).await;
             }
         }
@@ -102,7 +105,12 @@ pub async fn serve_gateway(
 }
 
 /// Serves one connection to its end.
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, gateway: Arc<Gateway>, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    gateway: Arc<Gateway>,
+    stop: CancellationToken,
+) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = timeout(ADMISSION, acceptor.accept(stream)).await else { return };
     let is_admitted = Arc::new(AtomicBool::new(false));

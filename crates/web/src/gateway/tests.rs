@@ -24,6 +24,9 @@ use crate::Metrics;
 /// The repository of all tokens but `elsewhere`.
 const REPOSITORY: &str = "stash/shop/r";
 
+/// What all tokens begin with.
+const TOKEN: &str = "TOKEN-";
+
 fn id(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -33,7 +36,7 @@ fn lock(user: &str, kind: &str) -> Vec<u8> {
     format!("lock {user} {kind} 5").into_bytes()
 }
 
-/// Repositories in memory, by path; and tokens, which are words.
+/// Repositories in memory, by path; and tokens, which are words after [`TOKEN`].
 #[derive(Clone, Default)]
 struct Repositories(Arc<Mutex<BTreeMap<String, Bytes>>>);
 
@@ -61,7 +64,8 @@ impl Repositories {
 #[async_trait]
 impl Gatekeeper for Repositories {
     async fn grant(&self, token: &str) -> Result<Grant, NoGrant> {
-        let (repository, task, access) = match token {
+        let word = token.strip_prefix(TOKEN).ok_or(NoGrant::Invalid)?;
+        let (repository, task, access) = match word {
             "backup" => (REPOSITORY, "b", FileAccess::Add),
             "another-backup" => (REPOSITORY, "b2", FileAccess::Add),
             "restore" => (REPOSITORY, "r", FileAccess::Read),
@@ -172,7 +176,7 @@ impl World {
         content: &[u8],
         headers: &[(&str, &str)],
     ) -> Answer {
-        let credentials = STANDARD.encode(format!("lifeboat:{token}"));
+        let credentials = STANDARD.encode(format!("lifeboat:{TOKEN}{token}"));
         let mut request = Request::builder()
             .method(method)
             .uri(path)

@@ -140,7 +140,8 @@ async fn the_token_of_a_task_that_has_ended_opens_nothing() {
 async fn the_lock_of_another_holder_stays() {
     use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
     let world = World::new().await;
-    let held = Lock::acquire(&world.repository().await, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    let held =
+        Lock::acquire(&world.repository().await, LockKind::Shared, &LockOptions::default()).await.unwrap();
     backed_up(&world, volume(&[("file", 1000)]).path()).await;
     held.verify().await.unwrap();
     assert_eq!(count(&world, FileKind::Lock).await, 1);

@@ -46,7 +46,7 @@ impl Served {
         let config = RestConfig {
             url: format!("https://localhost:{}/{REPOSITORY}", self.port).parse().unwrap(),
             user: Some("lifeboat".into()),
-            password: Some(SecretString::from(token)),
+            password: Some(SecretString::from(format!("{TOKEN}{token}"))),
             ca_pem: Some(authority.certificate.clone().into_bytes()),
             tls: Tls::default(),
         };
@@ -75,7 +75,8 @@ async fn the_client_of_movers_lists_reads_adds_and_unlocks() {
     assert!(kept == content, "storage got what was sent");
     assert_eq!(store.get_range(&pack(&content), 5..9).await.unwrap(), content[5..9]);
     assert!(store.get(&pack(&content)).await.unwrap() == content);
-    let listed: Vec<_> = store.list_directory(&format!("data/{}/", &id(&content)[..2])).await.unwrap().objects;
+    let listed: Vec<_> =
+        store.list_directory(&format!("data/{}/", &id(&content)[..2])).await.unwrap().objects;
     assert_eq!(listed.iter().map(|info| info.size).collect::<Vec<_>>(), [20_000_000]);
     let held = lock("user-b", "shared");
     let key = format!("locks/{}", id(&held));

@@ -16,7 +16,7 @@ async fn assert_refused(
     assert_eq!(answer.status.as_u16(), status, "{method} {path}: {}", answer.text());
     assert!(answer.text().contains(text), "{}", answer.text());
     assert_eq!(world.repositories.count(), before, "{method} {path}");
-    assert!(!answer.text().contains(token), "no answer shows a token");
+    assert!(!answer.text().contains(TOKEN), "no answer shows a token");
 }
 
 #[tokio::test]
@@ -29,6 +29,8 @@ async fn the_path_of_another_repository() {
         assert!(answer.text().contains("for another repository"), "{}", answer.text());
     }
     assert_eq!(world.repositories.count(), 1);
+    let path = format!("/{REPOSITORY}/config");
+    assert_refused(&world, ("elsewhere", "GET", &path), b"", (403, "for another repository")).await;
 }
 
 #[tokio::test]
@@ -63,6 +65,8 @@ async fn deleting_the_lock_of_another_task_or_of_the_server() {
         assert_refused(&world, ("backup", "DELETE", &path), b"", (403, "only locks that it made")).await;
         assert_refused(&world, ("restore", "DELETE", &path), b"", (403, "only locks that it made")).await;
     }
+    let path = format!("/{}", world.repositories.add("locks", &lock("user-b", "shared")));
+    assert_refused(&world, ("another-backup", "DELETE", &path), b"", (403, "only locks that it made")).await;
     // What cannot be read may be anybody's.
     let path = format!("/{}", world.repositories.add("locks", b"sealed with another key"));
     assert_refused(&world, ("backup", "DELETE", &path), b"", (403, "only locks that it made")).await;
@@ -203,7 +207,7 @@ async fn a_type_or_name_that_no_repository_has(#[case] name: &str) {
 #[tokio::test]
 async fn a_file_without_an_announced_size() {
     let world = World::new();
-    let credentials = STANDARD.encode("lifeboat:backup");
+    let credentials = STANDARD.encode(format!("lifeboat:{TOKEN}backup"));
     let request = Request::post(format!("/{REPOSITORY}/data/{}", id(b"content")))
         .header(header::AUTHORIZATION, format!("Basic {credentials}"))
         .body(Body::from_stream(stream::iter([Ok::<_, FilesError>(Bytes::from_static(b"content"))])))
@@ -215,7 +219,7 @@ async fn a_file_without_an_announced_size() {
 #[tokio::test]
 async fn a_file_that_does_not_arrive_whole() {
     let world = World::new();
-    let credentials = STANDARD.encode("lifeboat:backup");
+    let credentials = STANDARD.encode(format!("lifeboat:{TOKEN}backup"));
     let request = Request::post(format!("/{REPOSITORY}/data/{}", id(b"content")))
         .header(header::AUTHORIZATION, format!("Basic {credentials}"))
         .header(header::CONTENT_LENGTH, 100)
