@@ -22,26 +22,27 @@ use crate::repositories::{RepositoryKey, RepositoryProblem};
 const TASK_AGE: Duration = Duration::from_secs(10);
 /// How long an open repository is used before its object and its Secret are read again.
 const FILES_AGE: Duration = Duration::from_secs(30);
-/// How many values are kept before old ones are removed.
-const KEPT: usize = 512;
+/// How many answers, and how many open repositories, are kept before old ones are removed.
+const CHECKED: usize = 512;
+const OPENED: usize = 32;
 
 /// Values that are asked for again when they are old. Of several callers one asks, and the others wait for it.
-pub(super) struct Remembered<K, V>(Mutex<HashMap<K, Slot<V>>>);
+pub(super) struct Remembered<K, V, const KEPT: usize>(Mutex<HashMap<K, Slot<V>>>);
 
 type Slot<V> = Arc<tokio::sync::Mutex<Option<(Instant, V)>>>;
 
 /// Whether tasks are on record, by the UID of their objects and their own.
-pub(super) type Checked = Remembered<(String, String), bool>;
+pub(super) type Checked = Remembered<(String, String), bool, CHECKED>;
 /// Open repositories, by their keys.
-pub(super) type OpenFiles = Remembered<String, Arc<StoredFiles>>;
+pub(super) type OpenFiles = Remembered<String, Arc<StoredFiles>, OPENED>;
 
-impl<K, V> Default for Remembered<K, V> {
+impl<K, V, const KEPT: usize> Default for Remembered<K, V, KEPT> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
+impl<K: Eq + Hash, V: Clone, const KEPT: usize> Remembered<K, V, KEPT> {
     async fn get<E>(&self, key: K, age: Duration, ask: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         let slot = self.slot(key, age);
         let mut known = slot.lock().await;
@@ -127,5 +128,35 @@ impl Gateway {
         let access = self.source(&key).ok_or_else(unknown)?.access(&key).await?;
         let repository = self.shared.repositories.open(&access).await?;
         Ok(Arc::new(StoredFiles::new(repository)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_asked_for_again_when_it_is_old_and_old_ones_are_removed() {
+        let (remembered, age) = (Remembered::<u32, u32, 4>::default(), Duration::from_secs(10));
+        let ask = |key, answer| remembered.get(key, age, async move { Ok::<_, Infallible>(answer) });
+        assert_eq!((ask(1, 5).await, ask(1, 6).await), (Ok(5), Ok(5)));
+        tokio::time::advance(age).await;
+        assert_eq!(ask(1, 7).await, Ok(7));
+        tokio::time::advance(age).await;
+        for key in 2..20 {
+            assert_eq!(ask(key, key).await, Ok(key));
+            tokio::time::advance(age).await;
+        }
+        assert!(locked(&remembered.0).len() <= 4);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_not_remembered() {
+        let remembered = Remembered::<u32, u32, 4>::default();
+        let age = Duration::from_secs(10);
+        assert_eq!(remembered.get(1, age, async { Err::<u32, _>("away") }).await, Err("away"));
+        assert_eq!(remembered.get(1, age, async { Ok::<_, &str>(3) }).await, Ok(3));
     }
 }

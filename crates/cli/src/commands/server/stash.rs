@@ -29,7 +29,7 @@ pub(super) struct StashArgs {
     #[arg(long, value_name = "DURATION", default_value = "24h0m0s", value_parser = duration, hide = true)]
     restore_wait: Duration,
     /// Address on which repositories are served to movers in other namespaces than their Secrets
-    #[arg(long, default_value = ":8087", value_parser = address, hide = true)]
+    #[arg(long, default_value = ":8087", value_parser = address, overrides_with = "gateway_address", hide = true)]
     gateway_address: SocketAddr,
     /// URL under which movers reach that address [default: the installation's Service]
     #[arg(long, value_name = "URL", value_parser = gateway_url, overrides_with = "gateway_url", hide = true)]
