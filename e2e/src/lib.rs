@@ -10,6 +10,8 @@ mod data;
 mod databases;
 mod engine;
 mod gate;
+#[cfg(feature = "torture")]
+mod gateway;
 mod host_server;
 mod kills;
 mod leadership;
@@ -35,6 +37,8 @@ pub use data::{DataApp, VOLUMES, VolumeName, contents, volume_directory};
 pub use databases::Databases;
 pub use engine::{Engine, Repository};
 pub use gate::{Fault, Gate};
+#[cfg(feature = "torture")]
+pub use gateway::GatewayServer;
 pub use host_server::HostServer;
 pub use kills::{BACKUP_POINTS, KillTest, Point, RESTORE_POINTS};
 pub use leadership::{

@@ -39,7 +39,8 @@ impl StashTest {
     pub fn start(flags: &[&str]) -> Self {
         apply_kinds();
         let name = unique("tests");
-        let own = ["--experimental-stash", "--served-by", &name];
+        // Servers run side by side: each has a port of its own for the gateway.
+        let own = ["--experimental-stash", "--served-by", &name, "--gateway-address=127.0.0.1:0"];
         let server = HostServer::start("stash", &[&own[..], flags].concat());
         let tenant = Namespace::new("tenant");
         let label = format!("lifeboat.io/served-by={name}");

@@ -2,6 +2,8 @@
 //! repository` builds the programs and passes their paths; no cluster is needed.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
+#[cfg(feature = "torture")]
+mod gateway;
 mod interop;
 mod places;
 mod several;

@@ -7,7 +7,7 @@ mod access;
 mod call;
 mod file;
 
-pub use access::{Direct, REPOSITORY_MOUNT, RepositoryAccess, Transport};
+pub use access::{Direct, GATEWAY_USER, REPOSITORY_MOUNT, RepositoryAccess, Transport, lock_user};
 pub use call::{Call, CallWork, FormField, Header, Method};
 pub use file::TaskFileError;
 

@@ -4,6 +4,7 @@
 use lifeboat_control::Core;
 use lifeboat_stash::Stash;
 use lifeboat_transfer::TransferService;
+use lifeboat_transfer::gateway::Gateway;
 use lifeboat_velero::Velero;
 use lifeboat_web::WebError;
 use tokio_util::sync::CancellationToken;
@@ -14,12 +15,15 @@ pub(crate) struct Apis {
     velero: Velero,
     /// None unless it is enabled in the settings.
     stash: Option<Stash>,
+    /// For the movers of Stash's API.
+    gateway: Gateway,
 }
 
 impl Apis {
     pub(crate) async fn new(core: &Core, transfer: &TransferService, settings: &ServerSettings) -> Self {
         let stash = settings.stash.clone().map(|settings| Stash::new(core, transfer, settings));
-        Self { velero: Velero::new(core, transfer, settings.velero.clone()).await, stash }
+        let gateway = transfer.gateway.clone();
+        Self { velero: Velero::new(core, transfer, settings.velero.clone()).await, stash, gateway }
     }
 
     /// Runs all controllers until `shutdown` is cancelled and reconciles in flight have ended.
@@ -40,9 +44,18 @@ impl Apis {
         }
     }
 
-    /// Serves downloads in every replica, until `stop` is cancelled.
+    /// Serves downloads and repositories in every replica, until `stop` is cancelled.
     pub(crate) async fn serve(&self, stop: &CancellationToken) -> Result<(), WebError> {
-        self.velero.serve_downloads(stop).await
+        let gateway = async {
+            match &self.stash {
+                Some(_) => self.gateway.serve(stop).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = self.velero.serve_downloads(stop) => ended,
+            ended = gateway => ended,
+        }
     }
 
     /// Ends what the APIs keep in this process, such as plugins.

@@ -6,4 +6,4 @@ mod runtime;
 mod settings;
 
 pub use runtime::{ServerError, run};
-pub use settings::{MoverSettings, ServerSettings};
+pub use settings::{GatewaySettings, MoverSettings, ServerSettings};

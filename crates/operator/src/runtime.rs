@@ -62,6 +62,7 @@ pub async fn run(
     let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
     let core = Core { direct, patient, ..core };
     let transfer = TransferService::new(&core, settings.movers.clone());
+    let transfer = transfer.with_gateway(&core, settings.gateway.clone());
     let apis = Apis::new(&core, &transfer, &settings).await;
     let server = Server { core, settings, health, transfer, apis };
     let work = server.serve_terms(&stop);

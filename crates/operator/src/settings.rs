@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use lifeboat_plan::lease::LeaseTimes;
 use lifeboat_stash::StashSettings;
 pub use lifeboat_transfer::MoverSettings;
+pub use lifeboat_transfer::gateway::GatewaySettings;
 use lifeboat_velero::VeleroSettings;
 
 /// All settings of a server.
@@ -19,6 +20,8 @@ pub struct ServerSettings {
     pub lease: LeaseTimes,
     /// Settings of movers, which all APIs share.
     pub movers: MoverSettings,
+    /// The gateway of movers, which runs if an API needs it.
+    pub gateway: GatewaySettings,
     pub velero: VeleroSettings,
     /// Settings of Stash's API; None if the server does not serve it.
     pub stash: Option<StashSettings>,

@@ -110,6 +110,7 @@ pub fn objects(options: &InstallOptions) -> Vec<Value> {
     objects.extend(movers::objects(options));
     objects.push(deployment::object(options));
     objects.extend(service::object(options));
+    objects.push(service::gateway(options));
     objects
 }
 

@@ -8,6 +8,7 @@ use lifeboat_cluster::exec::{Commands, PodCommands};
 use lifeboat_control::{Core, Turns, Watches};
 use lifeboat_transfer::TransferService;
 use lifeboat_transfer::attempts::Effects;
+use lifeboat_transfer::gateway::Gateway;
 use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
@@ -28,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) movers: Movers,
     /// Open repositories.
     pub(crate) repositories: Repositories,
+    /// What movers reach a Repository of another namespace through.
+    pub(crate) gateway: Gateway,
     /// Opens the storage of Repositories.
     pub(crate) stores: Arc<dyn TenantStores>,
     /// Runs hooks in pods.
@@ -44,13 +47,14 @@ impl Context {
     /// Registers the metrics of Stash's API: called once for each server. `core` and `transfer` are the server's, which other APIs
     /// share.
     pub(crate) fn new(core: Core, transfer: TransferService, settings: StashSettings) -> Self {
-        let TransferService { movers, repositories } = transfer;
+        let TransferService { movers, repositories, gateway } = transfer;
         Self {
             served: ServedNamespaces::new(&settings),
             stores: Arc::new(GuardedStores(settings.guard.clone())),
             settings: Arc::new(settings),
             movers,
             repositories,
+            gateway,
             commands: Arc::new(PodCommands(core.patient.clone())),
             effects: None,
             targets: Turns::default(),

@@ -13,6 +13,7 @@
 )]
 
 mod context;
+mod gateway;
 mod invokers;
 mod metrics;
 mod repository;

@@ -25,7 +25,7 @@ pub(crate) mod state;
 mod tests;
 
 pub(crate) use host::TenantRepositories;
-pub(crate) use key::{key_of, parts_of};
+pub(crate) use key::{STORAGE, key_of, parts_of};
 pub(crate) use look::Looked;
 #[allow(
     unused_imports,

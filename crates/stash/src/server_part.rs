@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::sessions::SessionTasks;
 use crate::settings::StashSettings;
-use crate::{invokers, repository, sessions};
+use crate::{gateway, invokers, repository, sessions};
 
 /// Stash's API in a server.
 pub struct Stash {
@@ -17,10 +17,13 @@ pub struct Stash {
 }
 
 impl Stash {
-    /// Registers its metrics and its records of tasks. `core` and `transfer` are the server's, which other APIs share.
+    /// Registers its metrics, its records of tasks, and its repositories at the gateway. `core` and `transfer` are the server's, which
+    /// other APIs share.
     pub fn new(core: &Core, transfer: &TransferService, settings: StashSettings) -> Self {
         transfer.movers.add_records(Arc::new(SessionTasks(core.clone())));
-        Self { context: Context::new(core.clone(), transfer.clone(), settings) }
+        let context = Context::new(core.clone(), transfer.clone(), settings);
+        gateway::serve_repositories(&context);
+        Self { context }
     }
 
     /// This replica leads no more: its metrics do not show what only a leader knows.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lifeboat_store::Guard;
-use url::Url;
 
 /// All that can be set about Stash's controllers.
 #[derive(Clone, Debug)]
@@ -19,8 +18,6 @@ pub struct StashSettings {
     pub restore_wait: Duration,
     /// Images of database tools, by family (`mysql`), in place of the official ones.
     pub tool_images: BTreeMap<String, String>,
-    /// Where movers reach the gateway; None for the server's own Service.
-    pub gateway_url: Option<Url>,
     /// Which addresses a tenant's storage may have.
     pub guard: Guard,
     /// The directory for large indexes.
@@ -34,7 +31,6 @@ impl Default for StashSettings {
             served_by: None,
             restore_wait: Duration::from_hours(24),
             tool_images: BTreeMap::new(),
-            gateway_url: None,
             guard: Guard::default(),
             temporary: std::env::temp_dir(),
         }

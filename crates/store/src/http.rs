@@ -37,6 +37,8 @@ pub(crate) struct Connector {
     pub create_header: Option<(HeaderName, HeaderValue)>,
     /// Certificates that are trusted in addition to the system's.
     pub roots: Vec<reqwest::Certificate>,
+    /// Only `roots` are trusted, and no proxy is used: for a server of ours with an authority of its own.
+    pub pinned: bool,
     /// The client certificate for servers that require one.
     pub identity: Option<reqwest::Identity>,
     pub skip_verify: bool,
@@ -56,7 +58,6 @@ impl HttpConnector for Connector {
         let mut builder = reqwest::ClientBuilder::new()
             .user_agent(concat!("lifeboat/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(if hasty { Duration::from_secs(1) } else { CONNECT })
-            .tls_certs_merge(self.roots.iter().cloned())
             .tls_danger_accept_invalid_certs(self.skip_verify)
             .https_only(!allow_http)
             .http1_only()
@@ -65,6 +66,12 @@ impl HttpConnector for Connector {
             .no_brotli()
             .no_zstd()
             .no_deflate();
+        let roots = self.roots.iter().cloned();
+        builder = if self.pinned {
+            builder.tls_certs_only(roots).no_proxy().redirect(reqwest::redirect::Policy::none())
+        } else {
+            builder.tls_certs_merge(roots)
+        };
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity.clone());
         }

@@ -75,6 +75,7 @@ fn connector(
     Ok(Connector {
         create_header: None,
         roots,
+        pinned: false,
         identity: tls.identity()?,
         skip_verify: tls.skip_verify,
         upload: tuning.bandwidth.upload.take(),

@@ -28,7 +28,7 @@ impl Context {
         };
         actions.backup.extend(csi::backup_actions(client));
         actions.restore.extend(csi::restore_actions(client));
-        let TransferService { movers, repositories } = transfer;
+        let TransferService { movers, repositories, .. } = transfer;
         movers.add_records(Arc::new(VeleroTasks(core.clone())));
         Self {
             settings,

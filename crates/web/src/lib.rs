@@ -1,9 +1,10 @@
-//! The HTTP endpoints of the server: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet, and, on an
-//! address of its own, downloads of backup files for clients that hold a link. The operator creates one [`Metrics`]
-//! and one [`Health`], gives clones to its controllers and serves both here.
+//! The HTTP endpoints of the server: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet, and, on
+//! addresses of their own, downloads of backup files for clients that hold a link, and the gateway of movers. The
+//! operator creates one [`Metrics`] and one [`Health`], gives clones to its controllers and serves both here.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod downloads;
+pub mod gateway;
 mod health;
 mod metrics;
 

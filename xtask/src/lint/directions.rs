@@ -100,7 +100,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ),
     ("lifeboat", &["lifeboat-cli"]),
     // Only with its feature `torture`.
-    ("lifeboat-e2e", &["lifeboat-repository", "lifeboat-store"]),
+    ("lifeboat-e2e", &["lifeboat-repository", "lifeboat-store", "lifeboat-transfer", "lifeboat-web"]),
     (
         "lifeboat-test-plugins",
         &["lifeboat-api", "lifeboat-archive", "lifeboat-plan", "lifeboat-plugin", "lifeboat-plugin-sdk"],

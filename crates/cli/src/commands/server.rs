@@ -86,6 +86,7 @@ enum LogFormat {
 pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> {
     start_log(&args)?;
     let plugins = args.plugins.settings(&args.log_level);
+    let gateway = args.stash.gateway(&args.spool_directory);
     let stash = args.stash.settings(&args.spool_directory);
     let velero = VeleroSettings {
         validation_frequency: args.store_validation_frequency,
@@ -110,6 +111,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         metrics_address: args.metrics_address,
         lease: LeaseTimes::default(),
         movers: args.movers.settings(),
+        gateway,
         velero,
         stash,
     };

@@ -10,6 +10,7 @@ use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
 use lifeboat_cluster::{Attempt, rights};
 use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked, mover_namespace};
+use lifeboat_plan::transfer::gateway;
 use lifeboat_plan::transfer::movers::job::SERVICE_ACCOUNT;
 
 use crate::error::CliError;
@@ -151,6 +152,7 @@ async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, C
     let mut names = vec![
         object("apps/v1", "Deployment", namespace, "lifeboat"),
         object("v1", "Service", namespace, "lifeboat-downloads"),
+        object("v1", "Service", namespace, gateway::SERVICE),
     ];
     names.extend(rights::held(client, &settings.namespace).await?);
     names.push(object("coordination.k8s.io/v1", "Lease", namespace, "lifeboat-server"));

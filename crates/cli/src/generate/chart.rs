@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use lifeboat_api::crds;
 use lifeboat_plan::install::{self, InstallOptions, MoverOptions, Rights, Spool};
 use lifeboat_plan::plugin_images;
+use lifeboat_plan::transfer::gateway;
 use serde_json::{Value, json};
 
 /// Each mark, which stands for a value of any type, and the expression that replaces it.
@@ -111,8 +112,11 @@ pub(super) fn files() -> BTreeMap<String, String> {
     files.insert(template("movers"), render(&movers));
     files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
     files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
-    files
-        .insert(template("service"), guarded(".Values.downloadUrl", &render(&of_kinds(&full, &["Service"]))));
+    let services = of_kinds(&full, &["Service"]).into_iter();
+    let (gateway, downloads): (Vec<_>, Vec<_>) =
+        services.partition(|service| service["metadata"]["name"] == gateway::SERVICE);
+    files.insert(template("service"), guarded(".Values.downloadUrl", &render(&downloads)));
+    files.insert(template("gateway"), render(&gateway));
     files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&rbac(&full))));
     let (in_targets, elsewhere): (Vec<_>, Vec<_>) =
         rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
@@ -161,8 +165,9 @@ fn objects(rights: Rights) -> Vec<Value> {
             }
             // Without downloads the container has no port for them.
             let ports = &mut object["spec"]["template"]["spec"]["containers"][0]["ports"];
-            if let Some(ports) = ports.as_array_mut() {
-                ports[1] = json!("MARK-download-port");
+            for port in ports.as_array_mut().into_iter().flatten().filter(|port| port["name"] == "downloads")
+            {
+                *port = json!("MARK-download-port");
             }
             object["spec"]["template"]["spec"]["initContainers"] = json!("MARK-plugins");
             let metadata = &mut object["spec"]["template"]["metadata"];

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::WorkContext;
 use super::failure::{self, Failed, message};
 use crate::report::{Cause, Failure, LogLine};
-use crate::task::{Limits, LockTerms, RepositoryAccess, Task};
+use crate::task::{LockTerms, RepositoryAccess, Task, Transport, lock_user};
 use storage::{Storage, content};
 
 /// Defaults of a mover: threads and packs that wait for their upload take the most memory.
@@ -47,7 +47,7 @@ impl Opened {
             storage.create_directory()?;
         }
         let (location, store) = storage.open().await?;
-        let options = options(&task.limits, &task.lock, &context.pod_uid);
+        let options = options(task, access, &context.pod_uid);
         let (repository, is_new) = match unlock(context, access, store.clone(), &options).await {
             Err(Failed::Because(failure)) if creates && failure.cause == Cause::NoRepository => {
                 storage.create_on_server().await?;
@@ -107,7 +107,12 @@ async fn unlock(
     Err(Failed::new(Cause::Password, wrong.unwrap_or_default()))
 }
 
-fn options(limits: &Limits, lock: &LockTerms, pod_uid: &str) -> Options {
+fn options(task: &Task, access: &RepositoryAccess, pod_uid: &str) -> Options {
+    let Task { limits, lock, .. } = task;
+    let mut identity = Identity { host: format!("{}/{pod_uid}", lock.cluster), ..Identity::of_system() };
+    if matches!(access.transport, Transport::Gateway { .. }) {
+        identity.user = lock_user(&task.uid);
+    }
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     Options {
         threads: limits.threads.unwrap_or_else(|| cores.min(MOST_THREADS)).max(1),
@@ -115,7 +120,7 @@ fn options(limits: &Limits, lock: &LockTerms, pod_uid: &str) -> Options {
         reads: READS,
         cache: limits.scratch.as_ref().map(|scratch| scratch.join("cache")),
         temporary: limits.scratch.clone().unwrap_or_else(std::env::temp_dir),
-        identity: Identity { host: format!("{}/{pod_uid}", lock.cluster), ..Identity::of_system() },
+        identity,
         ..Options::default()
     }
 }

@@ -8,6 +8,15 @@ use serde::{Deserialize, Serialize};
 /// The mount point of a volume that holds the repository.
 pub const REPOSITORY_MOUNT: &str = "/mover/repository";
 
+/// The user name in the locks of a task that reaches its repository through a gateway, which lets a task remove these
+/// locks and no others.
+pub fn lock_user(task: &str) -> String {
+    format!("lifeboat-task/{task}")
+}
+
+/// The user name of a mover at the gateway; the token says who it is.
+pub const GATEWAY_USER: &str = "lifeboat";
+
 /// The address of the repository and its passwords.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -22,12 +31,14 @@ pub struct RepositoryAccess {
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Transport {
     Direct(Direct),
-    /// Through a gateway of Lifeboat that only serves this task.
+    /// Through a gateway of Lifeboat, which speaks restic's REST protocol, with rights for this task only.
     #[serde(rename_all = "camelCase")]
     Gateway {
+        /// `https://`; the path is that of the repository.
         url: String,
         /// The name of a file in the task's directory.
         token: String,
+        /// The name of a file in the task's directory with PEM certificates. No others are trusted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ca: Option<String>,
     },

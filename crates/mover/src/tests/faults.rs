@@ -22,11 +22,23 @@ type Spoil = fn(&mut Task);
 #[case::unknown_setting(|task: &mut Task| _ = direct(task).config.insert("paht".to_owned(), String::new()), Cause::Storage, "paht")]
 #[case::file_not_there(|task: &mut Task| direct(task).credentials = Some("none".to_owned()), Cause::Task, "/none'")]
 #[case::file_elsewhere(|task: &mut Task| access(task).passwords = vec!["../x".to_owned()], Cause::Task, "plain name")]
-#[case::gateway(
+#[case::gateway_without_its_token(
     |task: &mut Task| access(task).transport =
         Transport::Gateway { url: "https://gateway".to_owned(), token: "t".to_owned(), ca: None },
     Cause::Task,
-    "https://gateway"
+    "/t'"
+)]
+#[case::gateway_without_its_authority(
+    |task: &mut Task| access(task).transport =
+        Transport::Gateway { url: "https://gateway".to_owned(), token: "password-1".to_owned(), ca: None },
+    Cause::Storage,
+    "'ca'"
+)]
+#[case::gateway_without_tls(
+    |task: &mut Task| access(task).transport = Transport::Gateway {
+        url: "http://gateway".to_owned(), token: "password-1".to_owned(), ca: Some("password-1".to_owned()) },
+    Cause::Storage,
+    "'https://'"
 )]
 #[case::rest_server_without_a_scheme(
     |task: &mut Task| access(task).transport =

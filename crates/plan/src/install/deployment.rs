@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::service::DOWNLOAD_PORT;
 use super::{CLOUD_CREDENTIALS, DEPLOYMENT, InstallOptions, labels, movers};
 use crate::plugin_images;
+use crate::transfer::gateway;
 
 /// The port of metrics and probes: upstream's.
 const HTTP_PORT: u16 = 8085;
@@ -116,7 +117,10 @@ fn container(options: &InstallOptions) -> Value {
 }
 
 fn ports(options: &InstallOptions) -> Vec<Value> {
-    let mut ports = vec![json!({"name": "http", "containerPort": HTTP_PORT})];
+    let mut ports = vec![
+        json!({"name": "http", "containerPort": HTTP_PORT}),
+        json!({"name": "gateway", "containerPort": gateway::PORT}),
+    ];
     if options.download_url.is_some() {
         ports.push(json!({"name": "downloads", "containerPort": DOWNLOAD_PORT}));
     }

@@ -46,6 +46,13 @@ impl LockFile {
         self.time.timestamp()
     }
 
+    /// Reads the content of a lock as it is stored, for a process that takes it from others.
+    pub fn read(repository: &Repository, content: &[u8]) -> Result<Self> {
+        const WHAT: &str = "a lock";
+        let plain = repository.decode(FileKind::Lock, WHAT, content.to_vec())?;
+        serde_json::from_slice(&plain).map_err(|error| Error::damaged(WHAT, error))
+    }
+
     pub(super) fn renewed(&self, now: Timestamp) -> Self {
         Self { time: now.to_zoned(jiff::tz::TimeZone::UTC), ..self.clone() }
     }

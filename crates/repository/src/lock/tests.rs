@@ -4,10 +4,15 @@ mod taking;
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
+use lifeboat_store::backend::RequestKind;
+use lifeboat_store::layers::Layered;
+use lifeboat_store::testing::{Fault, Faults};
+use lifeboat_store::{Store, Tuning};
 use rstest::rstest;
 
 use super::*;
-use crate::testing::memory_repository;
+use crate::config::Version;
+use crate::testing::{memory_repository, new_repository, opened};
 
 fn dead(owner: &str) -> LockOptions {
     LockOptions { dead_owners: vec![owner.to_owned()], ..LockOptions::default() }
@@ -83,6 +88,38 @@ async fn the_lock_of_an_owner_known_to_be_dead_is_removed_at_once() {
     assert!(matches!(other, Err(Error::Locked { .. })));
     let lock = Lock::acquire(&repository, LockKind::Exclusive, &dead("cluster/pod")).await.unwrap();
     lock.release().await;
+}
+
+/// As behind a gateway, where a mover removes its own locks only.
+#[tokio::test]
+async fn the_lock_of_a_dead_owner_counts_for_nothing_also_where_it_may_not_be_removed() {
+    let bucket = Arc::new(lifeboat_store::Memory::new());
+    let store = Store::new(bucket.clone(), "", Tuning::default()).unwrap();
+    let repository = new_repository(store, Version::V2).await;
+    let mut identity = repository.options().identity.clone();
+    identity.host = "cluster/pod".to_owned();
+    let left = save(&repository, &LockFile::new(LockKind::Exclusive, &identity, Timestamp::now())).await;
+    let faults = Faults::always(RequestKind::Delete, Fault::Deny);
+    let limited = Store::new(Arc::new(Layered::new(faults, bucket)), "", Tuning::default()).unwrap();
+    let limited = opened(limited).await.unwrap();
+    let other = Lock::acquire(&limited, LockKind::Shared, &dead("cluster/other")).await;
+    assert!(matches!(other, Err(Error::Locked { .. })));
+    let lock = Lock::acquire(&limited, LockKind::Shared, &dead("cluster/pod")).await.unwrap();
+    lock.verify().await.unwrap();
+    assert!(locks(&repository).await.contains(&left), "its removal is left to the server");
+}
+
+#[tokio::test]
+async fn a_lock_from_others_is_read_and_a_small_file_that_would_become_a_large_one_is_not() {
+    let repository = memory_repository().await;
+    let identity = &repository.options().identity;
+    let lock = LockFile::new(LockKind::Exclusive, identity, Timestamp::now());
+    let sealed = repository.seal_file(&serde_json::to_vec(&lock).unwrap()).unwrap();
+    assert_eq!(LockFile::read(&repository, &sealed).unwrap(), lock);
+    let other = memory_repository().await;
+    assert!(LockFile::read(&other, &sealed).is_err(), "it is sealed with another key");
+    let bomb = repository.seal_file(format!("{{{}}}", " ".repeat(100_000)).as_bytes()).unwrap();
+    assert!(bomb.len() < 1000 && LockFile::read(&repository, &bomb).is_err());
 }
 
 #[tokio::test]

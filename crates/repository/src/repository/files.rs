@@ -15,8 +15,15 @@ use crate::files::FileKind;
 use crate::id::{Id, PackId};
 use crate::pack::{self, PackedBlob};
 
-/// The largest decompressed size of an index, snapshot or lock.
-const MAX_FILE: usize = 512 * 1024 * 1024;
+/// The largest decompressed size of a file. Whoever knows the password can store a small file that becomes a large one.
+const fn largest(kind: FileKind) -> usize {
+    match kind {
+        FileKind::Lock => 64 * 1024,
+        FileKind::Snapshot => 32 * 1024 * 1024,
+        FileKind::Config | FileKind::Key | FileKind::Index | FileKind::Pack => 512 * 1024 * 1024,
+    }
+}
+
 /// How much of a pack's end is read at first.
 const EAGER_HEADER: u64 = 16 * 1024;
 
@@ -67,11 +74,15 @@ impl Repository {
         if Id::of(&content) != id {
             return Err(Error::damaged(what, "its content does not match its ID"));
         }
-        let mut content = Vec::from(content);
-        let plain = self.key().open(&mut content).map_err(|error| Error::damaged(&*what, error))?;
+        self.decode(kind, &what, content.into())
+    }
+
+    /// The plain content of a file whose hash was checked.
+    pub(crate) fn decode(&self, kind: FileKind, what: &str, mut content: Vec<u8>) -> Result<Vec<u8>> {
+        let plain = self.key().open(&mut content).map_err(|error| Error::damaged(what, error))?;
         match plain.first() {
             Some(b'{' | b'[') => Ok(plain.to_vec()),
-            Some(2) => compress::decompress_unknown(&plain[1..], MAX_FILE)
+            Some(2) => compress::decompress_unknown(&plain[1..], largest(kind))
                 .map_err(|error| Error::damaged(what, error)),
             _ => Err(Error::damaged(what, "it is neither JSON nor compressed")),
         }

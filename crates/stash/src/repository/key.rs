@@ -4,7 +4,7 @@ use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_transfer::repositories::RepositoryKey;
 
 /// The storage of every key of this API. No namespace of Velero's keys has a slash, so both never meet.
-const STORAGE: &str = "stash";
+pub(crate) const STORAGE: &str = "stash";
 
 /// The key of a Repository.
 pub(crate) fn key_of(namespace: &str, name: &str) -> RepositoryKey {

@@ -37,7 +37,6 @@ use super::record::SessionRecord;
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::repository::{NoReports, RepositoryKey, RepositoryProblem, TenantRepositories, key_of, ready};
-pub(super) use work::keys_elsewhere;
 use work::{AtWork, BackupWork};
 
 /// How soon a session that waits is looked at again, and the pause after trouble with the API.

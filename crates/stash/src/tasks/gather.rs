@@ -133,7 +133,7 @@ async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<Ap
     Ok(AppFacts { namespace, name, spec, secrets })
 }
 
-/// The variables of the Repository.
+/// The variables of the Repository. In another namespace than its own a task learns its name only.
 async fn read_repository(
     context: &Context,
     key: &RepositoryKey,
@@ -141,7 +141,13 @@ async fn read_repository(
     let (own, name) = parts_of(key);
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), own);
     let found = api.get_opt(name).await.attempt(format!("read Repository {own}/{name}"))?;
-    Ok(found.map(|found| RepositoryVariables::of(own, name, &found.spec.backend)))
+    Ok(found.map(|found| {
+        if own == namespace {
+            return RepositoryVariables::of(own, name, &found.spec.backend);
+        }
+        let (name, namespace) = (name.to_owned(), own.to_owned());
+        RepositoryVariables { name, namespace, ..RepositoryVariables::default() }
+    }))
 }
 
 /// The Task of this name with its Functions; None if there is no Task.

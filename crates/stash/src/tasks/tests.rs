@@ -142,6 +142,22 @@ async fn a_task_object_of_a_built_in_name_goes_first() {
     assert!(message.contains("delete Task \"mysql-backup-8.0.35\""), "{message}");
 }
 
+/// The gateway is the way to the Repository; what opens it, and where it is, stays in its namespace.
+#[tokio::test]
+async fn a_task_with_a_repository_of_another_namespace_learns_its_name_only() {
+    let world = world().await;
+    let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "vault", "prefix": "p"}});
+    world.put_repository_in("bank", "r", backend);
+    put(&world, "Task", "mysql-backup-8.0.35", &json!({"steps": [{"name": "dump"}]}));
+    let args =
+        json!(["${REPOSITORY_NAMESPACE}/${REPOSITORY_NAME} [${REPOSITORY_BUCKET}${REPOSITORY_ENDPOINT}]"]);
+    put(&world, "Function", "dump", &json!({"image": "registry.local/dump:1", "args": args}));
+    let case = Case { repository: "bank", ..Case::default() };
+    let work = case.work(&world).await.unwrap().unwrap();
+    let pod = work.base(MoverSettings::default().pod("lifeboat"));
+    assert_eq!(pod.overrides.init_containers[0]["args"][0], "bank/r []");
+}
+
 #[rstest]
 #[case::no_task(Case { task: "mongodb-backup-6", ..Case::default() }, "there is no Task \"mongodb-backup-6\"")]
 #[case::none_named(Case { task: "", ..Case::default() }, "AppBinding shop/db is backed up and restored by a task")]

@@ -15,6 +15,7 @@ use crate::backends::rest::Rest;
 use crate::config::{Tls, certificates};
 use crate::error::{Error, Result, Site};
 use crate::guard::Guard;
+use crate::http::Connector;
 use crate::store::{Store, Tuning};
 
 /// The URL of a REST server and the credentials for it.
@@ -38,35 +39,50 @@ impl fmt::Debug for RestConfig {
 impl RestConfig {
     /// Opens the repository, without a request to the server.
     pub fn open(self, tuning: Tuning) -> Result<Store> {
-        self.opened(None, tuning)
+        self.opened(Trust::System, tuning)
+    }
+
+    /// Like `open`, but trusts the given certificates only, and uses no proxy: for Lifeboat's own gateway, whose authority is
+    /// made for it.
+    pub fn open_pinned(self, tuning: Tuning) -> Result<Store> {
+        if self.url.scheme() != "https" {
+            return Err(Error::config(
+                "url",
+                "a server with an authority of its own is reached by 'https://' only",
+            ));
+        }
+        if self.ca_pem.is_none() {
+            return Err(Error::config("ca", "it is missing, and no other certificate authority is trusted"));
+        }
+        self.opened(Trust::GivenOnly, tuning)
     }
 
     /// Opens a repository that a tenant describes, without a request to the server; see [`super::open_for_tenant`].
     pub fn open_for_tenant(self, guard: Guard, tuning: Tuning) -> Result<Store> {
-        self.opened(Some(guard), tuning)
+        self.opened(Trust::Guarded(guard), tuning)
     }
 
-    fn opened(self, guard: Option<Guard>, tuning: Tuning) -> Result<Store> {
+    fn opened(self, trust: Trust, tuning: Tuning) -> Result<Store> {
         let warnings = warnings(&self.tls, Unverified::CommandLine);
         let mut tuning = tuning;
-        let rest = self.backend(guard, &mut tuning)?;
+        let rest = self.backend(trust, &mut tuning)?;
         Ok(Store::new(Arc::new(rest), "", tuning)?.with_warnings(warnings))
     }
 
     /// Creates the repository's directories on the server, then opens it. Existing files are not changed.
     pub async fn create(self, tuning: Tuning) -> Result<Store> {
         let mut unused = tuning.clone();
-        self.clone().backend(None, &mut unused)?.create().await?;
+        self.clone().backend(Trust::System, &mut unused)?.create().await?;
         self.open(tuning)
     }
 
     /// Creates the directories of a repository that a tenant describes. Existing files are not changed.
     pub async fn create_for_tenant(self, guard: Guard, tuning: Tuning) -> Result<()> {
         let mut unused = tuning;
-        self.backend(Some(guard), &mut unused)?.create().await
+        self.backend(Trust::Guarded(guard), &mut unused)?.create().await
     }
 
-    fn backend(self, guard: Option<Guard>, tuning: &mut Tuning) -> Result<Rest> {
+    fn backend(self, trust: Trust, tuning: &mut Tuning) -> Result<Rest> {
         let mut base = self.url;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(Error::config("url", "the URL of a REST server starts with 'http://' or 'https://'"));
@@ -79,17 +95,32 @@ impl RestConfig {
             base.set_path(&format!("{}/", base.path()));
         }
         let roots = self.ca_pem.as_deref().map(certificates).transpose()?.unwrap_or_default();
+        let pinned = matches!(trust, Trust::GivenOnly);
+        let guard = match trust {
+            Trust::Guarded(guard) => Some(guard),
+            Trust::System | Trust::GivenOnly => None,
+        };
         let site = Site {
             bucket: base.path().to_owned(),
             endpoint: base.origin().ascii_serialization(),
             discreet: guard.is_some(),
         };
         let options = ClientOptions::new().with_allow_http(base.scheme() == "http");
-        let connector = connector(&self.tls, roots, guard, tuning)?;
+        let connector = Connector { pinned, ..connector(&self.tls, roots, guard, tuning)? };
         let client = connector.connect(&options).map_err(|error| refused(&site, &error))?;
         let authorization = authorization(self.user.as_deref(), self.password.as_ref())?;
         Ok(Rest { client, base, authorization, site })
     }
+}
+
+/// Which servers a client talks to.
+enum Trust {
+    /// Those whose certificate the system or the given authorities have signed.
+    System,
+    /// Those of the given authorities.
+    GivenOnly,
+    /// As `System`, within the limits for a tenant.
+    Guarded(Guard),
 }
 
 /// HTTP basic authentication.

@@ -3,6 +3,7 @@
 //! equal bytes mean that the first attempt succeeded.
 
 use bytes::Bytes;
+use futures::TryStreamExt;
 
 use super::Store;
 use crate::backend::PutMode;
@@ -23,9 +24,9 @@ impl Store {
                 Err(error) if error.outcome_unknown() => error,
                 Err(error) => return Err(error),
             };
-            match self.get(key).await {
-                Ok(found) if found == body => return Ok(()),
-                Ok(_) => return Err(Error::AlreadyExists { key: key.to_owned() }),
+            match self.holds(key, &body).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(Error::AlreadyExists { key: key.to_owned() }),
                 Err(missing) if missing.is_not_found() => {}
                 Err(_) => return Err(error),
             }
@@ -33,5 +34,17 @@ impl Store {
                 return Err(error);
             }
         }
+    }
+
+    /// Whether an object that exists has exactly this content; it is compared as it arrives.
+    async fn holds(&self, key: &str, body: &Bytes) -> Result<bool> {
+        let mut reading = self.get_stream(key).await?;
+        let mut rest = body.clone();
+        while let Some(chunk) = reading.body.try_next().await? {
+            if chunk.len() > rest.len() || rest.split_to(chunk.len()) != chunk {
+                return Ok(false);
+            }
+        }
+        Ok(rest.is_empty())
     }
 }

@@ -13,6 +13,7 @@ use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings, 
 use serde_json::Value;
 
 use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};
+use crate::gateway::GatewayPass;
 use crate::movers::MoverRequest;
 use crate::repositories::RepositoryKey;
 
@@ -52,6 +53,8 @@ pub struct Transfer {
     pub group: String,
     /// The namespace of the movers.
     pub namespace: String,
+    /// How the movers reach the repository if they must not have its keys.
+    gateway: Option<GatewayPass>,
     task_base: String,
     pub(super) repository: String,
     pub(super) make: bool,
@@ -102,6 +105,7 @@ impl Transfer {
             key: spec.key,
             group: spec.group,
             namespace: spec.namespace,
+            gateway: None,
             task_base: spec.task_base,
             repository: spec.repository,
             make: spec.make,
@@ -113,6 +117,12 @@ impl Transfer {
             begun: AtomicBool::new(spec.attempt.is_some()),
             may_still_run: AtomicBool::new(spec.attempt.is_some()),
         }
+    }
+
+    /// Lets the movers reach the repository through a gateway, without its keys.
+    #[must_use]
+    pub fn through(self, gateway: Option<GatewayPass>) -> Self {
+        Self { gateway, ..self }
     }
 
     pub fn owner(&self) -> Owner {
@@ -189,7 +199,7 @@ impl Transfer {
         // A mover that waits for a lock in vain needs time to report who holds the lock.
         let wait_seconds = seconds - (seconds / 10).min(30);
         let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
-        let task = Task {
+        let mut task = Task {
             uid: id.to_string(),
             parts: prepared.parts,
             repository: Some(reach.task),
@@ -213,7 +223,14 @@ impl Transfer {
             namespace: self.namespace.clone(),
             pod: prepared.pod,
         };
-        MoverRequest { job, task, keys: reach.keys }
+        let keys = match &self.gateway {
+            None => reach.keys,
+            Some(gateway) => {
+                task.repository = None;
+                gateway.keys(&self.key, &job, self.deadline)
+            }
+        };
+        MoverRequest { job, task, keys }
     }
 
     /// Removes the movers of all attempts.

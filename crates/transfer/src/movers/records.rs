@@ -43,10 +43,10 @@ impl AllRecords {
     }
 
     /// The answer of the API that knows the object's kind.
-    async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
+    async fn state(&self, namespace: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
         let apis = locked(&self.0).clone();
         for records in apis {
-            match records.state(&made.namespace, &made.owner, &made.candidate.task).await? {
+            match records.state(namespace, owner, task).await? {
                 TaskState::Unknown => {}
                 known => return Ok(known),
             }
@@ -58,7 +58,17 @@ impl AllRecords {
 impl Movers {
     /// What the records say about the task of a Job or Secret.
     pub(super) async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
-        self.records.state(made).await
+        self.task_state(&made.namespace, &made.owner, &made.candidate.task).await
+    }
+
+    /// What the records say about a task. `namespace` is that of its mover.
+    pub(crate) async fn task_state(
+        &self,
+        namespace: &str,
+        owner: &Owner,
+        task: &TaskId,
+    ) -> Result<TaskState, ApiError> {
+        self.records.state(namespace, owner, task).await
     }
 
     /// Whether this server created a Job. In the movers' own namespace only Lifeboat creates Jobs; elsewhere the
@@ -101,7 +111,9 @@ mod tests {
             let object = json!({"metadata": {
                 "labels": {"app.kubernetes.io/name": "lifeboat-mover", "lifeboat.io/owner-kind": kind},
                 "annotations": {"lifeboat.io/task": "u-1"}}});
-            assert_eq!(all.state(&job::read(&object).unwrap()).await.unwrap(), expected, "{kind}");
+            let made = job::read(&object).unwrap();
+            let state = all.state(&made.namespace, &made.owner, &made.candidate.task).await;
+            assert_eq!(state.unwrap(), expected, "{kind}");
         }
     }
 }

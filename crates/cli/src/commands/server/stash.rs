@@ -1,12 +1,15 @@
 //! Flags of Stash's API. It is not complete yet, so its flags are hidden and it is off by default.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use lifeboat_operator::GatewaySettings;
 use lifeboat_plan::stash::databases::Family;
 use lifeboat_stash::StashSettings;
+use url::Url;
 
-use super::duration;
+use super::{address, duration};
 
 #[derive(clap::Args)]
 pub(super) struct StashArgs {
@@ -25,6 +28,21 @@ pub(super) struct StashArgs {
     /// How long a restore without timeOut waits for what is missing
     #[arg(long, value_name = "DURATION", default_value = "24h0m0s", value_parser = duration, hide = true)]
     restore_wait: Duration,
+    /// Address on which repositories are served to movers in other namespaces than their Secrets
+    #[arg(long, default_value = ":8087", value_parser = address, overrides_with = "gateway_address", hide = true)]
+    gateway_address: SocketAddr,
+    /// URL under which movers reach that address [default: the installation's Service]
+    #[arg(long, value_name = "URL", value_parser = gateway_url, overrides_with = "gateway_url", hide = true)]
+    gateway_url: Option<Url>,
+}
+
+/// Parses the URL of the gateway.
+fn gateway_url(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{text:?} is not a URL: {error}"))?;
+    if url.scheme() == "https" && url.host_str().is_some() && url.query().is_none() {
+        return Ok(url);
+    }
+    Err(format!("{text:?} is not a URL of the gateway; write it like https://lifeboat.example:8087"))
 }
 
 fn tool_image(text: &str) -> Result<(String, String), String> {
@@ -38,6 +56,14 @@ fn tool_image(text: &str) -> Result<(String, String), String> {
 }
 
 impl StashArgs {
+    pub(super) fn gateway(&self, spool: &Path) -> GatewaySettings {
+        GatewaySettings {
+            address: self.gateway_address,
+            url: self.gateway_url.clone(),
+            temporary: spool.to_owned(),
+        }
+    }
+
     /// None where Stash's API is not served.
     pub(super) fn settings(self, spool: &Path) -> Option<StashSettings> {
         self.experimental_stash.then(|| StashSettings {
@@ -54,6 +80,14 @@ impl StashArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_gateway_is_reached_by_https_only() {
+        assert_eq!(gateway_url("https://10.0.0.1:8087").unwrap().as_str(), "https://10.0.0.1:8087/");
+        for text in ["http://gateway:8087", "gateway:8087", "https://", "https://gateway/?a=b"] {
+            assert!(gateway_url(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_image_of_a_family_is_read_and_another_family_is_refused() {

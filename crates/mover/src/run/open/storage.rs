@@ -1,5 +1,5 @@
-//! Opens the storage of a repository by the transport of the task: object storage, a REST server, or a directory of a
-//! volume that the mover mounts.
+//! Opens the storage of a repository by the transport of the task: object storage, a REST server, Lifeboat's gateway, or a
+//! directory of a volume that the mover mounts.
 
 use std::num::NonZeroU64;
 use std::path::{Component, Path};
@@ -14,7 +14,7 @@ use url::Url;
 use crate::report::{Cause, Failure};
 use crate::run::failure::{self, Failed};
 use crate::run::{WorkContext, beside};
-use crate::task::{Direct, Limits, Transport};
+use crate::task::{Direct, GATEWAY_USER, Limits, Transport};
 
 /// Storage may be unreachable for some minutes.
 const STORAGE_RETRY: RetryPolicy = RetryPolicy {
@@ -43,11 +43,8 @@ impl Storage<'_> {
             }
             Transport::Directory { path } => Ok((None, self.open_directory(path)?)),
             Transport::Gateway { url, .. } => {
-                let message = format!(
-                    "the task reaches its repository through the gateway '{url}', which this version of the mover does \
-                     not know: use the server's image for movers"
-                );
-                Err(Failed::new(Cause::Task, message))
+                let store = self.gateway()?.open_pinned(self.tuning()).map_err(of_store(OPEN))?;
+                Ok((None, store.with_name(url)))
             }
         }
     }
@@ -101,6 +98,21 @@ impl Storage<'_> {
             None => (None, None),
             Some(credentials) => user_and_password(&credentials)?,
         };
+        Ok(RestConfig { url, user, password, ca_pem, tls: Tls::default() })
+    }
+
+    fn gateway(self) -> Result<RestConfig, Failure> {
+        let Transport::Gateway { url, token, ca } = self.transport else {
+            return Err(invalid("transport", "expected a gateway"));
+        };
+        let directory = &self.context.directory;
+        let url = Url::parse(url).map_err(|error| invalid("repository.transport.url", error))?;
+        let ca_pem = ca.as_deref().map(|name| content(directory, name)).transpose()?;
+        let token = content(directory, token)?;
+        let Ok(token) = std::str::from_utf8(token.trim_ascii_end()) else {
+            return Err(invalid("repository.transport.token", "expected a file with text"));
+        };
+        let (user, password) = (Some(GATEWAY_USER.to_owned()), Some(SecretString::from(token)));
         Ok(RestConfig { url, user, password, ca_pem, tls: Tls::default() })
     }
 

@@ -261,6 +261,30 @@ async fn keys_of_a_repository_in_another_namespace_are_not_brought_along() {
 }
 
 #[tokio::test]
+async fn a_repository_that_allows_the_namespace_is_reached_through_the_gateway() {
+    use lifeboat_mover::task::Transport;
+    let shop = Shop::new().await;
+    crate::gateway::serve_repositories(&shop.world.context);
+    shop.world.put_secret("bank", crate::testing::PASSWORD);
+    let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
+    shop.world.put_repository_in("bank", "r", backend);
+    let policy = json!({"spec": {"usagePolicy": {"allowedNamespaces": {"from": "All"}}}});
+    shop.world.server.change(&crate::testing::path("bank", "r"), &policy);
+    shop.put_configuration("nightly", &json!({"repository": {"namespace": "bank"}}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    let (namespace, keys, task) = {
+        let requests = locked(&shop.movers.requests);
+        let request = &requests[0];
+        (request.job.namespace.clone(), request.keys.clone(), request.task.clone())
+    };
+    assert_eq!((namespace.as_str(), task.repository), (SHOP, None));
+    let transport = keys.read().await.unwrap().repository.unwrap().transport;
+    assert!(matches!(transport, Transport::Gateway { .. }), "{transport:?}");
+}
+
+#[tokio::test]
 async fn a_session_that_is_out_of_time_fails_and_begins_nothing() {
     let shop = Shop::new().await;
     shop.put_configuration("nightly", &json!({"timeOut": "1ms"}));

@@ -18,17 +18,17 @@ use lifeboat_plan::stash::targets::{
     Host, HostPart, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan,
 };
 use lifeboat_plan::transfer::movers::MoverJob;
-use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
+use lifeboat_transfer::gateway::Rights;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::copying::{CopyOptions, Copying};
 use crate::context::Context;
+use crate::gateway::{NoPass, pass};
 use crate::invokers::Invoker;
 use crate::metrics::HostNumbers;
-use crate::repository::parts_of;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::{self, HookFailure, HookRun};
 use crate::sessions::host_record::{HostRecord, end_host};
@@ -153,10 +153,12 @@ impl BackupWork {
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let namespace = self.movers_namespace(record.member, &parts.source);
-        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &namespace) {
-            return record.failed(refusal).await.map(drop);
-        }
-        let transfer = self.transfer(record, &record.state().await, mover, &namespace);
+        let pass = match pass(&self.context, &self.key, &namespace, Rights::Backup).await {
+            Ok(pass) => pass,
+            Err(NoPass::Api(error)) => return Err(error),
+            Err(problem) => return record.failed(problem.to_string()).await.map(drop),
+        };
+        let transfer = self.transfer(record, &record.state().await, mover, &namespace).through(pass);
         let member = self.member(record.member);
         let job = MoverJob {
             task: transfer.task(),
@@ -236,22 +238,6 @@ impl BackupWork {
             retry_left: self.retry_left,
         }
     }
-}
-
-/// Why a mover in this namespace may not get the keys of the Repository: it would show them to everyone who reads Secrets there.
-pub(in crate::sessions) fn keys_elsewhere(
-    key: &RepositoryKey,
-    movers: &MoverSettings,
-    namespace: &str,
-) -> Option<String> {
-    let (own, name) = parts_of(key);
-    let may = namespace == own || namespace == movers.namespace;
-    (!may).then(|| {
-        format!(
-            "Repository {own}/{name} is in another namespace than the data, and its keys are not brought into namespace {namespace}; \
-             use a Repository of namespace {namespace}"
-        )
-    })
 }
 
 pub(super) fn failed(message: &str) -> NoHosts {

@@ -15,6 +15,7 @@ use lifeboat_plan::stash::tasks::{Interim, is_volume_task};
 use lifeboat_plan::stash::variables::SystemVariables;
 use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_transfer::attempts::run_transfer;
+use lifeboat_transfer::gateway::Rights;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::{WritePart, is_restored};
@@ -22,7 +23,6 @@ use super::find::{Ready, Tried, failed};
 use super::found::FoundMember;
 use super::work::RestoreWork;
 use super::writing::Writing;
-use crate::sessions::backup::keys_elsewhere;
 use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::pod::{PodRequest, pod_settings_on};
@@ -209,9 +209,7 @@ async fn send(
     let source = MoverSource::Volumes { volumes: Vec::new(), node: None };
     let base = task_base(&work.record.uid, record.member, &record.host, 0);
     let transfer = work.transfer(record, base, &source, false).await;
-    if let Some(refusal) = keys_elsewhere(&work.key, &work.transfers.settings, &transfer.namespace) {
-        return record.failed(refusal).await.map(drop);
-    }
+    let Some(transfer) = work.admitted(record, transfer, Rights::Restore).await? else { return Ok(()) };
     let core = &work.context.core;
     let job = MoverJob {
         task: transfer.task(),

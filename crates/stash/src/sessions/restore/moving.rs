@@ -11,14 +11,15 @@ use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::{Destination, MoverParts, MoverSource, by_mover};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, PodSettings};
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, run_transfer};
+use lifeboat_transfer::gateway::Rights;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::{WritePart, is_copied, is_restored, safety_parts, write_parts};
 use super::found::FoundMember;
 use super::work::RestoreWork;
 use super::writing::Writing;
+use crate::gateway::{NoPass, pass};
 use crate::sessions::backup::copying::{CopyOptions, Copying};
-use crate::sessions::backup::keys_elsewhere;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings};
@@ -52,6 +53,9 @@ impl RestoreWork {
             }
             let base = safety_base(&self.record.uid, record.member, &record.host, number);
             let transfer = self.transfer(record, base.clone(), &parts.source, true).await;
+            let Some(transfer) = self.admitted(record, transfer, Rights::Backup).await? else {
+                return Ok(());
+            };
             let place = place(&parts.source, Writable::No);
             let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else {
                 return Ok(());
@@ -129,6 +133,7 @@ impl RestoreWork {
     ) -> Result<(), ApiError> {
         let base = task_base(&self.record.uid, record.member, &record.host, number);
         let transfer = self.transfer(record, base, &parts.source, false).await;
+        let Some(transfer) = self.admitted(record, transfer, Rights::Restore).await? else { return Ok(()) };
         let place = place(&parts.source, Writable::Yes);
         let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else { return Ok(()) };
         let target = self.member(record.member).and_then(|member| member.target.as_ref());
@@ -180,6 +185,20 @@ impl RestoreWork {
         Transfer::new(&self.transfers, Arc::new(record.clone()), spec)
     }
 
+    /// The transfer with the way to its repository; None if its movers may not use it, which fails the host.
+    pub(super) async fn admitted(
+        &self,
+        record: &HostRecord,
+        transfer: Transfer,
+        rights: Rights,
+    ) -> Result<Option<Transfer>, ApiError> {
+        match pass(&self.context, &self.key, &transfer.namespace, rights).await {
+            Ok(pass) => Ok(Some(transfer.through(pass))),
+            Err(NoPass::Api(error)) => Err(error),
+            Err(problem) => record.failed(problem.to_string()).await.map(|_| None),
+        }
+    }
+
     /// How long the movers may take, from the creation of the restore. The time in which it waited for what was missing counts only
     /// where it has a `timeOut`.
     fn limit(&self) -> Duration {
@@ -196,9 +215,6 @@ impl RestoreWork {
         found: &FoundMember,
         destination: &Destination,
     ) -> Result<Option<PodSettings>, ApiError> {
-        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &transfer.namespace) {
-            return record.failed(refusal).await.map(|_| None);
-        }
         let core = &self.context.core;
         let job = MoverJob {
             task: transfer.task(),

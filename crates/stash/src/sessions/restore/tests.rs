@@ -105,3 +105,30 @@ async fn a_workload_that_an_autoscaler_scales_is_stopped_only_if_asked() {
     cluster.restore_session("forced", &spec, &json!({"lifeboat.io/force-scale": "true"}));
     assert_eq!(cluster.ended("forced").await["status"]["phase"], "Succeeded");
 }
+
+#[tokio::test]
+async fn a_restore_from_a_repository_of_another_namespace_goes_through_the_gateway_if_it_allows_that() {
+    use lifeboat_mover::task::Transport;
+    let mut cluster = Cluster::new().await;
+    crate::gateway::serve_repositories(&cluster.world.context);
+    cluster.world.put_secret("bank", crate::testing::PASSWORD);
+    let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
+    cluster.key = cluster.world.put_repository_in("bank", "r", backend);
+    let policy = |from: &str| json!({"spec": {"usagePolicy": {"allowedNamespaces": {"from": from}}}});
+    let repository = crate::testing::path("bank", "r");
+    cluster.world.server.change(&repository, &policy("All"));
+    cluster.deployment("web", 1);
+    cluster.snapshot("app", "/data").await;
+    cluster.restore_session("back", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    let of_bank = json!({"spec": {"repository": {"name": "r", "namespace": "bank"}}});
+    cluster.world.server.change(&format!("{}/back", cluster::SESSIONS), &of_bank);
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Succeeded", "{back}");
+    // The safety copy adds data, the restore does not.
+    let all: Vec<_> = cluster.effects.requests.lock().unwrap().iter().map(|one| one.keys.clone()).collect();
+    assert_eq!(all.len(), 2);
+    for keys in all {
+        let transport = keys.read().await.unwrap().repository.unwrap().transport;
+        assert!(matches!(transport, Transport::Gateway { .. }), "{transport:?}");
+    }
+}
