@@ -4,7 +4,9 @@
 pub(crate) mod backup;
 mod batch_hooks;
 mod engine;
+mod finalizer;
 mod hooks;
+mod host_hooks;
 mod host_record;
 mod kind;
 mod places;
@@ -14,5 +16,8 @@ pub(crate) mod restore;
 mod restores;
 mod sizes;
 mod tasks;
+mod turns;
+mod unfinished;
+mod volumes;
 
 pub(crate) use tasks::SessionTasks;

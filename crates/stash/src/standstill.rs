@@ -179,11 +179,15 @@ async fn cancel(restore: &dyn Restoring, step: Step, reason: &str) -> Result<(),
 /// half-restored data stays down, and says so itself.
 async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Ended, ApiError> {
     if record.step < Step::Restoring {
+        // One that an earlier restore left down stays down.
+        if record.held_by.is_some() {
+            return Ok(Ended::Gone);
+        }
         let stopped = workload.scale_now().await?.is_some_and(|(uid, now)| uid == record.uid && now == 0);
         if stopped && record.replicas > 0 {
             workload.scale(record, record.replicas).await?;
         }
-    } else if !matches!(record.step, Step::Started | Step::HeldDown) {
+    } else if !record.step.is_end() {
         let failure = format!("{} was removed while it restored", record.restore);
         let held = Standstill { step: Step::HeldDown, failure: Some(failure), ..record.clone() };
         workload.mark(&held).await?;

@@ -70,7 +70,8 @@ struct Restore {
 
 impl Restore {
     fn new(server: &ApiServer, end: Option<Work>) -> Self {
-        let plan = StopPlan { replicas: 2, safety_copy: true, safety_of: None, forced: Vec::new() };
+        let plan =
+            StopPlan { replicas: 2, safety_copy: true, safety_of: None, held_by: None, forced: Vec::new() };
         let restore = RestoreName {
             kind: "RestoreSession".into(),
             namespace: "shop".into(),

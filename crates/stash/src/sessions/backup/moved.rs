@@ -6,6 +6,7 @@ use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::locked;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource};
+use lifeboat_transfer::attempts::NotPrepared;
 
 use super::work::BackupWork;
 use crate::sessions::engine::NoHosts;
@@ -18,16 +19,23 @@ impl BackupWork {
         &self,
         record: &HostRecord,
         parts: &MoverParts<HostPart>,
-    ) -> Result<MoverSource, ApiError> {
+    ) -> Result<MoverSource, NotPrepared> {
         let MoverSource::Volumes { node: Some(node), .. } = &parts.source else {
             return Ok(parts.source.clone());
         };
         if !self.has_moved(record, node).await? {
             return Ok(parts.source.clone());
         }
+        let quiesced = record.state().await.run.hook_pod;
+        if let Some(pod) = quiesced.filter(|_| self.is_bound_to_pod(record.member)) {
+            return Err(NotPrepared::Because(format!(
+                "pod {} was replaced after the hook before the host had run in it; the next session reads the new one",
+                pod.name
+            )));
+        }
         let plan = match self.plan(record.member).await {
             Ok(plan) => plan,
-            Err(NoHosts::Api(error)) => return Err(error),
+            Err(NoHosts::Api(error)) => return Err(error.into()),
             Err(NoHosts::Failed(_)) => return Ok(parts.source.clone()),
         };
         let Some(host) = plan.hosts.into_iter().find(|host| host.name == record.host) else {
