@@ -32,7 +32,10 @@ impl HostRecord {
     }
 
     /// Changes the state of the host's member. False where the session is gone.
-    pub(crate) async fn change_member(&self, change: impl FnOnce(&mut MemberState)) -> Result<bool, ApiError> {
+    pub(crate) async fn change_member(
+        &self,
+        change: impl FnOnce(&mut MemberState),
+    ) -> Result<bool, ApiError> {
         let changed = self.session.change(|state| {
             if let Some(member) = state.members.get_mut(self.member) {
                 change(member);

@@ -64,7 +64,9 @@ fn progress(
         _ if state.phase == SessionPhase::Invalid => None,
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(RestoreProgress::Succeeded { ended }),
         // What it wrote has its record on the data itself, which stays until the data is whole again.
-        _ if ConditionType::BackupsBlocked.status_in(&member.conditions).is_some() && has_ended(state, phase) => {
+        _ if ConditionType::BackupsBlocked.status_in(&member.conditions).is_some()
+            && has_ended(state, phase) =>
+        {
             None
         }
         // One that failed before it wrote left the data as it was.

@@ -32,12 +32,16 @@ mod tests {
     #[test]
     fn a_claim_is_taken_with_the_workload_that_mounts_it_and_all_is_given_back() {
         let turns = Turns::default();
-        let (web, data) = (on("Deployment", "web", &["data", "logs"]), on("PersistentVolumeClaim", "data", &[]));
+        let (web, data) =
+            (on("Deployment", "web", &["data", "logs"]), on("PersistentVolumeClaim", "data", &[]));
         let turn = try_take(&turns, &web);
         assert!(turn.is_some());
         assert!(try_take(&turns, &data).is_none());
         assert!(try_take(&turns, &on("Deployment", "api", &["logs", "own"])).is_none());
-        assert!(try_take(&turns, &on("PersistentVolumeClaim", "own", &[])).is_some(), "nothing is kept of a try");
+        assert!(
+            try_take(&turns, &on("PersistentVolumeClaim", "own", &[])).is_some(),
+            "nothing is kept of a try"
+        );
         drop(turn);
         assert!(try_take(&turns, &data).is_some());
     }

@@ -58,7 +58,8 @@ pub(super) async fn withdraw(
 pub(super) async fn resume(core: &Core, namespace: &str, state: &SessionState) -> Result<(), ApiError> {
     for member in &state.members {
         let target = member.reference.as_ref();
-        let target = target.and_then(|target| Some((TargetKind::of(target).ok()?, TargetKey::of(target, namespace))));
+        let target =
+            target.and_then(|target| Some((TargetKind::of(target).ok()?, TargetKey::of(target, namespace))));
         let on = TargetVolumes::new(namespace, None, member.claims.clone());
         clear(core, &on, target.as_ref().map(|(kind, key)| (*kind, key))).await?;
     }
@@ -73,7 +74,8 @@ async fn remove(
 ) -> Result<(), ApiError> {
     if !on.claims.is_empty() {
         let known = Claims::read(core, &on.namespace).await?;
-        let wanted = known.unfinished().filter(|(claim, restore)| on.claims.contains(*claim) && is_wanted(restore));
+        let wanted =
+            known.unfinished().filter(|(claim, restore)| on.claims.contains(*claim) && is_wanted(restore));
         for (claim, _) in wanted {
             annotate(core, TargetKind::Claim, (&on.namespace, claim), &Value::Null).await?;
         }

@@ -65,8 +65,9 @@ pub(super) async fn of_target(
         _ => BTreeSet::new(),
     };
     let on = TargetVolumes::new(&key.namespace, Some(key.clone()), own);
-    let of_object = object
-        .and_then(|object| unfinished(object["metadata"]["annotations"][UNFINISHED].as_str(), &key.namespace));
+    let of_object = object.and_then(|object| {
+        unfinished(object["metadata"]["annotations"][UNFINISHED].as_str(), &key.namespace)
+    });
     let mut of_claims = claims.unfinished().filter(|(claim, _)| on.claims.contains(*claim));
     let unfinished = of_object.or_else(|| of_claims.next().map(|(_, restore)| restore.clone()));
     Ok(BackupTargetFacts { on, unfinished })

@@ -236,6 +236,36 @@ async fn a_scale_that_may_not_be_changed_fails_the_restore() {
     assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
 }
 
+/// The policy is changed after the restore was decided.
+#[tokio::test]
+async fn a_workload_whose_claims_would_go_with_its_pods_is_never_scaled_down() {
+    let server = cluster(2);
+    server.change(
+        DEPLOYMENT,
+        &json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}}),
+    );
+    let restore = Restore::new(&server, Some(Work::Done));
+    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+        panic!()
+    };
+    assert!(failure.contains("whenScaled: Delete"), "{failure}");
+    assert_eq!((replicas(&server), restore.step(), annotation(&server)), (2, Step::Started, Value::Null));
+    assert!(!server.writes().iter().any(|write| write.contains(DEPLOYMENT)), "{:?}", server.writes());
+}
+
+/// Its restore is gone, and what an earlier one left down stays down.
+#[tokio::test]
+async fn a_workload_that_was_down_before_is_not_started_when_its_restore_vanishes() {
+    let server = cluster(0);
+    let restore = Restore { vanishes: Some(Step::SafetyCopy), ..Restore::new(&server, Some(Work::Done)) };
+    let earlier = RestoreName { name: "first".into(), ..RestoreName::default() };
+    if let Some(record) = locked(&restore.record).as_mut() {
+        record.held_by = Some(earlier);
+    }
+    assert_eq!(carried_out(&server, &restore).await.unwrap(), Ended::Gone);
+    assert_eq!(replicas(&server), 0);
+}
+
 #[rstest]
 #[case::before_the_copy(Step::SafetyCopy, 2, Value::Null)]
 #[case::after_data_was_written(Step::Verified, 0, json!("HeldDown"))]

@@ -287,10 +287,7 @@ impl Standstill {
     }
 
     fn scaled_message(&self, replicas: u32) -> String {
-        format!(
-            "{} {} was scaled to {replicas} while its volumes were being restored",
-            self.kind, self.name
-        )
+        format!("{} {} was scaled to {replicas} while its volumes were being restored", self.kind, self.name)
     }
 
     /// Why a workload stays down that an earlier restore left so, and what a person can do now.

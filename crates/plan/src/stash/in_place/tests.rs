@@ -205,7 +205,8 @@ fn a_stateful_set_that_would_lose_its_claims_is_not_stopped(
     #[case] expected: Result<InPlace, &str>,
 ) {
     let mut object = workload(replicas);
-    object["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Retain", "whenScaled": when_scaled});
+    object["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenDeleted": "Retain", "whenScaled": when_scaled});
     let mut facts = facts(TargetKind::StatefulSet, Some(object));
     // No annotation of the restore allows it.
     facts.settings.force_scale = true;

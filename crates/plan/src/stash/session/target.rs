@@ -116,7 +116,8 @@ mod tests {
     fn a_claim_and_the_workload_that_mounts_it_share_it() {
         let web = volumes("Deployment", "web", &["data", "logs"]);
         let data = volumes("PersistentVolumeClaim", "data", &[]);
-        let shared = |one: &TargetVolumes, other: &TargetVolumes| one.shared(other).map(|key| key.to_string());
+        let shared =
+            |one: &TargetVolumes, other: &TargetVolumes| one.shared(other).map(|key| key.to_string());
         assert_eq!(shared(&data, &web).as_deref(), Some("PersistentVolumeClaim shop/data"));
         assert_eq!(shared(&web, &web).as_deref(), Some("Deployment shop/web"));
         assert_eq!(shared(&volumes("Deployment", "api", &["other"]), &web), None);
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_restore_makes_up_for_another_one_if_it_has_all_that_matters() {
-        let (web, data) = (volumes("Deployment", "web", &["data", "logs"]), volumes("PersistentVolumeClaim", "data", &[]));
+        let (web, data) =
+            (volumes("Deployment", "web", &["data", "logs"]), volumes("PersistentVolumeClaim", "data", &[]));
         assert!(web.covers(&web, &web) && web.covers(&data, &data) && web.covers(&web, &data));
         assert!(!data.covers(&web, &web), "the logs may still be half restored");
         assert!(data.covers(&web, &data));

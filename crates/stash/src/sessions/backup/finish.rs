@@ -131,7 +131,8 @@ pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), St
                 }
             }
             if !owed.is_empty() {
-                let message = format!("{GONE}, so the hook after {} is not known and was not run", owed.join(", "));
+                let message =
+                    format!("{GONE}, so the hook after {} is not known and was not run", owed.join(", "));
                 member.observe(&ConditionType::PostBackupHookExecutionSucceeded.no(message), now);
             }
         }

@@ -1,10 +1,12 @@
 //! Hooks of the hosts of a backup: in the pod that is read. The hook after a host runs in the pod of the one before it, which is on record.
 
 use lifeboat_api::stash::HookPodRef;
+use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
 use lifeboat_plan::stash::invoker::MemberHooks;
 use lifeboat_plan::stash::state::HostState;
+use lifeboat_plan::stash::targets::HostPod;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -21,9 +23,7 @@ impl BackupWork {
         if !hook.needs_pod() && !post.is_some_and(ValidHook::needs_pod) {
             return HookPlace::At(None);
         }
-        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
-        let pod = plan.and_then(|plan| plan.source.ok()?.pod);
-        HookPlace::At(pod.map(|pod| pod_ref(&pod.object)))
+        HookPlace::At(self.planned_pod(record).map(|pod| pod_ref(&pod.object)))
     }
 
     fn member_hooks(&self, member: usize) -> Option<&MemberHooks> {
@@ -34,10 +34,27 @@ impl BackupWork {
         self.member_hooks(member)?.post.as_ref().map(|(hook, _)| hook)
     }
 
-    /// Whether the data of a host is only as good as the pod in which the hook before it ran.
-    pub(super) fn is_bound_to_pod(&self, member: usize) -> bool {
-        let hooks = self.member_hooks(member);
-        hooks.and_then(|hooks| hooks.pre.as_ref()).is_some_and(ValidHook::needs_pod)
+    /// The pod in which the hook before a host ran, if it is not the pod of the host any more: what was quiesced there is not what would be
+    /// read now.
+    pub(super) async fn lost_hook_pod(&self, record: &HostRecord) -> Result<Option<String>, ApiError> {
+        let hook = self.member_hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
+        let pod = record.state().await.run.hook_pod;
+        let Some(pod) = pod.filter(|_| hook.is_some_and(ValidHook::needs_pod)) else { return Ok(None) };
+        let read = self.planned_pod(record);
+        if read.is_some_and(|read| read.uid != pod.uid) {
+            return Ok(Some(pod.name));
+        }
+        match recorded_pod(&self.context.core, &pod).await {
+            Err(HookFailure::Api(error)) => Err(error),
+            Err(_) => Ok(Some(pod.name)),
+            Ok(_) => Ok(None),
+        }
+    }
+
+    /// The pod of a host as it was found now.
+    fn planned_pod(&self, record: &HostRecord) -> Option<HostPod> {
+        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
+        plan?.source.ok()?.pod
     }
 
     pub(super) async fn run_hook_of(

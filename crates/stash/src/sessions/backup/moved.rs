@@ -20,18 +20,16 @@ impl BackupWork {
         record: &HostRecord,
         parts: &MoverParts<HostPart>,
     ) -> Result<MoverSource, NotPrepared> {
+        if let Some(pod) = self.lost_hook_pod(record).await? {
+            return Err(NotPrepared::Because(format!(
+                "pod {pod}, in which the hook before the host ran, was replaced before the host was read; the next session reads the new pod"
+            )));
+        }
         let MoverSource::Volumes { node: Some(node), .. } = &parts.source else {
             return Ok(parts.source.clone());
         };
         if !self.has_moved(record, node).await? {
             return Ok(parts.source.clone());
-        }
-        let quiesced = record.state().await.run.hook_pod;
-        if let Some(pod) = quiesced.filter(|_| self.is_bound_to_pod(record.member)) {
-            return Err(NotPrepared::Because(format!(
-                "pod {} was replaced after the hook before the host had run in it; the next session reads the new one",
-                pod.name
-            )));
         }
         let plan = match self.plan(record.member).await {
             Ok(plan) => plan,

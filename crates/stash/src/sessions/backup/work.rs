@@ -202,7 +202,13 @@ impl BackupWork {
     }
 
     pub(super) async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
-        let quiesced = record.state().await.run.pre_hook == Some(HookPhase::Succeeded);
+        let run = record.state().await.run;
+        let is_read = |uid: &str| source.pod.as_ref().is_some_and(|pod| pod.uid == uid);
+        if run.hook_pod.is_some_and(|pod| !is_read(&pod.uid)) {
+            // A mover that was sent before read the pod that is on record.
+            return Ok(());
+        }
+        let quiesced = run.pre_hook == Some(HookPhase::Succeeded);
         let changed = record.change(|host| {
             host.run.pod = source.pod.as_ref().map(|pod| pod.name.clone());
             host.run.pod_uid = source.pod.as_ref().map(|pod| pod.uid.clone());

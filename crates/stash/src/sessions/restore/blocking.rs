@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::session::TargetVolumes;
-use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
 use lifeboat_plan::stash::state::{MemberState, WorkPhase};
 use lifeboat_plan::stash::targets::VolumeAccess;
 
@@ -26,7 +26,8 @@ impl RestoreWork {
         let (core, name) = (&self.context.core, self.name());
         match unfinished::mark(core, &written, self.target(member), &name).await {
             Err(error) if is_refusal(&error) => {
-                let message = format!("the restore cannot be recorded on the data that it writes: {}", error.chain());
+                let message =
+                    format!("the restore cannot be recorded on the data that it writes: {}", error.chain());
                 for record in self.hosts(member).await {
                     if !record.state().await.phase.has_ended() {
                         record.failed(message.clone()).await?;
@@ -48,7 +49,9 @@ impl RestoreWork {
     /// Removes the record where the data is whole: all of it was restored, or nothing was written. Called once the movers have ended.
     pub(super) async fn settle_blocking(&self, member: usize, found: &FoundMember) -> Result<(), ApiError> {
         let state = self.member_state(member).await;
-        if !ConditionType::BackupsBlocked.is_true(&state.conditions) {
+        // A server may have died between the record on the data and the condition.
+        let shown = ConditionType::BackupsBlocked.status_in(&state.conditions);
+        if shown == Some(Truth::False) {
             return Ok(());
         }
         let core = &self.context.core;
@@ -59,12 +62,20 @@ impl RestoreWork {
                 "all data was restored"
             }
             Outcome::Untouched => {
-                unfinished::withdraw(core, &self.on(member, state.claims), self.target(member), &self.record.uid)
-                    .await?;
+                unfinished::withdraw(
+                    core,
+                    &self.on(member, state.claims),
+                    self.target(member),
+                    &self.record.uid,
+                )
+                .await?;
                 "nothing was written"
             }
             Outcome::Open => return Ok(()),
         };
+        if shown.is_none() {
+            return Ok(());
+        }
         let (now, allowed) = (self.record.now(), ConditionType::BackupsBlocked.no(message));
         self.change(member, |member| member.observe(&allowed, now)).await.map(drop)
     }
@@ -129,7 +140,11 @@ mod tests {
     fn at_once(hosts: &[(WorkPhase, bool)]) -> MemberState {
         let host = |(phase, began): &(WorkPhase, bool)| {
             let start_time = began.then_some(Time(jiff::Timestamp::UNIX_EPOCH));
-            HostState { phase: *phase, run: HostRun { start_time, ..HostRun::default() }, ..HostState::default() }
+            HostState {
+                phase: *phase,
+                run: HostRun { start_time, ..HostRun::default() },
+                ..HostState::default()
+            }
         };
         MemberState { hosts: hosts.iter().map(host).collect(), ..MemberState::default() }
     }
@@ -137,7 +152,10 @@ mod tests {
     #[rstest]
     #[case::started_with_the_data(at_standstill(Step::Started, None), Outcome::Whole)]
     #[case::started_as_before(at_standstill(Step::Started, Some("late")), Outcome::Untouched)]
-    #[case::left_as_an_earlier_restore_left_it(at_standstill(Step::LeftDown, Some("late")), Outcome::Untouched)]
+    #[case::left_as_an_earlier_restore_left_it(
+        at_standstill(Step::LeftDown, Some("late")),
+        Outcome::Untouched
+    )]
     #[case::held_down(at_standstill(Step::HeldDown, Some("disk full")), Outcome::Open)]
     #[case::at_work(at_standstill(Step::Restoring, None), Outcome::Open)]
     #[case::all_hosts(at_once(&[(WorkPhase::Succeeded, true), (WorkPhase::Succeeded, true)]), Outcome::Whole)]

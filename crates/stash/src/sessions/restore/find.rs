@@ -30,7 +30,10 @@ pub(super) enum Tried {
     /// Something is missing.
     Waits(Observation),
     /// All is there, and another session, or a pod that goes by itself, has the data.
-    Queued { reason: String, on: TargetVolumes },
+    Queued {
+        reason: String,
+        on: TargetVolumes,
+    },
 }
 
 /// A member that can be restored.

@@ -85,9 +85,8 @@ impl RestoreWork {
     async fn pod_after(&self, record: &HostRecord, host: &HostState) -> Result<Option<Value>, HookFailure> {
         let written = host.run.pod.clone().zip(host.run.pod_uid.clone());
         let namespace = self.target(record.member).map(|(_, key)| key.namespace.clone());
-        let written = written
-            .zip(namespace)
-            .map(|((name, uid), namespace)| HookPodRef { namespace, name, uid });
+        let written =
+            written.zip(namespace).map(|((name, uid), namespace)| HookPodRef { namespace, name, uid });
         let known = match host.run.hook_pod.clone().or(written) {
             Some(pod) => Some(recorded_pod(&self.context.core, &pod).await),
             None => None,

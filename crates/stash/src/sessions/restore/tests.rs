@@ -1,8 +1,12 @@
 //! Restores on the API server in memory, with movers that end as the tests ask.
 
+mod blocking;
 mod cluster;
 mod databases;
 mod faults;
+mod held;
+mod hooks;
+mod kills;
 mod targets;
 
 use lifeboat_mover::task::TaskWork;

@@ -27,8 +27,7 @@ fn claim(name: &str) -> TargetVolumes {
 }
 
 fn backup(name: &str, second: i64, phase: SessionPhase, members: &[(&str, WorkPhase)]) -> OtherBackup {
-    let targets =
-        members.iter().map(|(name, phase)| OtherTarget { on: target(name).into(), phase: *phase });
+    let targets = members.iter().map(|(name, phase)| OtherTarget { on: target(name).into(), phase: *phase });
     OtherBackup { session: key(name, second), phase, targets: targets.collect() }
 }
 
@@ -275,8 +274,10 @@ fn a_backup_of_a_claim_regards_the_workloads_that_mount_it(
             ..backup("x-50", 50, S::Running, &[])
         })
         .collect();
-    let restores: Vec<OtherRestore> =
-        restores.iter().map(|(on, progress)| OtherRestore { on: on.clone(), ..restore(50, "x", *progress) }).collect();
+    let restores: Vec<OtherRestore> = restores
+        .iter()
+        .map(|(on, progress)| OtherRestore { on: on.clone(), ..restore(50, "x", *progress) })
+        .collect();
     let start = backup_member(&key("app-100", 100), Some(&claim("data").into()), &others, &restores);
     let word = match &start {
         MemberStart::Start => "start",
@@ -326,7 +327,12 @@ struct Simulated {
 
 /// Targets that share claims in several ways.
 fn simulated_targets() -> [TargetVolumes; 4] {
-    [with_claims("web", &["data", "logs"]), with_claims("db", &["rows"]), claim("data"), with_claims("api", &["logs", "rows"])]
+    [
+        with_claims("web", &["data", "logs"]),
+        with_claims("db", &["rows"]),
+        claim("data"),
+        with_claims("api", &["logs", "rows"]),
+    ]
 }
 
 fn simulated() -> impl Strategy<Value = Vec<Simulated>> {
