@@ -151,46 +151,43 @@ async fn a_hook_that_nobody_knows_any_more_is_named() {
     assert!(status == "False" && message.contains("the hook after host app is not known"), "{session}");
 }
 
-/// A batch with hooks of hosts, one of which fails, killed at every write: each pod that was quiesced is released, whatever the end.
+/// A session with hooks, whose mover ends well or not, killed at every write: the pod that was quiesced is released, whatever the end.
 #[rstest]
 #[tokio::test]
 async fn each_hook_that_began_is_ended_wherever_the_server_is_killed(
     #[values(Moment::Before, Moment::After)] moment: Moment,
     #[values(true, false)] well: bool,
 ) {
+    let shop = Shop::new().await;
+    let killer = Killer::on(&shop.world.server);
     for nth in 1.. {
-        let shop = Shop::new().await;
-        shop.put_configuration("nightly", &hooks());
-        shop.put_session("s", "BackupConfiguration", "nightly");
+        let (name, before) = (format!("s{nth}"), shop.commands().len());
+        shop.put_configuration(&name, &hooks());
+        shop.put_session(&name, "BackupConfiguration", &name);
         if !well {
             shop.movers.will(lifeboat_transfer::attempts::testing::fails("the disk is broken"));
         }
-        let killer = Killer::on(&shop.world.server);
-        let died = killer.kill_at(nth, moment, shop.advance("s")).await.is_none();
+        let died = killer.kill_at(nth, moment, shop.advance(&name)).await.is_none();
         let mut tries = 0;
-        while !matches!(phase(&shop.object("s")), "Succeeded" | "Failed") {
+        while !matches!(phase(&shop.object(&name)), "Succeeded" | "Failed") {
             tries += 1;
-            assert!(tries < 5, "no end, killed at write {nth}: {}", shop.object("s"));
-            match shop.advance("s").await {
+            assert!(tries < 5, "no end, killed at write {nth}: {}", shop.object(&name));
+            match shop.advance(&name).await {
                 Ok(Advance::Ended | Advance::Waits) | Err(Stopped::Api(_)) => {}
                 Err(stopped) => panic!("killed at write {nth}: {stopped:?}"),
             }
         }
-        let (session, commands) = (shop.object("s"), shop.commands());
+        let (session, commands) = (shop.object(&name), shop.commands().split_off(before));
         let host = host(&session, 0);
-        assert_eq!(
-            commands.last().map(String::as_str),
-            Some("web-1: release"),
-            "killed at write {nth}: {commands:?}"
-        );
+        let context = format!("killed at write {nth}: {commands:?} {session}");
+        assert_eq!(commands.first().map(String::as_str), Some("web-1: quiesce"), "{context}");
+        assert_eq!(commands.last().map(String::as_str), Some("web-1: release"), "{context}");
         assert_eq!(
             (&host["preHook"], &host["postHook"]),
             (&json!("Succeeded"), &json!("Succeeded")),
-            "{session}"
+            "{context}"
         );
-        if well {
-            assert_eq!(phase(&session), "Succeeded", "killed at write {nth}: {session}");
-        }
+        assert!(!well || phase(&session) == "Succeeded", "{context}");
         if !died {
             assert!(nth > 8, "only {nth} writes");
             return;
