@@ -40,7 +40,8 @@ impl BackupWork {
         let hook = self.member_hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
         let pod = record.state().await.run.hook_pod;
         let Some(pod) = pod.filter(|_| hook.is_some_and(ValidHook::needs_pod)) else { return Ok(None) };
-        let read = self.planned_pod(record);
+        // A database is read through its Service, whichever of its pods is Ready first.
+        let read = self.planned_pod(record).filter(|_| self.task(record.member).is_none());
         if read.is_some_and(|read| read.uid != pod.uid) {
             return Ok(Some(pod.name));
         }
