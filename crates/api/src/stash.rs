@@ -54,7 +54,7 @@ pub use hooks::{
     BackupHookPolicy, BackupHooks, FormEntry, HookHandler, HttpPostAction, HttpScheme, PostBackupHook,
     PostRestoreHook, RestoreHookPolicy, RestoreHooks,
 };
-pub use host_run::{HookPhase, HostRun};
+pub use host_run::{HookPhase, HookPodRef, HostRun};
 pub use invoker::{Driver, ExecutionOrder, InvokerPhase, RetryConfig};
 pub use member::{BackupMember, RestoreMember};
 pub use recovery::{

@@ -4,8 +4,10 @@
 pub(crate) mod backup;
 mod batch_hooks;
 mod engine;
+mod finalizer;
 mod hook_authority;
 mod hooks;
+mod host_hooks;
 mod host_record;
 mod kind;
 mod places;
@@ -15,5 +17,8 @@ pub(crate) mod restore;
 mod restores;
 mod sizes;
 mod tasks;
+mod turns;
+mod unfinished;
+mod volumes;
 
 pub(crate) use tasks::SessionTasks;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::hosts::TargetKind;
 use lifeboat_plan::stash::in_place::{Action, Seen, Standstill, Step, Work};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +69,7 @@ pub(crate) async fn carry_out(
         let Some(record) = restore.record().await else { return Ok(Ended::Gone) };
         let mut seen = look(workload, restore, &record).await?;
         let is_stopping = record.step == Step::Stopping;
-        let late = if is_stopping { late(workload, &seen, began) } else { None };
+        let late = if is_stopping { late(workload, &record, &seen, began) } else { None };
         seen.give_up = seen.give_up.or_else(|| refused.clone()).or(late);
         match record.next(&seen) {
             Action::Write(next) => {
@@ -110,9 +111,10 @@ async fn look(
     })
 }
 
-/// Why the wait for pods that do not end is given up.
-fn late(workload: &Workload<'_>, seen: &Seen, began: Instant) -> Option<String> {
-    let limit = workload.grace + STOPPING;
+/// Why the wait for pods that do not end is given up. Those of a StatefulSet end one after the other.
+fn late(workload: &Workload<'_>, record: &Standstill, seen: &Seen, began: Instant) -> Option<String> {
+    let in_turn = if workload.target.kind == TargetKind::StatefulSet { record.replicas.max(1) } else { 1 };
+    let limit = workload.grace.saturating_mul(in_turn).saturating_add(STOPPING);
     (!seen.users.is_empty() && began.elapsed() > limit).then(|| {
         let users: Vec<String> = seen.users.iter().map(ToString::to_string).collect();
         format!("{} did not end within {} seconds", users.join(", "), limit.as_secs())
@@ -179,11 +181,15 @@ async fn cancel(restore: &dyn Restoring, step: Step, reason: &str) -> Result<(),
 /// half-restored data stays down, and says so itself.
 async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Ended, ApiError> {
     if record.step < Step::Restoring {
+        // One that an earlier restore left down stays down.
+        if record.held_by.is_some() {
+            return Ok(Ended::Gone);
+        }
         let stopped = workload.scale_now().await?.is_some_and(|(uid, now)| uid == record.uid && now == 0);
         if stopped && record.replicas > 0 {
             workload.scale(record, record.replicas).await?;
         }
-    } else if !matches!(record.step, Step::Started | Step::HeldDown) {
+    } else if !record.step.is_end() {
         let failure = format!("{} was removed while it restored", record.restore);
         let held = Standstill { step: Step::HeldDown, failure: Some(failure), ..record.clone() };
         workload.mark(&held).await?;

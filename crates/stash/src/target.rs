@@ -11,7 +11,7 @@ use lifeboat_control::Core;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::TargetKind;
 use lifeboat_plan::stash::targets::{
-    Site, SnapshotClass, TargetFacts, claims_of, host_path_refusal, pods_of,
+    Site, SnapshotClass, TargetFacts, claims_of, host_path_refusal, pod_template, pods_of,
 };
 use lifeboat_plan::transfer::directory::ClaimOf;
 use lifeboat_plan::transfer::snapshots::{GROUP as SNAPSHOTS, VERSION as SNAPSHOTS_VERSION};
@@ -82,6 +82,24 @@ async fn between(core: &Core, kind: TargetKind, namespace: &str) -> Result<Vec<V
         }
         _ => Ok(Vec::new()),
     }
+}
+
+/// The claims of a target among those of its namespace. Only claims that its pods make for themselves need the pods.
+pub(crate) async fn own_claims(
+    core: &Core,
+    kind: TargetKind,
+    object: &Value,
+    existing: &[String],
+) -> Result<BTreeSet<String>, ApiError> {
+    let volumes = pod_template(object).and_then(|template| template.pointer("/spec/volumes")?.as_array());
+    let is_made = |volume: &Value| volume.get("ephemeral").is_some();
+    if !volumes.is_some_and(|volumes| volumes.iter().any(is_made)) {
+        return Ok(claims_of(kind, object, &[], existing));
+    }
+    let namespace = text(object, "/metadata/namespace");
+    let between = between(core, kind, namespace).await?;
+    let pods = list(core, namespace, "", "v1", "Pod", "pods").await?;
+    Ok(claims_of(kind, object, &pods_of(object, &between, &pods), existing))
 }
 
 pub(crate) async fn list(

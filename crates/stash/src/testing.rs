@@ -1,13 +1,17 @@
 //! For tests: a server whose cluster is the API server in memory, and whose tenants' storage is in memory.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures::FutureExt;
+use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
+use lifeboat_cluster::testing::failure;
 use lifeboat_control::locked;
-use lifeboat_control::testing::ApiServer;
+use lifeboat_control::testing::{ApiServer, Requests};
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::lock::LockOptions;
 use lifeboat_repository::progress::Progress;
@@ -16,6 +20,7 @@ use lifeboat_store::Store;
 use lifeboat_transfer::repositories::{ServerOpening, TenantStorage};
 use lifeboat_transfer::{MoverSettings, TransferService};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -27,6 +32,90 @@ use crate::tenant_stores::TenantStores;
 pub(crate) const SHOP: &str = "shop";
 /// The password of repositories.
 pub(crate) const PASSWORD: &str = "correct horse";
+
+/// Commands of hooks: they are noted with their pod, and fail where they say so.
+#[derive(Default)]
+pub(crate) struct FakeCommands(pub(crate) Mutex<Vec<String>>);
+
+#[async_trait]
+impl Commands for FakeCommands {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        let command = request.command.join(" ");
+        locked(&self.0).push(format!("{}: {command}", request.pod));
+        if command.contains("fail") {
+            return Err(ExecError::Failed { message: "it failed".to_owned() });
+        }
+        Ok(ExecOutput::default())
+    }
+}
+
+/// When a server is killed: before its last write reaches the API server, or after that was carried out and before the answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Before,
+    After,
+}
+
+/// Kills servers at their writes.
+pub(crate) struct Killer(Arc<Kill>);
+
+struct Kill {
+    written: AtomicUsize,
+    fatal: Mutex<Option<(usize, Moment)>>,
+    dies: Notify,
+}
+
+impl Kill {
+    /// Counts a write; whether it does not reach the API server.
+    fn is_lost(&self) -> bool {
+        let number = self.written.fetch_add(1, Ordering::SeqCst) + 1;
+        match *locked(&self.fatal) {
+            Some((fatal, Moment::Before)) => number >= fatal,
+            Some((fatal, Moment::After)) => number > fatal,
+            None => false,
+        }
+    }
+}
+
+impl Killer {
+    pub(crate) fn on(server: &ApiServer) -> Self {
+        let kill =
+            Arc::new(Kill { written: AtomicUsize::new(0), fatal: Mutex::default(), dies: Notify::new() });
+        let (counts, watches) = (kill.clone(), kill.clone());
+        server.answer(move |_, asked| {
+            let is_lost = Requests::writes().includes(asked) && counts.is_lost();
+            is_lost.then(|| failure(503, "ServiceUnavailable"))
+        });
+        server.after(move |_, asked, _| {
+            let is_fatal = locked(&watches.fatal)
+                .is_some_and(|(fatal, _)| watches.written.load(Ordering::SeqCst) >= fatal);
+            if Requests::writes().includes(asked) && is_fatal {
+                watches.dies.notify_one();
+            }
+        });
+        Self(kill)
+    }
+
+    /// Runs a server until its nth write, at which it is killed. None if it was; else what it gave.
+    pub(crate) async fn kill_at<T>(
+        &self,
+        nth: usize,
+        moment: Moment,
+        server: impl Future<Output = T>,
+    ) -> Option<T> {
+        self.0.written.store(0, Ordering::SeqCst);
+        *locked(&self.0.fatal) = Some((nth, moment));
+        let ended = tokio::select! {
+            biased;
+            () = self.0.dies.notified() => None,
+            ended = server => Some(ended),
+        };
+        *locked(&self.0.fatal) = None;
+        // A server that ended with its last write was not killed by it.
+        let _ = self.0.dies.notified().now_or_never();
+        ended
+    }
+}
 
 /// Buckets in memory, by name.
 #[derive(Clone, Default)]

@@ -150,6 +150,9 @@ pub struct BackupTargetStatus {
     /// How many hosts the target has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_hosts: Option<i32>,
+    /// The PersistentVolumeClaims of the target. Sessions whose targets share a claim run one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<String>,
     /// Pending, Running, Succeeded or Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<TargetPhase>,

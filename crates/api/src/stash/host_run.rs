@@ -42,9 +42,24 @@ pub struct HostRun {
     /// State of the hook before the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_hook: Option<HookPhase>,
+    /// The pod of the hook before the host. The hook after the host runs in the same pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_pod: Option<HookPodRef>,
     /// State of the hook after the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_hook: Option<HookPhase>,
+}
+
+/// The pod in which a hook runs. Another pod of its name has another UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HookPodRef {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// UID of the pod.
+    pub uid: String,
 }
 
 string_enum! {

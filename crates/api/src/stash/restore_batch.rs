@@ -126,6 +126,9 @@ pub struct RestoreMemberStatus {
     /// How many hosts of the member are restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_hosts: Option<i32>,
+    /// The PersistentVolumeClaims of the target. Sessions whose targets share a claim run one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<String>,
     /// Pending, Running, Succeeded, Failed or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestoreTargetPhase>,

@@ -98,6 +98,9 @@ pub struct RestoreSessionStatus {
     /// How many hosts are restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_hosts: Option<i32>,
+    /// The PersistentVolumeClaims of the target. Sessions whose targets share a claim run one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<String>,
     /// Time from the session's creation to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_duration: Option<GoDuration>,

@@ -15,7 +15,8 @@ pub struct StoppedWorkload {
     pub uid: String,
     /// Number of replicas that it had, and gets back.
     pub replicas: i64,
-    /// How far the restore has come: Recorded, Stopping, Stopped, SafetyCopy, Restoring, Verified, Starting, Started or HeldDown.
+    /// How far the restore has come: Recorded, Stopping, Stopped, SafetyCopy, Restoring, Verified, Starting, Started, HeldDown or
+    /// LeftDown.
     pub step: String,
     /// Whether this restore copies what it overwrites into the repository.
     pub safety_copy: bool,
@@ -24,6 +25,9 @@ pub struct StoppedWorkload {
     pub safety_of: Option<RestoreRef>,
     /// The restore that stops it.
     pub restore: RestoreRef,
+    /// An earlier restore that failed and left the workload stopped, with half-restored data. Only a restore that succeeds starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<RestoreRef>,
     /// Why the restore failed, and what can be done now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

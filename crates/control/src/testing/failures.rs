@@ -11,6 +11,7 @@ pub struct Requests {
     verb: Option<Verb>,
     path: String,
     field: Option<String>,
+    writes_only: bool,
 }
 
 impl Requests {
@@ -21,7 +22,12 @@ impl Requests {
 
     /// Requests of every verb. A `*` at the beginning or the end of `path` stands for any text.
     pub fn any(path: &str) -> Self {
-        Self { verb: None, path: path.to_owned(), field: None }
+        Self { verb: None, path: path.to_owned(), field: None, writes_only: false }
+    }
+
+    /// Every request that may change an object. Events and dry runs do not count.
+    pub fn writes() -> Self {
+        Self { writes_only: true, ..Self::any("*") }
     }
 
     /// Only requests whose body has this top-level field.
@@ -40,9 +46,14 @@ impl Requests {
             (None, None) => path == self.path,
         };
         is_here
+            && (!self.writes_only || is_write(asked))
             && self.verb.is_none_or(|verb| Verb::of(asked) == Some(verb))
             && self.field.as_ref().is_none_or(|field| asked.body.get(field).is_some())
     }
+}
+
+fn is_write(asked: &Asked) -> bool {
+    asked.method != "GET" && !asked.query.contains("dryRun") && !asked.path.contains("/events")
 }
 
 /// Which of the selected requests fail, counted from the call that adds the rule.
@@ -52,6 +63,8 @@ pub enum When {
     Next,
     /// This one, counted from 1.
     Nth(usize),
+    /// This one, counted from 1, and all that follow, as for a server that was killed.
+    From(usize),
     Always,
 }
 
@@ -82,6 +95,7 @@ impl Failures {
             let fails = match rule.when {
                 When::Next => rule.seen == 1,
                 When::Nth(number) => rule.seen == number,
+                When::From(number) => rule.seen >= number,
                 When::Always => true,
             };
             code = code.or(fails.then_some(rule.code));
@@ -138,9 +152,23 @@ mod tests {
         assert!(!Requests::new(Verb::Replace, "*").includes(&asked));
     }
 
+    #[test]
+    fn writes_are_requests_that_change_objects() {
+        let made = |method: &str, query: &str| Asked {
+            method: method.into(),
+            query: query.into(),
+            ..patch("/api/v1/namespaces/shop/pods")
+        };
+        assert!(Requests::writes().includes(&made("POST", "fieldManager=x")));
+        assert!(Requests::writes().includes(&made("DELETE", "")));
+        assert!(!Requests::writes().includes(&made("GET", "")));
+        assert!(!Requests::writes().includes(&made("POST", "dryRun=All")));
+    }
+
     #[rstest]
     #[case::next(&[When::Next], &[1])]
     #[case::some(&[When::Nth(1), When::Nth(3), When::Nth(4)], &[1, 3, 4])]
+    #[case::from(&[When::From(3)], &[3, 4, 5])]
     #[case::always(&[When::Always], &[1, 2, 3, 4, 5])]
     fn the_requests_that_a_test_names_fail(#[case] rules: &[When], #[case] expected: &[usize]) {
         let mut failures = Failures::default();

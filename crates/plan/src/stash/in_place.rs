@@ -13,6 +13,9 @@
 //!                 \----------\-----------\-> Starting (nothing was written: as before)
 //!                                            Restoring, Verified -> HeldDown (data may be half restored)
 //! ```
+//! A workload that an earlier restore left down stays down (LeftDown) in place of going back to its scale.
+//!
+//! - [`UNFINISHED`]: the record of a restore that writes or failed, on the claims that it wrote.
 
 mod decide;
 mod owners;
@@ -20,12 +23,14 @@ mod rollback;
 mod standstill;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod uses;
 
-pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide};
+pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide, deletes_claims_when_scaled};
 pub use owners::{ScaleOwner, scale_owners};
 pub use rollback::{AfterRestoreError, backups_resumed, held_down, rollbacks};
 pub use standstill::{Action, RestoreName, Seen, Standstill, Step, Work};
+pub use unfinished::{UNFINISHED, unfinished, unfinished_annotation};
 pub use uses::{VolumeUser, users};
 
 use serde_json::Value;
@@ -41,6 +46,8 @@ pub const ROLLBACK_OF: &str = "lifeboat.io/rollback-of";
 /// Annotation of a workload that a restore stopped: the record of its standstill. A restore that follows reads the scale from it, because
 /// the one that stopped the workload may be deleted by then.
 pub const STANDSTILL: &str = "lifeboat.io/standstill";
+/// Finalizer of a session while it owes a hook: one that is deleted runs the hook first.
+pub const HOOKS_FINALIZER: &str = "lifeboat.io/hooks";
 /// Finalizer of a RestoreSession or RestoreBatch while it has stopped a workload: one that is deleted starts the workload first, or leaves
 /// its record there.
 pub const STANDSTILL_FINALIZER: &str = "lifeboat.io/standstill";

@@ -18,7 +18,8 @@ pub use name::{
 pub use order::{Order, deadline, is_over, members_to_start, wait_until};
 pub use retry::{FailedSession, Retry, retry};
 pub use start::{
-    BackupFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget, RESUMED, RestoreProgress,
-    SessionKey, SessionStart, SkipReason, WaitReason, backup_member, restore_member, start_backup,
+    BackupFacts, BackupTargetFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget,
+    RESUMED, RestoreProgress, SessionKey, SessionStart, SkipReason, WaitReason, backup_member,
+    restore_member, start_backup,
 };
-pub use target::TargetKey;
+pub use target::{TargetKey, TargetVolumes};

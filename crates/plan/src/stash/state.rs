@@ -11,6 +11,7 @@ mod tests;
 
 pub use of_backup::empty_target;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -115,6 +116,8 @@ pub struct MemberState {
     pub reference: Option<TargetRef>,
     pub phase: WorkPhase,
     pub total_hosts: Option<i32>,
+    /// The claims of the target.
+    pub claims: BTreeSet<String>,
     pub hosts: Vec<HostState>,
     pub conditions: Vec<Condition>,
     pub pre_actions: Vec<String>,
@@ -182,12 +185,12 @@ impl MemberState {
 }
 
 impl HostState {
-    /// Whether the hook before the host began, so that the one after it is owed.
+    /// Whether the hook after the host is owed: the one before it began, or it began itself and has not ended.
     pub fn owes_post_hook(&self) -> bool {
-        self.run.pre_hook.is_some()
-            && !matches!(
-                self.run.post_hook,
-                Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped)
-            )
+        match &self.run.post_hook {
+            Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped) => false,
+            Some(HookPhase::Started) => true,
+            _ => self.run.pre_hook.is_some(),
+        }
     }
 }

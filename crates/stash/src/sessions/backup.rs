@@ -4,6 +4,7 @@
 mod by_task;
 pub(super) mod copying;
 mod finish;
+mod hooks;
 mod moved;
 mod snapshots;
 mod start;
@@ -31,7 +32,8 @@ use lifeboat_transfer::attempts::{Effects, ServerEffects, WorkContext};
 use tokio_util::sync::CancellationToken;
 
 use super::batch_hooks::{self, BatchHooks};
-use super::engine::{Stopped, run_members};
+use super::engine::{Stopped, give_up_members, run_members};
+use super::finalizer;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
 use crate::context::Context;
@@ -86,7 +88,8 @@ async fn reconcile(
 ) -> Result<Action, ApiError> {
     let namespace = object.namespace().unwrap_or_default();
     let is_deleted = object.metadata.deletion_timestamp.is_some();
-    if is_deleted || !context.served.serves(&context.core, &namespace).await? {
+    let is_held = finalizer::is_on(&object);
+    if (is_deleted && !is_held) || !context.served.serves(&context.core, &namespace).await? {
         return Ok(Action::await_change());
     }
     let Ok(session) = objects::typed::<BackupSession>(&object) else {
@@ -99,11 +102,21 @@ async fn reconcile(
             Err(_) => return Ok(Action::await_change()),
         };
     if record.read(|state| state.phase.has_ended()).await {
+        if is_held {
+            finalizer::release(&context.core, SessionKind::Backup, &record).await?;
+        }
+        if is_deleted {
+            return Ok(Action::await_change());
+        }
         return finish::after_end(&context, &session, &record).await;
     }
     let resource = state.resource.clone();
     let uid = object.uid().unwrap_or_default();
     state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
+    if is_deleted {
+        // Its movers are ended and hooks that are owed run; then the finalizer goes.
+        state.sessions.cancel(&uid);
+    }
     Ok(Action::await_change())
 }
 
@@ -127,9 +140,10 @@ async fn work_until_ended(
                 );
             }
         }
+        // A session that was deleted is worked on while its object is held.
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            () = cancel.cancelled() => return,
+            () = cancel.cancelled(), if !cancel.is_cancelled() => {}
         }
         match reread(&context.core, &resource, &record).await {
             Ok(Some(again)) => record = again,
@@ -180,29 +194,28 @@ async fn advance(
             }
             SessionStart::Wait(reason) => {
                 if let (Some(invoker), Some(valid)) = (&invoker, &valid) {
-                    return wait(record, invoker, valid, &reason.to_string()).await;
+                    begin(record, invoker, valid, gathered.claims()).await?;
+                    return wait(record, &reason.to_string()).await;
                 }
             }
-            SessionStart::Start => {}
+            SessionStart::Start => {
+                if let (Some(invoker), Some(valid)) = (&invoker, &valid) {
+                    begin(record, invoker, valid, gathered.claims()).await?;
+                }
+            }
         }
     }
     let (Some(invoker), Some(valid)) = (invoker, valid) else {
-        finish::end(record, "its invoker is gone or not valid any more").await?;
+        finish::end_without_invoker(record).await?;
         return Ok(Advance::Ended);
     };
-    begin(record, &invoker, &valid).await?;
+    begin(record, &invoker, &valid, Vec::new()).await?;
     Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
     Ok(Advance::Ended)
 }
 
 /// The session stays Pending; its status has its members and what it waits for, until its deadline.
-async fn wait(
-    record: &SessionRecord,
-    invoker: &Invoker,
-    valid: &ValidBackup,
-    reason: &str,
-) -> Result<Advance, Stopped> {
-    begin(record, invoker, valid).await?;
+async fn wait(record: &SessionRecord, reason: &str) -> Result<Advance, Stopped> {
     let now = record.now();
     if record.read(|state| is_over(state.deadline, now)).await {
         let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
@@ -226,8 +239,13 @@ async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {
     written(record.change(|state| state.observe(&skipped, now)).await?)
 }
 
-/// Puts on record that the session runs, with its members and its deadline.
-async fn begin(record: &SessionRecord, invoker: &Invoker, valid: &ValidBackup) -> Result<(), Stopped> {
+/// Puts on record that the session runs, with its deadline, its members and the claims of their targets.
+async fn begin(
+    record: &SessionRecord,
+    invoker: &Invoker,
+    valid: &ValidBackup,
+    claims: Vec<BTreeSet<String>>,
+) -> Result<(), Stopped> {
     let changed = record.change(|state| {
         if state.members.is_empty() {
             *state = SessionState {
@@ -235,6 +253,9 @@ async fn begin(record: &SessionRecord, invoker: &Invoker, valid: &ValidBackup) -
                 conditions: std::mem::take(&mut state.conditions),
                 ..SessionState::new_backup(invoker.targets())
             };
+            for (member, claims) in state.members.iter_mut().zip(claims) {
+                member.claims = claims;
+            }
         }
     });
     written(changed.await?)
@@ -252,9 +273,6 @@ async fn run_session(
         return finish::end(record, "driver VolumeSnapshotter is not supported by this version").await;
     };
     let key = key_of(&repository.namespace, &repository.name);
-    if !has_repository(context, record, &key).await? {
-        return Ok(());
-    }
     let limited = cancel.child_token();
     let _ends = limited.clone().drop_guard();
     let work = BackupWork {
@@ -268,6 +286,11 @@ async fn run_session(
         cancel: limited.clone(),
         at_work: AtWork::default(),
     };
+    if let Some(problem) = has_repository(&work).await? {
+        give_up_members(&work, &problem).await?;
+        hooks_of_batch(&work).after_begun().await?;
+        return finish::end(record, &problem).await;
+    }
     let late = record.deadline_passed().await;
     let cancel_when_late = async {
         late.await;
@@ -287,41 +310,39 @@ async fn run_session(
     Box::pin(finish::finish(context, record, &work)).await
 }
 
-/// Opens the repository, or makes it. False where that failed and the session has ended.
-async fn has_repository(
-    context: &Context,
-    record: &SessionRecord,
-    key: &RepositoryKey,
-) -> Result<bool, Stopped> {
-    let kind = ConditionType::BackendRepositoryInitialized;
-    let (observed, problem) = match Box::pin(ready(context, key)).await {
+/// Opens the repository, or makes it. Gives why that failed.
+async fn has_repository(work: &BackupWork) -> Result<Option<String>, Stopped> {
+    let (kind, record) = (ConditionType::BackendRepositoryInitialized, &work.record);
+    let (observed, problem) = match Box::pin(ready(&work.context, &work.key)).await {
         Ok(_) => (kind.yes(""), None),
         Err(RepositoryProblem::Api(error)) => return Err(error.into()),
         Err(problem) => (kind.no(problem.chain()), Some(problem.chain())),
     };
     let now = record.now();
     written(record.change(|state| state.observe(&observed, now)).await?)?;
-    match problem {
-        None => Ok(true),
-        Some(message) => finish::end(record, &message).await.map(|()| false),
-    }
+    Ok(problem)
 }
 
 /// Runs the members between the hooks of their batch. If the hook before them fails, none runs.
 async fn run_batch(work: &BackupWork, cancel: &CancellationToken) -> Result<(), Stopped> {
-    let hooks = BatchHooks {
+    let hooks = hooks_of_batch(work);
+    if hooks.before(cancel).await? {
+        run_members(work, cancel).await?;
+    }
+    hooks.after().await
+}
+
+fn hooks_of_batch(work: &BackupWork) -> BatchHooks<'_> {
+    BatchHooks {
         context: &work.context,
+        kind: SessionKind::Backup,
         record: &work.record,
         hooks: &work.valid.hooks,
         conditions: batch_hooks::OF_BACKUP,
         invoker: work.invoker_summary(),
         annotations: &work.invoker.annotations,
         retry_left: work.retry_left,
-    };
-    if hooks.before(cancel).await? {
-        run_members(work, cancel).await?;
     }
-    hooks.after().await
 }
 
 /// The context of the work on transfers.

@@ -12,18 +12,33 @@ use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
 use lifeboat_plan::stash::state::{MemberState, SessionState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
-use super::engine::{Stopped, has_run};
+use super::engine::Stopped;
+use super::finalizer::{self, Hold};
 use super::hooks::{self, HookRun};
+use super::host_hooks::has_run;
+use super::kind::SessionKind;
 use super::record::SessionRecord;
 use super::tasks::{HookMark, batch_hook_task};
 use crate::context::Context;
 
-/// The conditions that record the hooks of a kind of batch.
+/// The conditions that show the hooks of a batch, or those of the hosts of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HookConditions {
     pub(crate) pre: ConditionType,
     pub(crate) post: ConditionType,
 }
+
+/// The hooks of the hosts of a backup.
+pub(crate) const OF_BACKUP_HOSTS: HookConditions = HookConditions {
+    pre: ConditionType::PreBackupHookExecutionSucceeded,
+    post: ConditionType::PostBackupHookExecutionSucceeded,
+};
+
+/// The hooks of the hosts of a restore.
+pub(crate) const OF_RESTORE_HOSTS: HookConditions = HookConditions {
+    pre: ConditionType::PreRestoreHookExecutionSucceeded,
+    post: ConditionType::PostRestoreHookExecutionSucceeded,
+};
 
 /// The hooks of a BackupBatch.
 pub(crate) const OF_BACKUP: HookConditions = HookConditions {
@@ -40,6 +55,7 @@ pub(crate) const OF_RESTORE: HookConditions = HookConditions {
 /// The hooks of one run of a batch.
 pub(crate) struct BatchHooks<'a> {
     pub(crate) context: &'a Context,
+    pub(crate) kind: SessionKind,
     pub(crate) record: &'a SessionRecord,
     pub(crate) hooks: &'a MemberHooks,
     pub(crate) conditions: HookConditions,
@@ -57,7 +73,10 @@ impl BatchHooks<'_> {
             Some(Truth::True) => Ok(true),
             Some(Truth::False) => Ok(false),
             // One that began before a crash is continued, or run again.
-            Some(Truth::Unknown) | None => self.run(hook, HookMark::Pre, self.conditions.pre, cancel).await,
+            Some(Truth::Unknown) | None => {
+                finalizer::hold(&self.context.core, self.kind, self.record, Hold::Hooks).await?;
+                self.run(hook, HookMark::Pre, self.conditions.pre, cancel).await
+            }
         }
     }
 
@@ -74,6 +93,14 @@ impl BatchHooks<'_> {
         }
         // It ends what the hook before it began, so no deadline cancels it; its own limit does.
         self.run(hook, HookMark::Post, post, &CancellationToken::new()).await.map(drop)
+    }
+
+    /// The same for a batch whose members cannot run: only what the hook before them began is ended.
+    pub(crate) async fn after_begun(&self) -> Result<(), Stopped> {
+        if self.status_of(self.conditions.pre).await.is_none() {
+            return Ok(());
+        }
+        self.after().await
     }
 
     async fn status_of(&self, kind: ConditionType) -> Option<Truth> {

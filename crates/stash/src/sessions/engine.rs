@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use lifeboat_api::stash::HookPhase;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
+use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::MemberHooks;
-use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
+use lifeboat_plan::stash::state::{MemberState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
-use super::hooks::HookFailure;
+use super::batch_hooks::HookConditions;
+use super::hooks::{HookFailure, HookPlace};
+use super::host_hooks::{after, before, release_pod};
 use super::host_record::HostRecord;
 use super::record::SessionRecord;
 
@@ -81,7 +82,16 @@ pub(crate) trait SessionWork: Send + Sync {
     /// How many retries are left, for hooks that run after the last one.
     fn retry_left(&self) -> i32;
 
-    /// Runs a hook of a host.
+    /// The conditions of a member that show its hooks.
+    fn hook_conditions(&self) -> HookConditions;
+
+    /// Where the hook before a host runs.
+    async fn hook_place(&self, record: &HostRecord, hook: &ValidHook) -> Result<HookPlace, ApiError>;
+
+    /// Keeps the object of the session until its hooks have run.
+    async fn hold(&self) -> Result<(), ApiError>;
+
+    /// Runs a hook of a host, in the pod that is on record.
     async fn run_hook(
         &self,
         record: &HostRecord,
@@ -134,7 +144,10 @@ async fn run_member(
     member: usize,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let Some(hosts) = hosts_of(work, member, cancel).await? else { return Ok(()) };
+    let Some(hosts) = hosts_of(work, member, cancel).await? else {
+        // Its hosts have ended, with this server or before, and hooks may be owed.
+        return settle_hooks(work, member).await;
+    };
     if work.is_together(member) {
         together(work, member, &hosts, cancel).await?;
         work.member_ended(member).await?;
@@ -174,6 +187,9 @@ async fn together(
     }
     work.run_together(member, cancel).await?;
     if work.record().is_gone().await {
+        for record in &records {
+            release_pod(work, record).await;
+        }
         return Err(Stopped::Gone);
     }
     for record in &records {
@@ -185,6 +201,44 @@ async fn together(
         after(work, record).await?;
     }
     Ok(())
+}
+
+/// Runs the hooks that hosts of a member still owe: what is known of them is on record, whatever became of the target.
+async fn settle_hooks(work: &dyn SessionWork, member: usize) -> Result<(), Stopped> {
+    for record in records(work, member).await {
+        loop {
+            match after(work, &record).await {
+                Err(Stopped::Api(error)) => again_later(&work.record().name, error).await?,
+                ended => break ended?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends all members, because nothing can be moved any more: hosts that have not ended fail, and hooks that are owed run.
+pub(crate) async fn give_up_members(work: &dyn SessionWork, message: &str) -> Result<(), Stopped> {
+    let count = work.record().read(|state| state.members.len()).await;
+    for member in 0..count {
+        for record in records(work, member).await {
+            if !record.state().await.phase.has_ended() {
+                on_record(record.failed(message).await?)?;
+            }
+        }
+        settle_hooks(work, member).await?;
+    }
+    Ok(())
+}
+
+/// The hosts of a member that are on record.
+async fn records(work: &dyn SessionWork, member: usize) -> Vec<HostRecord> {
+    let session = work.record();
+    let names = session.read(|state| {
+        let hosts = state.members.get(member).map(|member| member.hosts.as_slice()).unwrap_or_default();
+        hosts.iter().map(|host| host.name.clone()).collect::<Vec<HostName>>()
+    });
+    let record = |host| HostRecord { session: session.clone(), member, host };
+    names.await.into_iter().map(record).collect()
 }
 
 /// The hosts of a member; None where it has ended.
@@ -280,19 +334,6 @@ async fn host_to_end(
     after(work, record).await
 }
 
-/// The session was deleted while its hook had the pod quiesced: the hook after the host is run without a record.
-async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
-    let post = work.hooks(record.member).and_then(|hooks| hooks.post.as_ref());
-    let Some((hook, policy)) = post else { return };
-    if !record.state().await.owes_post_hook() || !policy.runs_after(End::Failed, work.retry_left()) {
-        return;
-    }
-    if let Err(error) = work.run_hook(record, hook, HookMoment::After).await {
-        let host = record.host.as_str();
-        tracing::warn!(session = work.record().name, host, %error, "the hook after a host of a deleted session failed");
-    }
-}
-
 /// Waits before another try. Where another server writes the status, this one has to read it again.
 async fn again_later(session: &str, error: ApiError) -> Result<(), Stopped> {
     if error.is_conflict() {
@@ -304,75 +345,10 @@ async fn again_later(session: &str, error: ApiError) -> Result<(), Stopped> {
 }
 
 /// Whether the API server refuses the request whenever it is sent.
-fn is_refusal(error: &ApiError) -> bool {
+pub(super) fn is_refusal(error: &ApiError) -> bool {
     error.is_invalid() || error.code() == Some(403)
 }
 
-/// The hook before the host. The inner error is the reason why the host is not worked on.
-async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Result<(), String>, Stopped> {
-    let hook = work.hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
-    match (pre_step(hook.is_some(), &record.state().await), hook) {
-        (HookStep::Run | HookStep::Continue, Some(hook)) => {
-            on_record(record.change(|host| host.run.pre_hook = Some(HookPhase::Started)).await?)?;
-            let ran = has_run(work.run_hook(record, hook, HookMoment::Before).await)?;
-            let phase = if ran.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
-            on_record(record.change(|host| host.run.pre_hook = Some(phase)).await?)?;
-            Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
-        }
-        (HookStep::Ended(HookPhase::Failed), _) => Ok(Err("the hook before the host failed".to_owned())),
-        _ => Ok(Ok(())),
-    }
-}
-
-/// The hook after the host, whatever became of it. One that began before a crash is run again: it ends what the hook before
-/// the host began.
-async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stopped> {
-    let host = record.state().await;
-    let hooks = work.hooks(record.member);
-    let post = hooks.and_then(|hooks| hooks.post.as_ref());
-    let has_pre = hooks.is_some_and(|hooks| hooks.pre.is_some());
-    let end = match host.phase {
-        WorkPhase::Succeeded => Some(End::Succeeded),
-        phase if phase.has_ended() => Some(End::Failed),
-        _ => None,
-    };
-    match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
-        (HookStep::Run | HookStep::Continue, Some((hook, _))) => {
-            on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
-            let ran = has_run(work.run_hook(record, hook, HookMoment::After).await)?;
-            on_record(record.change(|host| ended(host, ran)).await?)
-        }
-        (HookStep::Skip, _) => {
-            on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Skipped)).await?)
-        }
-        _ => Ok(()),
-    }
-}
-
-/// How a hook ended. One that this server does not follow any more has not: it is continued.
-pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFailure>, Stopped> {
-    match ran {
-        Err(HookFailure::Left) => Err(Stopped::Left),
-        Err(HookFailure::Api(error)) if error.is_transient() => Err(error.into()),
-        ran => Ok(ran),
-    }
-}
-
-/// Records how the hook after a host ended. A hook that failed fails the host.
-fn ended(host: &mut HostState, ran: Result<(), HookFailure>) {
-    let Err(message) = ran else {
-        host.run.post_hook = Some(HookPhase::Succeeded);
-        return;
-    };
-    host.run.post_hook = Some(HookPhase::Failed);
-    host.phase = WorkPhase::Failed;
-    let message = format!("the hook after the host failed: {message}");
-    host.error = Some(match host.error.take() {
-        Some(error) => format!("{error}; {message}"),
-        None => message,
-    });
-}
-
-fn on_record(written: bool) -> Result<(), Stopped> {
+pub(super) fn on_record(written: bool) -> Result<(), Stopped> {
     if written { Ok(()) } else { Err(Stopped::Gone) }
 }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use kube::ResourceExt;
 use lifeboat_api::common::TaskId;
-use lifeboat_cluster::ApiError;
+use lifeboat_api::stash::HookPodRef;
 use lifeboat_cluster::exec::{Commands, ExecError, ExecRequest};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::Core;
 use lifeboat_mover::report::{LogLine, Outcome};
 use lifeboat_mover::task::{self, CallWork, Limits, Task};
 use lifeboat_plan::stash::hook_trust::TrustError;
@@ -28,6 +31,15 @@ use crate::context::Context;
 
 /// How long a command or a call may take.
 const LIMIT: Duration = Duration::from_mins(5);
+
+/// Where the hook before a host runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HookPlace {
+    /// In this pod, or by a call; None where there is no pod.
+    At(Option<HookPodRef>),
+    /// Nowhere, for this reason: the target is stopped.
+    Skip(String),
+}
 
 /// One run of a hook.
 pub(super) struct HookRun<'a> {
@@ -50,6 +62,10 @@ pub(crate) enum HookFailure {
     Call(#[from] CallError),
     #[error("there is no pod to run the command in")]
     NoPod,
+    #[error(
+        "pod {namespace}/{name}, in which the hooks of this host run, is gone, and they are run in no other one"
+    )]
+    PodGone { namespace: String, name: String },
     #[error(transparent)]
     Exec(#[from] ExecError),
     #[error(transparent)]
@@ -65,6 +81,26 @@ pub(crate) enum HookFailure {
     Cancelled,
     #[error("the server stopped while the hook ran")]
     Left,
+}
+
+/// A pod as the record of a host names it.
+pub(super) fn pod_ref(pod: &Value) -> HookPodRef {
+    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    HookPodRef {
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+        uid: text("/metadata/uid"),
+    }
+}
+
+/// Reads the pod that is on record. Another pod of its name is not it.
+pub(super) async fn recorded_pod(core: &Core, pod: &HookPodRef) -> Result<Value, HookFailure> {
+    let HookPodRef { namespace, name, uid } = pod;
+    let api = objects::namespaced(&core.client, namespace, &objects::resource("", "v1", "Pod", "pods"));
+    let found = api.get_opt(name).await.attempt(format!("read Pod {namespace}/{name}"));
+    let found = found.map_err(HookFailure::Api)?.filter(|found| found.uid().as_deref() == Some(uid));
+    let gone = || HookFailure::PodGone { namespace: namespace.clone(), name: name.clone() };
+    found.as_ref().map(objects::to_json).ok_or_else(gone)
 }
 
 /// Runs a hook to its end.

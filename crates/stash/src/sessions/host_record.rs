@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lifeboat_api::common::Time;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hosts::HostName;
-use lifeboat_plan::stash::state::{HostState, WorkPhase};
+use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_transfer::attempts::{Accepted, AttemptRecord, End};
 
@@ -23,12 +23,22 @@ pub(crate) struct HostRecord {
 impl HostRecord {
     /// Changes the state of the host. False where the session is gone.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut HostState)) -> Result<bool, ApiError> {
-        let changed = self.session.change(|state| {
-            let member = state.members.get_mut(self.member);
-            if let Some(host) =
-                member.and_then(|member| member.hosts.iter_mut().find(|host| host.name == self.host))
-            {
+        let changed = self.change_member(|member| {
+            if let Some(host) = host_of(member, &self.host) {
                 change(host);
+            }
+        });
+        changed.await
+    }
+
+    /// Changes the state of the host's member. False where the session is gone.
+    pub(crate) async fn change_member(
+        &self,
+        change: impl FnOnce(&mut MemberState),
+    ) -> Result<bool, ApiError> {
+        let changed = self.session.change(|state| {
+            if let Some(member) = state.members.get_mut(self.member) {
+                change(member);
             }
         });
         changed.await
@@ -61,6 +71,11 @@ impl HostRecord {
         let now = self.session.now();
         self.change(|host| end_host(host, error, now)).await
     }
+}
+
+/// The state of a host of a member.
+pub(crate) fn host_of<'a>(member: &'a mut MemberState, name: &HostName) -> Option<&'a mut HostState> {
+    member.hosts.iter_mut().find(|host| host.name == *name)
 }
 
 /// The host has ended: well, or with an error for people.

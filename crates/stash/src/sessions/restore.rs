@@ -1,9 +1,10 @@
 //! RestoreSession and RestoreBatch: restores into one target, or several. The controller starts the work on each open restore; the work waits
 //! for what is missing, has the engine run the members, and ends the restore ([`finish`]).
 
+mod blocking;
 mod by_task;
 mod choice;
-mod finalizer;
+mod facts;
 mod find;
 pub(super) mod finish;
 mod found;
@@ -13,8 +14,10 @@ mod member;
 mod moving;
 mod object;
 pub(crate) mod others;
+mod resumed;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod work;
 mod writing;
 
@@ -38,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use super::backup::{work_context, written};
 use super::batch_hooks::{self, BatchHooks};
 use super::engine::{Stopped, run_members};
+use super::finalizer;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
 use crate::context::Context;
@@ -111,6 +115,7 @@ async fn reconcile(
         if is_held {
             finalizer::release(&context.core, kind, &record).await?;
         }
+        resumed::allow_backups(&context.core, &object, &record).await?;
         return Ok(Action::await_change());
     }
     if !is_deleted || is_held {
@@ -141,9 +146,7 @@ async fn work_until_ended(
                 tracing::warn!(restore, error, "a restore is interrupted; trying again");
             }
         }
-        if cancel.is_cancelled() && !record.read(finalizer::is_needed).await {
-            return;
-        }
+        // A restore that was deleted is worked on while its object is held.
         tokio::time::sleep(PAUSE).await;
         match reread(&context.core, kind, &record).await {
             Ok(Some(again)) => record = again,
@@ -269,6 +272,7 @@ async fn run_restore(work: &RestoreWork) -> Result<(), Stopped> {
 async fn run_all(work: &RestoreWork) -> Result<(), Stopped> {
     let hooks = BatchHooks {
         context: &work.context,
+        kind: work.object.kind,
         record: &work.record,
         hooks: &work.valid.hooks,
         conditions: batch_hooks::OF_RESTORE,

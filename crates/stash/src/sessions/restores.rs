@@ -7,9 +7,11 @@ use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::in_place::Step;
-use lifeboat_plan::stash::session::{OtherRestore, RESUMED, RestoreProgress, SessionKey, TargetKey};
+use lifeboat_plan::stash::session::{
+    OtherRestore, RESUMED, RestoreProgress, SessionKey, TargetKey, TargetVolumes,
+};
 use lifeboat_plan::stash::state::conditions::ConditionType::{
-    BackendSecretFound, RepositoryFound, RestoreTargetFound,
+    self, BackendSecretFound, RepositoryFound, RestoreTargetFound,
 };
 use lifeboat_plan::stash::state::{MemberState, SessionPhase, SessionState, WorkPhase};
 
@@ -31,7 +33,7 @@ pub(crate) async fn restores(core: &Core, namespace: &str) -> Result<Vec<OtherRe
     Ok(found)
 }
 
-/// The restores of one object: one for each member with a target.
+/// The restores of one object: one for each member.
 fn of_object(kind: SessionKind, namespace: &str, object: &DynamicObject) -> Vec<OtherRestore> {
     let Ok(state) = kind.read(object) else { return Vec::new() };
     let created = object.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
@@ -39,10 +41,11 @@ fn of_object(kind: SessionKind, namespace: &str, object: &DynamicObject) -> Vec<
     let ended = ended.unwrap_or(created);
     let resumed = object.annotations().contains_key(RESUMED);
     let restore = |member: &MemberState| {
+        let target = member.reference.as_ref().map(|reference| TargetKey::of(reference, namespace));
         Some(OtherRestore {
             session: SessionKey { created, namespace: namespace.to_owned(), name: object.name_any() },
             kind: kind.as_str(),
-            target: TargetKey::of(member.reference.as_ref()?, namespace),
+            on: TargetVolumes::new(namespace, target, member.claims.clone()),
             progress: progress(&state, member, ended, resumed)?,
         })
     };
@@ -60,6 +63,12 @@ fn progress(
     match phase {
         _ if state.phase == SessionPhase::Invalid => None,
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(RestoreProgress::Succeeded { ended }),
+        // What it wrote has its record on the data itself, which stays until the data is whole again.
+        _ if ConditionType::BackupsBlocked.status_in(&member.conditions).is_some()
+            && has_ended(state, phase) =>
+        {
+            None
+        }
         // One that failed before it wrote left the data as it was.
         WorkPhase::Failed => wrote(member).then_some(RestoreProgress::Failed { ended, resumed }),
         // A session that ended with a host at work left it half restored.
@@ -69,6 +78,10 @@ fn progress(
         WorkPhase::Pending if has_all(state, member) => Some(RestoreProgress::Queued),
         WorkPhase::Pending => Some(RestoreProgress::Waiting),
     }
+}
+
+fn has_ended(state: &SessionState, phase: WorkPhase) -> bool {
+    phase.has_ended() || state.phase.has_ended()
 }
 
 /// Whether a restore that failed may have written.
@@ -114,7 +127,7 @@ mod tests {
             let progress = format!("{:?}", restore.progress);
             let word = progress.split([' ', '{']).next().unwrap_or_default().to_owned();
             let resumed = if progress.contains("resumed: true") { " resumed" } else { "" };
-            format!("{} {}{resumed}", restore.target, word)
+            format!("{} {}{resumed}", restore.on.title().unwrap(), word)
         };
         found.iter().map(shown).collect()
     }

@@ -70,7 +70,8 @@ struct Restore {
 
 impl Restore {
     fn new(server: &ApiServer, end: Option<Work>) -> Self {
-        let plan = StopPlan { replicas: 2, safety_copy: true, safety_of: None, forced: Vec::new() };
+        let plan =
+            StopPlan { replicas: 2, safety_copy: true, safety_of: None, held_by: None, forced: Vec::new() };
         let restore = RestoreName {
             kind: "RestoreSession".into(),
             namespace: "shop".into(),
@@ -233,6 +234,36 @@ async fn a_scale_that_may_not_be_changed_fails_the_restore() {
     };
     assert!(failure.contains("scale Deployment web to 0"), "{failure}");
     assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
+}
+
+/// The policy is changed after the restore was decided.
+#[tokio::test]
+async fn a_workload_whose_claims_would_go_with_its_pods_is_never_scaled_down() {
+    let server = cluster(2);
+    server.change(
+        DEPLOYMENT,
+        &json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}}),
+    );
+    let restore = Restore::new(&server, Some(Work::Done));
+    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+        panic!()
+    };
+    assert!(failure.contains("whenScaled: Delete"), "{failure}");
+    assert_eq!((replicas(&server), restore.step(), annotation(&server)), (2, Step::Started, Value::Null));
+    assert!(!server.writes().iter().any(|write| write.contains(DEPLOYMENT)), "{:?}", server.writes());
+}
+
+/// Its restore is gone, and what an earlier one left down stays down.
+#[tokio::test]
+async fn a_workload_that_was_down_before_is_not_started_when_its_restore_vanishes() {
+    let server = cluster(0);
+    let restore = Restore { vanishes: Some(Step::SafetyCopy), ..Restore::new(&server, Some(Work::Done)) };
+    let earlier = RestoreName { name: "first".into(), ..RestoreName::default() };
+    if let Some(record) = locked(&restore.record).as_mut() {
+        record.held_by = Some(earlier);
+    }
+    assert_eq!(carried_out(&server, &restore).await.unwrap(), Ended::Gone);
+    assert_eq!(replicas(&server), 0);
 }
 
 #[rstest]

@@ -10,7 +10,9 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::replicas;
-use lifeboat_plan::stash::in_place::{STANDSTILL, Standstill, Step, VolumeUser, users};
+use lifeboat_plan::stash::in_place::{
+    InPlaceError, STANDSTILL, Standstill, Step, VolumeUser, deletes_claims_when_scaled, users,
+};
 use serde_json::{Value, json};
 
 use crate::target::{self, TargetName};
@@ -58,10 +60,19 @@ impl Workload<'_> {
     /// Sets the scale. At zero the workload carries the record, and else it does not any more.
     pub(super) async fn scale(&self, record: &Standstill, replicas: u32) -> Result<Scaled, ApiError> {
         let annotation = if replicas == 0 { written(record) } else { Value::Null };
-        let patch = json!({
+        let mut patch = json!({
             "metadata": {"uid": record.uid, "annotations": {STANDSTILL: annotation}},
             "spec": {"replicas": replicas},
         });
+        if replicas == 0 {
+            // It is stopped only as it was read: since the restore was decided, its claims may have become ones that go with its pods.
+            let Some(found) = target::workload(self.core, self.target).await? else { return Ok(Scaled::Yes) };
+            if deletes_claims_when_scaled(&found) {
+                let name = self.target.name.to_owned();
+                return Ok(Scaled::Refused(InPlaceError::ClaimsDeletedWithScale { name }.to_string()));
+            }
+            patch["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+        }
         match self.patch(&patch, &format!("scale {} {} to {replicas}", record.kind, record.name)).await {
             Err(error) if matches!(error.code(), Some(403 | 422)) => Ok(Scaled::Refused(error.chain())),
             other => other.map(|()| Scaled::Yes),
@@ -72,6 +83,8 @@ impl Workload<'_> {
     /// scale the workload had and which safety copy there is.
     pub(super) async fn mark(&self, next: &Standstill) -> Result<(), ApiError> {
         let annotation = match next.step {
+            // From here on its data may be half restored, also if the restore vanishes. What an earlier restore left says so already.
+            Step::Restoring if next.held_by.is_none() => written(next),
             Step::HeldDown => written(next),
             Step::Started => Value::Null,
             _ => return Ok(()),

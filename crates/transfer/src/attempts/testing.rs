@@ -34,6 +34,8 @@ pub struct FakeEffects {
     pub unusable: Mutex<Option<(String, bool)>>,
     /// Whether storage fails when it is asked which snapshots the repository holds.
     pub mute: AtomicBool,
+    /// Whether movers that restore report that they failed.
+    pub restores_fail: AtomicBool,
     /// Whether the mover is cancelled at the moment when it ends.
     pub late: AtomicBool,
     calls: Mutex<Vec<String>>,
@@ -87,6 +89,10 @@ impl FakeEffects {
                 let snapshot = format!("snapshot-{}", part.uid);
                 self.holds(&part.uid, &snapshot);
                 Outcome::BackedUp(BackedUp { snapshot, bytes: 10, bytes_added: 4, ..BackedUp::default() })
+            }
+            TaskWork::Restore(_) if self.restores_fail.load(Ordering::Relaxed) => {
+                let message = "no space left on device".to_owned();
+                Outcome::Failed(Failure { cause: Cause::Target, message })
             }
             _ => Outcome::Restored(Restored { bytes: 10, verified: true, ..Restored::default() }),
         }

@@ -3,7 +3,7 @@
 
 use kube::api::DynamicObject;
 use kube::{Api, ResourceExt};
-use lifeboat_api::stash::StoppedWorkload;
+use lifeboat_api::stash::{RestoreRef, StoppedWorkload};
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::stash::hosts::TargetKind;
 use lifeboat_plan::stash::in_place::{STANDSTILL, held_down};
@@ -99,7 +99,7 @@ fn on_record(workload: &DynamicObject) -> Option<StoppedWorkload> {
     serde_json::from_str(workload.annotations().get(STANDSTILL)?).ok()
 }
 
-fn api(tenant: &Tenant, kind: TargetKind) -> Api<DynamicObject> {
+pub(super) fn api(tenant: &Tenant, kind: TargetKind) -> Api<DynamicObject> {
     let (group, version) = kind.api_version().rsplit_once('/').unwrap_or(("", kind.api_version()));
     let plural = format!("{}s", kind.as_str().to_lowercase());
     let resource = objects::resource(group, version, kind.as_str(), &plural);
@@ -109,6 +109,15 @@ fn api(tenant: &Tenant, kind: TargetKind) -> Api<DynamicObject> {
 async fn read(tenant: &Tenant, kind: TargetKind, name: &str) -> Result<Option<DynamicObject>, CliError> {
     let attempt = format!("read {} {name}", kind.as_str());
     Ok(api(tenant, kind).get_opt(name).await.attempt(attempt)?)
+}
+
+/// Whether a restore still exists. One that is gone works on no workload any more.
+async fn exists(tenant: &Tenant, restore: &RestoreRef) -> Result<bool, CliError> {
+    let named = format!("{}/{}", restore.kind.to_lowercase(), restore.name);
+    let Ok(named) = names::restore(&named) else { return Ok(false) };
+    let found = tenant.api(named.kind.noun()).get_opt(&named.name).await;
+    let found = found.attempt(format!("read {} {}", restore.kind, restore.name))?;
+    Ok(found.is_some_and(|found| found.uid().as_deref() == Some(restore.uid.as_str())))
 }
 
 /// Gives the workload its scale back, and gives the sentence that says what was done.
@@ -126,7 +135,9 @@ async fn start(tenant: &Tenant, record: &StoppedWorkload) -> Result<String, CliE
         return Err(CliError::refused(format!("{title} was deleted and created again since the restore"))
             .help(format!("it had {replicas} replicas; set its scale with `kubectl scale`")));
     }
-    if let Some(other) = on_record(&found).filter(|other| other.step != HELD_DOWN) {
+    if let Some(other) = on_record(&found).filter(|other| other.step != HELD_DOWN)
+        && exists(tenant, &other.restore).await?
+    {
         let restore = &other.restore;
         return Err(CliError::refused(format!("{} {} is restoring {title}", restore.kind, restore.name))
             .help("wait until it has ended"));
@@ -201,6 +212,14 @@ mod tests {
         world.server.remove(WEB);
         assert_eq!(started(&world, "r").await.unwrap_err().code(), 3);
         assert!(world.server.writes().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_workload_whose_restore_vanished_while_it_wrote_can_be_started() {
+        let world = world(0, "Restoring").await;
+        world.server.remove("/apis/stash.appscode.com/v1beta1/namespaces/shop/restoresessions/r");
+        let done = started(&world, "deployment/web").await.unwrap();
+        assert_eq!(done, "Deployment \"web\" started with 3 replicas.");
     }
 
     #[tokio::test]

@@ -165,6 +165,16 @@ impl ValidHook {
         matches!(self.handler, Handler::Exec(_))
     }
 
+    /// Whether it can only run while there is a pod: a command, or a call of the pod's own address or of one of its named ports.
+    pub fn needs_pod(&self) -> bool {
+        let (host, port) = match &self.handler {
+            Handler::Exec(_) => return true,
+            Handler::Tcp { host, port } => (host, port),
+            Handler::Http(request) => (&request.host, &request.port),
+        };
+        host.is_none() || matches!(port, Port::Named(_))
+    }
+
     /// What the hook does for a session. `pod`: the one that is read or written; the default of host and named ports.
     pub fn action(&self, summary: &Summary, pod: Option<&PodAddress>) -> Result<HookAction, CallError> {
         let container = self.container.as_deref();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::owners::{ScaleOwner, scale_owners};
-use super::standstill::{RestoreName, Standstill, Step};
+use super::standstill::{RestoreName, Standstill};
 use super::uses::VolumeUser;
 use super::{FORCE_SCALE, InPlaceSettings, RESTORE_RUNNING};
 use crate::stash::hosts::{TargetKind, replicas};
@@ -54,6 +54,8 @@ pub struct StopPlan {
     /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
     /// half restored would be of no use.
     pub safety_of: Option<RestoreName>,
+    /// The earlier restore that left the workload down on data that may be half restored, if one did.
+    pub held_by: Option<RestoreName>,
     /// What else sets the scale; the workload is stopped all the same because of an annotation.
     pub forced: Vec<ScaleOwner>,
 }
@@ -67,6 +69,11 @@ pub enum InPlaceError {
         owners = listed(.owners), annotation = FORCE_SCALE
     )]
     ScaleOwned { kind: TargetKind, name: String, owners: Vec<ScaleOwner> },
+    #[error(
+        "StatefulSet {name} has spec.persistentVolumeClaimRetentionPolicy.whenScaled: Delete, so its PersistentVolumeClaims, with all data, \
+         would be deleted when the restore scales it to zero; set whenScaled: Retain until the restore has ended"
+    )]
+    ClaimsDeletedWithScale { name: String },
     #[error(
         "the volumes of {kind} {name} are also used by {users}, which the restore does not stop; stop what runs them, and create \
          the restore again",
@@ -128,19 +135,29 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
     let now = replicas(workload);
     let before = facts.earlier.as_ref().map_or(0, |earlier| earlier.replicas);
     let is_stopped = now == 0 && facts.own_pods.is_empty();
+    if !is_stopped && deletes_claims_when_scaled(workload) {
+        return Err(InPlaceError::ClaimsDeletedWithScale { name: facts.name.clone() });
+    }
     // A scale of zero is left alone by whatever sets the scale, or it was forced by an earlier restore.
     let owners = if is_stopped { Vec::new() } else { scale_owners(facts.kind, workload, &facts.autoscalers) };
     if !owners.is_empty() && !facts.settings.force_scale {
         return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
     }
-    let earlier = facts.earlier.as_ref().filter(|earlier| is_stopped && earlier.step == Step::HeldDown);
-    let safety_of = earlier.and_then(|earlier| earlier.safety_of.clone());
+    let earlier = facts.earlier.as_ref().filter(|earlier| now == 0 && earlier.step.may_have_written());
+    let safety_of = earlier.filter(|_| is_stopped).and_then(|earlier| earlier.safety_of.clone());
     Ok(InPlace::Stop(StopPlan {
         replicas: if now == 0 { before } else { now },
         safety_copy: facts.settings.safety_copy && safety_of.is_none(),
         safety_of,
+        held_by: earlier.map(|earlier| earlier.restore.clone()),
         forced: owners,
     }))
+}
+
+/// Whether a StatefulSet's claims are deleted with its pods when it is scaled down.
+pub fn deletes_claims_when_scaled(workload: &Value) -> bool {
+    let policy = workload.pointer("/spec/persistentVolumeClaimRetentionPolicy/whenScaled");
+    policy.and_then(Value::as_str) == Some("Delete")
 }
 
 fn listed<T: ToString>(things: &[T]) -> String {

@@ -15,8 +15,8 @@ use crate::stash::session::RESUMED;
 const LONGEST: usize = 253;
 /// What is appended to a restore's name at most.
 const APPENDED: usize = "-rollback-9223372036854775807-99".len();
-/// The step of a workload that stays stopped after its restore failed.
-const HELD_DOWN: &str = "HeldDown";
+/// The steps of a workload that stays stopped after its restore failed.
+const DOWN: [&str; 2] = ["HeldDown", "LeftDown"];
 
 /// Why there is nothing to do after a restore. `restore`: its kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ pub fn rollbacks(restore: &Value, now: Timestamp) -> Result<Vec<Value>, AfterRes
 pub fn held_down(restore: &Value) -> Result<Vec<StoppedWorkload>, AfterRestoreError> {
     ended(restore)?;
     let records = members(restore).into_iter().filter_map(standstill);
-    Ok(records.filter(|record| record.step == HELD_DOWN).collect())
+    Ok(records.filter(|record| DOWN.contains(&record.step.as_str())).collect())
 }
 
 /// The change of a restore that failed, by which a person allows backups of its targets. None if they are allowed already.
@@ -259,6 +259,7 @@ mod tests {
         let held =
             |step: &str| held_down(&session(&json!({"phase": "Failed", "standstill": record(step, None)})));
         assert_eq!(held("HeldDown").unwrap()[0].replicas, 3);
+        assert_eq!(held("LeftDown").unwrap()[0].replicas, 3, "an earlier restore left it so");
         assert_eq!(held("Started").unwrap(), []);
         assert!(held_down(&session(&json!({"phase": "Running"}))).is_err(), "the restore starts it itself");
     }

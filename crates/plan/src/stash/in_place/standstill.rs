@@ -30,6 +30,25 @@ pub enum Step {
     Started,
     /// The restore failed after it began to write: the workload stays down.
     HeldDown,
+    /// The restore failed before it wrote, and the workload stays down as an earlier restore left it.
+    LeftDown,
+}
+
+impl Step {
+    /// Whether the standstill is over, so that nothing is done to the workload any more.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Started | Self::HeldDown | Self::LeftDown)
+    }
+
+    /// Whether the restore left the workload down.
+    pub fn is_down(self) -> bool {
+        matches!(self, Self::HeldDown | Self::LeftDown)
+    }
+
+    /// Whether the data of a workload that carries this record may be half restored.
+    pub fn may_have_written(self) -> bool {
+        matches!(self, Self::Restoring | Self::Verified | Self::HeldDown)
+    }
 }
 
 /// The record of a stopped workload.
@@ -50,6 +69,9 @@ pub struct Standstill {
     pub safety_of: Option<RestoreName>,
     /// The restore that stopped it.
     pub restore: RestoreName,
+    /// An earlier restore that left the workload down on half-restored data: only a restore that succeeds starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<RestoreName>,
     /// Why the restore failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -68,7 +90,7 @@ pub struct RestoreName {
 
 impl RestoreName {
     /// As commands name it.
-    fn argument(&self) -> String {
+    pub fn argument(&self) -> String {
         format!("{}/{}", self.kind.to_lowercase(), self.name)
     }
 }
@@ -137,6 +159,7 @@ impl Standstill {
             safety_copy: plan.safety_copy,
             safety_of: plan.safety_of.clone(),
             restore,
+            held_by: plan.held_by.clone(),
             failure: None,
         }
     }
@@ -155,7 +178,7 @@ impl Standstill {
             Step::Restoring => self.restoring(seen),
             Step::Verified => self.to(Step::Starting),
             Step::Starting => self.starting(seen),
-            Step::Started | Step::HeldDown => Action::End { failure: self.failure.clone() },
+            Step::Started | Step::HeldDown | Step::LeftDown => Action::End { failure: self.failure.clone() },
         }
     }
 
@@ -169,9 +192,14 @@ impl Standstill {
         Action::write(Self { step: Step::Restoring, safety_of, ..self.clone() })
     }
 
-    /// Nothing was written: the workload gets its scale back, and the restore is Failed.
+    /// Nothing was written: the restore is Failed, and the workload gets its scale back. One that an earlier restore left down on
+    /// half-restored data stays as it was found.
     fn as_before(&self, failure: String) -> Action {
-        Action::write(Self { step: Step::Starting, failure: Some(failure), ..self.clone() })
+        let (step, failure) = match &self.held_by {
+            Some(earlier) => (Step::LeftDown, self.left_message(&failure, earlier)),
+            None => (Step::Starting, failure),
+        };
+        Action::write(Self { step, failure: Some(failure), ..self.clone() })
     }
 
     /// Something may have been written: the workload stays down.
@@ -189,6 +217,10 @@ impl Standstill {
             return self.as_before(reason);
         }
         match &seen.workload {
+            // A person started what an earlier restore left down: that is not undone.
+            Some((_, replicas)) if *replicas != 0 && self.held_by.is_some() => {
+                self.as_before(self.scaled_message(*replicas))
+            }
             Some((_, replicas)) if *replicas != 0 => Action::Scale { replicas: 0 },
             _ if seen.users.is_empty() => self.to(Step::Stopped),
             _ => Action::Wait { message: format!("waits until {} ended", pods(&seen.users)) },
@@ -237,10 +269,7 @@ impl Standstill {
     /// Why the restore cannot go on, apart from its movers.
     fn disturbed(&self, seen: &Seen) -> Option<String> {
         let scaled = match &seen.workload {
-            Some((_, replicas)) if *replicas != 0 => Some(format!(
-                "{} {} was scaled to {replicas} while its volumes were being restored",
-                self.kind, self.name
-            )),
+            Some((_, replicas)) if *replicas != 0 => Some(self.scaled_message(*replicas)),
             _ => None,
         };
         let used = (!seen.users.is_empty())
@@ -255,6 +284,28 @@ impl Standstill {
             _ => return None,
         };
         Some(format!("{} {} {what} during the restore", self.kind, self.name))
+    }
+
+    fn scaled_message(&self, replicas: u32) -> String {
+        format!("{} {} was scaled to {replicas} while its volumes were being restored", self.kind, self.name)
+    }
+
+    /// Why a workload stays down that an earlier restore left so, and what a person can do now.
+    fn left_message(&self, reason: &str, earlier: &RestoreName) -> String {
+        let Self { kind, name, restore, .. } = self;
+        let (workload, namespace) = (format!("{}/{name}", kind.to_lowercase()), &restore.namespace);
+        let rollback = match &self.safety_of {
+            Some(_) => format!(
+                " put the earlier data back: lifeboat stash rollback {} -n {namespace};",
+                restore.argument()
+            ),
+            None => String::new(),
+        };
+        format!(
+            "{reason}. Nothing was written, and {kind} {name} stays as {earlier} left it, with data that may be half restored. \
+             Restore again;{rollback} start it with the data as it is: lifeboat stash resume-workload {workload} -n {namespace}",
+            reason = reason.trim_end_matches('.'),
+        )
     }
 
     /// Why the workload is down and what a person can do now. `running`: its scale, if it was started meanwhile.

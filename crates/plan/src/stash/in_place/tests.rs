@@ -144,7 +144,7 @@ fn restore_name(name: &str) -> RestoreName {
 }
 
 fn stop_plan(replicas: u32) -> StopPlan {
-    StopPlan { replicas, safety_copy: true, safety_of: None, forced: Vec::new() }
+    StopPlan { replicas, safety_copy: true, safety_of: None, held_by: None, forced: Vec::new() }
 }
 
 /// What an earlier restore left behind that failed with three replicas on record.
@@ -178,7 +178,10 @@ fn running(facts: &mut InPlaceFacts) {
     facts.settings.restore_running = true;
 }, Ok(InPlace::IntoRunning))]
 #[case::claims_are_never_written_while_running(1, |facts: &mut InPlaceFacts| facts.settings.restore_running = true, Ok(InPlace::Stop(stop_plan(1))))]
-#[case::left_stopped_by_an_earlier_restore(0, |facts: &mut InPlaceFacts| facts.earlier = Some(earlier(Step::HeldDown)), Ok(InPlace::Stop(StopPlan { safety_copy: false, safety_of: Some(restore_name("first")), ..stop_plan(3) })))]
+#[case::left_stopped_by_an_earlier_restore(0, |facts: &mut InPlaceFacts| facts.earlier = Some(earlier(Step::HeldDown)), Ok(InPlace::Stop(StopPlan { safety_copy: false, safety_of: Some(restore_name("first")), held_by: Some(restore_name("first")), ..stop_plan(3) })))]
+#[case::its_restore_vanished_while_it_wrote(0, |facts: &mut InPlaceFacts| facts.earlier = Some(earlier(Step::Restoring)), Ok(InPlace::Stop(StopPlan { safety_copy: false, safety_of: Some(restore_name("first")), held_by: Some(restore_name("first")), ..stop_plan(3) })))]
+#[case::its_restore_vanished_before_it_wrote(0, |facts: &mut InPlaceFacts| facts.earlier = Some(Standstill { safety_of: None, ..earlier(Step::Stopping) }), Ok(InPlace::Stop(stop_plan(3))))]
+#[case::left_stopped_and_its_pods_still_end(0, |facts: &mut InPlaceFacts| { running(facts); facts.earlier = Some(earlier(Step::HeldDown)); }, Ok(InPlace::Stop(StopPlan { held_by: Some(restore_name("first")), ..stop_plan(3) })))]
 #[case::started_since_then(2, |facts: &mut InPlaceFacts| facts.earlier = Some(earlier(Step::HeldDown)), Ok(InPlace::Stop(stop_plan(2))))]
 fn a_deployment_is_stopped_where_it_has_to_be(
     #[case] replicas: u32,
@@ -187,6 +190,26 @@ fn a_deployment_is_stopped_where_it_has_to_be(
 ) {
     let mut facts = facts(TargetKind::Deployment, Some(workload(replicas)));
     change(&mut facts);
+    compare(decide(&facts), expected);
+}
+
+/// `whenScaled: Delete` has the claims, and so all data, deleted when the StatefulSet is scaled down.
+#[rstest]
+#[case::running("Delete", 2, Err("persistentVolumeClaimRetentionPolicy.whenScaled: Delete"))]
+#[case::next_step("Delete", 2, Err("set whenScaled: Retain until the restore has ended"))]
+#[case::retained("Retain", 2, Ok(InPlace::Stop(stop_plan(2))))]
+#[case::nothing_is_scaled_down("Delete", 0, Ok(InPlace::Stop(stop_plan(0))))]
+fn a_stateful_set_that_would_lose_its_claims_is_not_stopped(
+    #[case] when_scaled: &str,
+    #[case] replicas: u32,
+    #[case] expected: Result<InPlace, &str>,
+) {
+    let mut object = workload(replicas);
+    object["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenDeleted": "Retain", "whenScaled": when_scaled});
+    let mut facts = facts(TargetKind::StatefulSet, Some(object));
+    // No annotation of the restore allows it.
+    facts.settings.force_scale = true;
     compare(decide(&facts), expected);
 }
 

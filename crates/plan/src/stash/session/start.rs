@@ -1,6 +1,6 @@
 //! Whether a session starts, waits or is skipped, and whether a member of it may begin on its target.
 //!
-//! One target has one session at work at a time. Sessions wait only for those that are running, which end by themselves,
+//! One target has one session at work at a time, and so has each claim, whichever targets it belongs to. Sessions wait only for those that are running, which end by themselves,
 //! and for older ones of their own kind, so that no two wait for each other.
 
 mod reasons;
@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use lifeboat_api::stash::InvokerPhase;
 
 use super::order::Order;
-use super::target::TargetKey;
+use super::target::{TargetKey, TargetVolumes};
+use crate::stash::in_place::RestoreName;
 use crate::stash::state::{SessionPhase, WorkPhase};
 
 /// Annotation of a RestoreSession or RestoreBatch that failed: a person has allowed backups of its targets since.
@@ -36,7 +37,7 @@ pub struct OtherBackup {
 /// A member of another backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherTarget {
-    pub target: TargetKey,
+    pub on: TargetVolumes,
     pub phase: WorkPhase,
 }
 
@@ -46,7 +47,7 @@ pub struct OtherRestore {
     pub session: SessionKey,
     /// RestoreSession or RestoreBatch.
     pub kind: &'static str,
-    pub target: TargetKey,
+    pub on: TargetVolumes,
     pub progress: RestoreProgress,
 }
 
@@ -61,11 +62,25 @@ pub enum RestoreProgress {
     Succeeded {
         ended: Timestamp,
     },
-    /// `resumed`: a person has allowed backups of the target since, by `lifeboat stash resume`.
+    /// `resumed`: backups of the target are allowed all the same, by a person or because a restore that followed succeeded.
     Failed {
         ended: Timestamp,
         resumed: bool,
     },
+}
+
+/// The target of a backup's member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupTargetFacts {
+    pub on: TargetVolumes,
+    /// The restore that began to write into it and has not succeeded, from the record on its claims or on itself.
+    pub unfinished: Option<RestoreName>,
+}
+
+impl From<TargetVolumes> for BackupTargetFacts {
+    fn from(on: TargetVolumes) -> Self {
+        Self { on, unfinished: None }
+    }
 }
 
 /// What is known when a backup is about to start.
@@ -78,7 +93,7 @@ pub struct BackupFacts<'a> {
     pub invoker: Option<InvokerFacts>,
     pub order: Order,
     /// The targets of its members, in their order. None for a member without target.
-    pub targets: &'a [Option<TargetKey>],
+    pub targets: &'a [Option<BackupTargetFacts>],
     /// Sessions of the same invoker that have not ended.
     pub siblings: &'a [OtherBackup],
     /// Sessions of other invokers that have not ended.
@@ -119,7 +134,7 @@ pub fn start_backup(facts: &BackupFacts<'_>) -> SessionStart {
     if let Some(reason) = skip_reason(facts) {
         return SessionStart::Skip(reason);
     }
-    let waits = |target: &Option<TargetKey>| match backup_member(
+    let waits = |target: &Option<BackupTargetFacts>| match backup_member(
         facts.session,
         target.as_ref(),
         facts.others,
@@ -160,104 +175,126 @@ fn skip_reason(facts: &BackupFacts<'_>) -> Option<SkipReason> {
 }
 
 /// Why a backup must not read a target: a restore of it is at work or is next, or the last one failed.
-fn restore_reason(session: &SessionKey, target: &TargetKey, restores: &[OtherRestore]) -> Option<SkipReason> {
-    let of_target = || restores.iter().filter(|restore| restore.target == *target);
-    let at_work = of_target().find(|restore| is_ahead(restore, session));
-    if let Some(restore) = at_work {
-        return Some(SkipReason::Restore { restore: shown(restore), target: target.clone() });
+fn restore_reason(
+    session: &SessionKey,
+    target: &BackupTargetFacts,
+    restores: &[OtherRestore],
+) -> Option<SkipReason> {
+    if let Some((restore, target)) = ahead(session, &target.on, restores) {
+        return Some(SkipReason::Restore { restore: restore.to_string(), target });
     }
     failed_restore(target, restores)
-        .map(|restore| SkipReason::RestoreFailed { restore: shown(restore), target: target.clone() })
 }
 
-/// Whether a backup comes after a restore: one that runs, or an older one that only waits for its turn.
-fn is_ahead(restore: &OtherRestore, backup: &SessionKey) -> bool {
-    match restore.progress {
+/// The restore that comes before a session, and what both work on: one that runs, or an older one that only waits for its turn.
+fn ahead(
+    session: &SessionKey,
+    on: &TargetVolumes,
+    restores: &[OtherRestore],
+) -> Option<(RestoreName, TargetKey)> {
+    let is_ahead = |restore: &OtherRestore| match restore.progress {
         RestoreProgress::Running => true,
-        RestoreProgress::Queued => restore.session < *backup,
+        RestoreProgress::Queued => restore.session < *session,
         _ => false,
-    }
+    };
+    let mut restores = restores.iter().filter(|restore| is_ahead(restore));
+    restores.find_map(|restore| Some((restore.named(), on.shared(&restore.on)?)))
 }
 
-/// The last restore of a target that has ended, if it failed and no person has allowed backups since.
-fn failed_restore<'a>(target: &TargetKey, restores: &'a [OtherRestore]) -> Option<&'a OtherRestore> {
-    let ended = |restore: &OtherRestore| match restore.progress {
-        RestoreProgress::Succeeded { ended } | RestoreProgress::Failed { ended, .. } => Some(ended),
-        _ => None,
+/// Why a target must not be backed up although no restore of it is at work: one has not succeeded, by the record on its data, or by the
+/// last restore that has ended.
+fn failed_restore(target: &BackupTargetFacts, restores: &[OtherRestore]) -> Option<SkipReason> {
+    let on = &target.on;
+    let reason = |restore: RestoreName, target: TargetKey| SkipReason::RestoreFailed { restore, target };
+    if let Some(restore) = &target.unfinished {
+        return Some(reason(restore.clone(), on.title()?));
+    }
+    // By a later restore that succeeded, or after which a person allowed backups.
+    let repaired = |failed: &OtherRestore, at: Timestamp| {
+        restores.iter().any(|other| match other.progress {
+            RestoreProgress::Succeeded { ended } | RestoreProgress::Failed { ended, resumed: true } => {
+                (ended, &other.session) > (at, &failed.session) && other.on.covers(&failed.on, on)
+            }
+            _ => false,
+        })
     };
-    let of_target = restores.iter().filter(|restore| restore.target == *target);
-    let last = of_target
-        .filter_map(|restore| Some((ended(restore)?, restore)))
-        .max_by(|one, other| (one.0, &one.1.session).cmp(&(other.0, &other.1.session)));
-    let (_, restore) = last?;
-    matches!(restore.progress, RestoreProgress::Failed { resumed: false, .. }).then_some(restore)
+    restores.iter().find_map(|restore| match restore.progress {
+        RestoreProgress::Failed { ended, resumed: false } if !repaired(restore, ended) => {
+            Some(reason(restore.named(), on.shared(&restore.on)?))
+        }
+        _ => None,
+    })
 }
 
 /// Decides about a member of a backup. `others`: backups of other invokers that have not ended.
 pub fn backup_member(
     session: &SessionKey,
-    target: Option<&TargetKey>,
+    target: Option<&BackupTargetFacts>,
     others: &[OtherBackup],
     restores: &[OtherRestore],
 ) -> MemberStart {
     let Some(target) = target else { return MemberStart::Start };
-    let of_target = || restores.iter().filter(|restore| restore.target == *target);
-    if let Some(restore) = of_target().find(|restore| is_ahead(restore, session)) {
-        return MemberStart::Wait(WaitReason::Restore { restore: shown(restore), target: target.clone() });
+    if let Some((restore, target)) = ahead(session, &target.on, restores) {
+        return MemberStart::Wait(WaitReason::Restore { restore: restore.to_string(), target });
     }
-    if let Some(restore) = failed_restore(target, restores) {
-        return MemberStart::Refuse(SkipReason::RestoreFailed {
-            restore: shown(restore),
-            target: target.clone(),
-        });
+    if let Some(reason) = failed_restore(target, restores) {
+        return MemberStart::Refuse(reason);
     }
-    let ahead = others.iter().find(|other| {
-        at(other, target).any(|phase| {
-            phase == WorkPhase::Running || (phase == WorkPhase::Pending && other.session < *session)
-        })
-    });
-    match ahead {
-        Some(other) => MemberStart::Wait(WaitReason::Backup {
-            session: format!("{}/{}", other.session.namespace, other.session.name),
-            target: target.clone(),
-        }),
-        None => MemberStart::Start,
-    }
+    let is_ahead = |other: &OtherBackup, phase: WorkPhase| {
+        phase == WorkPhase::Running || (phase == WorkPhase::Pending && other.session < *session)
+    };
+    wait_for_backup(&target.on, others, is_ahead)
 }
 
 /// Decides about a member of a restore that has all that it needs. `backups`: all that have not ended. `restores`: of other
 /// RestoreSessions and RestoreBatches.
 pub fn restore_member(
     session: &SessionKey,
-    target: Option<&TargetKey>,
+    on: &TargetVolumes,
     backups: &[OtherBackup],
     restores: &[OtherRestore],
 ) -> MemberStart {
-    let Some(target) = target else { return MemberStart::Start };
-    let running = backups.iter().find(|other| at(other, target).any(|phase| phase == WorkPhase::Running));
-    if let Some(other) = running {
-        return MemberStart::Wait(WaitReason::Backup {
-            session: format!("{}/{}", other.session.namespace, other.session.name),
-            target: target.clone(),
-        });
+    if let MemberStart::Wait(reason) = wait_for_backup(on, backups, |_, phase| phase == WorkPhase::Running) {
+        return MemberStart::Wait(reason);
     }
-    let ahead = restores.iter().find(|restore| restore.target == *target && is_ahead(restore, session));
-    match ahead {
-        Some(restore) => {
-            MemberStart::Wait(WaitReason::Restore { restore: shown(restore), target: target.clone() })
+    match ahead(session, on, restores) {
+        Some((restore, target)) => {
+            MemberStart::Wait(WaitReason::Restore { restore: restore.to_string(), target })
         }
         None => MemberStart::Start,
     }
 }
 
-/// The phases of a backup's members on a target. Members of a session that has ended are over.
-fn at<'a>(other: &'a OtherBackup, target: &'a TargetKey) -> impl Iterator<Item = WorkPhase> + 'a {
-    let members = other.targets.iter().filter(|member| member.target == *target);
-    members.filter(|_| !other.phase.has_ended()).map(|member| member.phase)
+/// Waits for the first backup with a member on the same data that comes before. Members of a session that has ended are over.
+fn wait_for_backup(
+    on: &TargetVolumes,
+    backups: &[OtherBackup],
+    is_ahead: impl Fn(&OtherBackup, WorkPhase) -> bool,
+) -> MemberStart {
+    let open = backups.iter().filter(|other| !other.phase.has_ended());
+    let mut members = open.flat_map(|other| other.targets.iter().map(move |member| (other, member)));
+    let found = members.find_map(|(other, member)| {
+        let target = on.shared(&member.on).filter(|_| is_ahead(other, member.phase))?;
+        Some((other, target))
+    });
+    match found {
+        Some((other, target)) => MemberStart::Wait(WaitReason::Backup {
+            session: format!("{}/{}", other.session.namespace, other.session.name),
+            target,
+        }),
+        None => MemberStart::Start,
+    }
 }
 
-fn shown(restore: &OtherRestore) -> String {
-    format!("{} {}/{}", restore.kind, restore.session.namespace, restore.session.name)
+impl OtherRestore {
+    fn named(&self) -> RestoreName {
+        RestoreName {
+            kind: self.kind.to_owned(),
+            namespace: self.session.namespace.clone(),
+            name: self.session.name.clone(),
+            uid: String::new(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -157,6 +157,8 @@ condition_types! {
     Member HostsWithoutRule: "NoRuleForHosts", "RulesForAllHosts";
     /// Ours: a restore stopped the workload; False: it stays down, and the message says what to do.
     Member WorkloadStarted: "ScaleRestored", "WorkloadStaysDown", "WorkloadIsStopped";
+    /// Ours: a restore has begun to write and has not succeeded, so that its target is not backed up.
+    Member BackupsBlocked: "RestoreUnfinished", "BackupsAllowed";
     /// Ours: remarks about the snapshots that a restore takes.
     Member RestoreRemarks: "SnapshotsWithRemarks", "NoRemarks";
     /// Ours: owners of files that a restore was not allowed to set.

@@ -46,6 +46,7 @@ fn member(status: &BackupTargetStatus) -> MemberState {
         reference: status.reference.as_ref().and_then(target),
         phase: status.phase.as_ref().map_or(WorkPhase::Pending, |phase| work_phase(phase.as_str())),
         total_hosts: status.total_hosts,
+        claims: status.claims.iter().cloned().collect(),
         hosts: status.stats.iter().map(host).collect(),
         conditions: status.conditions.clone(),
         pre_actions: status.pre_backup_actions.clone(),
@@ -58,6 +59,7 @@ fn shown_member(member: &MemberState) -> BackupTargetStatus {
     BackupTargetStatus {
         reference: member.reference.clone(),
         total_hosts: member.total_hosts,
+        claims: member.claims.iter().cloned().collect(),
         phase: Some(match member.phase {
             WorkPhase::Pending => TargetPhase::Pending,
             WorkPhase::Running | WorkPhase::Unknown => TargetPhase::Running,

@@ -21,6 +21,7 @@ impl SessionState {
         let mut member = MemberState {
             reference: target,
             total_hosts: status.total_hosts,
+            claims: status.claims.iter().cloned().collect(),
             hosts: status.stats.iter().map(host).collect(),
             conditions: of_member,
             standstill: status.standstill.as_ref().and_then(read),
@@ -44,6 +45,7 @@ impl SessionState {
         RestoreSessionStatus {
             phase: Some(shown_session_phase(self.phase)),
             total_hosts: member.and_then(|member| member.total_hosts),
+            claims: member.map(|member| member.claims.iter().cloned().collect()).unwrap_or_default(),
             session_duration: self.duration,
             session_deadline: self.deadline.map(Time),
             stats: member.map(|member| member.hosts.iter().map(shown_host).collect()).unwrap_or_default(),
@@ -85,6 +87,7 @@ fn member(status: &RestoreMemberStatus) -> MemberState {
         reference: target(&status.reference),
         phase: status.phase.as_ref().map_or(WorkPhase::Pending, |phase| work_phase(phase.as_str())),
         total_hosts: status.total_hosts,
+        claims: status.claims.iter().cloned().collect(),
         hosts: status.stats.iter().map(host).collect(),
         conditions: status.conditions.clone(),
         standstill: status.standstill.as_ref().and_then(read),
@@ -97,6 +100,7 @@ fn shown_member(member: &MemberState) -> RestoreMemberStatus {
         reference: member.reference.clone().unwrap_or_else(empty_target),
         conditions: member.conditions.clone(),
         total_hosts: member.total_hosts,
+        claims: member.claims.iter().cloned().collect(),
         phase: Some(match member.phase {
             WorkPhase::Pending => RestoreTargetPhase::Pending,
             WorkPhase::Running => RestoreTargetPhase::Running,

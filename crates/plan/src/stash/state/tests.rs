@@ -274,6 +274,7 @@ fn a_member(is_backup: bool) -> impl Strategy<Value = MemberState> {
         move |(reference, total_hosts, hosts, conditions, actions)| {
             let actions = if is_backup { actions } else { Vec::new() };
             let mut member = MemberState {
+                claims: total_hosts.iter().map(|number| format!("data-{number}")).collect(),
                 reference,
                 total_hosts,
                 hosts,

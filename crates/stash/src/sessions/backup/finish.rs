@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::stash::BackupSession;
+use lifeboat_api::stash::{BackupSession, HookPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::retention::Retention;
@@ -24,6 +24,7 @@ use crate::invokers::{Invoker, make_session};
 use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
 use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy, parts_of};
 use crate::sessions::engine::Stopped;
+use crate::sessions::host_record::end_host;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::restore::finish::forget_old_copies;
 
@@ -107,6 +108,37 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
 pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
     record.warn("Failed", message).await;
     complete(record, None).await
+}
+
+/// Ends a session that cannot go on because its invoker is gone, and with it the hooks that its hosts may owe: they are named.
+pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), Stopped> {
+    const GONE: &str = "its invoker is gone or not valid any more";
+    let now = record.now();
+    let changed = record.change(|state| {
+        for member in &mut state.members {
+            let owed: Vec<String> = member
+                .hosts
+                .iter()
+                .filter(|host| host.owes_post_hook())
+                .map(|host| format!("host {}", host.name))
+                .collect();
+            for host in &mut member.hosts {
+                if host.owes_post_hook() {
+                    host.run.post_hook = Some(HookPhase::Failed);
+                }
+                if !host.phase.has_ended() {
+                    end_host(host, Some(GONE.to_owned()), now);
+                }
+            }
+            if !owed.is_empty() {
+                let message =
+                    format!("{GONE}, so the hook after {} is not known and was not run", owed.join(", "));
+                member.observe(&ConditionType::PostBackupHookExecutionSucceeded.no(message), now);
+            }
+        }
+    });
+    written(changed.await?)?;
+    end(record, GONE).await
 }
 
 async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Result<(), Stopped> {

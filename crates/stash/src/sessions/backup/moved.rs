@@ -6,6 +6,7 @@ use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::locked;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource};
+use lifeboat_transfer::attempts::NotPrepared;
 
 use super::work::BackupWork;
 use crate::sessions::engine::NoHosts;
@@ -18,7 +19,12 @@ impl BackupWork {
         &self,
         record: &HostRecord,
         parts: &MoverParts<HostPart>,
-    ) -> Result<MoverSource, ApiError> {
+    ) -> Result<MoverSource, NotPrepared> {
+        if let Some(pod) = self.lost_hook_pod(record).await? {
+            return Err(NotPrepared::Because(format!(
+                "pod {pod}, in which the hook before the host ran, was replaced before the host was read; the next session reads the new pod"
+            )));
+        }
         let MoverSource::Volumes { node: Some(node), .. } = &parts.source else {
             return Ok(parts.source.clone());
         };
@@ -27,7 +33,7 @@ impl BackupWork {
         }
         let plan = match self.plan(record.member).await {
             Ok(plan) => plan,
-            Err(NoHosts::Api(error)) => return Err(error),
+            Err(NoHosts::Api(error)) => return Err(error.into()),
             Err(NoHosts::Failed(_)) => return Ok(parts.source.clone()),
         };
         let Some(host) = plan.hosts.into_iter().find(|host| host.name == record.host) else {

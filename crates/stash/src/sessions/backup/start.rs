@@ -1,13 +1,15 @@
 //! Gathers what decides whether a BackupSession, or one member of it, starts: its invoker, other sessions on its targets, restores.
 
+use std::collections::BTreeSet;
+
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::stash::{BackupSession, InvokerRef, TargetRef};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidMember};
 use lifeboat_plan::stash::session::{
-    BackupFacts, DUE, InvokerFacts, InvokerId, MemberStart, Order, OtherBackup, OtherRestore, OtherTarget,
-    SessionKey, TargetKey, backup_member,
+    BackupFacts, BackupTargetFacts, DUE, InvokerFacts, InvokerId, MemberStart, Order, OtherBackup,
+    OtherRestore, OtherTarget, SessionKey, TargetKey, TargetVolumes, backup_member,
 };
 use lifeboat_plan::stash::state::{SessionState, WorkPhase};
 
@@ -15,6 +17,7 @@ use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::restores::restores;
+use crate::sessions::volumes::{self, Claims};
 
 /// What was gathered.
 pub(super) struct Gathered {
@@ -22,7 +25,7 @@ pub(super) struct Gathered {
     by_hand: bool,
     invoker: Option<InvokerFacts>,
     order: Order,
-    targets: Vec<Option<TargetKey>>,
+    targets: Vec<Option<BackupTargetFacts>>,
     around: Surroundings,
 }
 
@@ -39,6 +42,14 @@ impl Gathered {
             restores: &self.around.restores,
         }
     }
+
+    /// The claims of each member's target.
+    pub(super) fn claims(&self) -> Vec<BTreeSet<String>> {
+        let claims = |target: &Option<BackupTargetFacts>| {
+            target.as_ref().map(|target| target.on.claims.clone()).unwrap_or_default()
+        };
+        self.targets.iter().map(claims).collect()
+    }
 }
 
 /// Gathers for a session that has not begun.
@@ -54,14 +65,18 @@ pub(super) async fn gather(
         paused: valid.is_some_and(|valid| valid.paused),
         message: message(invoker),
     });
-    let target = |member: &ValidMember| member.target.as_ref().map(|target| target.key.clone());
+    let around = Surroundings::read(context, record, &session.spec.invoker).await?;
+    let mut targets = Vec::new();
+    for member in valid.map(|valid| valid.members.as_slice()).unwrap_or_default() {
+        targets.push(around.target(context, member).await?);
+    }
     Ok(Gathered {
         session: key(record),
         by_hand: !session.annotations().contains_key(DUE),
         invoker: facts,
         order: valid.map(|valid| valid.order).unwrap_or_default(),
-        targets: valid.map(|valid| valid.members.iter().map(target).collect()).unwrap_or_default(),
-        around: Surroundings::read(context, record, &session.spec.invoker).await?,
+        targets,
+        around,
     })
 }
 
@@ -86,6 +101,7 @@ pub(super) struct Surroundings {
     /// Sessions of other invokers that have not ended.
     others: Vec<OtherBackup>,
     restores: Vec<OtherRestore>,
+    claims: Claims,
 }
 
 impl Surroundings {
@@ -111,11 +127,23 @@ impl Surroundings {
                 if is_sibling { siblings.push(backup) } else { others.push(backup) }
             }
         }
-        Ok(Self { siblings, others, restores: restores(&context.core, namespace).await? })
+        let restores = restores(&context.core, namespace).await?;
+        let claims = Claims::read(&context.core, namespace).await?;
+        Ok(Self { siblings, others, restores, claims })
+    }
+
+    /// The data of a member's target.
+    pub(super) async fn target(
+        &self,
+        context: &Context,
+        member: &ValidMember,
+    ) -> Result<Option<BackupTargetFacts>, ApiError> {
+        let Some(target) = &member.target else { return Ok(None) };
+        volumes::of_target(&context.core, &self.claims, &target.key, target.kind).await.map(Some)
     }
 
     /// Whether a member of the session may begin on its target.
-    pub(super) fn member(&self, record: &SessionRecord, target: Option<&TargetKey>) -> MemberStart {
+    pub(super) fn member(&self, record: &SessionRecord, target: Option<&BackupTargetFacts>) -> MemberStart {
         backup_member(&key(record), target, &self.others, &self.restores)
     }
 }
@@ -138,13 +166,19 @@ async fn open_backup(
         };
         let invoker = Invoker::read(&context.core, &id).await?;
         let targets = invoker.map(|invoker| invoker.targets()).unwrap_or_default();
-        targets.into_iter().map(|target| (target, WorkPhase::Pending)).collect()
+        targets.into_iter().map(|target| (target, BTreeSet::new(), WorkPhase::Pending)).collect()
     } else {
-        let members = state.members.iter();
-        members.map(|member| (member.reference.clone(), member.current_phase())).collect()
+        let members = state.members.into_iter();
+        members
+            .map(|member| {
+                let phase = member.current_phase();
+                (member.reference, member.claims, phase)
+            })
+            .collect()
     };
-    let target = |(reference, phase): (Option<TargetRef>, WorkPhase)| {
-        Some(OtherTarget { target: TargetKey::of(&reference?, namespace), phase })
+    let target = |(reference, claims, phase): (Option<TargetRef>, BTreeSet<String>, WorkPhase)| {
+        let key = TargetKey::of(&reference?, namespace);
+        Some(OtherTarget { on: TargetVolumes::new(namespace, Some(key), claims), phase })
     };
     Ok(Some(OtherBackup {
         session: SessionKey {

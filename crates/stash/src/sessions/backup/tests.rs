@@ -2,21 +2,19 @@
 
 mod crashes;
 mod databases;
+mod hooks;
 mod members;
 mod turns;
 mod volumes;
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use async_trait::async_trait;
-use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
 use lifeboat_control::locked;
 use lifeboat_transfer::attempts::testing::FakeEffects;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{SHOP, World, condition};
+use crate::testing::{FakeCommands, SHOP, World, condition};
 
 const STASH: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop";
 
@@ -25,22 +23,6 @@ struct Shop {
     world: World,
     movers: Arc<FakeEffects>,
     commands: Arc<FakeCommands>,
-}
-
-/// Commands of hooks: they are noted, and fail where they say so.
-#[derive(Default)]
-struct FakeCommands(Mutex<Vec<String>>);
-
-#[async_trait]
-impl Commands for FakeCommands {
-    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
-        let command = request.command.join(" ");
-        locked(&self.0).push(format!("{}: {command}", request.pod));
-        if command.contains("fail") {
-            return Err(ExecError::Failed { message: "it failed".to_owned() });
-        }
-        Ok(ExecOutput::default())
-    }
 }
 
 impl Shop {
@@ -62,7 +44,6 @@ impl Shop {
     /// A Deployment with one Ready pod and a claim, all of one name.
     fn put_deployment(&self, name: &str) {
         let server = &self.world.server;
-        let owner = |uid: &str| json!([{"controller": true, "uid": uid, "kind": "X", "name": "x"}]);
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
         let containers = json!([{"name": "main", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]);
         let pod = json!({"nodeName": "n1", "volumes": volumes, "containers": containers});
@@ -77,17 +58,25 @@ impl Shop {
             json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
                 "metadata": {"uid": format!("rs-{name}"), "ownerReferences": owner(&format!("d-{name}"))}}),
         );
-        server.put(
-            &format!("/api/v1/namespaces/shop/pods/{name}-1"),
-            json!({"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"uid": format!("p-{name}"), "ownerReferences": owner(&format!("rs-{name}"))},
-                "spec": pod, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
-        );
+        self.put_pod(&format!("{name}-1"), &format!("p-{name}"), name);
         server.put(
             &format!("/api/v1/namespaces/shop/persistentvolumeclaims/{name}"),
             json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": format!("pv-{name}")},
                 "status": {"phase": "Bound"}}),
+        );
+    }
+
+    /// A Ready pod of a Deployment.
+    fn put_pod(&self, pod: &str, uid: &str, of: &str) {
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": of}}]);
+        let containers = json!([{"name": "main", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]);
+        self.world.server.put(
+            &format!("/api/v1/namespaces/shop/pods/{pod}"),
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"uid": uid, "ownerReferences": owner(&format!("rs-{of}"))},
+                "spec": {"nodeName": "n1", "volumes": volumes, "containers": containers},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
         );
     }
 
@@ -161,6 +150,10 @@ impl Shop {
     fn commands(&self) -> Vec<String> {
         locked(&self.commands.0).clone()
     }
+}
+
+fn owner(uid: &str) -> Value {
+    json!([{"controller": true, "uid": uid, "kind": "X", "name": "x"}])
 }
 
 fn target(name: &str, alias: &str) -> Value {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_api::common::GoDuration;
+use lifeboat_api::stash::HookPhase;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
-use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
+use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::{MemberHooks, ValidBackup, ValidMember};
 use lifeboat_plan::stash::session::Order;
@@ -21,7 +22,6 @@ use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
 use lifeboat_transfer::gateway::Rights;
 use lifeboat_transfer::repositories::RepositoryKey;
-use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::copying::{CopyOptions, Copying};
@@ -29,13 +29,17 @@ use crate::context::Context;
 use crate::gateway::{NoPass, pass};
 use crate::invokers::Invoker;
 use crate::metrics::HostNumbers;
+use crate::sessions::batch_hooks::{self, HookConditions};
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
-use crate::sessions::hooks::{self, HookFailure, HookRun};
+use crate::sessions::finalizer::{self, Hold};
+use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::{HostRecord, end_host};
+use crate::sessions::kind::SessionKind;
 use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
-use crate::sessions::tasks::{HookMark, hook_task, task_base};
+use crate::sessions::tasks::task_base;
+use crate::sessions::turns::Turn;
 use crate::target::{self, TargetName};
 use crate::tasks::TaskWork;
 
@@ -67,7 +71,7 @@ pub(super) struct AtWork {
     /// The tasks of members that have one.
     pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
     /// The turns of members on their targets.
-    pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
+    pub(super) turns: Mutex<BTreeMap<usize, Turn>>,
     /// What the movers of each host have copied.
     numbers: Mutex<BTreeMap<(usize, HostName), SharedNumbers>>,
 }
@@ -200,43 +204,19 @@ impl BackupWork {
     }
 
     pub(super) async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
-        let quiesced = record.state().await.run.pre_hook.is_some();
+        let run = record.state().await.run;
+        let is_read = |uid: &str| source.pod.as_ref().is_some_and(|pod| pod.uid == uid);
+        if run.hook_pod.is_some_and(|pod| !is_read(&pod.uid)) {
+            // A mover that was sent before read the pod that is on record.
+            return Ok(());
+        }
+        let quiesced = run.pre_hook == Some(HookPhase::Succeeded);
         let changed = record.change(|host| {
             host.run.pod = source.pod.as_ref().map(|pod| pod.name.clone());
             host.run.pod_uid = source.pod.as_ref().map(|pod| pod.uid.clone());
             host.run.consistency = Some(source.consistency(quiesced).to_owned());
         });
         changed.await.map(drop)
-    }
-
-    /// The invoker, as the texts of hooks name it.
-    pub(super) fn invoker_summary(&self) -> InvokerSummary {
-        InvokerSummary {
-            api_group: lifeboat_api::stash::GROUP.to_owned(),
-            kind: self.invoker.id.kind.to_string(),
-            name: self.invoker.id.name.clone(),
-        }
-    }
-
-    fn summary(&self, member: usize, host: &HostState) -> Summary {
-        let target = self.member(member).and_then(|member| member.target.as_ref());
-        Summary {
-            name: self.record.name.clone(),
-            namespace: self.record.namespace.clone(),
-            invoker: self.invoker_summary(),
-            target: target.map_or_else(TargetSummary::default, |target| TargetSummary {
-                api_version: target.kind.api_version().to_owned(),
-                kind: target.kind.to_string(),
-                name: target.key.name.clone(),
-                namespace: target.key.namespace.clone(),
-            }),
-            status: StatusSummary {
-                phase: host.phase.to_string(),
-                duration: host.duration.map(|duration| duration.to_string()).unwrap_or_default(),
-                error: host.error.clone().unwrap_or_default(),
-            },
-            retry_left: self.retry_left,
-        }
     }
 }
 
@@ -258,10 +238,8 @@ impl SessionWork for BackupWork {
         self.wait_for_turn(member, cancel).await?;
         let plan = self.plan(member).await?;
         let now = self.record.now();
-        let names: Vec<HostName> = plan.hosts.iter().map(|host| host.name.clone()).collect();
         let changed = self.record.change(|state| {
             let Some(state) = state.members.get_mut(member) else { return };
-            state.total_hosts = i32::try_from(plan.hosts.len()).ok();
             state.observe(&ConditionType::BackupTargetFound.yes(""), now);
             state.observe(&ConditionType::BackupExecutorEnsured.yes(""), now);
             for note in &plan.notes {
@@ -274,8 +252,15 @@ impl SessionWork for BackupWork {
                     state.hosts.push(new_host(host, now));
                 }
             }
+            // A host that the target does not have any more is ended as well: it may owe a hook.
+            state.total_hosts = i32::try_from(state.hosts.len()).ok();
         });
         changed.await?;
+        let names = self.record.read(|state| {
+            let hosts = state.members.get(member).map(|member| member.hosts.as_slice()).unwrap_or_default();
+            hosts.iter().map(|host| host.name.clone()).collect()
+        });
+        let names = names.await;
         let hosts = plan.hosts.into_iter().map(|host| ((member, host.name.clone()), host));
         locked(&self.at_work.plans).extend(hosts);
         Ok(names)
@@ -289,31 +274,25 @@ impl SessionWork for BackupWork {
         self.retry_left
     }
 
+    fn hook_conditions(&self) -> HookConditions {
+        batch_hooks::OF_BACKUP_HOSTS
+    }
+
+    async fn hook_place(&self, record: &HostRecord, hook: &ValidHook) -> Result<HookPlace, ApiError> {
+        Ok(self.hook_place_of(record, hook))
+    }
+
+    async fn hold(&self) -> Result<(), ApiError> {
+        finalizer::hold(&self.context.core, SessionKind::Backup, &self.record, Hold::Hooks).await
+    }
+
     async fn run_hook(
         &self,
         record: &HostRecord,
         hook: &ValidHook,
         when: HookMoment,
     ) -> Result<(), HookFailure> {
-        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
-        let source = plan.and_then(|plan| plan.source.ok());
-        let pod = source.as_ref().and_then(|source| source.pod.as_ref()).map(|pod| &pod.object);
-        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
-        let (mark, cancel) = match when {
-            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
-            HookMoment::After => (HookMark::Post, CancellationToken::new()),
-        };
-        let summary = self.summary(record.member, &record.state().await);
-        let run = HookRun {
-            hook,
-            summary: &summary,
-            pod,
-            owner: self.record.owner(),
-            task: hook_task(&self.record.uid, record.member, &record.host, mark),
-            namespace: &self.record.namespace,
-            annotations: &self.invoker.annotations,
-        };
-        hooks::run(&self.context, run, &cancel).await
+        self.run_hook_of(record, hook, when).await
     }
 
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {

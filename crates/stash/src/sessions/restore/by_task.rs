@@ -1,5 +1,7 @@
 //! Members that a task restores: databases, and targets with a task of the user. They have one host, to which one mover sends the data.
 
+use std::collections::BTreeSet;
+
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::databases::Direction;
@@ -27,6 +29,7 @@ use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::tasks::task_base;
+use crate::sessions::volumes::{Claims, of_target};
 use crate::tasks::{TaskProblem, TaskRequest, TaskWork, has_task, task_work};
 
 /// Whether a task restores the member.
@@ -87,13 +90,24 @@ pub(super) async fn try_find(
     if let Some(problem) = selection.problem() {
         return Err(NoHosts::Failed(problem));
     }
-    let busy = work.busy(member).await?;
-    if let Some(reason) = busy.or_else(|| work.take_turn(member)) {
-        return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
+    let on = work.on(member, claims(work, member).await?);
+    let busy = work.busy(&on).await?;
+    if let Some(reason) = busy.or_else(|| work.take_turn(member, &on)) {
+        return Ok(Tried::Queued { reason, on });
     }
     locked(&work.tasks).insert(member, task);
     let found = FoundMember::default();
-    Ok(Tried::Found(Box::new(Ready { found, selection, way: InPlace::AtOnce, uid: String::new() })))
+    Ok(Tried::Found(Box::new(Ready { found, on, selection, way: InPlace::AtOnce, uid: String::new() })))
+}
+
+/// The claims of a target that a user's task restores.
+async fn claims(work: &RestoreWork, member: usize) -> Result<BTreeSet<String>, ApiError> {
+    let Some((kind, key)) = work.target(member).filter(|(kind, _)| kind.is_workload()) else {
+        return Ok(BTreeSet::new());
+    };
+    let core = &work.context.core;
+    let existing = Claims::read(core, &key.namespace).await?;
+    Ok(of_target(core, &existing, key, kind).await?.on.claims)
 }
 
 /// Finds the task of a member whose host is on record. One that is gone by now fails the host.
@@ -160,6 +174,10 @@ pub(super) async fn run(
     cancel: &CancellationToken,
 ) -> Result<(), ApiError> {
     let task = locked(&work.tasks).get(&member).cloned();
+    let found = FoundMember::default();
+    if !cancel.is_cancelled() && !work.block_backups(member, &found).await? {
+        return Ok(());
+    }
     for record in work.hosts(member).await {
         let state = record.state().await;
         if state.phase.has_ended() {
@@ -178,7 +196,7 @@ pub(super) async fn run(
             record.succeeded().await?;
         }
     }
-    Ok(())
+    work.settle_blocking(member, &found).await
 }
 
 /// What the host gets, from its record.

@@ -1,20 +1,17 @@
 //! Finds the target of a member, the snapshots for its hosts, and the way to write. What is missing is waited for and named; what cannot be
 //! done fails the member before anything is stopped or written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use lifeboat_api::stash::{RestoreRule, RestoreTarget};
-use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
-use lifeboat_plan::stash::hosts::{HostName, TargetKind, replicas};
-use lifeboat_plan::stash::in_place::{
-    InPlace, InPlaceFacts, RestoreName, Standstill, StopPlan, decide, users,
-};
+use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::in_place::{InPlace, RestoreName, Standstill, StopPlan};
 use lifeboat_plan::stash::invoker::ValidRestoreMember;
 use lifeboat_plan::stash::rules::{RestoreInto, RestoreRequest, Selection, SnapshotFact, rollback, select};
-use lifeboat_plan::stash::session::wait_until;
+use lifeboat_plan::stash::session::{TargetVolumes, wait_until};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState};
 use lifeboat_plan::stash::targets::{
@@ -29,19 +26,24 @@ use super::found::FoundMember;
 use super::work::RestoreWork;
 use crate::repository;
 use crate::sessions::engine::NoHosts;
-use crate::standstill::earlier;
-use crate::target::{self, TargetName};
 
 /// What one look at a member found.
 pub(super) enum Tried {
     Found(Box<Ready>),
-    /// Something is missing, or another session has the target.
+    /// Something is missing.
     Waits(Observation),
+    /// All is there, and another session, or a pod that goes by itself, has the data.
+    Queued {
+        reason: String,
+        on: TargetVolumes,
+    },
 }
 
 /// A member that can be restored.
 pub(super) struct Ready {
     pub(super) found: FoundMember,
+    /// The target and its claims.
+    pub(super) on: TargetVolumes,
     pub(super) selection: Selection,
     pub(super) way: InPlace,
     /// UID of the workload.
@@ -58,7 +60,8 @@ impl RestoreWork {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
         let state = self.member_state(member).await;
         if !state.hosts.is_empty() {
-            while let Some(message) = self.take_turn(member) {
+            let on = self.on(member, state.claims.clone());
+            while let Some(message) = self.take_turn(member, &on) {
                 tracing::debug!(restore = self.record.name, message, "a restore waits for its turn");
                 tokio::time::sleep(self.transfers.pace).await;
             }
@@ -80,6 +83,7 @@ impl RestoreWork {
             match tried {
                 Tried::Found(ready) => return self.put_on_record(member, valid, *ready).await,
                 Tried::Waits(observed) => self.wait(member, &observed, until).await?,
+                Tried::Queued { reason, on } => self.queue(member, reason, on).await?,
             }
             tokio::select! {
                 () = tokio::time::sleep(self.transfers.pace) => {}
@@ -91,18 +95,23 @@ impl RestoreWork {
     /// Puts on record what the member waits for, or ends the wait.
     async fn wait(&self, member: usize, observed: &Observation, until: Timestamp) -> Result<(), NoHosts> {
         let now = self.record.now();
-        let is_queued = observed.kind == ConditionType::TargetInUse;
-        if now >= until && !is_queued {
+        if now >= until {
             return Err(failed(&format!(
                 "{}; it did not come within the time for waiting",
                 observed.message
             )));
         }
+        let changed = self.change(member, |member| member.observe(observed, now));
+        if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
+    }
+
+    /// Puts on record for whom the member waits, and what others must not begin to work on before it.
+    async fn queue(&self, member: usize, reason: String, on: TargetVolumes) -> Result<(), NoHosts> {
+        let now = self.record.now();
         let changed = self.change(member, |member| {
-            if is_queued {
-                member.observe(&ConditionType::RestoreTargetFound.yes("the target is available"), now);
-            }
-            member.observe(observed, now);
+            member.claims = on.claims;
+            member.observe(&ConditionType::RestoreTargetFound.yes("the target is available"), now);
+            member.observe(&ConditionType::TargetInUse.yes(reason), now);
         });
         if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
     }
@@ -123,9 +132,11 @@ impl RestoreWork {
         if let Some(problem) = selection.problem() {
             return Err(NoHosts::Failed(problem));
         }
+        let of_target = facts.target.claims.keys().cloned().chain(plan.claims());
+        let on = self.on(member, of_target.collect());
         let way = self.way(&facts, &plan).await?;
         if let InPlace::Later { message } = way {
-            return Ok(Tried::Waits(ConditionType::TargetInUse.yes(message)));
+            return Ok(Tried::Queued { reason: message, on });
         }
         if way == InPlace::IntoRunning {
             facts.into_running = true;
@@ -135,14 +146,14 @@ impl RestoreWork {
             }
         }
         unreachable(&plan, &selection)?;
-        let busy = self.busy(member).await?;
-        if let Some(reason) = busy.or_else(|| self.take_turn(member)) {
-            return Ok(Tried::Waits(ConditionType::TargetInUse.yes(reason)));
+        let busy = self.busy(&on).await?;
+        if let Some(reason) = busy.or_else(|| self.take_turn(member, &on)) {
+            return Ok(Tried::Queued { reason, on });
         }
         let object = facts.target.object.as_ref();
         let uid = object.and_then(|object| object["metadata"]["uid"].as_str()).unwrap_or_default().to_owned();
         let found = FoundMember::of(&facts.target, plan);
-        Ok(Tried::Found(Box::new(Ready { found, selection, way, uid })))
+        Ok(Tried::Found(Box::new(Ready { found, on, selection, way, uid })))
     }
 
     /// The snapshots of the repository. The inner error is what the restore waits for.
@@ -176,80 +187,6 @@ impl RestoreWork {
         }
     }
 
-    /// Whether a workload has to be stopped, and may be.
-    async fn way(&self, facts: &RestoreFacts, plan: &RestorePlan) -> Result<InPlace, NoHosts> {
-        let target = &facts.target;
-        let claims = plan.claims();
-        let workload = target.object.clone().filter(|_| target.kind.is_workload());
-        let is_named = !target.name.is_empty();
-        let name = if is_named { target.name.clone() } else { joined(&claims) };
-        let facts = InPlaceFacts {
-            kind: target.kind,
-            name,
-            earlier: workload.as_ref().and_then(earlier),
-            autoscalers: if workload.is_some() { self.autoscalers().await? } else { Vec::new() },
-            workload,
-            own_pods: active_pods(target),
-            users: users(&claims, &target.pods, Some(&self.record.uid)),
-            with_pods_only: plan.with_pods_only.clone(),
-            settings: self.object.settings(),
-        };
-        decide(&facts).map_err(|error| failed(&error.to_string()))
-    }
-
-    async fn autoscalers(&self) -> Result<Vec<Value>, ApiError> {
-        let (group, version) = ("autoscaling", "v2");
-        let (kind, plural) = ("HorizontalPodAutoscaler", "horizontalpodautoscalers");
-        match target::list(&self.context.core, &self.record.namespace, group, version, kind, plural).await {
-            Err(error) if error.is_not_found() => Ok(Vec::new()),
-            listed => listed,
-        }
-    }
-
-    /// Reads the target. `standstill`: that of this restore, once it has begun.
-    async fn facts(
-        &self,
-        valid: &ValidRestoreMember,
-        spec: &RestoreTarget,
-        standstill: Option<&Standstill>,
-    ) -> Result<RestoreFacts, NoHosts> {
-        let reference = valid.target.as_ref().and_then(|target| target.reference.as_ref());
-        if !spec.volume_claim_templates.is_empty() {
-            return self.template_facts(spec, &valid.rules.rules).await;
-        }
-        let Some((key, kind)) = reference else { return Err(failed("the member has no target")) };
-        let name = TargetName { kind: *kind, namespace: &key.namespace, name: &key.name };
-        let target = target::read(&self.context.core, &self.transfers.settings, name, None).await?;
-        let stopped = target.object.as_ref().filter(|object| replicas(object) == 0);
-        let before = standstill.cloned().or_else(|| stopped.and_then(earlier)).map(|record| record.replicas);
-        Ok(RestoreFacts { target, replicas: before, into_running: false })
-    }
-
-    /// The facts of a restore into claim templates: which of their claims exist, and the pods of the namespace.
-    async fn template_facts(
-        &self,
-        spec: &RestoreTarget,
-        rules: &[RestoreRule],
-    ) -> Result<RestoreFacts, NoHosts> {
-        let (core, namespace) = (&self.context.core, &self.record.namespace);
-        let target = TargetFacts {
-            kind: TargetKind::Claim,
-            name: String::new(),
-            namespace: namespace.clone(),
-            object: None,
-            between: Vec::new(),
-            pods: target::list(core, namespace, "", "v1", "Pod", "pods").await?,
-            claims: BTreeMap::new(),
-            nodes: Vec::new(),
-            site: Site::default(),
-        };
-        let mut facts = RestoreFacts { target, replicas: None, into_running: false };
-        let names: BTreeSet<String> =
-            planned(&facts, spec, rules)?.new_claims.into_iter().map(|claim| claim.name).collect();
-        facts.target.claims = target::claims(core, namespace, names).await?;
-        Ok(facts)
-    }
-
     /// Finds the volumes of hosts that are on record. A target that is gone by now has none.
     async fn find_again(
         &self,
@@ -280,7 +217,7 @@ impl RestoreWork {
         valid: &ValidRestoreMember,
         ready: Ready,
     ) -> Result<Vec<HostName>, NoHosts> {
-        let Ready { found, selection, way, uid } = ready;
+        let Ready { found, on, selection, way, uid } = ready;
         let standstill = match &way {
             InPlace::Stop(plan) => self.standstill(valid, plan, &uid),
             InPlace::AtOnce | InPlace::IntoRunning | InPlace::Later { .. } => None,
@@ -295,6 +232,7 @@ impl RestoreWork {
         let (now, observed) = (self.record.now(), observations(valid, &selection));
         let changed = self.change(member, |member| {
             member.total_hosts = i32::try_from(hosts.len()).ok();
+            member.claims = on.claims;
             member.hosts = hosts;
             member.standstill = standstill;
             if ConditionType::TargetInUse.is_true(&member.conditions) {
@@ -318,15 +256,19 @@ impl RestoreWork {
         Ok(names)
     }
 
-    fn standstill(&self, valid: &ValidRestoreMember, plan: &StopPlan, uid: &str) -> Option<Standstill> {
-        let (key, kind) = valid.target.as_ref()?.reference.as_ref()?;
-        let restore = RestoreName {
+    /// The restore, as records name it.
+    pub(super) fn name(&self) -> RestoreName {
+        RestoreName {
             kind: self.object.kind.as_str().to_owned(),
             namespace: self.record.namespace.clone(),
             name: self.record.name.clone(),
             uid: self.record.uid.clone(),
-        };
-        Some(Standstill::new(*kind, (&key.name, uid), plan, restore))
+        }
+    }
+
+    fn standstill(&self, valid: &ValidRestoreMember, plan: &StopPlan, uid: &str) -> Option<Standstill> {
+        let (key, kind) = valid.target.as_ref()?.reference.as_ref()?;
+        Some(Standstill::new(*kind, (&key.name, uid), plan, self.name()))
     }
 }
 
@@ -357,7 +299,7 @@ fn observations(valid: &ValidRestoreMember, selection: &Selection) -> Vec<Observ
     observed
 }
 
-fn planned(
+pub(super) fn planned(
     facts: &RestoreFacts,
     spec: &RestoreTarget,
     rules: &[RestoreRule],
@@ -387,7 +329,7 @@ fn fact(snapshot: lifeboat_plan::stash::repository::SnapshotFacts) -> SnapshotFa
     }
 }
 
-fn joined(names: &BTreeSet<String>) -> String {
+pub(super) fn joined(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 

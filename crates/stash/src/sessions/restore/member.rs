@@ -48,6 +48,9 @@ impl Restoring for MemberStandstill<'_> {
             let copies = records.iter().map(|record| self.work.copy(record, &self.found, cancel));
             return try_join_all(copies).await.map(drop);
         }
+        if !cancel.is_cancelled() && !self.work.block_backups(self.member, &self.found).await? {
+            return Ok(());
+        }
         let restores = records.iter().map(|record| self.work.restore(record, &self.found, cancel));
         try_join_all(restores).await.map(drop)
     }

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::in_place::Step;
-use lifeboat_plan::stash::session::{OtherBackup, OtherTarget, SessionKey, TargetKey};
+use lifeboat_plan::stash::session::{OtherBackup, OtherTarget, SessionKey, TargetKey, TargetVolumes};
 use lifeboat_plan::stash::state::MemberState;
 
 use crate::context::Context;
@@ -20,9 +20,10 @@ pub(super) async fn backups(context: &Context, namespace: &str) -> Result<Vec<Ot
         if state.phase.has_ended() {
             continue;
         }
-        let targets = state.members.iter().filter_map(|member| {
-            let target = TargetKey::of(member.reference.as_ref()?, namespace);
-            Some(OtherTarget { target, phase: member.current_phase() })
+        let targets = state.members.iter().map(|member| {
+            let target = member.reference.as_ref().map(|reference| TargetKey::of(reference, namespace));
+            let on = TargetVolumes::new(namespace, target, member.claims.clone());
+            OtherTarget { on, phase: member.current_phase() }
         });
         let targets = targets.collect();
         found.push(OtherBackup { session: key(context, &object), phase: state.phase, targets });

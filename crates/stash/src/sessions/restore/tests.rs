@@ -1,9 +1,13 @@
 //! Restores on the API server in memory, with movers that end as the tests ask.
 
+mod blocking;
 mod cluster;
 mod databases;
 mod devices;
 mod faults;
+mod held;
+mod hooks;
+mod kills;
 mod targets;
 
 use lifeboat_mover::task::TaskWork;

@@ -8,28 +8,29 @@ use futures::future::try_join_all;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::hooks::ValidHook;
-use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::hosts::{HostName, TargetKind};
 use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::invoker::{MemberHooks, ValidRestore, ValidRestoreMember};
-use lifeboat_plan::stash::session::{MemberStart, Order, TargetKey, restore_member};
+use lifeboat_plan::stash::session::{Order, TargetKey};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::repositories::RepositoryKey;
-use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use super::by_task;
 use super::found::FoundMember;
 use super::member::MemberStandstill;
 use super::object::RestoreObject;
-use super::{by_task, finalizer, others};
 use crate::context::Context;
+use crate::sessions::batch_hooks::{self, HookConditions};
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
-use crate::sessions::hooks::HookFailure;
+use crate::sessions::finalizer::{self, Hold};
+use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
-use crate::sessions::restores::restores;
+use crate::sessions::turns::Turn;
 use crate::standstill::{self, Ended};
 use crate::tasks::TaskWork;
 
@@ -44,7 +45,7 @@ pub(super) struct RestoreWork {
     /// The targets of members as they were found; empty at first.
     pub(super) found: Mutex<BTreeMap<usize, Arc<FoundMember>>>,
     /// The turns of members on their targets.
-    pub(super) turns: Mutex<BTreeMap<usize, OwnedMutexGuard<()>>>,
+    pub(super) turns: Mutex<BTreeMap<usize, Turn>>,
     /// The tasks of members that have one.
     pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
     pub(super) cancel: CancellationToken,
@@ -55,9 +56,10 @@ impl RestoreWork {
         self.valid.members.get(member)
     }
 
-    pub(super) fn target(&self, member: usize) -> Option<&TargetKey> {
+    /// The target of a member; None where claims are made from templates.
+    pub(super) fn target(&self, member: usize) -> Option<(TargetKind, &TargetKey)> {
         let target = self.member(member)?.target.as_ref()?;
-        target.reference.as_ref().map(|(key, _)| key)
+        target.reference.as_ref().map(|(key, kind)| (*kind, key))
     }
 
     /// What was found of a member; empty if its target does not exist any more.
@@ -98,35 +100,6 @@ impl RestoreWork {
         reason.to_owned()
     }
 
-    /// What the restore of a member waits for among other sessions of its target; None if the target is free.
-    pub(super) async fn busy(&self, member: usize) -> Result<Option<String>, ApiError> {
-        let (namespace, own) = (&self.record.namespace, self.record.key());
-        let backups = others::backups(&self.context, namespace).await?;
-        let mut restores = restores(&self.context.core, namespace).await?;
-        let kind = self.object.kind.as_str();
-        restores.retain(|other| other.kind != kind || other.session.name != own.name);
-        Ok(match restore_member(&own, self.target(member), &backups, &restores) {
-            MemberStart::Start => None,
-            MemberStart::Wait(reason) => Some(reason.to_string()),
-            MemberStart::Refuse(reason) => Some(reason.to_string()),
-        })
-    }
-
-    /// Takes the turn of a member on its target: one session at a time works on a target. Returns what it waits for if another session
-    /// has the turn.
-    pub(super) fn take_turn(&self, member: usize) -> Option<String> {
-        let target = self.target(member)?;
-        let mut turns = locked(&self.turns);
-        if turns.contains_key(&member) {
-            return None;
-        }
-        let Some(turn) = self.context.targets.try_take(target.to_string()) else {
-            return Some(format!("waiting for another session, which has {target}"));
-        };
-        turns.insert(member, turn);
-        None
-    }
-
     /// Makes the claims that do not exist yet.
     async fn make_claims(&self, found: &FoundMember) -> Result<(), ApiError> {
         let claims = Claims::new(&self.context.core.client);
@@ -140,9 +113,13 @@ impl RestoreWork {
     async fn write_at_once(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
         let found = self.found(member);
         self.make_claims(&found).await?;
+        if !cancel.is_cancelled() && !self.block_backups(member, &found).await? {
+            return Ok(());
+        }
         let records = self.hosts(member).await;
         let restores = records.iter().map(|record| self.restore(record, &found, cancel));
-        try_join_all(restores).await.map(drop)
+        try_join_all(restores).await?;
+        self.settle_blocking(member, &found).await
     }
 
     /// Stops the workload of a member, restores, and starts it.
@@ -156,7 +133,7 @@ impl RestoreWork {
             return Ok(());
         }
         let core = &self.context.core;
-        finalizer::hold(core, self.object.kind, &self.record).await?;
+        finalizer::hold(core, self.object.kind, &self.record, Hold::Standstill).await?;
         self.make_claims(&found).await?;
         let workload = standstill::Workload {
             core,
@@ -169,7 +146,8 @@ impl RestoreWork {
         let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
         if let Ended::Over { failure } = ended {
             self.over(member, failure).await?;
-            finalizer::release(core, self.object.kind, &self.record).await?;
+            self.settle_blocking(member, &found).await?;
+            finalizer::release_standstill(core, self.object.kind, &self.record).await?;
         }
         Ok(())
     }
@@ -197,7 +175,7 @@ impl RestoreWork {
     /// Puts on record how the standstill of a member ended.
     async fn over(&self, member: usize, failure: Option<String>) -> Result<(), ApiError> {
         let state = self.member_state(member).await;
-        let is_down = state.standstill.as_ref().is_some_and(|record| record.step == Step::HeldDown);
+        let is_down = state.standstill.as_ref().is_some_and(|record| record.step.is_down());
         if let Some(failure) = &failure {
             for record in self.hosts(member).await {
                 if !record.state().await.phase.has_ended() {
@@ -240,6 +218,18 @@ impl SessionWork for RestoreWork {
 
     fn retry_left(&self) -> i32 {
         0
+    }
+
+    fn hook_conditions(&self) -> HookConditions {
+        batch_hooks::OF_RESTORE_HOSTS
+    }
+
+    async fn hook_place(&self, record: &HostRecord, hook: &ValidHook) -> Result<HookPlace, ApiError> {
+        Box::pin(self.hook_place_of(record, hook)).await
+    }
+
+    async fn hold(&self) -> Result<(), ApiError> {
+        finalizer::hold(&self.context.core, self.object.kind, &self.record, Hold::Hooks).await
     }
 
     async fn run_hook(

@@ -81,6 +81,44 @@ fn each_step_follows_from_what_is_seen(#[case] step: Step, #[case] seen: Seen, #
     assert_eq!(shown(&record(step).next(&seen)), expected);
 }
 
+/// A workload that an earlier restore left down on half-restored data.
+fn held(step: Step) -> Standstill {
+    let earlier = Some(restore_name("first"));
+    Standstill { held_by: earlier.clone(), safety_of: earlier, safety_copy: false, ..record(step) }
+}
+
+#[rstest]
+#[case::it_is_down_already(Step::Stopping, seen(0), "Stopped")]
+#[case::given_up(Step::Stopping, given_up(Work::NotBegun), "LeftDown, failed")]
+#[case::started_by_a_person(Step::Stopping, seen(2), "LeftDown, failed")]
+#[case::a_pod_came(Step::Stopped, used(Work::NotBegun), "LeftDown, failed")]
+#[case::the_copy_failed(Step::SafetyCopy, working(Work::Failed("disk full".into())), "LeftDown, failed")]
+#[case::given_up_before_the_first_mover(Step::Restoring, given_up(Work::NotBegun), "LeftDown, failed")]
+#[case::it_wrote(Step::Restoring, working(Work::Failed("disk full".into())), "HeldDown, failed")]
+#[case::it_succeeded(Step::Restoring, working(Work::Done), "Verified")]
+#[case::only_then_it_is_started(Step::Starting, seen(0), "scale 3")]
+#[case::over(Step::LeftDown, seen(0), "end")]
+fn only_a_restore_that_succeeds_starts_what_an_earlier_one_left_down(
+    #[case] step: Step,
+    #[case] seen: Seen,
+    #[case] expected: &str,
+) {
+    assert_eq!(shown(&held(step).next(&seen)), expected);
+}
+
+#[test]
+fn a_workload_that_is_left_as_it_was_found_names_the_ways_out() {
+    let Action::Write(left) = held(Step::Stopping).next(&given_up(Work::NotBegun)) else { panic!() };
+    assert_eq!(
+        left.failure.as_deref(),
+        Some(
+            "its timeOut passed. Nothing was written, and Deployment web stays as RestoreSession demo/first left it, with data that may be \
+             half restored. Restore again; put the earlier data back: lifeboat stash rollback restoresession/back -n demo; start it with the \
+             data as it is: lifeboat stash resume-workload deployment/web -n demo"
+        )
+    );
+}
+
 #[test]
 fn without_a_safety_copy_its_step_is_left_out() {
     let record = Standstill { safety_copy: false, ..record(Step::Stopped) };

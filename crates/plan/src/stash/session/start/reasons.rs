@@ -1,5 +1,6 @@
 //! Why a session is skipped or waits, as text for its conditions.
 
+use crate::stash::in_place::RestoreName;
 use crate::stash::session::TargetKey;
 
 /// Why a backup does not run.
@@ -17,9 +18,9 @@ pub enum SkipReason {
     Restore { restore: String, target: TargetKey },
     #[error(
         "the last restore of {target}, {restore}, failed, and good snapshots must not make room for half-restored data; \
-         restore again, or allow backups with \"lifeboat stash resume\""
+         restore again, or allow backups with \"lifeboat stash resume {} -n {}\"", restore.argument(), restore.namespace
     )]
-    RestoreFailed { restore: String, target: TargetKey },
+    RestoreFailed { restore: RestoreName, target: TargetKey },
 }
 
 /// What a session or a member waits for.

@@ -15,13 +15,24 @@ fn target(name: &str) -> TargetKey {
     TargetKey { kind: "Deployment".into(), namespace: "demo".into(), name: name.into() }
 }
 
+/// A Deployment with these claims.
+fn with_claims(name: &str, claims: &[&str]) -> TargetVolumes {
+    TargetVolumes::new("demo", Some(target(name)), claims.iter().map(|&claim| claim.to_owned()).collect())
+}
+
+/// A claim as target.
+fn claim(name: &str) -> TargetVolumes {
+    let key = TargetKey { kind: "PersistentVolumeClaim".into(), namespace: "demo".into(), name: name.into() };
+    TargetVolumes::from(key)
+}
+
 fn backup(name: &str, second: i64, phase: SessionPhase, members: &[(&str, WorkPhase)]) -> OtherBackup {
-    let targets = members.iter().map(|(name, phase)| OtherTarget { target: target(name), phase: *phase });
+    let targets = members.iter().map(|(name, phase)| OtherTarget { on: target(name).into(), phase: *phase });
     OtherBackup { session: key(name, second), phase, targets: targets.collect() }
 }
 
 fn restore(second: i64, of: &str, progress: RestoreProgress) -> OtherRestore {
-    OtherRestore { session: key("back", second), kind: "RestoreSession", target: target(of), progress }
+    OtherRestore { session: key("back", second), kind: "RestoreSession", on: target(of).into(), progress }
 }
 
 fn failed(ended: i64) -> RestoreProgress {
@@ -62,7 +73,8 @@ impl Default for Case {
 
 /// The decision about a session of second 100.
 fn decide(case: Case) -> SessionStart {
-    let targets: Vec<_> = case.targets.iter().map(|name| Some(target(name))).collect();
+    let targets: Vec<_> =
+        case.targets.iter().map(|name| Some(TargetVolumes::from(target(name)).into())).collect();
     start_backup(&BackupFacts {
         session: &key("app-100", 100),
         by_hand: case.by_hand,
@@ -211,7 +223,8 @@ fn a_backup_starts_waits_or_is_skipped(#[case] case: Case, #[case] expected: &st
 #[test]
 fn a_member_is_not_read_after_a_restore_that_failed_meanwhile() {
     let session = key("app-100", 100);
-    let member = |restores: &[OtherRestore]| backup_member(&session, Some(&target("web")), &[], restores);
+    let web = BackupTargetFacts::from(TargetVolumes::from(target("web")));
+    let member = |restores: &[OtherRestore]| backup_member(&session, Some(&web), &[], restores);
     assert!(matches!(member(&[restore(150, "web", RestoreProgress::Running)]), MemberStart::Wait(_)));
     assert!(matches!(member(&[restore(150, "web", failed(160))]), MemberStart::Refuse(_)));
     assert_eq!(member(&[restore(150, "web", succeeded(160))]), MemberStart::Start);
@@ -234,8 +247,73 @@ fn a_restore_has_its_target_alone(
     #[case] starts: bool,
     #[case] reason: &str,
 ) {
-    let start = restore_member(&key("r", 100), Some(&target("web")), backups, restores);
+    let start = restore_member(&key("r", 100), &target("web").into(), backups, restores);
     assert_eq!(start == MemberStart::Start, starts, "{reason}: {start:?}");
+}
+
+/// A claim and the workload that mounts it are one set of data.
+#[rstest]
+#[case::backup_of_the_workload_runs(&[(with_claims("web", &["data", "logs"]), W::Running)], &[], "wait")]
+#[case::older_backup_of_the_workload_waits(&[(with_claims("web", &["data"]), W::Pending)], &[], "wait")]
+#[case::backup_of_another_workload_that_mounts_it(&[(with_claims("api", &["data"]), W::Running)], &[], "wait")]
+#[case::backup_of_a_workload_without_it(&[(with_claims("web", &["logs"]), W::Running)], &[], "start")]
+#[case::restore_of_the_workload_runs(&[], &[(with_claims("web", &["data"]), RestoreProgress::Running)], "wait")]
+#[case::restore_of_the_workload_failed(&[], &[(with_claims("web", &["data", "logs"]), failed(60))], "refuse")]
+#[case::then_the_claim_was_restored(&[], &[(with_claims("web", &["data", "logs"]), failed(60)), (claim("data"), succeeded(80))], "start")]
+#[case::then_another_claim_was_restored(&[], &[(with_claims("web", &["data", "logs"]), failed(60)), (claim("logs"), succeeded(80))], "refuse")]
+#[case::the_claim_was_restored_before(&[], &[(with_claims("web", &["data"]), failed(90)), (claim("data"), succeeded(80))], "refuse")]
+fn a_backup_of_a_claim_regards_the_workloads_that_mount_it(
+    #[case] backups: &[(TargetVolumes, WorkPhase)],
+    #[case] restores: &[(TargetVolumes, RestoreProgress)],
+    #[case] expected: &str,
+) {
+    let others: Vec<OtherBackup> = backups
+        .iter()
+        .map(|(on, phase)| OtherBackup {
+            targets: vec![OtherTarget { on: on.clone(), phase: *phase }],
+            ..backup("x-50", 50, S::Running, &[])
+        })
+        .collect();
+    let restores: Vec<OtherRestore> = restores
+        .iter()
+        .map(|(on, progress)| OtherRestore { on: on.clone(), ..restore(50, "x", *progress) })
+        .collect();
+    let start = backup_member(&key("app-100", 100), Some(&claim("data").into()), &others, &restores);
+    let word = match &start {
+        MemberStart::Start => "start",
+        MemberStart::Wait(_) => "wait",
+        MemberStart::Refuse(_) => "refuse",
+    };
+    assert_eq!(word, expected, "{start:?}");
+    let shown = format!("{start:?}");
+    assert!(word == "start" || shown.contains("\"data\""), "what is shared is named: {shown}");
+    // A restore of the claim waits for the same sessions, except for backups that have not begun.
+    let restoring = restore_member(&key("r", 100), &claim("data"), &others, &restores);
+    let at_work = backups.iter().any(|(on, phase)| *phase == W::Running && on.claims.contains("data"))
+        || restores.iter().any(|restore| restore.progress == RestoreProgress::Running);
+    assert_eq!(matches!(restoring, MemberStart::Wait(_)), at_work, "{restoring:?}");
+}
+
+/// The record on the data outlives the restore that failed, and a restore of a claim leaves that of others alone.
+#[test]
+fn data_that_carries_the_record_of_a_restore_is_not_backed_up() {
+    let by = RestoreName {
+        kind: "RestoreSession".into(),
+        namespace: "demo".into(),
+        name: "gone".into(),
+        uid: "u".into(),
+    };
+    let web = BackupTargetFacts { on: with_claims("web", &["data"]), unfinished: Some(by) };
+    let later = [OtherRestore { on: with_claims("web", &["data"]), ..restore(50, "web", succeeded(90)) }];
+    for restores in [&[][..], &later] {
+        let MemberStart::Refuse(reason) = backup_member(&key("a", 100), Some(&web), &[], restores) else {
+            panic!("it is half restored")
+        };
+        let text = reason.to_string();
+        assert!(text.contains("lifeboat stash resume restoresession/gone -n demo"), "{text}");
+    }
+    let at_work = [restore(50, "web", RestoreProgress::Running)];
+    assert!(matches!(backup_member(&key("a", 100), Some(&web), &[], &at_work), MemberStart::Wait(_)));
 }
 
 /// One session of a simulated cluster, each with one target.
@@ -243,17 +321,27 @@ fn a_restore_has_its_target_alone(
 struct Simulated {
     key: SessionKey,
     restores: bool,
-    target: TargetKey,
+    on: TargetVolumes,
     phase: W,
 }
 
+/// Targets that share claims in several ways.
+fn simulated_targets() -> [TargetVolumes; 4] {
+    [
+        with_claims("web", &["data", "logs"]),
+        with_claims("db", &["rows"]),
+        claim("data"),
+        with_claims("api", &["logs", "rows"]),
+    ]
+}
+
 fn simulated() -> impl Strategy<Value = Vec<Simulated>> {
-    let one = (0..4i64, any::<bool>(), 0..2usize);
+    let one = (0..4i64, any::<bool>(), 0..4usize);
     proptest::collection::vec(one, 1..8).prop_map(|sessions| {
         let session = |(index, (second, restores, of)): (usize, (i64, bool, usize))| Simulated {
             key: key(&format!("s{index}"), second),
             restores,
-            target: target(["web", "db"][of]),
+            on: simulated_targets()[of].clone(),
             phase: W::Pending,
         };
         sessions.into_iter().enumerate().map(session).collect()
@@ -273,7 +361,7 @@ fn may_start(sessions: &[Simulated], index: usize) -> bool {
         .map(|other| OtherBackup {
             session: other.key.clone(),
             phase: phase(other.phase),
-            targets: vec![OtherTarget { target: other.target.clone(), phase: other.phase }],
+            targets: vec![OtherTarget { on: other.on.clone(), phase: other.phase }],
         })
         .collect();
     let restores: Vec<_> = rest()
@@ -281,7 +369,7 @@ fn may_start(sessions: &[Simulated], index: usize) -> bool {
         .map(|other| OtherRestore {
             session: other.key.clone(),
             kind: "RestoreSession",
-            target: other.target.clone(),
+            on: other.on.clone(),
             progress: match other.phase {
                 W::Pending => RestoreProgress::Queued,
                 W::Running => RestoreProgress::Running,
@@ -289,12 +377,16 @@ fn may_start(sessions: &[Simulated], index: usize) -> bool {
             },
         })
         .collect();
-    let start = if me.restores { restore_member } else { backup_member };
-    start(&me.key, Some(&me.target), &backups, &restores) == MemberStart::Start
+    let start = if me.restores {
+        restore_member(&me.key, &me.on, &backups, &restores)
+    } else {
+        backup_member(&me.key, Some(&me.on.clone().into()), &backups, &restores)
+    };
+    start == MemberStart::Start
 }
 
 proptest! {
-    /// Sessions start and end in any order: two are never at work on one target, and all come to their end.
+    /// Sessions start and end in any order: two are never at work on one target or claim, and all come to their end.
     #[test]
     fn targets_are_exclusive_and_no_session_waits_for_ever(
         mut sessions in simulated(),
@@ -311,9 +403,10 @@ proptest! {
         for pick in picks {
             let index = pick.index(sessions.len());
             step(&mut sessions, index);
-            for one in ["web", "db"] {
-                let at_work = sessions.iter().filter(|other| other.phase == W::Running && other.target == target(one));
-                prop_assert!(at_work.count() <= 1);
+            let at_work: Vec<_> = sessions.iter().filter(|other| other.phase == W::Running).collect();
+            for (number, one) in at_work.iter().enumerate() {
+                let others = at_work.iter().skip(number + 1);
+                prop_assert!(others.into_iter().all(|other| one.on.shared(&other.on).is_none()));
             }
         }
         for _ in 0..2 * sessions.len() {

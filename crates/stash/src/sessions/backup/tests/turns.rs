@@ -1,5 +1,6 @@
 //! One target has one session at work: others wait or are skipped, and say why.
 
+use lifeboat_plan::stash::in_place::{RestoreName, UNFINISHED, unfinished_annotation};
 use rstest::rstest;
 
 use super::*;
@@ -112,4 +113,90 @@ async fn a_target_that_is_being_restored_or_was_badly_is_not_backed_up(
     let session = shop.run("s").await;
     assert_eq!(phase(&session), expected, "{session}");
     assert!(condition(&session, "BackupSkipped").1.contains(text), "{session}");
+}
+
+const CLAIM: &str = "/api/v1/namespaces/shop/persistentvolumeclaims/web";
+
+/// The claim that Deployment `web` mounts, as a target of its own.
+fn claim() -> Value {
+    json!({
+        "alias": "claim",
+        "ref": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "web"},
+        "paths": ["/data"],
+        "volumeMounts": [{"name": "web", "mountPath": "/data"}],
+    })
+}
+
+fn record(by: &str) -> Value {
+    let restore = RestoreName {
+        kind: "RestoreSession".into(),
+        namespace: SHOP.into(),
+        name: by.into(),
+        uid: format!("uid-{by}"),
+    };
+    json!({"metadata": {"annotations": {UNFINISHED: unfinished_annotation(&restore)}}})
+}
+
+/// One reads the Deployment, the other the claim that it mounts: the older one goes first.
+#[tokio::test]
+async fn sessions_of_a_claim_and_of_the_workload_that_mounts_it_take_turns() {
+    let shop = two_sessions().await;
+    let path = format!("{STASH}/backupconfigurations/two");
+    shop.world.server.change(&path, &json!({"spec": {"target": claim()}}));
+    // The older one was looked at before.
+    shop.world.server.change(
+        &format!("{STASH}/backupsessions/first"),
+        &json!({"status": {"phase": "Pending", "targets": [{"ref": target("web", "app")["ref"], "claims": ["web"]}]}}),
+    );
+    assert!(matches!(shop.advance("second").await, Ok(Advance::Waits)));
+    let waiting = shop.object("second");
+    assert_eq!(phase(&waiting), "Pending", "{waiting}");
+    let message = message_of_member(&waiting);
+    assert!(
+        message.contains("shop/first") && message.contains("PersistentVolumeClaim shop/web"),
+        "{waiting}"
+    );
+    assert_eq!(waiting["status"]["targets"][0]["claims"], json!(["web"]));
+    shop.world
+        .server
+        .change(&format!("{STASH}/backupsessions/first"), &json!({"status": {"phase": "Failed"}}));
+    assert_eq!(phase(&shop.run("second").await), "Succeeded");
+}
+
+/// The restore that failed is gone; what it wrote is not backed up, whichever target names it.
+#[tokio::test]
+async fn half_restored_data_is_not_backed_up_although_its_restore_was_deleted() {
+    let shop = Shop::new().await;
+    shop.put_configuration("one", &json!({}));
+    shop.put_configuration("two", &json!({"target": claim()}));
+    shop.world.server.change(CLAIM, &record("gone"));
+    for (session, invoker) in [("a", "one"), ("b", "two")] {
+        shop.put_session(session, "BackupConfiguration", invoker);
+        let skipped = shop.run(session).await;
+        assert_eq!(phase(&skipped), "Skipped", "{skipped}");
+        let message = condition(&skipped, "BackupSkipped").1;
+        assert!(message.contains("lifeboat stash resume restoresession/gone -n shop"), "{message}");
+    }
+    assert!(locked(&shop.movers.requests).is_empty());
+    shop.world.server.change(CLAIM, &json!({"metadata": {"annotations": {UNFINISHED: null}}}));
+    shop.put_session("c", "BackupConfiguration", "one");
+    assert_eq!(phase(&shop.run("c").await), "Succeeded");
+}
+
+/// While a restore of the claim runs, its workload is not backed up.
+#[tokio::test]
+async fn a_restore_of_a_claim_keeps_backups_of_its_workload_waiting() {
+    let shop = Shop::new().await;
+    shop.put_configuration("one", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "one");
+    shop.world.server.put(
+        &format!("{STASH}/restoresessions/back"),
+        json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": "RestoreSession",
+            "spec": {"repository": {"name": "r"}, "target": {"ref": {"kind": "PersistentVolumeClaim", "name": "web"}}},
+            "status": {"phase": "Running", "totalHosts": 1, "stats": [{"hostname": "app", "phase": "Running"}]}}),
+    );
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Skipped", "{session}");
+    let message = condition(&session, "BackupSkipped").1;
+    assert!(message.contains("is restoring PersistentVolumeClaim shop/web"), "{message}");
 }

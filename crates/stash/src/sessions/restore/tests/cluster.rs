@@ -8,6 +8,7 @@ use kube::api::DynamicObject;
 use lifeboat_control::testing::ApiServer;
 use lifeboat_mover::report::{BackedUp, Outcome, PartResult, PartResults};
 use lifeboat_mover::task::TaskWork;
+use lifeboat_plan::stash::in_place::UNFINISHED;
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::lock::LockOptions;
 use lifeboat_repository::progress::Progress;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::*;
 use crate::settings::StashSettings;
-use crate::testing::World;
+use crate::testing::{FakeCommands, World};
 
 pub(super) const SESSIONS: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop/restoresessions";
 pub(super) const BATCHES: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop/restorebatches";
@@ -42,6 +43,7 @@ pub(super) struct Cluster {
     pub(super) world: World,
     pub(super) key: RepositoryKey,
     pub(super) effects: Arc<FakeEffects>,
+    commands: Arc<FakeCommands>,
     pub(super) transfers: WorkContext,
 }
 
@@ -51,7 +53,9 @@ impl Cluster {
     }
 
     pub(super) async fn with(settings: StashSettings) -> Self {
-        let world = World::with_settings(settings).await;
+        let mut world = World::with_settings(settings).await;
+        let commands = Arc::new(FakeCommands::default());
+        world.context.commands = commands.clone();
         let key = world.put_repository("r");
         let effects = Arc::new(FakeEffects::default());
         effects.well.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -71,7 +75,7 @@ impl Cluster {
                 follow(server, &write.path);
             }
         });
-        Self { world, key, effects, transfers }
+        Self { world, key, effects, commands, transfers }
     }
 
     pub(super) fn path_of(&self, name: &str) -> String {
@@ -81,6 +85,22 @@ impl Cluster {
 
     pub(super) fn object(&self, name: &str) -> Value {
         self.world.server.get(&self.path_of(name)).unwrap()
+    }
+
+    /// The commands of hooks, each with its pod.
+    pub(super) fn commands(&self) -> Vec<String> {
+        self.commands.0.lock().unwrap().clone()
+    }
+
+    pub(super) fn replicas(&self, name: &str) -> u64 {
+        self.object(name)["spec"]["replicas"].as_u64().unwrap()
+    }
+
+    /// The annotation of a claim that records a restore which has not succeeded.
+    pub(super) fn record_on(&self, claim: &str) -> Value {
+        let claim = self.world.server.get(&format!("{CLAIMS}/{claim}")).unwrap();
+        let text = claim["metadata"]["annotations"][UNFINISHED].clone();
+        text.as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
     }
 
     pub(super) fn claim(&self, name: &str) {

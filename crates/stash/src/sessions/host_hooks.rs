@@ -1,0 +1,159 @@
+//! The hooks before and after a host. Called by the engine. Both are on record before they run, with the pod: the hook after a host ends what
+//! the one before it began, so it runs in that pod and in no other.
+
+use lifeboat_api::stash::HookPhase;
+use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
+use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
+
+use super::engine::{HookMoment, SessionWork, Stopped, on_record};
+use super::hooks::{HookFailure, HookPlace};
+use super::host_record::{HostRecord, host_of};
+
+/// The hook before the host. The inner error is the reason why the host is not worked on.
+pub(super) async fn before(
+    work: &dyn SessionWork,
+    record: &HostRecord,
+) -> Result<Result<(), String>, Stopped> {
+    let hook = work.hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
+    match (pre_step(hook.is_some(), &record.state().await), hook) {
+        (HookStep::Run, Some(hook)) => {
+            let pod = match work.hook_place(record, hook).await? {
+                HookPlace::At(pod) => pod,
+                HookPlace::Skip(why) => return skip(work, record, &why).await.map(Ok),
+            };
+            work.hold().await?;
+            let started = record.change(|host| {
+                host.run.pre_hook = Some(HookPhase::Started);
+                host.run.hook_pod = pod;
+            });
+            on_record(started.await?)?;
+            run_before(work, record, hook).await
+        }
+        (HookStep::Continue, Some(hook)) => run_before(work, record, hook).await,
+        (HookStep::Ended(HookPhase::Failed), _) => Ok(Err("the hook before the host failed".to_owned())),
+        _ => Ok(Ok(())),
+    }
+}
+
+async fn run_before(
+    work: &dyn SessionWork,
+    record: &HostRecord,
+    hook: &ValidHook,
+) -> Result<Result<(), String>, Stopped> {
+    let ran = has_run(work.run_hook(record, hook, HookMoment::Before).await)?;
+    let (kind, now) = (work.hook_conditions().pre, record.session.now());
+    let ran = ran.map_err(|failure| failure.to_string());
+    let changed = record.change_member(|member| {
+        observe(member, kind, record, ran.as_ref().err(), now);
+        if let Some(host) = host_of(member, &record.host) {
+            host.run.pre_hook = Some(if ran.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed });
+        }
+    });
+    on_record(changed.await?)?;
+    Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
+}
+
+/// Records that the hook before a host has nothing to run in.
+async fn skip(work: &dyn SessionWork, record: &HostRecord, why: &str) -> Result<(), Stopped> {
+    let (kind, now) = (work.hook_conditions().pre, record.session.now());
+    let changed = record.change_member(|member| {
+        if !kind.is_false(&member.conditions) {
+            member.observe(&kind.yes(format!("host {}: skipped, because {why}", record.host)), now);
+        }
+        if let Some(host) = host_of(member, &record.host) {
+            host.run.pre_hook = Some(HookPhase::Skipped);
+        }
+    });
+    on_record(changed.await?)
+}
+
+/// The hook after the host, whatever became of it. One that began before a crash is run again: it ends what the hook before
+/// the host began.
+pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stopped> {
+    let host = record.state().await;
+    let hooks = work.hooks(record.member);
+    let post = hooks.and_then(|hooks| hooks.post.as_ref());
+    let has_pre = hooks.is_some_and(|hooks| hooks.pre.is_some());
+    let end = match host.phase {
+        WorkPhase::Succeeded => Some(End::Succeeded),
+        phase if phase.has_ended() => Some(End::Failed),
+        _ => None,
+    };
+    match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
+        (HookStep::Run | HookStep::Continue, Some((hook, _))) => {
+            on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
+            let ran = has_run(work.run_hook(record, hook, HookMoment::After).await)?;
+            let (kind, now) = (work.hook_conditions().post, record.session.now());
+            let message = ran.err().map(|failure| failure.to_string());
+            let changed = record.change_member(|member| {
+                observe(member, kind, record, message.as_ref(), now);
+                if let Some(host) = host_of(member, &record.host) {
+                    ended(host, message);
+                }
+            });
+            on_record(changed.await?)
+        }
+        // The spec does not have the hook any more that began.
+        (HookStep::Skip | HookStep::Continue, _) => {
+            on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Skipped)).await?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The session is gone although it was held: the hook after a host that began is run without a record.
+pub(super) async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
+    let post = work.hooks(record.member).and_then(|hooks| hooks.post.as_ref());
+    let Some((hook, policy)) = post else { return };
+    if !record.state().await.owes_post_hook() || !policy.runs_after(End::Failed, work.retry_left()) {
+        return;
+    }
+    if let Err(error) = work.run_hook(record, hook, HookMoment::After).await {
+        let host = record.host.as_str();
+        tracing::warn!(session = work.record().name, host, %error, "the hook after a host of a deleted session failed");
+    }
+}
+
+/// How a hook ended. One that this server does not follow any more has not: it is continued.
+pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFailure>, Stopped> {
+    match ran {
+        Err(HookFailure::Left) => Err(Stopped::Left),
+        Err(HookFailure::Api(error)) if error.is_transient() => Err(error.into()),
+        ran => Ok(ran),
+    }
+}
+
+/// Shows how a hook of a host ended. What failed for one host stays when that of another succeeds.
+fn observe(
+    member: &mut MemberState,
+    kind: ConditionType,
+    record: &HostRecord,
+    failure: Option<&String>,
+    now: jiff::Timestamp,
+) {
+    let known = member.conditions.iter().find(|condition| condition.type_ == kind.name());
+    let earlier = known.filter(|condition| condition.status == "False").map(|condition| &condition.message);
+    let observed = match (failure, earlier) {
+        (Some(failure), Some(earlier)) => kind.no(format!("{earlier}; host {}: {failure}", record.host)),
+        (Some(failure), None) => kind.no(format!("host {}: {failure}", record.host)),
+        (None, Some(_)) => return,
+        (None, None) => kind.yes(""),
+    };
+    member.observe(&observed, now);
+}
+
+/// Records how the hook after a host ended. A hook that failed fails the host.
+fn ended(host: &mut HostState, failure: Option<String>) {
+    let Some(message) = failure else {
+        host.run.post_hook = Some(HookPhase::Succeeded);
+        return;
+    };
+    host.run.post_hook = Some(HookPhase::Failed);
+    host.phase = WorkPhase::Failed;
+    let message = format!("the hook after the host failed: {message}");
+    host.error = Some(match host.error.take() {
+        Some(error) => format!("{error}; {message}"),
+        None => message,
+    });
+}
