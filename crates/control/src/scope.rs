@@ -15,6 +15,15 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Whether the objects of a namespace are watched.
+    pub fn includes(&self, namespace: &str) -> bool {
+        match self {
+            Self::Namespace(own) => own == namespace,
+            Self::Namespaces(namespaces) => namespaces.iter().any(|own| own == namespace),
+            Self::Cluster => true,
+        }
+    }
+
     /// One API for each watch that this scope needs.
     pub fn apis(&self, client: &Client, resource: &ApiResource) -> Vec<Api<DynamicObject>> {
         match self {
@@ -51,5 +60,7 @@ mod tests {
         let urls: Vec<String> =
             scope.apis(&client, &resource).iter().map(|api| api.resource_url().to_owned()).collect();
         assert_eq!(urls, expected);
+        assert!(scope.includes("a"));
+        assert_eq!(scope.includes("other"), scope == Scope::Cluster);
     }
 }

@@ -12,7 +12,10 @@ use lifeboat_transfer::gateway::Gateway;
 use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
+use crate::looks::MoverLooks;
 use crate::metrics::StashMetrics;
+use crate::openings::Openings;
+use crate::reserved::Records;
 use crate::scope::ServedNamespaces;
 use crate::settings::StashSettings;
 use crate::tenant_stores::{GuardedStores, TenantStores};
@@ -33,6 +36,12 @@ pub(crate) struct Context {
     pub(crate) gateway: Gateway,
     /// Opens the storage of Repositories.
     pub(crate) stores: Arc<dyn TenantStores>,
+    /// Limits looks at it.
+    pub(crate) openings: Openings,
+    /// What movers found in repositories that the server cannot open.
+    pub(crate) looks: MoverLooks,
+    /// Who uses which repository, as far as it was seen.
+    pub(crate) records: Records,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
     /// What carries out transfers; None for movers. Tests put their own in its place.
@@ -51,6 +60,9 @@ impl Context {
         Self {
             served: ServedNamespaces::new(&settings),
             stores: Arc::new(GuardedStores(settings.guard.clone())),
+            openings: Openings::default(),
+            looks: MoverLooks::default(),
+            records: Records::default(),
             settings: Arc::new(settings),
             movers,
             repositories,

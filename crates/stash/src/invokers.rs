@@ -4,9 +4,10 @@
 mod controller;
 mod gather;
 mod invoker;
+mod opening;
 mod schedule;
 
 pub(crate) use controller::run;
-pub(crate) use gather::{not_allowed, read as read_repository, secret as backend_secret};
+pub(crate) use gather::{claim, nodes, not_allowed, read as read_repository, secret as backend_secret};
 pub(crate) use invoker::Invoker;
 pub(crate) use schedule::make_session;

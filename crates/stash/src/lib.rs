@@ -15,8 +15,13 @@
 mod context;
 mod gateway;
 mod invokers;
+mod looks;
 mod metrics;
+mod mover_pods;
+mod openings;
 mod repository;
+mod repository_key;
+mod reserved;
 mod scope;
 mod server_part;
 mod sessions;

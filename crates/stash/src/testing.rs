@@ -1,5 +1,7 @@
 //! For tests: a server whose cluster is the API server in memory, and whose tenants' storage is in memory.
 
+pub(crate) mod movers;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,15 +12,17 @@ use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
 use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
 use lifeboat_cluster::testing::failure;
+use futures::TryStreamExt;
 use lifeboat_control::locked;
 use lifeboat_control::testing::{ApiServer, Requests};
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::lock::LockOptions;
 use lifeboat_repository::progress::Progress;
-use lifeboat_repository::repository::Repository as OpenRepository;
+use lifeboat_repository::repository::{InitOptions, Options, Repository as OpenRepository};
 use lifeboat_store::Store;
 use lifeboat_transfer::repositories::{ServerOpening, TenantStorage};
 use lifeboat_transfer::{MoverSettings, TransferService};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -126,6 +130,12 @@ impl MemoryStores {
     pub(crate) fn bucket(&self, name: &str) -> Store {
         locked(&self.0).entry(name.to_owned()).or_insert_with(Store::memory).clone()
     }
+
+    /// The keys in a bucket that begin with a text.
+    pub(crate) async fn keys(&self, bucket: &str, begin: &str) -> Vec<String> {
+        let listed: Vec<_> = self.bucket(bucket).list(begin).try_collect().await.unwrap();
+        listed.into_iter().map(|info| info.key).collect()
+    }
 }
 
 #[async_trait]
@@ -186,6 +196,11 @@ impl World {
         world
     }
 
+    /// Dry runs of movers' pods are admitted: the API server in memory would make the pods.
+    pub(crate) fn admit_movers(&self) {
+        self.server.answer(|_, asked| asked.query.contains("dryRun").then(|| (201, asked.body.clone())));
+    }
+
     /// The Secret `keys` of a namespace, with the keys of S3 and a password.
     pub(crate) fn put_secret(&self, namespace: &str, password: &str) {
         let entries =
@@ -235,6 +250,27 @@ impl World {
     pub(crate) async fn opened(&self, key: &RepositoryKey) -> OpenRepository {
         let ready = ready(&self.context, key).await.unwrap();
         self.context.repositories.open(&ready.access).await.unwrap()
+    }
+
+    /// Makes a repository in storage that the server need not know.
+    pub(crate) async fn make_in(store: Store) {
+        let password = SecretString::from(PASSWORD.to_owned());
+        OpenRepository::init(store, &password, InitOptions::default(), Options::default()).await.unwrap();
+    }
+
+    /// Stores a snapshot of a host at path `/data` in storage that the server need not know; gives its ID.
+    pub(crate) async fn snapshot_in(store: Store, host: &str, tags: &[&str]) -> String {
+        let password = SecretString::from(PASSWORD.to_owned());
+        let repository = OpenRepository::open(store, &password, Options::default()).await.unwrap();
+        let source = tempfile::tempdir().unwrap();
+        std::fs::write(source.path().join("file"), tags.join(",")).unwrap();
+        let directory = std::fs::File::open(source.path()).unwrap().into();
+        let mut options =
+            BackupOptions::new(Source::Root { directory, path: "/data".to_owned() }, host);
+        options.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let (lock, progress) = (LockOptions::default(), Arc::new(Progress::default()));
+        let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;
+        made.unwrap().snapshot_id.unwrap().to_string()
     }
 
     /// Stores a snapshot of a host with these tags; gives its ID.

@@ -6,6 +6,7 @@
 //! could add a line is refused: otherwise a tenant could name another source of credentials there.
 
 mod endpoint;
+mod place;
 mod problem;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde_json::Value;
 
 use endpoint::Endpoint;
+pub use place::place;
 pub use problem::BackendProblem;
 use values::{Values, bucket, prefix, relative};
 

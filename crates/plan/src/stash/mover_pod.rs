@@ -86,6 +86,11 @@ pub enum MoverPodError {
         "namespace {namespace} never admits a pod with the resources of the mover ({message}): set runtimeSettings.container.resources"
     )]
     Resources { namespace: String, message: String },
+        "the volume can only be reached through a directory of its node, by a mover in Lifeboat's own namespace, and that mover cannot \
+         open the repository: {reason}; use a Repository whose Secret has the keys of its storage, or a claim with access mode \
+         ReadWriteOnce or ReadWriteMany"
+    )]
+    RepositoryElsewhere { reason: String },
 }
 
 /// The settings of the mover's pod. Without an answer of the API server they are those of the pod for a dry run.

@@ -1,10 +1,13 @@
 //! Decisions about a Repository: which restic repository it stands for ([`record`]), what its status shows ([`status`]), when it is opened
-//! and maintained ([`due`]), which late snapshots are forgotten ([`fate`]), whether its data may be deleted with it ([`wipe_out`]), and
-//! which of its snapshots are objects of the cluster ([`mirror`]). Called by the controller of Repositories in crate `stash`.
+//! and maintained ([`due`]), what movers do for a server that cannot open it ([`mover_work`]), which late snapshots are forgotten ([`fate`]),
+//! whether its data may be deleted with it ([`wipe_out`]), and which files that are ([`layout`]), and which of its snapshots are objects of
+//! the cluster ([`mirror`]). Called by the controller of Repositories in crate `stash`.
 
 pub mod due;
 pub mod fate;
+pub mod layout;
 pub mod mirror;
+pub mod mover_work;
 pub mod record;
 pub mod status;
 pub mod usage;

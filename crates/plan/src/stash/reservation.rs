@@ -3,7 +3,8 @@
 //! gives the next record and whether the claim holds. Called by the controllers of BackupConfiguration and BackupBatch.
 //!
 //! A claim that holds stays. Of those that wait the oldest is next: a younger one does not overtake an older one that it conflicts
-//! with. A repository takes one BackupBatch; BackupConfigurations share it, with the batch too, while all hosts differ.
+//! with. A repository takes one BackupBatch; BackupConfigurations share it, with the batch too, while all hosts differ. While the data
+//! of a repository is being deleted, nothing else holds.
 
 mod record;
 
@@ -18,6 +19,8 @@ use super::hosts::HostSet;
 pub const KEY: &str = "reservations.json";
 /// The prefix of the ConfigMap's name; the repository's ID follows.
 const CONFIG_MAP: &str = "lifeboat-stash-repository-";
+/// The kind of a claim that a Repository has while its data is deleted: nothing else holds beside it.
+const DELETION: &str = "Repository";
 
 /// The name of the ConfigMap for a repository, by its restic ID.
 pub fn config_map_name(repository_id: &str) -> String {
@@ -76,6 +79,8 @@ pub struct Conflict {
 /// What two invokers cannot share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Shared {
+    #[error("whose data is being deleted; use another Repository")]
+    Deletion,
     #[error("and takes one BackupBatch only; use another Repository")]
     Batch,
     #[error("which stores host {host:?} as well; use another Repository, or another target.alias")]
@@ -83,6 +88,24 @@ enum Shared {
 }
 
 impl Claim {
+    /// The claim of a Repository whose data is about to be deleted.
+    pub fn of_deletion(repository: RepositoryName, uid: &str, created: Timestamp) -> Self {
+        Self {
+            kind: InvokerKind::from(DELETION),
+            namespace: repository.namespace.clone(),
+            name: repository.name.clone(),
+            uid: uid.to_owned(),
+            created,
+            repository,
+            hosts: Vec::new(),
+        }
+    }
+
+    /// Whether it is that of a Repository whose data is being deleted.
+    pub fn is_deletion(&self) -> bool {
+        self.kind.as_str() == DELETION
+    }
+
     /// Why two claims cannot hold at once; it names the other one.
     fn conflict(&self, other: &Self) -> Option<Conflict> {
         let both_are_batches =
@@ -90,6 +113,7 @@ impl Claim {
         let pairs = self.hosts.iter().flat_map(|own| other.hosts.iter().map(move |host| (own, host)));
         let mut hosts = pairs.filter_map(|(own, host)| own.overlap(host));
         let what = match hosts.next() {
+            _ if self.is_deletion() || other.is_deletion() => Shared::Deletion,
             _ if both_are_batches => Shared::Batch,
             Some(host) => Shared::Host { host },
             None => return None,
@@ -124,6 +148,12 @@ impl Record {
         Self::settled(holders, waiting)
     }
 
+    /// The record with the claim of a deletion, which never waits: None if anybody else has a claim.
+    #[must_use]
+    pub fn with_deletion(&self, claim: &Claim) -> Option<Self> {
+        self.all().all(|known| known.uid == claim.uid).then(|| self.with(claim))
+    }
+
     /// The record without the invokers that are gone, or use another repository now.
     #[must_use]
     pub fn without(&self, is_gone: impl Fn(&Claim) -> bool) -> Self {
@@ -146,7 +176,8 @@ impl Record {
 
     /// The holders that use a Repository object, as its status lists them.
     pub fn references(&self, repository: &RepositoryName) -> Vec<TypedObjectRef> {
-        let own = self.holders.iter().filter(|claim| claim.repository == *repository);
+        let own =
+            self.holders.iter().filter(|claim| claim.repository == *repository && !claim.is_deletion());
         let reference = |claim: &Claim| TypedObjectRef {
             api_group: Some(GROUP.to_owned()),
             kind: Some(claim.kind.to_string()),
@@ -156,7 +187,8 @@ impl Record {
         own.map(reference).collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Claim> {
+    /// All claims, those that hold first.
+    pub fn all(&self) -> impl Iterator<Item = &Claim> {
         self.holders.iter().chain(&self.waiting)
     }
 

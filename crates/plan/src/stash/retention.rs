@@ -5,6 +5,7 @@
 //! - [`groups`]: the snapshots of the invoker's own hosts, by host and paths. Upstream applies a policy to the whole repository,
 //!   also to other invokers' snapshots.
 //! - [`expired_safety_copies`]: copies that restores made before they overwrote data.
+//! - [`would_remove`]: what a session with `dryRun` says instead of removing anything.
 //! - [`prune_is_due`], [`check_is_due`]: when maintenance is asked for.
 //!
 //! Safety copies are in no group: they count for no policy, and no policy removes them. Snapshots that lack files are in groups
@@ -24,6 +25,10 @@ pub const SAFETY_COPIES_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24
 const PRUNE_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 /// The shortest time between two checks.
 const CHECK_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
+
+/// How many snapshots the message about a dry run names, and how many characters of a host and its paths.
+const NAMED: usize = 20;
+const LONGEST_NAME: usize = 80;
 
 /// What is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +110,26 @@ pub fn expired_safety_copies(
     let copies = snapshots.iter().filter(|snapshot| snapshot.has_tag(SAFETY_TAG));
     let own = copies.filter(|snapshot| own_hosts.contains(&snapshot.host) && !needed.contains(&snapshot.id));
     own.filter(|snapshot| is_old(snapshot)).map(|snapshot| snapshot.id.clone()).collect()
+}
+
+/// What a policy with `dryRun` would have removed: how many snapshots, and the first of them with host and paths.
+pub fn would_remove(snapshots: &[SnapshotFact]) -> String {
+    if snapshots.is_empty() {
+        return "dryRun: nothing was removed, and the policy would remove no snapshot".to_owned();
+    }
+    let name = |snapshot: &SnapshotFact| {
+        let place = format!("{}:{}", snapshot.host, snapshot.paths.join(","));
+        let plain = place.chars().map(|c| if c.is_control() { '?' } else { c });
+        format!("{} ({})", snapshot.short(), plain.take(LONGEST_NAME).collect::<String>())
+    };
+    let named: Vec<String> = snapshots.iter().take(NAMED).map(name).collect();
+    let more = snapshots.len() - named.len();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!(
+        "dryRun: nothing was removed; the policy would remove {} snapshots: {}{more}",
+        snapshots.len(),
+        named.join(", ")
+    )
 }
 
 /// Whether a policy with `prune: true` asks for a prune now: hourly at most.
@@ -197,6 +222,18 @@ mod tests {
         let expired = |now| expired_safety_copies(&snapshots, &hosts(&["app"]), &needed, at(now));
         assert_eq!(expired(week), Vec::<String>::new());
         assert_eq!(expired(week + 1), ["old"]);
+    }
+
+    #[test]
+    fn a_dry_run_says_how_many_snapshots_it_would_remove_and_names_the_first() {
+        assert!(would_remove(&[]).contains("would remove no snapshot"));
+        let old = snapshot("0123456789abcdef", 1, "app", &["/data", "/logs"], &[]);
+        let message = would_remove(std::slice::from_ref(&old));
+        assert!(message.ends_with("would remove 1 snapshots: 01234567 (app:/data,/logs)"), "{message}");
+        let hostile = SnapshotFact { paths: vec!["/x\n".repeat(5000)], ..old };
+        let message = would_remove(&vec![hostile; 700]);
+        assert!(message.contains("700 snapshots") && message.ends_with("and 680 more"), "{message}");
+        assert!(message.len() < 4096 && !message.contains('\n'), "a condition has room for it");
     }
 
     #[rstest]

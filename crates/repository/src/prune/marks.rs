@@ -57,7 +57,9 @@ impl Marks {
             Err(lifeboat_store::Error::Unsupported { .. }) => return Ok(Self::default()),
             Err(error) => return Err(Error::store("list the marks of earlier prunes")(error)),
         };
-        for info in listed {
+        // Another repository may be in this directory: only what a prune writes is read, and removed later.
+        let is_own = |key: &str| key.rsplit('/').next().is_some_and(|name| key == own_key(name));
+        for info in listed.into_iter().filter(|info| is_own(&info.key)) {
             if info.size <= MAX_SIZE {
                 match store.get(&info.key).await {
                     Ok(content) => marks.add(&info.key, &content),
@@ -126,6 +128,11 @@ fn directory() -> String {
     format!("{OWN_PREFIX}/prune")
 }
 
+/// The key of the mark with this name; empty if no mark is called so.
+fn own_key(name: &str) -> String {
+    name.parse::<Id>().map(|id| format!("{}/{id}", directory())).unwrap_or_default()
+}
+
 /// The objects for these marks.
 fn contents(times: &HashMap<PackId, Timestamp>) -> Result<Vec<Vec<u8>>> {
     let mut sorted: Vec<_> = times.iter().map(|(pack, time)| (*time, *pack)).collect();
@@ -174,6 +181,18 @@ mod tests {
             fresh.replace(&repository, times(&[(1, second)])).await.unwrap();
         }
         assert_eq!(Marks::load(&repository).await.unwrap().times, times(&[(1, 900)]));
+    }
+
+    #[tokio::test]
+    async fn files_of_others_among_the_marks_stay() {
+        let repository = memory_repository().await;
+        let other = format!("{}/keys/{}", directory(), Id::of(b"other"));
+        repository.store().put(&other, "of another repository").await.unwrap();
+        let mut marks = Marks::load(&repository).await.unwrap();
+        assert!(marks.keys.is_empty() && !marks.damaged);
+        marks.replace(&repository, times(&[(1, 100)])).await.unwrap();
+        Marks::load(&repository).await.unwrap().replace(&repository, times(&[])).await.unwrap();
+        assert!(repository.store().exists(&other).await.unwrap());
     }
 
     #[rstest::rstest]

@@ -13,22 +13,34 @@ use lifeboat_api::stash::{BackupBatchStatus, BackupConfigurationStatus, InvokerK
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::{Known, dynamic};
 use lifeboat_plan::stash::invoker::InvokerStatus;
+use lifeboat_plan::stash::reservation::Claim;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::gather::{gather, nodes};
-use super::invoker::{Invoker, resource};
+use super::gather::{GatheredNow, gather, nodes};
+use super::invoker::Invoker;
+use super::opening::RepositoryOpenings;
 use super::schedule::{Scheduled, schedule};
 use crate::context::Context;
+use crate::repository::reservations::ReservedId;
+use crate::repository::{invoker_resource, release_gone};
 
-/// How soon something that is missing is looked for again.
+/// How soon something that is missing is looked for again, and a repository that is being opened.
 const MISSING: Duration = Duration::from_secs(15);
-/// How often the metrics of invokers that are gone are removed.
+const OPENING: Duration = Duration::from_secs(5);
+/// How often metrics and claims of invokers that are gone are removed.
 const FORGET: Duration = Duration::from_mins(1);
 
 struct State {
     kind: InvokerKind,
     resource: ApiResource,
+    openings: RepositoryOpenings,
+}
+
+impl State {
+    fn new(kind: InvokerKind, resource: ApiResource) -> Self {
+        Self { kind, resource, openings: RepositoryOpenings::new() }
+    }
 }
 
 /// Runs the controllers of both kinds until `shutdown` is cancelled.
@@ -40,17 +52,18 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 }
 
 async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shutdown: &CancellationToken) {
-    let Some(resource) = resource(&kind) else { return };
+    let Some(resource) = invoker_resource(&kind) else { return };
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
-    let state = Arc::new(State { kind, resource });
+    let state = Arc::new(State::new(kind, resource));
     tokio::select! {
         () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
         () = forget_gone(context, &state.kind, &there) => {}
     }
+    state.openings.leave().await;
 }
 
-/// Removes the metrics of invokers that were deleted: no reconcile reports them.
+/// Removes metrics and claims of invokers that were deleted: no reconcile reports them.
 async fn forget_gone(context: &Context, kind: &InvokerKind, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
@@ -65,6 +78,23 @@ async fn forget_gone(context: &Context, kind: &InvokerKind, there: &Known) {
         context.metrics.sessions.retain(|of, namespace, name| {
             of != kind.as_str() || known.contains(&(namespace.to_owned(), name.to_owned()))
         });
+        release_left(context, kind, there).await;
+    }
+}
+
+/// Removes the claims of invokers that were deleted, so that who waits for their repositories is next. Costs no requests while there are
+/// none.
+async fn release_left(context: &Context, kind: &InvokerKind, there: &Known) {
+    let uids: BTreeSet<String> = there.state().iter().filter_map(|object| object.uid()).collect();
+    let scope = context.served.scope();
+    let is_left = |claim: &Claim| {
+        claim.kind == *kind && scope.includes(&claim.namespace) && !uids.contains(&claim.uid)
+    };
+    let left = context.records.with_claims(is_left);
+    for id in left.iter().filter_map(|name| ReservedId::of_config_map(name)) {
+        if let Err(error) = release_gone(context, &id).await {
+            tracing::warn!(error = error.chain(), "a reservation of a deleted object is left for now");
+        }
     }
 }
 
@@ -87,7 +117,13 @@ async fn reconcile(
     };
     let nodes = nodes(&context, &invoker).await?;
     let valid = invoker.valid(|_| nodes.clone());
-    let gathered = Box::pin(gather(&context, &invoker, valid.as_ref().ok(), &nodes)).await?;
+    let gathering = gather(&context, &state.openings, &invoker, valid.as_ref().ok(), &nodes);
+    let GatheredNow { gathered, is_opening } = Box::pin(gathering).await?;
+    let was_ready = invoker.status.phase == Some(InvokerPhase::Ready);
+    if is_opening && was_ready {
+        // Slow storage takes no schedule out of force: it is known in a moment whether it answers.
+        return Ok(Action::requeue(OPENING));
+    }
     let status = InvokerStatus::of(
         &invoker.status,
         valid.as_ref().err(),
@@ -97,9 +133,8 @@ async fn reconcile(
         context.core.now(),
     );
     let is_ready = status.phase == Some(InvokerPhase::Ready);
-    let was_ready = invoker.status.phase == Some(InvokerPhase::Ready);
     let mut last_due = invoker.last_due;
-    let mut next = Action::requeue(MISSING);
+    let mut next = Action::requeue(if is_opening { OPENING } else { MISSING });
     if is_ready && !was_ready {
         // A session finds its invoker Ready: the status is written before the first one is made.
         next = Action::requeue(Duration::from_millis(100));

@@ -1,7 +1,5 @@
 //! Gathers what decides whether an invoker can run: its Repository and Secret, its targets, its place among the users of the repository.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -13,22 +11,39 @@ use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
 use lifeboat_plan::stash::invoker::{Found, Gathered, ValidBackup, ValidDriver, backup_hosts};
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 
-use super::invoker::{Invoker, resource};
+use super::invoker::Invoker;
+use super::opening::RepositoryOpenings;
 use crate::context::Context;
-use crate::repository::reservations::{self, ReservationError, ReservedId};
-use crate::repository::{RepositoryProblem, key_of, ready};
+use crate::repository::reservations::{self, ReservedId};
+use crate::repository::{RepositoryProblem, key_of, release_gone};
 use crate::target::{TargetName, workload};
+
+/// What the status says while a slow repository is opened.
+const OPENING: &str = "the repository is being opened";
+
+/// What was gathered, and whether the repository is still being opened.
+pub(super) struct GatheredNow {
+    pub(super) gathered: Gathered,
+    pub(super) is_opening: bool,
+}
+
+impl From<Gathered> for GatheredNow {
+    fn from(gathered: Gathered) -> Self {
+        Self { gathered, is_opening: false }
+    }
+}
 
 /// Reads all of it, and puts the invoker's claim on record.
 pub(super) async fn gather(
     context: &Context,
+    openings: &RepositoryOpenings,
     invoker: &Invoker,
     valid: Option<&ValidBackup>,
     nodes: &[String],
-) -> Result<Gathered, ApiError> {
-    let Some(valid) = valid else { return Ok(Gathered::default()) };
+) -> Result<GatheredNow, ApiError> {
+    let Some(valid) = valid else { return Ok(Gathered::default().into()) };
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
-    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered) };
+    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered.into()) };
     let found = read(context, repository).await?;
     let Some(object) = found else {
         let message = format!(
@@ -36,71 +51,40 @@ pub(super) async fn gather(
             repository.namespace, repository.name
         );
         gathered.repository = Some(Found::No(message));
-        return Ok(gathered);
+        return Ok(gathered.into());
     };
     if let Some(refusal) = not_allowed(context, &invoker.id.namespace, &object).await? {
         gathered.repository = Some(Found::No(refusal));
-        return Ok(gathered);
+        return Ok(gathered.into());
     }
     gathered.repository = Some(Found::Yes);
     gathered.secret = Some(secret(context, &object).await?);
     if gathered.secret != Some(Found::Yes) {
-        return Ok(gathered);
+        return Ok(gathered.into());
     }
     let key = key_of(&repository.namespace, &repository.name);
-    match Box::pin(ready(context, &key)).await {
+    let Some(opened) = openings.open(context, &key).await else {
+        gathered.repository = Some(Found::Unknown(OPENING.to_owned()));
+        return Ok(GatheredNow { gathered, is_opening: true });
+    };
+    match opened.as_ref() {
         Ok(opened) => {
             let id = ReservedId::new(&opened.access, &repository.namespace, &opened.id);
             let claim = claim(invoker, repository, nodes);
-            release_gone(context, &id).await?;
+            release_gone(&context.core, &id).await?;
             match reservations::claim(&context.core, &id, &claim).await {
                 Ok(standing) => gathered.standing = Some(standing),
                 Err(error) => gathered.repository = Some(Found::Unknown(error.chain())),
             }
         }
-        Err(RepositoryProblem::Api(error)) => return Err(error),
+        // Trouble with the API says nothing about the repository: it is opened again in a moment.
+        Err(problem @ RepositoryProblem::Api(_)) => {
+            gathered.repository = Some(Found::Unknown(problem.chain()));
+            return Ok(GatheredNow { gathered, is_opening: true });
+        }
         Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
     }
-    Ok(gathered)
-}
-
-/// Removes the claims of invokers that are gone, or use another repository now.
-async fn release_gone(context: &Context, id: &ReservedId) -> Result<(), ApiError> {
-    let record = match reservations::read(&context.core, id).await {
-        Ok(record) => record,
-        Err(ReservationError::Api(error)) => return Err(error),
-        // The claim itself reports it.
-        Err(ReservationError::Record { .. }) => return Ok(()),
-    };
-    let mut gone = BTreeSet::new();
-    for claim in record.holders().iter().chain(record.waiting()) {
-        let Some(resource) = resource(&claim.kind) else { continue };
-        let api = objects::namespaced(&context.core.client, &claim.namespace, &resource);
-        let attempt = format!("read {} {}/{}", claim.kind, claim.namespace, claim.name);
-        let found = api.get_opt(&claim.name).await.attempt(attempt)?;
-        if !found.is_some_and(|found| still_claims(&found, claim)) {
-            gone.insert(claim.uid.clone());
-        }
-    }
-    if gone.is_empty() {
-        return Ok(());
-    }
-    match reservations::release(&context.core, id, |claim| gone.contains(&claim.uid)).await {
-        Err(ReservationError::Api(error)) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Whether an invoker still uses the Repository of its claim. One whose spec no server has looked at since it was changed does:
-/// the other Repository may be for the same bucket, and then the claim moves with it.
-fn still_claims(found: &DynamicObject, claim: &Claim) -> bool {
-    if found.uid().as_deref() != Some(claim.uid.as_str()) {
-        return false;
-    }
-    let of = |field: &str| found.data["spec"]["repository"][field].as_str().unwrap_or_default();
-    let namespace = if of("namespace").is_empty() { claim.namespace.as_str() } else { of("namespace") };
-    let is_same = of("name") == claim.repository.name && namespace == claim.repository.namespace;
-    is_same || found.data["status"]["observedGeneration"].as_i64() != found.metadata.generation
+    Ok(gathered.into())
 }
 
 pub(crate) async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
@@ -167,7 +151,7 @@ async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Fo
 }
 
 /// The invoker's claim to the repository.
-fn claim(invoker: &Invoker, repository: &RepositoryName, nodes: &[String]) -> Claim {
+pub(crate) fn claim(invoker: &Invoker, repository: &RepositoryName, nodes: &[String]) -> Claim {
     let members = backup_hosts(invoker.members(), |_| nodes.to_vec());
     let hosts: Vec<HostSet> = members.into_iter().map(|member| member.hosts).collect();
     Claim {
@@ -182,7 +166,7 @@ fn claim(invoker: &Invoker, repository: &RepositoryName, nodes: &[String]) -> Cl
 }
 
 /// The names of all nodes, where a target is a DaemonSet.
-pub(super) async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiError> {
+pub(crate) async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiError> {
     let is_daemon_set = |member: &lifeboat_api::stash::BackupMember| {
         let target = member.target.as_ref();
         target.is_some_and(|target| TargetKind::of(&target.reference) == Ok(TargetKind::DaemonSet))

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
 use lifeboat_api::stash::{
     BackupBatch, BackupConfiguration, BackupMember, InvokerKind, RetentionPolicy, RetryConfig, TargetRef,
 };
@@ -17,6 +16,8 @@ use lifeboat_plan::stash::invoker::{
     InvokerStatus, Problems, ValidBackup, backup_batch, backup_configuration, backup_hosts,
 };
 use lifeboat_plan::stash::session::InvokerId;
+
+use crate::repository::invoker_resource;
 
 /// An invoker of backups.
 #[derive(Clone, Debug)]
@@ -37,19 +38,10 @@ enum Spec {
     Batch(Box<BackupBatch>),
 }
 
-/// The resource of a kind of invokers; None for a kind that this version does not know.
-pub(crate) fn resource(kind: &InvokerKind) -> Option<ApiResource> {
-    match kind {
-        InvokerKind::BackupConfiguration => Some(objects::resource_of::<BackupConfiguration>()),
-        InvokerKind::BackupBatch => Some(objects::resource_of::<BackupBatch>()),
-        InvokerKind::Other(_) => None,
-    }
-}
-
 impl Invoker {
     /// Reads the invoker of a session; None if it does not exist or cannot be read.
     pub(crate) async fn read(core: &Core, id: &InvokerId) -> Result<Option<Self>, ApiError> {
-        let Some(resource) = resource(&id.kind) else { return Ok(None) };
+        let Some(resource) = invoker_resource(&id.kind) else { return Ok(None) };
         let api = objects::namespaced(&core.client, &id.namespace, &resource);
         let attempt = format!("read {} {}/{}", id.kind, id.namespace, id.name);
         let found = api.get_opt(&id.name).await.attempt(attempt)?;

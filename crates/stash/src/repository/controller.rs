@@ -25,6 +25,7 @@ use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::{LongWork, dynamic, locked, unreadable};
 use lifeboat_plan::stash::repository::due::{self, Look, Maintenance};
+use lifeboat_plan::stash::repository::mover_work;
 use lifeboat_plan::stash::repository::wipe_out::FINALIZER;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::transfer::repository_notes::is_under_way;
@@ -32,7 +33,7 @@ use lifeboat_transfer::movers::TaskState;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::object;
+use super::{by_mover, object};
 use crate::context::Context;
 use users::Users;
 
@@ -42,7 +43,9 @@ const NEXT_TRY: Duration = Duration::from_mins(1);
 /// What the controller works with in one term.
 struct State {
     resource: ApiResource,
-    /// Maintenances and deletions take hours, and no look at a repository waits for one.
+    /// What waits for the storage of a tenant, or takes hours: no reconcile waits for it, and none for another.
+    looks: LongWork,
+    notes: LongWork,
     maintenances: LongWork,
     deletions: LongWork,
     memory: Arc<Memory>,
@@ -62,6 +65,8 @@ impl State {
     fn new() -> Self {
         Self {
             resource: objects::resource_of::<Repository>(),
+            looks: LongWork::new("look at a repository"),
+            notes: LongWork::new("notes on a repository"),
             maintenances: LongWork::new("maintenance"),
             deletions: LongWork::new("deletion of a repository's data"),
             memory: Arc::default(),
@@ -78,7 +83,8 @@ impl Memory {
 
 /// Runs the controller until `shutdown` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
-    let state = Arc::new(State::new());
+    let memory = Memory { users: Users(context.records.clone()), ..Memory::default() };
+    let state = Arc::new(State { memory: Arc::new(memory), ..State::new() });
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let (memory, resource) = (state.memory.clone(), state.resource.clone());
     let watches = context
@@ -88,8 +94,9 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
         })
         .until(shutdown);
     dynamic::drive("repository", watches, context.clone(), state.clone(), reconcile).await;
-    state.maintenances.leave().await;
-    state.deletions.leave().await;
+    for work in [&state.looks, &state.notes, &state.maintenances, &state.deletions] {
+        work.leave().await;
+    }
 }
 
 async fn reconcile(
@@ -115,24 +122,46 @@ async fn reconcile(
     }
     let repository = keep_finalizer(&context, repository).await?;
     let uid = repository.metadata.uid.clone().unwrap_or_default();
-    let memory = &state.memory;
-    let last = locked(&memory.looks).get(&uid).copied();
-    let (repository, next_look) = match due::look(&repository, last, context.now()) {
-        Look::In(rest) => (users::show(&context, &memory.users, repository).await?, rest),
-        Look::Now => {
-            let repository = Box::pin(observe::observe(&context, &memory.users, repository)).await?;
-            locked(&memory.looks).insert(uid, context.now());
-            let next = match due::look(&repository, Some(context.now()), context.now()) {
-                Look::In(rest) => rest,
-                Look::Now => NEXT_TRY,
-            };
-            (repository, next)
-        }
+    let last = locked(&state.memory.looks).get(&uid).copied();
+    let Look::In(next_look) = due::look(&repository, last, context.now()) else {
+        start_look(&context, &state, repository);
+        return Ok(Action::requeue(NEXT_TRY));
     };
-    let is_settled = notes::work_off(&context, &repository).await?;
-    let next_look = if is_settled { next_look } else { next_look.min(NEXT_TRY) };
+    let repository = users::show(&context, &state.memory.users, repository).await?;
+    by_mover::clear_left(&context, &repository).await?;
+    let has_notes = notes::has_any(&repository);
+    if has_notes {
+        start_notes(&context, &state, repository.clone());
+    }
+    let next_look = if has_notes { next_look.min(NEXT_TRY) } else { next_look };
     let next = maintenance(&context, &state, repository).await?;
     Ok(Action::requeue(next.map_or(next_look, |next| next.min(next_look))))
+}
+
+/// Looks at a Repository in the background. What is found is written into its status, which leads to the next reconcile.
+fn start_look(context: &Context, state: &Arc<State>, repository: Repository) {
+    let (context, memory) = (context.clone(), state.memory.clone());
+    let uid = repository.metadata.uid.clone().unwrap_or_default();
+    state.looks.start(&uid.clone(), |_| async move {
+        match Box::pin(observe::observe(&context, &memory.users, &repository)).await {
+            Ok(()) => _ = locked(&memory.looks).insert(uid, context.now()),
+            Err(error) => {
+                let (repository, message) = (repository.name_any(), error.chain());
+                tracing::warn!(repository, message, "cannot look at a Repository now; it is tried again");
+            }
+        }
+    });
+}
+
+/// Works off the notes on a Repository in the background.
+fn start_notes(context: &Context, state: &Arc<State>, repository: Repository) {
+    let context = context.clone();
+    state.notes.start(&repository.uid().unwrap_or_default(), |_| async move {
+        if let Err(error) = Box::pin(notes::work_off(&context, &repository)).await {
+            let (repository, message) = (repository.name_any(), error.chain());
+            tracing::warn!(repository, message, "notes on a Repository are left for now");
+        }
+    });
 }
 
 /// Adds or removes the finalizer, as `wipeOut` says.
@@ -178,10 +207,12 @@ async fn maintenance(
     Ok(Some(NEXT_TRY))
 }
 
-/// Whether a Repository has a task on record: its maintenance.
+/// Whether a Repository has a task on record: its maintenance, or what a mover does for the server.
 pub(crate) fn task_state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
-    if object["metadata"]["uid"] != *owner.uid || !is_under_way(object, task) {
-        return TaskState::Over;
+    let is_own = object["metadata"]["uid"] == *owner.uid;
+    if is_own && (is_under_way(object, task) || mover_work::current(object).as_ref() == Some(task)) {
+        TaskState::Open
+    } else {
+        TaskState::Over
     }
-    TaskState::Open
 }

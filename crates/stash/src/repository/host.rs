@@ -20,11 +20,11 @@ use lifeboat_transfer::repositories::{
     Access, AccessSource, Passwords, RepositoryKey, RepositoryProblem, RepositoryRecords, ServerOpening,
     TenantRepository, TenantStorage, storage_message,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::key::{key_of, parts_of};
 use super::object;
 use crate::context::Context;
+use crate::repository_key::{key_of, parts_of};
 use crate::storage_config::{bucket, rest};
 
 /// The repositories of Repositories, with these objects as records.
@@ -34,16 +34,6 @@ pub(crate) struct TenantRepositories(pub(crate) Context);
 pub(super) struct Found {
     pub(super) backend: BackendAccess,
     pub(super) access: Access,
-}
-
-impl Found {
-    /// The volume that movers mount to reach the repository, if it is on one.
-    pub(super) fn volume(&self) -> Option<Value> {
-        match &self.backend.storage {
-            BackendStorage::Volume(volume) => serde_json::to_value(&volume.source).ok(),
-            BackendStorage::Bucket(_) | BackendStorage::Rest(_) => None,
-        }
-    }
 }
 
 /// Why nothing opens a Repository.

@@ -1,38 +1,82 @@
-//! A look into a repository: its ID, its snapshots and, where wanted, its size. Little of it is kept: the server looks at many.
+//! A look into a repository: its ID, its snapshots and, where wanted, its size; by the server, or by a mover where only movers open it.
+//! Little of it is kept: the server looks at many. Storage of tenants may be slow: every look is bounded, and waits for a place.
+
+use std::time::Duration;
 
 use lifeboat_mover::report::SnapshotLine;
 use lifeboat_plan::stash::repository::SnapshotFacts;
+use lifeboat_repository::Error;
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::repository::Repository as OpenRepository;
-use lifeboat_repository::snapshots::Found;
+use lifeboat_repository::snapshots::{Found, Loaded};
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
-use tokio::sync::Semaphore;
 
+use super::by_mover;
 use crate::context::Context;
+use crate::looks::Looked;
+use crate::repository_key::parts_of;
 
-/// Opening a repository takes a second of work and 64 MB, so few are opened at once.
-static OPENINGS: Semaphore = Semaphore::const_new(2);
+/// How long a repository may take to list its snapshots and packs.
+const LISTING: Duration = Duration::from_mins(10);
+/// A config has about 200 bytes.
+const LARGEST_CONFIG: u64 = 64 * 1024;
 
-/// What a look found, in the server or by a mover.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Looked {
-    /// The ID of the restic repository.
-    pub(crate) id: String,
-    pub(crate) snapshots: Vec<SnapshotFacts>,
-    /// The size of its packs, if they were counted.
-    pub(crate) bytes: Option<u64>,
+/// Opens a repository that exists, and makes sure that it still does: what was opened once may be gone, and another one may be in
+/// its place.
+pub(super) async fn open(context: &Context, access: &Access) -> Result<OpenRepository, RepositoryProblem> {
+    let (namespace, _) = parts_of(&access.key);
+    let opened = context.openings.run(namespace, opened(context, access)).await;
+    opened.map_err(|slow| RepositoryProblem::Storage(slow.to_string()))?
 }
 
-/// Opens a repository that exists, and makes sure that it still does: what was opened once may be gone.
-pub(super) async fn open(context: &Context, access: &Access) -> Result<OpenRepository, RepositoryProblem> {
-    let _turn = OPENINGS.acquire().await;
+async fn opened(context: &Context, access: &Access) -> Result<OpenRepository, RepositoryProblem> {
     let repository = context.repositories.open(access).await?;
-    let there = repository.store().exists("config").await;
-    if there.map_err(lifeboat_repository::Error::store("look for the repository"))? {
+    if is_there(&repository).await? {
         return Ok(repository);
     }
     context.repositories.close(&access.key);
-    Err(lifeboat_repository::Error::NoRepository { location: access.identifier.clone() }.into())
+    let repository = context.repositories.open(access).await?;
+    if is_there(&repository).await? {
+        return Ok(repository);
+    }
+    context.repositories.close(&access.key);
+    Err(Error::NoRepository { location: access.identifier.clone() }.into())
+}
+
+/// Whether the config in the storage is that of the open repository: it is sealed with its key.
+async fn is_there(repository: &OpenRepository) -> Result<bool, RepositoryProblem> {
+    let store = repository.store();
+    let read = async {
+        if store.head("config").await?.size > LARGEST_CONFIG {
+            return Ok(None);
+        }
+        store.get("config").await.map(Some)
+    };
+    match read.await {
+        Ok(Some(config)) => Ok(repository.key().open(&mut config.to_vec()).is_ok()),
+        Ok(None) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(Error::store("look for the repository")(error).into()),
+    }
+}
+
+/// Ends a listing that takes too long.
+pub(super) async fn in_time<T>(
+    listing: impl Future<Output = Result<T, Error>>,
+) -> Result<T, RepositoryProblem> {
+    match tokio::time::timeout(LISTING, listing).await {
+        Ok(listed) => Ok(listed?),
+        Err(_elapsed) => {
+            let message =
+                format!("the repository could not be listed within {} minutes", LISTING.as_secs() / 60);
+            Err(RepositoryProblem::Storage(message))
+        }
+    }
+}
+
+/// All snapshots of an open repository that can be read.
+pub(super) async fn loaded(repository: &OpenRepository) -> Result<Loaded, RepositoryProblem> {
+    in_time(repository.load_readable_snapshots()).await
 }
 
 /// Looks into a repository that exists.
@@ -41,10 +85,14 @@ pub(super) async fn look(
     access: &Access,
     with_size: bool,
 ) -> Result<Looked, RepositoryProblem> {
+    if !access.is_opened_by_server() {
+        return by_mover::look(context, &access.key).await;
+    }
     let repository = open(context, access).await?;
-    let found = repository.load_readable_snapshots().await?.found;
+    let found = loaded(&repository).await?.found;
     let bytes = if with_size {
-        Some(repository.list(FileKind::Pack).await?.iter().map(|pack| pack.size).sum())
+        let packs = in_time(repository.list(FileKind::Pack)).await?;
+        Some(packs.iter().map(|pack| pack.size).sum())
     } else {
         None
     };
@@ -67,8 +115,7 @@ pub(super) fn facts((id, snapshot): &Found) -> SnapshotFacts {
 }
 
 /// A snapshot that a mover listed.
-#[allow(dead_code, reason = "for repositories that only movers open, which sessions do not use yet")]
-pub(crate) fn facts_of(line: SnapshotLine) -> SnapshotFacts {
+pub(super) fn facts_of(line: SnapshotLine) -> SnapshotFacts {
     SnapshotFacts {
         id: line.id,
         time: line.time,

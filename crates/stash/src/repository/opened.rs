@@ -1,21 +1,30 @@
 //! Repositories for invokers and sessions: opened, made where there is none, listed, forgotten from. What is in the backend is compared
 //! with the record of the Repository each time.
 
+use std::time::Duration;
+
 use lifeboat_api::stash::Repository;
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::stash::repository::record;
-use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
+use lifeboat_repository::forget::forget_named;
+use lifeboat_repository::id::SnapshotId;
+use lifeboat_repository::lock::LockOptions;
+use lifeboat_repository::repository::Repository as OpenRepository;
+use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use serde_json::Value;
 
 use super::host::{Found, TenantRepositories, access_of};
-use super::key::parts_of;
-use super::{look, object};
+use super::{by_mover, look, object};
 use crate::context::Context;
+use crate::repository_key::parts_of;
+
+/// How long the server waits for a lock before it reports who holds it.
+const LOCK_WAIT: Duration = Duration::from_mins(1);
 
 /// A repository that can be used.
 pub(crate) struct Ready {
     pub(crate) access: Access,
-    /// The ID of the restic repository, from the repository itself.
+    /// The ID of the restic repository: from the repository itself or, where only movers open it, as it is on record.
     pub(crate) id: String,
 }
 
@@ -23,13 +32,24 @@ pub(crate) struct Ready {
 pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Ready, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let Found { backend, access } = access_of(context, &repository).await?;
+    if repository.metadata.deletion_timestamp.is_some() {
+        return Err(being_deleted(namespace, name));
+    }
+    let found = access_of(context, &repository).await?;
+    if !found.access.is_opened_by_server() {
+        let id = Box::pin(by_mover::open_or_make(context, &repository, &found)).await?;
+        return Ok(Ready { access: found.access, id });
+    }
+    let Found { backend, access } = found;
     let location = record::location(&backend);
     let opened = match look::open(context, &access).await {
         Err(problem) if problem.is_missing() => {
             record::may_create(recorded(&repository).as_ref(), &location)
                 .map_err(|problem| unusable(&problem))?;
-            Box::pin(context.repositories.ensure(&TenantRepositories(context.clone()), key)).await?;
+            let host = TenantRepositories(context.clone());
+            let making = Box::pin(context.repositories.ensure(&host, key));
+            let made = context.openings.run(namespace, making).await;
+            made.map_err(|slow| RepositoryProblem::Storage(slow.to_string()))??;
             look::open(context, &access).await?
         }
         other => other?,
@@ -39,9 +59,13 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
     Ok(Ready { access, id })
 }
 
+pub(super) fn being_deleted(namespace: &str, name: &str) -> RepositoryProblem {
+    let message = format!("Repository '{name}' in namespace '{namespace}' is being deleted");
+    RepositoryProblem::Unusable(message)
+}
+
 /// Puts on record which restic repository a mover found or made.
-#[allow(dead_code, reason = "for repositories that only movers open, which sessions do not use yet")]
-pub(crate) async fn put_on_record(
+pub(super) async fn put_on_record(
     context: &Context,
     key: &RepositoryKey,
     id: &str,
@@ -75,12 +99,11 @@ pub(super) fn to_json(repository: &Repository) -> Value {
     serde_json::to_value(repository).unwrap_or_default()
 }
 
-fn unusable(problem: &record::RecordProblem) -> RepositoryProblem {
+pub(super) fn unusable(problem: &record::RecordProblem) -> RepositoryProblem {
     RepositoryProblem::Unusable(problem.to_string())
 }
 
 /// All snapshots of a repository that exists.
-#[allow(dead_code, reason = "for restores")]
 pub(crate) async fn snapshots(
     context: &Context,
     key: &RepositoryKey,
@@ -100,5 +123,32 @@ pub(crate) async fn forget(
     ids: &[String],
 ) -> Result<(), RepositoryProblem> {
     let host = TenantRepositories(context.clone());
-    Box::pin(context.repositories.forget(&host, key, ids)).await
+    match Box::pin(context.repositories.forget(&host, key, ids)).await {
+        Err(RepositoryProblem::MoversOnly(_)) => by_mover::forget(context, key, ids).await,
+        forgotten => forgotten,
+    }
+}
+
+/// Removes snapshots from a repository that was opened for this decision, under a shared lock, or by a mover where the server cannot
+/// open it. `all`: how many snapshots there are.
+pub(super) async fn forget_from(
+    context: &Context,
+    key: &RepositoryKey,
+    opened: Option<&OpenRepository>,
+    ids: &[String],
+    all: usize,
+) -> Result<(), RepositoryProblem> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let Some(opened) = opened else { return by_mover::forget(context, key, ids).await };
+    // Only IDs that this repository listed come here.
+    let named: Vec<SnapshotId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+    let lock = LockOptions { wait: LOCK_WAIT, ..LockOptions::default() };
+    let gone = forget_named(opened, &named, &lock).await?;
+    tracing::info!(repository = %key, asked = ids.len(), removed = gone.len(), "snapshots forgotten");
+    if !gone.is_empty() && gone.len() == all {
+        TenantRepositories(context.clone()).set_emptied(key, true).await?;
+    }
+    Ok(())
 }

@@ -54,6 +54,12 @@ impl ReservedId {
         Self(format!("{}-{id}", &label::digest(namespace)[..8]))
     }
 
+    /// The repository of a ConfigMap; None if that is no record of reservations.
+    pub(crate) fn of_config_map(name: &str) -> Option<Self> {
+        let id = name.strip_prefix(&reservation::config_map_name(""))?;
+        (!id.is_empty()).then(|| Self(id.to_owned()))
+    }
+
     /// Both names that the repository of an object may have.
     pub(super) fn both(namespace: &str, id: &str) -> [Self; 2] {
         [Self::of_server(id), Self::of_movers(namespace, id)]
@@ -94,6 +100,51 @@ async fn found(core: &Core, id: &ReservedId) -> Result<(Option<ConfigMap>, Recor
 /// Puts the claim of an invoker on record, and says whether it holds.
 pub(crate) async fn claim(core: &Core, id: &ReservedId, claim: &Claim) -> Result<Standing, ReservationError> {
     Ok(change(core, id, |record| record.with(claim)).await?.standing(&claim.uid))
+}
+
+/// Makes sure that a claim holds at this moment: the record is read, and written as it is on the condition that nothing else
+/// changed it since. A claim that is missing is put on record, where nothing is in its way.
+pub(crate) async fn confirm(
+    core: &Core,
+    id: &ReservedId,
+    claim: &Claim,
+) -> Result<Standing, ReservationError> {
+    let mut tries = 0;
+    loop {
+        let standing = self::claim(core, id, claim).await?;
+        if standing != Standing::Holds {
+            return Ok(standing);
+        }
+        let (map, record) = found(core, id).await?;
+        let standing = record.standing(&claim.uid);
+        let Some(map) = map.filter(|_| standing == Standing::Holds) else { return Ok(standing) };
+        match touch(core, id, &map).await {
+            Err(error) if (error.is_conflict() || error.is_not_found()) && tries < TRIES => tries += 1,
+            touched => return touched.map(|()| Standing::Holds).map_err(Into::into),
+        }
+    }
+}
+
+/// A write that changes nothing, and that the API server refuses if the ConfigMap was changed since it was read.
+async fn touch(core: &Core, id: &ReservedId, map: &ConfigMap) -> Result<(), ApiError> {
+    let name = id.config_map();
+    let patch = json!({"metadata": {
+        "uid": map.metadata.uid,
+        "resourceVersion": map.metadata.resource_version,
+    }});
+    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+    let patched = api(core).patch(&name, &params, &Patch::Merge(patch)).await;
+    patched.attempt(format!("confirm the reservation in ConfigMap {name}")).map(drop)
+}
+
+/// Puts the claim of a Repository on record whose data is about to be deleted. False if anybody else has a claim.
+pub(crate) async fn claim_deletion(
+    core: &Core,
+    id: &ReservedId,
+    claim: &Claim,
+) -> Result<bool, ReservationError> {
+    let record = change(core, id, |record| record.with_deletion(claim).unwrap_or_else(|| record.clone()));
+    Ok(record.await?.standing(&claim.uid) == Standing::Holds)
 }
 
 /// Removes claims: of invokers that are gone, or use another repository now.
@@ -146,19 +197,24 @@ async fn write(
         let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
         return Ok(api.create(&params, &new).await.attempt(format!("create ConfigMap {name}")).map(drop)?);
     };
-    if record.holders().is_empty() && record.waiting().is_empty() {
-        let same = Preconditions {
-            uid: map.metadata.uid.clone(),
-            resource_version: map.metadata.resource_version.clone(),
-        };
-        let deleted = api.delete(&name, &DeleteParams::default().preconditions(same)).await;
-        return Ok(deleted.attempt(format!("delete ConfigMap {name}")).map(drop)?);
-    }
     let patch = json!({
         "metadata": {"resourceVersion": map.metadata.resource_version},
         "data": {reservation::KEY: text},
     });
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     let patched = api.patch(&name, &params, &Patch::Merge(patch)).await;
-    Ok(patched.attempt(format!("update ConfigMap {name}")).map(drop)?)
+    let written = patched.attempt(format!("update ConfigMap {name}"))?;
+    if record.all().next().is_none() {
+        // It was emptied first, because a watch reports a deletion with what the object had before. Who claims the repository
+        // meanwhile keeps it.
+        let same = Preconditions {
+            uid: written.metadata.uid.clone(),
+            resource_version: written.metadata.resource_version.clone(),
+        };
+        match api.delete(&name, &DeleteParams::default().preconditions(same)).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            deleted => deleted.attempt(format!("delete ConfigMap {name}")).map(drop)?,
+        }
+    }
+    Ok(())
 }

@@ -1,45 +1,93 @@
 //! Applies a retention policy: the snapshots of some hosts are grouped by host and path, and of each group those are forgotten that the
-//! policy does not keep. Called at the end of each session.
+//! policy does not keep. Called at the end of each session. Nothing is forgotten unless the repository is the one that the session has
+//! reserved, its listing has every snapshot that the session stored, and the policy keeps a snapshot of each group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::stash::retention::{KeepPolicy, expired_safety_copies, groups};
 use lifeboat_plan::stash::rules::SnapshotFact;
 use lifeboat_repository::forget::policy::{Count, Policy};
+use lifeboat_repository::repository::Repository as OpenRepository;
 use lifeboat_repository::snapshots::{Found, TagList, TagLists};
-use lifeboat_transfer::repositories::{RepositoryKey, RepositoryProblem};
+use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
+use serde_json::json;
 
 use super::host::access_of;
-use super::key::parts_of;
-use super::{forget, look, object};
+use super::opened::forget_from;
+use super::{by_mover, look, object};
 use crate::context::Context;
+use crate::repository_key::parts_of;
 
-/// Forgets what the policy does not keep of these hosts. Gives how many snapshots that were.
+/// What a session asks for.
+pub(crate) struct PolicyRequest<'a> {
+    pub(crate) keep: &'a KeepPolicy,
+    pub(crate) hosts: &'a BTreeSet<HostName>,
+    /// The repository that the session has reserved.
+    pub(crate) id: &'a str,
+    /// The full IDs of the snapshots that the session stored.
+    pub(crate) stored: &'a [String],
+    /// Only decide.
+    pub(crate) dry_run: bool,
+}
+
+/// What a policy removed, or would have removed.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) removed: Vec<SnapshotFact>,
+    /// Groups that the policy would have emptied: all of their snapshots were kept. For people.
+    pub(crate) kept_whole: Vec<String>,
+}
+
+/// The snapshots of a repository, and what they were read from.
+struct Listing {
+    id: String,
+    found: Vec<Found>,
+    /// None where only movers open it.
+    opened: Option<OpenRepository>,
+    /// The number of all snapshots, also of those that cannot be read.
+    all: usize,
+}
+
+/// Forgets what the policy does not keep of these hosts.
 pub(crate) async fn apply_policy(
     context: &Context,
     key: &RepositoryKey,
-    keep: &KeepPolicy,
-    hosts: &BTreeSet<HostName>,
-) -> Result<u64, RepositoryProblem> {
-    let (namespace, name) = parts_of(key);
-    let repository = object::read(context, namespace, name).await?;
-    let access = access_of(context, &repository).await?.access;
-    let found = look::open(context, &access).await?.load_readable_snapshots().await?.found;
-    let facts: Vec<SnapshotFact> = found.iter().map(fact).collect();
+    request: &PolicyRequest<'_>,
+) -> Result<Applied, RepositoryProblem> {
+    let listing = listing(context, key).await?;
+    if listing.id != request.id {
+        return Err(RepositoryProblem::Unusable(format!(
+            "the storage holds the repository {} now, and the session has reserved {}; nothing was removed",
+            listing.id, request.id
+        )));
+    }
+    let facts: Vec<SnapshotFact> = listing.found.iter().map(fact).collect();
+    let listed: BTreeSet<&str> = facts.iter().map(|fact| fact.id.as_str()).collect();
+    if let Some(missing) = request.stored.iter().find(|id| is_id(id) && !listed.contains(id.as_str())) {
+        return Err(RepositoryProblem::Storage(format!(
+            "the storage does not list snapshot {missing}, which this session stored; nothing was removed"
+        )));
+    }
     let mut by_id: BTreeMap<String, Found> =
-        found.into_iter().map(|found| (found.0.to_string(), found)).collect();
-    let policy = policy(keep);
-    let mut old = Vec::new();
-    for group in groups(&facts, hosts) {
+        listing.found.into_iter().map(|found| (found.0.to_string(), found)).collect();
+    let policy = policy(request.keep);
+    let mut applied = Applied::default();
+    for group in groups(&facts, request.hosts) {
         let members = group.snapshots.iter().filter_map(|id| by_id.remove(id)).collect();
-        let removed = policy.apply(members, context.core.now()).remove;
-        old.extend(removed.into_iter().map(|(id, _)| id.to_string()));
+        let decision = policy.apply(members, context.core.now());
+        if decision.keep.is_empty() {
+            applied.kept_whole.push(format!("host {} path {}", group.host, group.paths.join(", ")));
+        } else {
+            applied.removed.extend(decision.remove.iter().map(fact));
+        }
     }
-    if !old.is_empty() {
-        forget(context, key, &old).await?;
+    if !request.dry_run {
+        let ids: Vec<String> = applied.removed.iter().map(|fact| fact.id.clone()).collect();
+        forget_from(context, key, listing.opened.as_ref(), &ids, listing.all).await?;
     }
-    Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+    Ok(applied)
 }
 
 /// Forgets the safety copies of these hosts that are old enough. `needed`: those that stay, because a workload is still held down.
@@ -49,13 +97,41 @@ pub(crate) async fn forget_safety_copies(
     hosts: &BTreeSet<HostName>,
     needed: &BTreeSet<String>,
 ) -> Result<(), RepositoryProblem> {
+    let listing = listing(context, key).await?;
+    let facts: Vec<SnapshotFact> = listing.found.iter().map(fact).collect();
+    let old = expired_safety_copies(&facts, hosts, needed, context.core.now());
+    forget_from(context, key, listing.opened.as_ref(), &old, listing.all).await
+}
+
+async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let access = access_of(context, &repository).await?.access;
-    let found = look::open(context, &access).await?.load_readable_snapshots().await?.found;
-    let facts: Vec<SnapshotFact> = found.iter().map(fact).collect();
-    let old = expired_safety_copies(&facts, hosts, needed, context.core.now());
-    if old.is_empty() { Ok(()) } else { forget(context, key, &old).await }
+    let access: Access = access_of(context, &repository).await?.access;
+    if !access.is_opened_by_server() {
+        let looked = by_mover::look(context, key).await?;
+        let found: Vec<Found> = looked.snapshots.iter().filter_map(found_of).collect();
+        return Ok(Listing { id: looked.id, all: found.len(), found, opened: None });
+    }
+    let opened = look::open(context, &access).await?;
+    let loaded = look::loaded(&opened).await?;
+    let (id, all) = (opened.config().id.clone(), loaded.ids().count());
+    Ok(Listing { id, all, found: loaded.found, opened: Some(opened) })
+}
+
+/// A snapshot that a mover listed, as the engine has it. What a policy does not look at is not known.
+fn found_of(facts: &SnapshotFacts) -> Option<Found> {
+    let snapshot = json!({
+        "time": facts.time.to_string(),
+        "tree": "0".repeat(64),
+        "hostname": facts.hostname,
+        "paths": facts.paths,
+        "tags": facts.tags,
+    });
+    Some((facts.id.parse().ok()?, serde_json::from_value(snapshot).ok()?))
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn fact((id, snapshot): &Found) -> SnapshotFact {

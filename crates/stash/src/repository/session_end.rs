@@ -4,21 +4,20 @@
 use jiff::Timestamp;
 use lifeboat_api::common::Time;
 use lifeboat_api::stash::{Repository, RepositoryStatus};
-use lifeboat_plan::stash::backend::{BackendAccess, BackendStorage};
 use lifeboat_plan::stash::repository::record;
-use lifeboat_plan::stash::repository::status::{self, Content, Observed};
+use lifeboat_plan::stash::repository::status::Observed;
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::repository_notes::MAINTAIN_SINCE;
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 use serde_json::{Value, json};
 
 use super::host::{Found, access_of};
-use super::key::parts_of;
 use super::opened::{to_json, verified};
 use super::state::{self, BackendState};
-use super::{Looked, look, object, snapshot_objects};
+use super::{look, object, shown};
 use crate::context::Context;
-use crate::metrics::{RepositoryLabels, RepositoryValues};
+use crate::looks::Looked;
+use crate::repository_key::parts_of;
 
 /// What is known at the end of a session.
 #[derive(Clone, Debug, Default)]
@@ -50,12 +49,12 @@ pub(crate) async fn after_session(
         None => look::look(context, &access, true).await?,
     };
     verified(context, &repository, &record::location(&backend), &looked.id).await?;
-    let status = write_status(context, &repository, &access, &looked, end).await?;
-    show_metrics(context, &repository, &backend, &status, looked.bytes);
-    if let Err(error) = snapshot_objects::show(context, &repository, &looked.snapshots).await {
-        let message = error.chain();
-        tracing::warn!(namespace, repository = name, message, "Snapshot objects may be out of date");
-    }
+    let observed = Observed {
+        conditions: vec![ConditionType::RepositoryReachable.yes("")],
+        ..Observed::default()
+    };
+    let more = |status: &mut RepositoryStatus| note_end(status, end);
+    shown::with(context, &repository, &backend, &looked, &observed, more).await?;
     if access.is_opened_by_server()
         && let Err(problem) = write_state(context, &repository, &access, end).await
     {
@@ -70,33 +69,12 @@ pub(crate) async fn after_session(
     Ok(())
 }
 
-async fn write_status(
-    context: &Context,
-    repository: &Repository,
-    access: &Access,
-    looked: &Looked,
-    end: &SessionEnd,
-) -> Result<RepositoryStatus, RepositoryProblem> {
-    let (namespace, name) = object::parts(repository);
-    let reachable = access.is_opened_by_server().then(|| ConditionType::RepositoryReachable.yes(""));
-    let observed = Observed {
-        conditions: reachable.into_iter().collect(),
-        content: Some(Content::of(&looked.snapshots, looked.bytes)),
-        ..Observed::default()
-    };
-    let now = context.now();
-    let changed = |repository: &Repository| {
-        let mut status = status::status(&repository.status.clone().unwrap_or_default(), &observed, now);
-        let last =
-            status.last_backup_time.take().map(|time| time.0).into_iter().chain(end.backed_up_at).max();
-        status.last_backup_time = last.map(Time);
-        status.snapshots_removed_on_last_cleanup = end
-            .removed
-            .map_or(status.snapshots_removed_on_last_cleanup, |removed| i64::try_from(removed).ok());
-        status
-    };
-    object::change_status(context, namespace, name, changed).await?;
-    Ok(changed(repository))
+fn note_end(status: &mut RepositoryStatus, end: &SessionEnd) {
+    let last = status.last_backup_time.take().map(|time| time.0).into_iter().chain(end.backed_up_at).max();
+    status.last_backup_time = last.map(Time);
+    if let Some(removed) = end.removed {
+        status.snapshots_removed_on_last_cleanup = i64::try_from(removed).ok();
+    }
 }
 
 async fn write_state(
@@ -110,46 +88,4 @@ async fn write_state(
     let state = BackendState::new(&cluster, context.now(), &to_json(repository), &end.invoker, &end.hosts);
     state::write(&opened, &state).await?;
     Ok(())
-}
-
-/// Shows a Repository in the metrics.
-pub(super) fn show_metrics(
-    context: &Context,
-    repository: &Repository,
-    backend: &BackendAccess,
-    status: &RepositoryStatus,
-    bytes: Option<u64>,
-) {
-    let values = RepositoryValues {
-        integrity: status.integrity,
-        bytes,
-        snapshots: status.snapshot_count,
-        removed: status.snapshots_removed_on_last_cleanup,
-    };
-    context.metrics.repositories.set(&labels(repository, backend), values);
-}
-
-fn labels(repository: &Repository, backend: &BackendAccess) -> RepositoryLabels {
-    let (namespace, name) = object::parts(repository);
-    let (bucket, prefix) = match &backend.storage {
-        BackendStorage::Bucket(bucket) => (bucket.name.clone(), bucket.prefix.clone()),
-        BackendStorage::Rest(_) | BackendStorage::Volume(_) => Default::default(),
-    };
-    let spec = &repository.spec.backend;
-    let kinds = [
-        ("local", spec.local.is_some()),
-        ("s3", spec.s3.is_some()),
-        ("gcs", spec.gcs.is_some()),
-        ("azure", spec.azure.is_some()),
-        ("b2", spec.b2.is_some()),
-        ("rest", spec.rest.is_some()),
-    ];
-    let kind = kinds.into_iter().find_map(|(kind, is_set)| is_set.then_some(kind)).unwrap_or_default();
-    RepositoryLabels {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        backend: kind.to_owned(),
-        bucket,
-        prefix,
-    }
 }

@@ -7,6 +7,7 @@
 use futures::TryStreamExt;
 use jiff::Timestamp;
 use lifeboat_plan::label;
+use lifeboat_plan::stash::repository::layout::is_own_file;
 use lifeboat_repository::Error;
 use lifeboat_repository::crypto::OVERHEAD;
 use lifeboat_repository::files::OWN_PREFIX;
@@ -103,7 +104,9 @@ pub(crate) async fn write(repository: &OpenRepository, state: &BackendState) -> 
     }
     let listed: Vec<_> =
         store.list(&directory()).try_collect().await.map_err(Error::store("list the states"))?;
-    let mut listed: Vec<_> = listed.into_iter().map(|info| (info.modified, info.key)).collect();
+    // Another repository may be in this directory.
+    let own = listed.into_iter().filter(|info| is_own_file(&info.key));
+    let mut listed: Vec<_> = own.map(|info| (info.modified, info.key)).collect();
     listed.sort();
     let surplus = listed.len().saturating_sub(MOST);
     let old = listed.into_iter().take(surplus).map(|(_, key)| key).filter(|key| *key != state.key());
@@ -120,7 +123,8 @@ pub(crate) async fn read_all(repository: &OpenRepository) -> Result<Vec<BackendS
     };
     let longest = (LONGEST + OVERHEAD) as u64;
     let mut states = Vec::new();
-    for info in listed.into_iter().filter(|info| info.size <= longest).take(MOST) {
+    let own = listed.into_iter().filter(|info| is_own_file(&info.key) && info.size <= longest);
+    for info in own.take(MOST) {
         let mut sealed = match store.get(&info.key).await {
             Ok(sealed) => sealed.to_vec(),
             Err(error) if error.is_not_found() => continue,

@@ -1,12 +1,19 @@
 //! What invokers and sessions see of a repository.
 
+mod by_mover;
 mod reservations;
+mod retention;
 mod state;
 
+use lifeboat_api::common::TaskId;
 use lifeboat_plan::stash::repository::SnapshotFacts;
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings};
 use serde_json::json;
 
+use super::opened::put_on_record;
 use super::*;
+use crate::looks::Looked;
+use crate::mover_pods::{PodRequest, pod_settings};
 use crate::testing::{PASSWORD, SHOP, World, condition, path};
 
 /// The problem for people.
@@ -116,7 +123,26 @@ async fn what_only_movers_open_is_left_to_them() {
     let found = host::access_of(&world.context, &repository).await.unwrap();
     let expected = lifeboat_mover::task::Transport::Directory { path: "/mover/repository/a/b".into() };
     assert_eq!(found.access.task.transport, expected);
-    assert_eq!(found.volume().unwrap()["persistentVolumeClaim"]["claimName"], "c");
+    let pod = pod_of(&world, &key).await;
+    assert_eq!(pod.repository_volume.unwrap()["persistentVolumeClaim"]["claimName"], "c");
+}
+
+/// The pod of a mover that looks at a repository.
+async fn pod_of(world: &World, key: &RepositoryKey) -> PodSettings {
+    world.admit_movers();
+    let context = &world.context;
+    let job = MoverJob {
+        task: TaskId::new("t"),
+        owner: Owner { kind: "Repository".into(), namespace: SHOP.into(), name: "r".into(), uid: "u".into() },
+        place: MoverPlace::Anywhere,
+        repository: key.to_string(),
+        group: String::new(),
+        deadline_seconds: 1,
+        namespace: SHOP.into(),
+        pod: context.movers.settings().pod(&context.namespace),
+    };
+    let request = PodRequest { job: &job, runtime: None, target: None };
+    pod_settings(&context.core, context.movers.settings(), &request).await.unwrap().unwrap()
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ pub(super) mod copying;
 mod finish;
 mod hooks;
 mod moved;
+mod reserved;
 mod snapshots;
 mod start;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
+use lifeboat_plan::stash::reservation::RepositoryName;
 use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, is_over, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{SessionPhase, SessionState};
@@ -38,7 +40,8 @@ use super::kind::SessionKind;
 use super::record::SessionRecord;
 use crate::context::Context;
 use crate::invokers::Invoker;
-use crate::repository::{NoReports, RepositoryKey, RepositoryProblem, TenantRepositories, key_of, ready};
+use crate::repository::{NoReports, TenantEffects, TenantRepositories, key_of};
+use reserved::{NotReserved, Reserved};
 use work::{AtWork, BackupWork};
 
 /// How soon a session that waits is looked at again, and the pause after trouble with the API.
@@ -273,6 +276,11 @@ async fn run_session(
         return finish::end(record, "driver VolumeSnapshotter is not supported by this version").await;
     };
     let key = key_of(&repository.namespace, &repository.name);
+    let lost = match reserve(context, record, &invoker, repository).await? {
+        Reservation::Held => None,
+        Reservation::Lost(message) => Some(message),
+        Reservation::Ended => return Ok(()),
+    };
     let limited = cancel.child_token();
     let _ends = limited.clone().drop_guard();
     let work = BackupWork {
@@ -286,10 +294,9 @@ async fn run_session(
         cancel: limited.clone(),
         at_work: AtWork::default(),
     };
-    if let Some(problem) = has_repository(&work).await? {
-        give_up_members(&work, &problem).await?;
-        hooks_of_batch(&work).after_begun().await?;
-        return finish::end(record, &problem).await;
+    if lost.is_some() {
+        // Movers are ended, and the hooks after hosts run that are owed.
+        limited.cancel();
     }
     let late = record.deadline_passed().await;
     let cancel_when_late = async {
@@ -302,7 +309,12 @@ async fn run_session(
         ran = run_batch(&work, &limited) => ran?,
         () = cancel_when_late => {}
     }
-    if limited.is_cancelled() && !cancel.is_cancelled() {
+    if let Some(message) = lost {
+        let (now, disrupted) = (record.now(), ConditionType::BackupDisrupted.yes(message));
+        let changed =
+            record.change(|state| state.members.iter_mut().for_each(|member| member.observe(&disrupted, now)));
+        written(changed.await?)?;
+    } else if limited.is_cancelled() && !cancel.is_cancelled() {
         let late = ConditionType::DeadlineExceeded.yes("the backup did not end within timeOut");
         let now = record.now();
         written(record.change(|state| state.observe(&late, now)).await?)?;
@@ -310,17 +322,52 @@ async fn run_session(
     Box::pin(finish::finish(context, record, &work)).await
 }
 
-/// Opens the repository, or makes it. Gives why that failed.
-async fn has_repository(work: &BackupWork) -> Result<Option<String>, Stopped> {
-    let (kind, record) = (ConditionType::BackendRepositoryInitialized, &work.record);
-    let (observed, problem) = match Box::pin(ready(&work.context, &work.key)).await {
-        Ok(_) => (kind.yes(""), None),
-        Err(RepositoryProblem::Api(error)) => return Err(error.into()),
-        Err(problem) => (kind.no(problem.chain()), Some(problem.chain())),
-    };
+/// Whether a session may use its repository.
+enum Reservation {
+    Held,
+    /// The session had begun, and the repository is somebody else's now, for this reason.
+    Lost(String),
+    /// The session has ended: it cannot use the repository.
+    Ended,
+}
+
+/// Opens the repository, or makes it, and makes sure that the invoker holds it. A session of which nothing has begun is Skipped where
+/// the repository is somebody else's, and Failed where it cannot be opened.
+async fn reserve(
+    context: &Context,
+    record: &SessionRecord,
+    invoker: &Invoker,
+    repository: &RepositoryName,
+) -> Result<Reservation, Stopped> {
+    let kind = ConditionType::BackendRepositoryInitialized;
+    let reserved = Box::pin(Reserved::of(context, invoker, repository)).await;
     let now = record.now();
-    written(record.change(|state| state.observe(&observed, now)).await?)?;
-    Ok(problem)
+    let has_begun = record.read(has_begun).await;
+    match reserved {
+        Ok(_) => {
+            written(record.change(|state| state.observe(&kind.yes(""), now)).await?)?;
+            Ok(Reservation::Held)
+        }
+        Err(NotReserved::Api(error)) => Err(error.into()),
+        Err(NotReserved::NotHeld(message)) if has_begun => Ok(Reservation::Lost(message)),
+        Err(NotReserved::NotHeld(message)) => {
+            skip(record, &message).await?;
+            Ok(Reservation::Ended)
+        }
+        // Its movers wait for storage that is away.
+        Err(NotReserved::NotOpened(_)) if has_begun => Ok(Reservation::Held),
+        Err(NotReserved::NotOpened(message)) => {
+            written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
+            finish::end(record, &message).await?;
+            Ok(Reservation::Ended)
+        }
+    }
+}
+
+/// Whether a hook of the batch or a member of it has begun.
+fn has_begun(state: &SessionState) -> bool {
+    ConditionType::GlobalPreBackupHookSucceeded.status_in(&state.conditions).is_some()
+        || state.members.iter().any(|member| member.total_hosts.is_some())
 }
 
 /// Runs the members between the hooks of their batch. If the hook before them fails, none runs.
@@ -347,7 +394,7 @@ fn hooks_of_batch(work: &BackupWork) -> BatchHooks<'_> {
 
 /// The context of the work on transfers.
 pub(super) fn work_context(context: &Context) -> WorkContext {
-    let effects: Arc<dyn Effects> = match &context.effects {
+    let inner: Arc<dyn Effects> = match &context.effects {
         Some(effects) => effects.clone(),
         None => Arc::new(ServerEffects {
             core: Core::clone(&context.core),
@@ -357,6 +404,7 @@ pub(super) fn work_context(context: &Context) -> WorkContext {
             reports: Arc::new(NoReports),
         }),
     };
+    let effects = Arc::new(TenantEffects::new(context.clone(), inner));
     WorkContext::new(&context.core, context.movers.settings().clone(), effects)
 }
 

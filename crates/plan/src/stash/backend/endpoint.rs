@@ -41,6 +41,10 @@ impl Endpoint {
         Ok(Self { text: text.to_owned(), url })
     }
 
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// As the user wrote it: restic reads both forms.
     pub(super) fn shown(&self) -> &str {
         &self.text

@@ -11,7 +11,7 @@ use lifeboat_api::stash::Repository;
 use sha2::{Digest, Sha256};
 
 use super::record;
-use crate::stash::state::conditions::{ConditionType, Truth};
+use crate::stash::state::conditions::{ConditionType, NOT_OPENED_BY_MOVER, Truth};
 use crate::transfer::repository_notes::{MAINTAIN_SINCE, MAINTENANCE, after};
 
 /// How often a repository that can be used is looked at, if no session does.
@@ -20,6 +20,9 @@ const REST: Duration = Duration::from_hours(6);
 const TRY: Duration = Duration::from_mins(1);
 const TRY_LATER: Duration = Duration::from_mins(10);
 const LONG: Duration = Duration::from_hours(1);
+/// The same where movers open it: each try is a pod in the tenant's namespace.
+const TRY_BY_MOVER: Duration = Duration::from_mins(10);
+const TRY_BY_MOVER_LATER: Duration = Duration::from_hours(1);
 /// The least time between two prunes.
 const PRUNE_PAUSE: Duration = Duration::from_hours(1);
 /// The least time between two checks.
@@ -52,8 +55,15 @@ pub fn look(repository: &Repository, last: Option<Timestamp>, now: Timestamp) ->
     let pause = match (is_reachable, last) {
         (true, None) => return Look::In(share(REST, repository.metadata.uid.as_deref().unwrap_or_default())),
         (true, Some(_)) => REST,
-        (false, _) if after(condition.last_transition_time.0, LONG) < now => TRY_LATER,
-        (false, _) => TRY,
+        (false, _) => {
+            let is_long = after(condition.last_transition_time.0, LONG) < now;
+            match (condition.reason == NOT_OPENED_BY_MOVER, is_long) {
+                (false, false) => TRY,
+                (false, true) => TRY_LATER,
+                (true, false) => TRY_BY_MOVER,
+                (true, true) => TRY_BY_MOVER_LATER,
+            }
+        }
     };
     rest(last.map(|last| after(last, pause)), now)
 }
@@ -182,6 +192,12 @@ mod tests {
             {"type": "RepositoryReachable", "status": truth, "reason": "R", "message": "", "lastTransitionTime": since}]})
     }
 
+    fn by_mover(since: &str) -> Value {
+        let mut status = seen("False", since);
+        status["conditions"][0]["reason"] = json!(NOT_OPENED_BY_MOVER);
+        status
+    }
+
     #[rstest]
     #[case::never_seen(json!({}), None, Look::Now)]
     #[case::changed(json!({"observedGeneration": 0, "conditions": seen("True", NOW)["conditions"]}), Some(NOW), Look::Now)]
@@ -199,6 +215,12 @@ mod tests {
         Look::In(Duration::from_mins(9))
     )]
     #[case::left_to_movers(seen("Unknown", NOW), Some(NOW), Look::In(REST))]
+    #[case::not_opened_by_a_mover(by_mover(NOW), Some(NOW), Look::In(TRY_BY_MOVER))]
+    #[case::not_opened_by_movers_for_long(
+        by_mover("2026-11-15T12:00:00Z"),
+        Some(NOW),
+        Look::In(TRY_BY_MOVER_LATER)
+    )]
     fn a_repository_is_looked_at(#[case] status: Value, #[case] last: Option<&str>, #[case] expected: Look) {
         assert_eq!(look(&repository(json!({}), status), last.map(at), at(NOW)), expected);
     }

@@ -109,13 +109,6 @@ pub fn decide(facts: &WipeFacts<'_>) -> WipeOut {
     }
 }
 
-/// Whether a key below the repository's prefix is one of the repository's own files. Whatever else is there stays: a bucket
-/// without a prefix may hold other things, and other repositories below.
-pub fn is_own_file(key: &str) -> bool {
-    const DIRECTORIES: [&str; 6] = ["data", "index", "keys", "locks", "snapshots", "lifeboat"];
-    key == "config" || key.split_once('/').is_some_and(|(first, _)| DIRECTORIES.contains(&first))
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -174,18 +167,5 @@ mod tests {
         let recorded = recorded();
         let moved = WipeFacts { recorded: Some(&recorded), location: "s3:y", ..facts };
         assert!(matches!(decide(&moved), WipeOut::Refused(WipeRefused::Moved { .. })));
-    }
-
-    #[rstest]
-    #[case("config", true)]
-    #[case("data/ab/abcd", true)]
-    #[case("lifeboat/state/x", true)]
-    #[case("keys/x", true)]
-    #[case("team-b/config", false)]
-    #[case("photos/a.jpg", false)]
-    #[case("config.bak", false)]
-    #[case("data", false)]
-    fn only_the_repositorys_own_files_are_deleted(#[case] key: &str, #[case] expected: bool) {
-        assert_eq!(is_own_file(key), expected);
     }
 }

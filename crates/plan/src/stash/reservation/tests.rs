@@ -110,6 +110,23 @@ fn a_repository_lists_the_holders_that_use_it() {
     assert_eq!(record.references(&other)[0].name, "i2");
 }
 
+#[test]
+fn while_the_data_is_deleted_nothing_else_holds_and_it_is_not_deleted_beside_a_claim() {
+    let repository = RepositoryName { namespace: "demo".into(), name: "repo".into() };
+    let deletion = Claim::of_deletion(repository.clone(), "r", Timestamp::UNIX_EPOCH);
+    let used = record(&[claim(BackupConfiguration, 1, &["a"])]);
+    assert_eq!(used.with_deletion(&deletion), None);
+    let alone = Record::default().with_deletion(&deletion).unwrap();
+    assert_eq!(alone.with_deletion(&deletion).as_ref(), Some(&alone), "it goes on after a crash");
+    let later = alone.with(&claim(BackupConfiguration, 1, &["a"]));
+    assert!(
+        matches!(later.standing("1"), Standing::Waits(conflict) if conflict.to_string().contains("is being deleted"))
+    );
+    assert_eq!(later.references(&repository), []);
+    assert_eq!(Record::decode(&later.encode().unwrap()).unwrap(), later);
+    assert_eq!(later.without(|claim| claim.uid == "r").standing("1"), Standing::Holds);
+}
+
 #[rstest]
 #[case::no_json("", "not valid")]
 #[case::newer("{\"version\": 2, \"owners\": []}", "version 2")]

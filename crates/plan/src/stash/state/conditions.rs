@@ -168,6 +168,9 @@ condition_types! {
 /// The reason of `ValidationPassed=False` while another invoker has the repository.
 pub const REPOSITORY_IN_USE: &str = "RepositoryInUse";
 
+/// The reason of `RepositoryReachable=False` where a mover, and not the server, tried to open the repository.
+pub const NOT_OPENED_BY_MOVER: &str = "RepositoryNotOpenedByMover";
+
 /// A condition that was observed, without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
@@ -219,6 +222,11 @@ impl Observation {
     /// The invoker waits because another one has the repository; the message names it.
     pub fn repository_in_use(message: impl Into<String>) -> Self {
         Self { reason: REPOSITORY_IN_USE, ..ConditionType::ValidationPassed.no(message) }
+    }
+
+    /// A mover could not open the repository of a Repository.
+    pub fn not_opened_by_mover(message: impl Into<String>) -> Self {
+        Self { reason: NOT_OPENED_BY_MOVER, ..ConditionType::RepositoryReachable.no(message) }
     }
 
     /// Writes the condition into a list; the others stay, and the transition time stays while the status does.

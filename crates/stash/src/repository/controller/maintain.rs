@@ -7,30 +7,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use lifeboat_api::common::{TaskId, Time};
-use lifeboat_api::stash::{
-    BackupBatch, BackupConfiguration, Repository, RepositoryStatus, RuntimeSettings, TypedObjectRef,
-};
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_api::stash::{Repository, RepositoryStatus};
+use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::report::{LogLine, Maintained, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
-use lifeboat_plan::stash::mover_pod::{self, MoverPod};
 use lifeboat_plan::stash::repository::due::Run;
 use lifeboat_plan::stash::state::conditions::ConditionType;
-use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings, SCRATCH};
-use lifeboat_plan::transfer::repository_notes::{EMPTIED, MAINTENANCE, dead_owners, is_under_way, task};
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::transfer::repository_notes::{
+    EMPTIED, MAINTENANCE, dead_owners, is_under_way, task, unlocked,
+};
 use lifeboat_repository::files::FileKind;
 use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{Access, SourceKeys};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::super::host::{NoAccess, access_of};
 use super::super::opened::to_json;
-use super::super::{TenantRepositories, key_of, look, object};
+use super::super::{TenantRepositories, key_of, look, object, used_by};
 use crate::context::Context;
+use crate::mover_pods::{PodRequest, pod_settings};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
@@ -89,6 +88,11 @@ pub(super) async fn carry_out(
         match end {
             MaintenanceEnd::Done(done) => {
                 tracing::info!(namespace, repository = repository.name_any(), ?done, "maintenance ended");
+                let dead = dead_owners(&to_json(repository));
+                if !dead.is_empty() {
+                    // The mover was given these owners, and removed their locks.
+                    object::annotate(context, &namespace, &repository.name_any(), unlocked(&dead)).await?;
+                }
             }
             MaintenanceEnd::Failed(message) => {
                 context.events.warning(&about, "MaintenanceFailed", message).await;
@@ -209,10 +213,6 @@ async fn request(
         Ok(is_meant) => is_meant,
         Err(message) => return Ok(Err(message)),
     };
-    let pod = match pod(context, repository, found.volume()).await? {
-        Ok(pod) => pod,
-        Err(problem) => return Ok(Err(problem.to_string())),
-    };
     let lock = LockTerms {
         cluster: context.repositories.cluster(context).await?,
         dead_owners: dead_owners(&to_json(repository)),
@@ -226,7 +226,7 @@ async fn request(
         name: name.to_owned(),
         uid: repository.uid().unwrap_or_default(),
     };
-    let job = MoverJob {
+    let mut job = MoverJob {
         task: task.clone(),
         owner,
         place: MoverPlace::Anywhere,
@@ -234,7 +234,13 @@ async fn request(
         group: "maintenance".to_owned(),
         deadline_seconds: context.movers.settings().copy_timeout.as_secs(),
         namespace: namespace.to_owned(),
-        pod,
+        pod: context.movers.settings().pod(&context.namespace),
+    };
+    let runtime = used_by::runtime_settings(context, repository).await?;
+    let wanted = PodRequest { job: &job, runtime: runtime.as_ref(), target: None };
+    job.pod = match pod_settings(context, context.movers.settings(), &wanted).await? {
+        Ok(pod) => pod,
+        Err(problem) => return Ok(Err(problem.to_string())),
     };
     let task = Task { limits, ..Task::single(task.as_str(), work, found.access.task.clone(), lock) };
     let source = Arc::new(TenantRepositories(context.clone()));
@@ -250,58 +256,6 @@ async fn empty_is_meant(context: &Context, repository: &Repository, access: &Acc
     let opened = look::open(context, access).await.map_err(|problem| problem.chain())?;
     let listed = opened.list(FileKind::Snapshot).await.map_err(|error| error.to_string())?;
     Ok(listed.is_empty())
-}
-
-/// The mover's pod: as the runtimeSettings of an invoker of the same namespace say, which have the cloud identity, if there is one.
-async fn pod(
-    context: &Context,
-    repository: &Repository,
-    volume: Option<Value>,
-) -> Result<Result<PodSettings, mover_pod::MoverPodError>, ApiError> {
-    let name = repository.namespace().unwrap_or_default();
-    let api: Api<Namespace> = Api::all(context.client.clone());
-    let namespace = api.get(&name).await.attempt(format!("read Namespace {name}"))?;
-    let base = PodSettings { repository_volume: volume, ..context.movers.settings().pod(&context.namespace) };
-    let references =
-        repository.status.as_ref().map(|status| status.references.as_slice()).unwrap_or_default();
-    let mut runtime = None;
-    for user in references.iter().filter(|user| user.namespace.as_deref() == Some(name.as_str())) {
-        runtime = runtime_settings(context, &name, user).await?;
-        if runtime.is_some() {
-            break;
-        }
-    }
-    let pod = MoverPod {
-        base: &base,
-        place: &MoverPlace::Anywhere,
-        target: None,
-        container: None,
-        runtime: runtime.as_ref(),
-        namespace: &serde_json::to_value(&namespace).unwrap_or_default(),
-    };
-    Ok(mover_pod::settings(&pod, None))
-}
-
-/// The runtimeSettings of an invoker, or of the first member of a batch that has some.
-async fn runtime_settings(
-    context: &Context,
-    namespace: &str,
-    user: &TypedObjectRef,
-) -> Result<Option<RuntimeSettings>, ApiError> {
-    let resource = match user.kind.as_deref() {
-        Some("BackupConfiguration") => objects::resource_of::<BackupConfiguration>(),
-        Some("BackupBatch") => objects::resource_of::<BackupBatch>(),
-        _ => return Ok(None),
-    };
-    let api = objects::namespaced(&context.client, namespace, &resource);
-    let found =
-        api.get_opt(&user.name).await.attempt(format!("read {} {namespace}/{}", resource.kind, user.name))?;
-    let spec = found.map(|found| found.data["spec"].clone()).unwrap_or_default();
-    let of_members =
-        spec["members"].as_array().into_iter().flatten().map(|member| &member["runtimeSettings"]);
-    let mut settings =
-        std::iter::once(&spec["runtimeSettings"]).chain(of_members).filter(|value| !value.is_null());
-    Ok(settings.next().and_then(|value| serde_json::from_value(value.clone()).ok()))
 }
 
 /// A maintenance has no record of its progress; its Job shows it.

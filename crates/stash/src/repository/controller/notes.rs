@@ -12,9 +12,16 @@ use lifeboat_plan::transfer::repository_notes::{TaskFate, dead_owners, given_up,
 use lifeboat_transfer::repositories::RepositoryProblem;
 use serde_json::Value;
 
+use super::super::host::access_of;
 use super::super::opened::{forget, snapshots, to_json};
 use super::super::{TenantRepositories, key_of, object};
 use crate::context::Context;
+
+/// Whether there are notes to work off.
+pub(super) fn has_any(repository: &Repository) -> bool {
+    let value = to_json(repository);
+    !dead_owners(&value).is_empty() || !given_up(&value, |_| TaskFate::Unknown).is_nothing()
+}
 
 /// Works off the notes. False where some are left for another time.
 pub(super) async fn work_off(context: &Context, repository: &Repository) -> Result<bool, ApiError> {
@@ -57,10 +64,10 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
         if found.unwanted.is_empty() {
             return Ok(());
         }
-        let stored = snapshots(context, &key).await?;
+        let Some(stored) = stored(context, repository).await? else { return Ok(()) };
         let late = stored.iter().filter(|snapshot| is_late(snapshot, &found.unwanted, &sessions));
         let late: Vec<String> = late.map(|snapshot| snapshot.id.clone()).collect();
-        forget(context, &key, &late).await
+        if late.is_empty() { Ok(()) } else { forget(context, &key, &late).await }
     };
     match forgotten.await {
         Ok(()) => {}
@@ -75,6 +82,19 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
         object::annotate(context, namespace, name, patch).await?;
     }
     Ok(false)
+}
+
+/// The snapshots of a repository. Where only movers open it, those of the last look: no mover is sent for a late snapshot alone.
+async fn stored(
+    context: &Context,
+    repository: &Repository,
+) -> Result<Option<Vec<SnapshotFacts>>, RepositoryProblem> {
+    let (namespace, name) = object::parts(repository);
+    let key = key_of(namespace, name);
+    if access_of(context, repository).await?.access.is_opened_by_server() {
+        return snapshots(context, &key).await.map(Some);
+    }
+    Ok(context.looks.known(&key).map(|looked| looked.snapshots))
 }
 
 /// All BackupSessions of the namespaces that this server may serve: a repository may be used from several.

@@ -1,19 +1,20 @@
-//! One look at a Repository: opens it, and writes what was found into its status, its Snapshot objects and the metrics.
+//! One look at a Repository: opens it, by the server or by a mover, and writes what was found into its status, its Snapshot objects and
+//! the metrics. It waits for the tenant's storage, so no reconcile waits for it.
 
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::backend::BackendAccess;
 use lifeboat_plan::stash::repository::record;
-use lifeboat_plan::stash::repository::status::{self, Content, Observed};
+use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
-use lifeboat_transfer::repositories::RepositoryProblem;
+use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 
 use super::super::host::{Found, NoAccess, access_of};
 use super::super::opened::{recorded, verified};
-use super::super::session_end::show_metrics;
-use super::super::{Looked, look, object, snapshot_objects};
+use super::super::{by_mover, look, object, shown, used_by};
 use super::users::Users;
 use crate::context::Context;
+use crate::looks::Looked;
 
 const SECRET: ConditionType = ConditionType::BackendSecretFound;
 const REACHABLE: ConditionType = ConditionType::RepositoryReachable;
@@ -24,38 +25,43 @@ struct Seen {
     found: Option<(BackendAccess, Looked)>,
 }
 
-/// Looks at a Repository. Gives the object as it is then.
+/// The Secret opens the backend, and this is known of the repository.
+fn secret_and(reachable: Observation) -> Seen {
+    Seen { conditions: vec![SECRET.yes(""), reachable], found: None }
+}
+
+/// Looks at a Repository as it was when this look became due.
 pub(super) async fn observe(
     context: &Context,
     users: &Users,
-    repository: Repository,
-) -> Result<Repository, ApiError> {
-    let Seen { conditions, found } = Box::pin(seen(context, &repository)).await?;
-    let seen_content = found.as_ref().map(|(_, looked)| Content::of(&looked.snapshots, looked.bytes));
+    repository: &Repository,
+) -> Result<(), ApiError> {
+    let Seen { conditions, found } = Box::pin(seen(context, repository)).await?;
+    let (namespace, name) = object::parts(repository);
     // The record may have been written just now: the users are known by it.
-    let (namespace, name) = object::parts(&repository);
-    let Ok(repository) = object::read(context, namespace, name).await else { return Ok(repository) };
-    let observation = Observed {
+    let Ok(now) = object::read(context, namespace, name).await else { return Ok(()) };
+    if now.metadata.uid != repository.metadata.uid {
+        return Ok(());
+    }
+    users.refresh(context, &now).await?;
+    let observed = Observed {
+        // A spec that was changed meanwhile is looked at once more.
         generation: repository.metadata.generation,
         conditions,
-        content: seen_content,
-        ..users.observed(&repository)
+        ..users.observed(&now)
     };
-    let status = status::status(&repository.status.clone().unwrap_or_default(), &observation, context.now());
-    let repository = object::write_status(context, &repository, &status).await?;
     if let Some((backend, looked)) = found {
-        show_metrics(context, &repository, &backend, &status, looked.bytes);
-        snapshot_objects::show(context, &repository, &looked.snapshots).await?;
+        return shown::with(context, &now, &backend, &looked, &observed, |_| {}).await;
     }
-    Ok(repository)
+    let at = context.now();
+    object::change_status(context, namespace, name, |repository| {
+        status::status(&repository.status.clone().unwrap_or_default(), &observed, at)
+    })
+    .await
 }
 
 async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiError> {
-    let conditions = |secret: Observation, reachable: Observation| Seen {
-        conditions: vec![secret, reachable],
-        found: None,
-    };
-    let Found { backend, access } = match access_of(context, repository).await {
+    let found = match access_of(context, repository).await {
         Ok(found) => found,
         Err(NoAccess::Api(error)) => return Err(error),
         Err(problem) => {
@@ -64,28 +70,38 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
                 NoAccess::NoSecret { .. } => SECRET.no(message.clone()),
                 _ => SECRET.yes(""),
             };
-            return Ok(conditions(secret, REACHABLE.no(message)));
+            return Ok(Seen { conditions: vec![secret, REACHABLE.no(message)], found: None });
         }
     };
-    if !access.is_opened_by_server() {
-        let reason = access.store().err().map(|problem| problem.chain()).unwrap_or_default();
-        let message = format!("{reason}; sessions look at it with their movers");
-        return Ok(conditions(SECRET.yes(""), REACHABLE.observed(Truth::Unknown, message)));
+    let location = record::location(&found.backend);
+    let is_by_mover = !found.access.is_opened_by_server();
+    if is_by_mover && let Some(reason) = no_mover(context, repository, &found.access, &location).await? {
+        return Ok(secret_and(REACHABLE.observed(Truth::Unknown, reason)));
     }
-    let location = record::location(&backend);
-    let looked = match look::look(context, &access, true).await {
+    let no = |message: String| {
+        if is_by_mover { Observation::not_opened_by_mover(message) } else { REACHABLE.no(message) }
+    };
+    let Found { backend, access } = found;
+    let looked = if is_by_mover {
+        by_mover::look_anew(context, &access.key).await
+    } else {
+        look::look(context, &access, true).await
+    };
+    let looked = match looked {
         Ok(looked) => looked,
         Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem @ RepositoryProblem::MoversOnly(_)) => {
+            return Ok(secret_and(REACHABLE.observed(Truth::Unknown, problem.chain())));
+        }
         Err(problem) if problem.is_missing() => {
-            let reachable = match record::may_create(recorded(repository).as_ref(), &location) {
+            return Ok(secret_and(match record::may_create(recorded(repository).as_ref(), &location) {
                 Ok(()) => REACHABLE.yes("the backend answers; the repository is made by its first invoker"),
-                Err(vanished) => REACHABLE.no(vanished.to_string()),
-            };
-            return Ok(conditions(SECRET.yes(""), reachable));
+                Err(vanished) => no(vanished.to_string()),
+            }));
         }
         Err(problem) => {
             context.repositories.close(&access.key);
-            return Ok(conditions(SECRET.yes(""), REACHABLE.no(problem.chain())));
+            return Ok(secret_and(no(problem.chain())));
         }
     };
     match verified(context, repository, &location, &looked.id).await {
@@ -94,6 +110,25 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
             Ok(Seen { conditions, found: Some((backend, looked)) })
         }
         Err(RepositoryProblem::Api(error)) => Err(error),
-        Err(problem) => Ok(conditions(SECRET.yes(""), REACHABLE.no(problem.chain()))),
+        Err(problem) => Ok(secret_and(no(problem.chain()))),
     }
+}
+
+/// Why no mover is sent to look at a repository that only movers open; None if one is. Without a user nobody says how it is opened, and
+/// nobody needs to know.
+async fn no_mover(
+    context: &Context,
+    repository: &Repository,
+    access: &Access,
+    location: &str,
+) -> Result<Option<String>, ApiError> {
+    let reason = access.store().err().map(|problem| problem.chain()).unwrap_or_default();
+    if recorded(repository).is_none_or(|recorded| recorded.location != location) {
+        return Ok(Some(format!(
+            "{reason}; a mover opens it when the first BackupConfiguration or BackupBatch uses it"
+        )));
+    }
+    let users = used_by::users(context, repository, false).await?;
+    let has_users = users.iter().any(|user| !user.is_over());
+    Ok((!has_users).then(|| format!("{reason}; movers look at it while objects of its namespace use it")))
 }

@@ -15,10 +15,15 @@ use crate::testing::{SHOP, World, condition, path};
 
 /// Reconciles a Repository of the tenant and gives it as it is then.
 pub(super) async fn reconciled(world: &World, state: &Arc<State>, name: &str) -> Value {
-    let object: DynamicObject = serde_json::from_value(world.repository(name)).unwrap();
-    reconcile(Arc::new(object), world.context.clone(), state.clone()).await.unwrap();
-    state.maintenances.ended().await;
-    state.deletions.ended().await;
+    // What a look or a note wrote leads to the next reconcile.
+    for _ in 0..3 {
+        let Some(object) = world.server.get(&path(SHOP, name)) else { break };
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        reconcile(Arc::new(object), world.context.clone(), state.clone()).await.unwrap();
+        for work in [&state.looks, &state.notes, &state.maintenances, &state.deletions] {
+            work.ended().await;
+        }
+    }
     world.server.get(&path(SHOP, name)).unwrap_or_default()
 }
 

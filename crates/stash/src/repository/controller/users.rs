@@ -1,7 +1,6 @@
 //! Who uses each repository, as the watch of the ConfigMaps showed last, and its mirror in the status of Repositories.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -10,19 +9,20 @@ use kube::core::ApiResource;
 use kube::runtime::reflector::ObjectRef;
 use lifeboat_api::stash::{Repository, TypedObjectRef};
 use lifeboat_cluster::ApiError;
-use lifeboat_control::locked;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::reservation::{self, Record, RepositoryName};
 
+use super::super::claims::release_gone;
 use super::super::object;
 use super::super::opened::recorded;
-use super::super::reservations::{ReservedId, record_of};
+use super::super::reservations::{self, ReservationError, ReservedId, record_of};
 use crate::context::Context;
+use crate::reserved::Records;
 
-/// The records of repositories, by the names of their ConfigMaps. Clones share them.
+/// Who uses each repository. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Users(Arc<Mutex<BTreeMap<String, Record>>>);
+pub(super) struct Users(pub(super) Records);
 
 impl Users {
     /// A ConfigMap was changed. Gives the Repositories whose users it lists.
@@ -36,10 +36,9 @@ impl Users {
         if !name.starts_with(&reservation::config_map_name("")) {
             return Vec::new();
         }
-        let is_gone = map.metadata.deletion_timestamp.is_some();
+        // One that is deleted was emptied before.
         match record_of(map) {
-            Ok(record) if !is_gone => _ = locked(&self.0).insert(name.clone(), record),
-            Ok(_) => _ = locked(&self.0).remove(&name),
+            Ok(record) => self.0.set(&name, record),
             Err(error) => {
                 tracing::warn!(config_map = name, %error, "a record of reservations cannot be read");
             }
@@ -54,14 +53,28 @@ impl Users {
         known.iter().filter(is_affected).map(reference).collect()
     }
 
+    /// Reads who uses the repository of a Repository, after the claims of objects that are gone were removed.
+    pub(super) async fn refresh(&self, context: &Context, repository: &Repository) -> Result<(), ApiError> {
+        let Some(recorded) = recorded(repository) else { return Ok(()) };
+        let (namespace, _) = object::parts(repository);
+        for id in ReservedId::both(namespace, &recorded.id) {
+            release_gone(context, &id).await?;
+            match reservations::read(context, &id).await {
+                Ok(record) => self.0.set(&id.config_map(), record),
+                Err(ReservationError::Api(error)) => return Err(error),
+                Err(error) => tracing::warn!(%error, "a record of reservations cannot be read"),
+            }
+        }
+        Ok(())
+    }
+
     /// The objects that use a Repository; None if no record of its repository was seen.
     fn of(&self, repository: &Repository) -> Option<Vec<TypedObjectRef>> {
         let (namespace, name) = object::parts(repository);
         let id = recorded(repository)?.id;
-        let records = locked(&self.0);
         let own = RepositoryName { namespace: namespace.to_owned(), name: name.to_owned() };
-        let found: Vec<&Record> =
-            ReservedId::both(namespace, &id).iter().filter_map(|id| records.get(&id.config_map())).collect();
+        let found: Vec<Record> =
+            ReservedId::both(namespace, &id).iter().filter_map(|id| self.0.get(&id.config_map())).collect();
         (!found.is_empty()).then(|| found.into_iter().flat_map(|record| record.references(&own)).collect())
     }
 

@@ -1,28 +1,30 @@
 //! Deletes the data of a Repository with it. A finalizer holds the object until the data is gone, or until it is clear that it stays: then
-//! the status says why. Nothing is deleted unless the repository in the backend is the one on record and this Repository alone uses it.
+//! the status says why. Nothing is deleted unless the repository in the backend is the one on record, this Repository alone uses it,
+//! and nobody else can reserve it meanwhile.
 //!
 //! Before the first file is deleted, a digest of the repository's config is noted; the config itself is deleted last. So a server that
 //! continues after a crash knows that the files are those of the same repository, although its keys are gone.
 
+mod files;
+mod users;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::TryStreamExt;
-use kube::api::{DynamicObject, ListParams};
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use lifeboat_api::stash::{Backend, Repository};
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_api::stash::Repository;
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_plan::stash::repository::layout::Left;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::repository::wipe_out::{
-    FINALIZER, UPSTREAM_FINALIZER, WIPING, WipeFacts, WipeOut, decide, is_own_file,
+    FINALIZER, UPSTREAM_FINALIZER, WIPING, WipeFacts, WipeOut, decide,
 };
+use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_repository::lock::remove_stale_locks;
-use lifeboat_store::Store;
-use lifeboat_transfer::repositories::RepositoryProblem;
+use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::super::host::{Found, NoAccess, access_of};
 use super::super::opened::recorded;
@@ -30,11 +32,12 @@ use super::super::reservations::{self, ReservationError, ReservedId};
 use super::super::{key_of, look, object, state};
 use super::{Memory, State};
 use crate::context::Context;
+use files::config_digest;
 
 /// How often a deletion that is refused or failed is tried again.
 const NEXT_TRY: Duration = Duration::from_mins(1);
-/// How many files one request deletes at most.
-const BATCH: usize = 1000;
+/// What people can do where the data cannot be deleted.
+const HINT: &str = "correct it, or set wipeOut to false to delete the object without its data";
 
 /// Why the data is not deleted now.
 #[derive(Debug)]
@@ -54,7 +57,27 @@ impl From<RepositoryProblem> for NotWiped {
     fn from(problem: RepositoryProblem) -> Self {
         match problem {
             RepositoryProblem::Api(error) => Self::Api(error),
-            other => Self::Refused(format!("the data is not deleted: {}", other.chain())),
+            other => Self::Refused(format!("the data is not deleted: {}; {HINT}", other.chain())),
+        }
+    }
+}
+
+impl From<NoAccess> for NotWiped {
+    fn from(problem: NoAccess) -> Self {
+        match problem {
+            NoAccess::Api(error) => Self::Api(error),
+            other => Self::Refused(format!("the data is not deleted: {other}; {HINT}")),
+        }
+    }
+}
+
+impl From<ReservationError> for NotWiped {
+    fn from(error: ReservationError) -> Self {
+        match error {
+            ReservationError::Api(error) => Self::Api(error),
+            error @ ReservationError::Record { .. } => {
+                Self::Refused(format!("the data is not deleted: {}", error.chain()))
+            }
         }
     }
 }
@@ -72,41 +95,17 @@ pub(super) async fn reconcile(
     state: &Arc<State>,
     repository: &Repository,
 ) -> Result<Action, ApiError> {
-    let (namespace, name) = object::parts(repository);
     let uid = repository.uid().unwrap_or_default();
-    context.repositories.close(&key_of(namespace, name));
     let held = |finalizer: &str| repository.finalizers().iter().any(|own| own == finalizer);
     if !held(FINALIZER) && !held(UPSTREAM_FINALIZER) {
         state.memory.forget(&uid);
         return Ok(Action::await_change());
     }
-    if !repository.spec.wipe_out {
+    if !repository.spec.wipe_out && !state.deletions.is_running(&uid) {
         return let_go(context, &state.memory, repository).await;
     }
-    if repository.annotations().contains_key(WIPING) {
-        start(context, state, repository.clone());
-        return Ok(Action::requeue(NEXT_TRY));
-    }
-    match judged(context, repository).await {
-        Ok(WipeOut::Nothing) => let_go(context, &state.memory, repository).await,
-        Ok(WipeOut::Delete) => {
-            match begin(context, repository).await {
-                Ok(begun) => start(context, state, begun),
-                Err(NotWiped::Api(error)) => return Err(error),
-                Err(NotWiped::Refused(message)) => refuse(context, repository, &message).await?,
-            }
-            Ok(Action::requeue(NEXT_TRY))
-        }
-        Ok(WipeOut::Refused(refused)) => {
-            refuse(context, repository, &refused.to_string()).await?;
-            Ok(Action::requeue(NEXT_TRY))
-        }
-        Err(NotWiped::Refused(message)) => {
-            refuse(context, repository, &message).await?;
-            Ok(Action::requeue(NEXT_TRY))
-        }
-        Err(NotWiped::Api(error)) => Err(error),
-    }
+    start(context, state, repository.clone());
+    Ok(Action::requeue(NEXT_TRY))
 }
 
 /// The status and an event say why the data stays.
@@ -119,8 +118,9 @@ async fn refuse(context: &Context, repository: &Repository, message: &str) -> Re
     object::write_status(context, repository, &status).await.map(drop)
 }
 
-/// Removes the finalizers: the object goes.
+/// Removes the finalizers: the object goes. Its repository can be reserved again.
 async fn let_go(context: &Context, memory: &Memory, repository: &Repository) -> Result<Action, ApiError> {
+    release(context, repository).await?;
     let left = repository.finalizers().iter().filter(|own| *own != FINALIZER && *own != UPSTREAM_FINALIZER);
     let left: Vec<&String> = left.collect();
     match object::merge(context, repository, json!({"metadata": {"finalizers": left}})).await {
@@ -131,115 +131,30 @@ async fn let_go(context: &Context, memory: &Memory, repository: &Repository) -> 
     Ok(Action::await_change())
 }
 
-/// Gathers what is known, and decides.
-async fn judged(context: &Context, repository: &Repository) -> Result<WipeOut, NotWiped> {
-    let (namespace, name) = object::parts(repository);
-    let Found { backend, access } = match access_of(context, repository).await {
-        Ok(found) => found,
-        Err(NoAccess::Api(error)) => return Err(error.into()),
-        Err(problem) => {
-            let hint = "correct it, or set wipeOut to false to delete the object without its data";
-            return Err(NotWiped::Refused(format!("the data is not deleted: {problem}; {hint}")));
+/// Removes the claim with which the repository was held for its deletion.
+async fn release(context: &Context, repository: &Repository) -> Result<(), ApiError> {
+    let Some(recorded) = recorded(repository) else { return Ok(()) };
+    let (namespace, _) = object::parts(repository);
+    let uid = repository.uid().unwrap_or_default();
+    for id in ReservedId::both(namespace, &recorded.id) {
+        let own = |claim: &Claim| claim.is_deletion() && claim.uid == uid;
+        match reservations::release(context, &id, own).await {
+            Err(ReservationError::Api(error)) => return Err(error),
+            Err(error) => tracing::warn!(%error, "a record of reservations cannot be read"),
+            Ok(_) => {}
         }
-    };
-    access.store()?;
-    let opened = match look::open(context, &access).await {
-        Ok(opened) => Some(opened),
-        Err(problem) if problem.is_missing() => None,
-        Err(problem) => return Err(problem.into()),
-    };
-    let recorded = recorded(repository);
-    let (mut users, mut others, mut locks, mut other_clusters) = (Vec::new(), Vec::new(), Vec::new(), 0);
-    if let (Some(opened), Some(recorded)) = (&opened, &recorded) {
-        users = users_of(context, namespace, &ReservedId::new(&access, namespace, &recorded.id)).await?;
-        others = others_of(context, repository, &recorded.id).await?;
-        let left = remove_stale_locks(opened, &[]).await.map_err(RepositoryProblem::from)?;
-        locks = left.kept.into_iter().map(|kept| kept.holder.host).collect();
-        locks.extend(left.unreadable.iter().map(|_| "an unknown process".to_owned()));
-        let cluster = context.repositories.cluster(context).await?;
-        let states = state::read_all(opened).await.map_err(RepositoryProblem::from)?;
-        other_clusters = states.iter().filter(|state| state.cluster != cluster).count();
     }
-    let found = opened.as_ref().map(|opened| opened.config().id.as_str());
-    tracing::info!(namespace, repository = name, ?found, "a Repository with wipeOut is being deleted");
-    Ok(decide(&WipeFacts {
-        recorded: recorded.as_ref(),
-        location: &record::location(&backend),
-        found,
-        users: &users,
-        others: &others,
-        namespace,
-        locks: &locks,
-        other_clusters,
-    }))
+    Ok(())
 }
 
-/// The objects that use the repository. Names of other namespaces are not shown.
-async fn users_of(context: &Context, namespace: &str, id: &ReservedId) -> Result<Vec<String>, NotWiped> {
-    let record = match reservations::read(context, id).await {
-        Ok(record) => record,
-        Err(ReservationError::Api(error)) => return Err(error.into()),
-        Err(error) => return Err(NotWiped::Refused(format!("the data is not deleted: {}", error.chain()))),
-    };
-    let claims = record.holders().iter().chain(record.waiting());
-    let shown = |claim: &lifeboat_plan::stash::reservation::Claim| {
-        if claim.namespace == namespace {
-            format!("{} {}", claim.kind, claim.name)
-        } else {
-            "an object of another namespace".to_owned()
-        }
-    };
-    Ok(claims.map(shown).collect())
-}
-
-/// Other Repositories with this ID on record, or with the same storage.
-async fn others_of(context: &Context, own: &Repository, id: &str) -> Result<Vec<String>, ApiError> {
-    let resource = objects::resource_of::<Repository>();
-    let mut others = Vec::new();
-    for api in context.served.scope().apis(&context.client, &resource) {
-        let listed = api.list(&ListParams::default()).await.attempt("list Repositories")?;
-        let same = listed.items.iter().filter(|other| other.uid() != own.uid() && is_same(other, own, id));
-        others.extend(
-            same.map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())),
-        );
-    }
-    Ok(others)
-}
-
-fn is_same(other: &DynamicObject, own: &Repository, id: &str) -> bool {
-    let storage = |backend: &Backend| Backend { storage_secret_name: String::new(), ..backend.clone() };
-    let backend = serde_json::from_value::<Backend>(other.data["spec"]["backend"].clone()).ok();
-    other.annotations().get(record::ID).is_some_and(|other| other == id)
-        || backend.is_some_and(|backend| storage(&backend) == storage(&own.spec.backend))
-}
-
-/// Notes which repository is deleted, on the condition that the object did not change meanwhile.
-async fn begin(context: &Context, repository: &Repository) -> Result<Repository, NotWiped> {
-    let access = access_of(context, repository).await.map_err(RepositoryProblem::from)?.access;
-    let digest = config_digest(access.store()?).await?.unwrap_or_default();
-    let patch = json!({"metadata": {"annotations": {WIPING: digest}}});
-    Ok(object::merge(context, repository, patch).await?)
-}
-
-/// A digest of the config as it is stored; None if there is none.
-async fn config_digest(store: &Store) -> Result<Option<String>, lifeboat_store::Error> {
-    match store.get("config").await {
-        Ok(config) => {
-            let digest = Sha256::digest(&config);
-            Ok(Some(digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))))
-        }
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Deletes in the background: a repository may have millions of files.
+/// Deletes in the background: storage may be slow, and a repository may have millions of files.
 fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     let (context, memory) = (context.clone(), state.memory.clone());
     state.deletions.start(&repository.uid().unwrap_or_default(), |_| async move {
         let (namespace, name) = object::parts(&repository);
-        let ended = match deleted(&context, &repository).await {
-            Ok(()) => gone(&context, &memory, &repository).await,
+        let ended = match Box::pin(wiped(&context, &repository)).await {
+            Ok(Some(left)) => gone(&context, &memory, &repository, &left).await,
+            Ok(None) => Ok(()),
             Err(NotWiped::Api(error)) => Err(error),
             Err(NotWiped::Refused(message)) => match object::read(&context, namespace, name).await {
                 Ok(repository) => refuse(&context, &repository, &message).await,
@@ -258,46 +173,132 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     });
 }
 
-/// Deletes the files of the repository, its config last.
-async fn deleted(context: &Context, repository: &Repository) -> Result<(), NotWiped> {
-    let noted = repository.annotations().get(WIPING).cloned().unwrap_or_default();
-    let access = access_of(context, repository).await.map_err(RepositoryProblem::from)?.access;
-    let store = access.store()?;
-    match config_digest(store).await? {
-        // It goes last: everything else is gone.
-        None => return Ok(()),
-        Some(found) if found == noted => {}
-        Some(_) => {
-            let message = "the data is not deleted any further: the backend holds another repository now; set wipeOut to false to \
-                           delete the object without it";
-            return Err(NotWiped::Refused(message.to_owned()));
-        }
+/// Deletes the data, if it may be deleted. Gives what stays beside it; None where the object, as it is now, does not ask for it any more.
+async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left>, NotWiped> {
+    let (namespace, name) = object::parts(repository);
+    let now = object::read(context, namespace, name).await?;
+    if now.uid() != repository.uid() || !now.spec.wipe_out {
+        return Ok(None);
     }
-    let mut listing = store.list("");
-    let mut batch = Vec::with_capacity(BATCH);
-    while let Some(info) = listing.try_next().await? {
-        if is_own_file(&info.key) && info.key != "config" {
-            batch.push(info.key);
+    let begun = if now.annotations().contains_key(WIPING) {
+        now
+    } else {
+        match judged(context, &now).await? {
+            Judged::Nothing => return Ok(Some(Left::default())),
+            Judged::Delete { digest } => {
+                let patch = json!({"metadata": {"annotations": {WIPING: digest}}});
+                object::merge(context, &now, patch).await?
+            }
         }
-        if batch.len() == BATCH {
-            store.delete_many(std::mem::take(&mut batch)).await?;
-        }
-    }
-    store.delete_many(batch).await?;
-    store.delete("config").await?;
-    Ok(())
+    };
+    hold(context, &begun).await?;
+    let noted = begun.annotations().get(WIPING).cloned().unwrap_or_default();
+    let access = access_of(context, &begun).await?.access;
+    files::delete(access.store()?, &noted).await.map(Some)
 }
 
-/// The data is gone: the object goes.
-async fn gone(context: &Context, memory: &Memory, repository: &Repository) -> Result<(), ApiError> {
+/// Reserves the repository for its deletion, so that no invoker begins to use it.
+async fn hold(context: &Context, repository: &Repository) -> Result<(), NotWiped> {
     let (namespace, name) = object::parts(repository);
-    tracing::info!(namespace, repository = name, "the data of a Repository was deleted with it");
-    match object::api(context, namespace)
-        .get_opt(name)
-        .await
-        .attempt(format!("read Repository {namespace}/{name}"))?
-    {
-        Some(now) if now.uid() == repository.uid() => let_go(context, memory, &now).await.map(drop),
-        _ => Ok(()),
+    let Some(recorded) = recorded(repository) else { return Ok(()) };
+    let access = access_of(context, repository).await?.access;
+    let own = RepositoryName { namespace: namespace.to_owned(), name: name.to_owned() };
+    let claim = Claim::of_deletion(own, &repository.uid().unwrap_or_default(), context.now());
+    let id = ReservedId::new(&access, namespace, &recorded.id);
+    if reservations::read(context, &id).await?.all().any(|known| known.uid == claim.uid) {
+        return Ok(());
     }
+    if reservations::claim_deletion(context, &id, &claim).await? {
+        return Ok(());
+    }
+    let message = "the data is not deleted: another object has reserved the repository; delete or change it first";
+    Err(NotWiped::Refused(message.to_owned()))
+}
+
+/// What becomes of the data.
+enum Judged {
+    /// There is none.
+    Nothing,
+    Delete {
+        /// Of the repository's config.
+        digest: String,
+    },
+}
+
+/// Gathers what is known, and decides.
+async fn judged(context: &Context, repository: &Repository) -> Result<Judged, NotWiped> {
+    let (namespace, name) = object::parts(repository);
+    let Found { backend, access } = access_of(context, repository).await?;
+    // What was opened before may be another repository now.
+    context.repositories.close(&key_of(namespace, name));
+    let digest = config_digest(access.store()?).await?;
+    let opened = match look::open(context, &access).await {
+        Ok(opened) => Some(opened),
+        Err(problem) if problem.is_missing() => None,
+        Err(problem) => return Err(problem.into()),
+    };
+    let recorded = recorded(repository);
+    let (mut users, mut others, mut locks, mut other_clusters) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    if let (Some(opened), Some(recorded)) = (&opened, &recorded) {
+        users = users::of(context, repository, &recorded.id).await?;
+        others = users::others(context, repository, &recorded.id).await?;
+        let left = remove_stale_locks(opened, &[]).await.map_err(RepositoryProblem::from)?;
+        locks = left.kept.into_iter().map(|kept| kept.holder.host).collect();
+        locks.extend(left.unreadable.iter().map(|_| "an unknown process".to_owned()));
+        let cluster = context.repositories.cluster(context).await?;
+        let states = state::read_all(opened).await.map_err(RepositoryProblem::from)?;
+        other_clusters = states.iter().filter(|state| state.cluster != cluster).count();
+    }
+    let found = opened.as_ref().map(|opened| opened.config().id.as_str());
+    tracing::info!(namespace, repository = name, ?found, "a Repository with wipeOut is being deleted");
+    let decided = decide(&WipeFacts {
+        recorded: recorded.as_ref(),
+        location: &record::location(&backend),
+        found,
+        users: &users,
+        others: &others,
+        namespace,
+        locks: &locks,
+        other_clusters,
+    });
+    match decided {
+        WipeOut::Nothing => Ok(Judged::Nothing),
+        WipeOut::Refused(refused) => Err(NotWiped::Refused(refused.to_string())),
+        WipeOut::Delete => same_config(&access, digest).await,
+    }
+}
+
+/// The config that was opened is the one that is in the storage before and after.
+async fn same_config(access: &Access, before: Option<String>) -> Result<Judged, NotWiped> {
+    match (before, config_digest(access.store()?).await?) {
+        (Some(before), Some(after)) if before == after => Ok(Judged::Delete { digest: after }),
+        _ => {
+            let message = "the data is not deleted: the repository was exchanged while it was looked at; it is looked at again";
+            Err(NotWiped::Refused(message.to_owned()))
+        }
+    }
+}
+
+/// The data is gone: the object goes. What stays beside the data is in an event, which outlives the object.
+async fn gone(
+    context: &Context,
+    memory: &Memory,
+    repository: &Repository,
+    left: &Left,
+) -> Result<(), ApiError> {
+    let (namespace, name) = object::parts(repository);
+    let attempt = format!("read Repository {namespace}/{name}");
+    let found = object::api(context, namespace).get_opt(name).await.attempt(attempt)?;
+    let Some(now) = found.filter(|now| now.uid() == repository.uid()) else { return Ok(()) };
+    tracing::info!(namespace, repository = name, %left, "the data of a Repository was deleted with it");
+    let now = if left.is_nothing() {
+        now
+    } else {
+        let message = left.to_string();
+        context.events.warning(&now.object_ref(&()), "OtherFilesLeft", &message).await;
+        let mut status = now.status.clone().unwrap_or_default();
+        ConditionType::DataWipedOut.yes(message).set_in(&mut status.conditions, context.now());
+        object::write_status(context, &now, &status).await?
+    };
+    let_go(context, memory, &now).await.map(drop)
 }

@@ -59,3 +59,16 @@ async fn old_states_go() {
     }
     assert_eq!(read_all(&repository).await.unwrap().len(), 64);
 }
+
+#[tokio::test]
+async fn files_of_others_among_the_states_stay() {
+    let world = World::new().await;
+    let repository = world.opened(&world.put_repository("r")).await;
+    let store = world.store("r");
+    for number in 0..70 {
+        store.put(&format!("lifeboat/state/data/{number}"), "of another repository").await.unwrap();
+    }
+    write(&repository, &state("c", "a", &json!({}), 0)).await.unwrap();
+    assert_eq!(world.stores.keys("bkt", "r/lifeboat/state/data/").await.len(), 70);
+    assert_eq!(read_all(&repository).await.unwrap().len(), 1);
+}

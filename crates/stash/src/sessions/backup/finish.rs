@@ -10,19 +10,21 @@ use lifeboat_api::common::GoDuration;
 use lifeboat_api::stash::{BackupSession, HookPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
-use lifeboat_plan::stash::retention::Retention;
+use lifeboat_plan::stash::invoker::ValidDriver;
+use lifeboat_plan::stash::retention::{Retention, would_remove};
 use lifeboat_plan::stash::session::{
     FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase, empty_target};
 
+use super::reserved::{NotReserved, Reserved};
 use super::work::BackupWork;
 use super::written;
 use crate::context::Context;
 use crate::invokers::{Invoker, make_session};
 use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
-use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy, parts_of};
+use crate::repository::{Applied, PolicyRequest, SessionEnd, after_session, apply_policy, parts_of};
 use crate::sessions::engine::Stopped;
 use crate::sessions::host_record::end_host;
 use crate::sessions::record::SessionRecord;
@@ -43,8 +45,20 @@ pub(super) async fn finish(
                 .collect()
         })
         .await;
-    let (applied, removed) = apply_retention(context, &work.key, &work.valid.retention, &hosts).await;
-    forget_old_copies(context, &record.namespace, &work.key, &hosts).await;
+    // The reservation may have been lost while movers were at work.
+    let held = match &work.valid.driver {
+        ValidDriver::Restic(repository) => {
+            Box::pin(Reserved::of(context, &work.invoker, repository)).await
+        }
+        ValidDriver::VolumeSnapshotter => return end(record, "its driver was changed").await,
+    };
+    let (applied, removed) = match &held {
+        Ok(reserved) => apply_retention(context, record, work, reserved, &hosts).await,
+        Err(problem) => (not_applied(problem), None),
+    };
+    if held.is_ok() && !work.invoker.policy().dry_run {
+        forget_old_copies(context, &record.namespace, &work.key, &hosts).await;
+    }
     let now = record.now();
     written(record.change(|state| state.observe(&applied, now)).await?)?;
     let all_well = record
@@ -56,7 +70,7 @@ pub(super) async fn finish(
         looked: None,
         backed_up_at: all_well.then_some(record.created),
         removed,
-        prune: work.invoker.prunes(),
+        prune: held.is_ok() && work.invoker.prunes(),
     };
     let pushed = match Box::pin(after_session(context, &work.key, &end)).await {
         Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
@@ -157,15 +171,53 @@ async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Resu
 /// Forgets the snapshots that the policy does not keep, of the session's own hosts. A failure is a warning: the data is safe.
 async fn apply_retention(
     context: &Context,
-    key: &RepositoryKey,
-    retention: &Retention,
+    record: &SessionRecord,
+    work: &BackupWork,
+    reserved: &Reserved,
     hosts: &BTreeSet<HostName>,
 ) -> (Observation, Option<u64>) {
     let kind = ConditionType::RetentionPolicyApplied;
-    let Retention::Keep(keep) = retention else { return (kind.yes("everything is kept"), Some(0)) };
-    match apply_policy(context, key, keep, hosts).await {
-        Ok(removed) => (kind.yes(""), Some(removed)),
+    let dry_run = work.invoker.policy().dry_run;
+    let Retention::Keep(keep) = &work.valid.retention else {
+        return (kind.yes("everything is kept"), (!dry_run).then_some(0));
+    };
+    let stored: Vec<String> = record.read(stored_snapshots).await;
+    let request = PolicyRequest { keep, hosts, id: &reserved.repository, stored: &stored, dry_run };
+    match Box::pin(apply_policy(context, &work.key, &request)).await {
+        Ok(applied) => {
+            let removed = u64::try_from(applied.removed.len()).ok().filter(|_| !dry_run);
+            (observed(&applied, dry_run), removed)
+        }
         Err(problem) => (kind.no(problem.chain()), None),
+    }
+}
+
+/// The IDs of all snapshots that a session stored.
+fn stored_snapshots(state: &SessionState) -> Vec<String> {
+    let hosts = state.members.iter().flat_map(|member| &member.hosts);
+    hosts.flat_map(|host| &host.snapshots).filter_map(|stats| stats.name.clone()).collect()
+}
+
+/// What a policy did, or would do.
+fn observed(applied: &Applied, dry_run: bool) -> Observation {
+    let kind = ConditionType::RetentionPolicyApplied;
+    if !applied.kept_whole.is_empty() {
+        return kind.no(format!(
+            "the policy keeps no snapshot of {}; all of them were kept: use a policy that keeps at least one",
+            applied.kept_whole.join("; ")
+        ));
+    }
+    kind.yes(if dry_run { would_remove(&applied.removed) } else { String::new() })
+}
+
+/// Why nothing was forgotten.
+fn not_applied(problem: &NotReserved) -> Observation {
+    let kind = ConditionType::RetentionPolicyApplied;
+    match problem {
+        NotReserved::Api(error) => kind.no(error.chain()),
+        NotReserved::NotHeld(message) | NotReserved::NotOpened(message) => {
+            kind.no(format!("nothing was removed: {message}"))
+        }
     }
 }
 

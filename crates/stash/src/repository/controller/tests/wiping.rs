@@ -66,6 +66,20 @@ async fn without_wipe_out_the_data_stays() {
     assert!(world.store("r").exists("config").await.unwrap());
 }
 
+fn configuration_path(namespace: &str, name: &str) -> String {
+    format!("/apis/stash.appscode.com/v1beta1/namespaces/{namespace}/backupconfigurations/{name}")
+}
+
+/// A BackupConfiguration that uses Repository `shop/r`; its UID is its name.
+fn put_configuration(world: &World, namespace: &str, name: &str) {
+    let object = json!({
+        "apiVersion": "stash.appscode.com/v1beta1", "kind": "BackupConfiguration",
+        "metadata": {"uid": name},
+        "spec": {"repository": {"name": "r", "namespace": SHOP}, "schedule": "@daily"},
+    });
+    world.server.put(&configuration_path(namespace, name), object);
+}
+
 #[tokio::test]
 async fn the_data_stays_while_an_invoker_uses_it() {
     let world = World::new().await;
@@ -81,13 +95,19 @@ async fn the_data_stays_while_an_invoker_uses_it() {
         repository: RepositoryName { namespace: SHOP.into(), name: "r".into() },
         hosts: Vec::new(),
     };
-    reservations::claim(&world.context, &id, &claim(SHOP, "nightly")).await.unwrap();
-    reservations::claim(&world.context, &id, &claim("bank", "vault")).await.unwrap();
+    for (namespace, name) in [(SHOP, "nightly"), ("bank", "vault")] {
+        put_configuration(&world, namespace, name);
+        reservations::claim(&world.context, &id, &claim(namespace, name)).await.unwrap();
+    }
     delete(&world, "r");
     let message = refused(&world).await;
     assert!(message.contains("BackupConfiguration nightly") && !message.contains("vault"), "{message}");
     assert_eq!(world.server.events(), ["DataNotDeleted"]);
     reservations::release(&world.context, &id, |_| true).await.unwrap();
+    assert!(refused(&world).await.contains("BackupConfiguration nightly"), "its spec names the Repository");
+    for (namespace, name) in [(SHOP, "nightly"), ("bank", "vault")] {
+        world.server.remove(&configuration_path(namespace, name));
+    }
     assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
     assert_eq!(files(&world, "r").await, Vec::<String>::new());
 }
@@ -170,4 +190,120 @@ async fn a_deletion_that_was_interrupted_stops_at_another_repository() {
     delete(&world, "r");
     assert!(refused(&world).await.contains("another repository now"));
     assert_eq!(key, key_of(SHOP, "r"));
+}
+
+#[tokio::test]
+async fn of_a_repository_without_a_prefix_the_data_of_others_below_it_stays_and_is_named() {
+    let world = World::new().await;
+    let backend = |prefix: &str| json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": prefix}});
+    let root = world.put_backend("r", backend(""));
+    world.snapshot(&root, "app", &[]).await;
+    let mut kept = Vec::new();
+    for (name, prefix) in [("below", "data"), ("deeper", "data/ab"), ("keys", "keys"), ("own", "lifeboat/state")] {
+        let key = world.put_backend(name, backend(prefix));
+        world.snapshot(&key, "app", &[]).await;
+        kept.extend(world.stores.keys("bkt", &format!("{prefix}/config")).await);
+    }
+    assert_eq!(kept, ["data/config", "data/ab/config", "keys/config", "lifeboat/state/config"]);
+    let bucket = world.stores.bucket("bkt");
+    bucket.put("photos/a.jpg", "of a person").await.unwrap();
+    let before = world.stores.keys("bkt", "").await;
+    world.change("r", &json!({"spec": {"wipeOut": true}, "metadata": {"finalizers": ["lifeboat.io/wipe-out"]}}));
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    let after = world.stores.keys("bkt", "").await;
+    assert!(!after.contains(&"config".to_owned()) && after.len() < before.len());
+    for name in ["below", "deeper", "keys", "own"] {
+        let opened = world.opened(&key_of(SHOP, name)).await;
+        let snapshots = opened.load_snapshots().await.unwrap();
+        assert_eq!(snapshots.len(), 1, "{name}");
+        for file in after.iter().filter(|key| key.contains("/data/")) {
+            assert!(before.contains(file));
+        }
+    }
+    assert!(after.contains(&"photos/a.jpg".to_owned()));
+    assert_eq!(world.server.events(), ["OtherFilesLeft"]);
+}
+
+#[tokio::test]
+async fn nobody_reserves_a_repository_whose_data_is_being_deleted() {
+    let world = World::new().await;
+    let key = prepared(&world).await;
+    let opened = ready(&world.context, &key).await.unwrap();
+    let id = ReservedId::new(&opened.access, SHOP, &opened.id);
+    let other = Claim {
+        kind: InvokerKind::BackupConfiguration,
+        namespace: "bank".into(),
+        name: "vault".into(),
+        uid: "vault".into(),
+        created: "2026-11-18T12:00:00Z".parse().unwrap(),
+        repository: RepositoryName { namespace: "bank".into(), name: "other".into() },
+        hosts: Vec::new(),
+    };
+    let (context, seen) = (world.context.clone(), Arc::new(Mutex::new(Vec::new())));
+    let (tried, noted) = (seen.clone(), other.clone());
+    // What a claim would get while the data is deleted: the record says so from the first file on.
+    world.server.on_write(move |server, write| {
+        if write.path.contains("/configmaps/") {
+            locked(&tried).extend(server.get(&write.path).map(|map| map["data"]["reservations.json"].clone()));
+        }
+    });
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    let records = locked(&seen).clone();
+    let record = lifeboat_plan::stash::reservation::Record::decode(records[0].as_str().unwrap()).unwrap();
+    let standing = record.with(&noted).standing("vault");
+    assert!(format!("{standing:?}").contains("Deletion"), "{standing:?}");
+    // Afterwards the place is free.
+    let standing = reservations::claim(&context, &id, &other).await.unwrap();
+    assert_eq!(standing, lifeboat_plan::stash::reservation::Standing::Holds);
+}
+
+#[tokio::test]
+async fn a_repository_in_one_place_is_known_however_its_address_is_written() {
+    let world = World::new().await;
+    prepared(&world).await;
+    // It was never opened, so its ID is not on record.
+    let backend = json!({"s3": {"endpoint": "http://minio:9000/", "bucket": "bkt", "prefix": "/r/"}});
+    world.put_repository_in("bank", "secret", backend);
+    delete(&world, "r");
+    assert!(refused(&world).await.contains("in another namespace"));
+}
+
+#[tokio::test]
+async fn a_claim_of_an_object_that_is_gone_keeps_no_data() {
+    let world = World::new().await;
+    let key = prepared(&world).await;
+    put_configuration(&world, SHOP, "nightly");
+    let opened = ready(&world.context, &key).await.unwrap();
+    let id = ReservedId::new(&opened.access, SHOP, &opened.id);
+    let claim = Claim {
+        kind: InvokerKind::BackupConfiguration,
+        namespace: SHOP.into(),
+        name: "nightly".into(),
+        uid: "nightly".into(),
+        created: "2026-11-18T12:00:00Z".parse().unwrap(),
+        repository: RepositoryName { namespace: SHOP.into(), name: "r".into() },
+        hosts: Vec::new(),
+    };
+    reservations::claim(&world.context, &id, &claim).await.unwrap();
+    world.server.remove(&configuration_path(SHOP, "nightly"));
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert_eq!(files(&world, "r").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_called_off_goes_no_further_and_frees_the_repository() {
+    let world = World::new().await;
+    prepared(&world).await;
+    let lock_holder = world.opened(&key_of(SHOP, "r")).await;
+    let lock = Lock::acquire(&lock_holder, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    delete(&world, "r");
+    refused(&world).await;
+    world.change("r", &json!({"spec": {"wipeOut": false}}));
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert!(world.store("r").exists("config").await.unwrap());
+    assert_eq!(world.server.paths("/configmaps/"), Vec::<String>::new());
+    lock.release().await;
 }

@@ -1,4 +1,4 @@
-//! The key of a Repository among all repositories of the server.
+//! The key of a Repository among all repositories of the server. Jobs of movers have it as a text.
 
 use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_transfer::repositories::RepositoryKey;
@@ -16,6 +16,11 @@ pub(crate) fn parts_of(key: &RepositoryKey) -> (&str, &str) {
     key.name().as_str().split_once('/').unwrap_or_default()
 }
 
+/// Namespace and name of the Repository in the text of a key; None if it is none of this API.
+pub(crate) fn parts_of_text(key: &str) -> Option<(&str, &str)> {
+    key.strip_prefix(STORAGE)?.strip_prefix('/')?.split_once('/')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,5 +30,8 @@ mod tests {
         let key = key_of("shop", "backups");
         assert_eq!(parts_of(&key), ("shop", "backups"));
         assert_eq!(key.to_string(), "stash/shop/backups");
+        assert_eq!(parts_of_text("stash/shop/backups"), Some(("shop", "backups")));
+        assert_eq!(parts_of_text("default/shop"), None);
+        assert_eq!(parts_of_text(""), None);
     }
 }

@@ -1,0 +1,421 @@
+//! Repositories that the server cannot open: on a volume, or in a bucket whose Secret has no keys because pods have a cloud identity. A
+//! mover in the namespace of the Repository makes the repository, looks into it, and forgets snapshots, with the runtimeSettings
+//! of an invoker of that namespace. One mover at a time works so on a repository; its task is on record at the Repository before its
+//! Job is made. Every task can be repeated, so a server that follows a crash sends another mover.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use lifeboat_api::common::TaskId;
+use lifeboat_api::stash::Repository;
+use lifeboat_cluster::ApiError;
+use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, SnapshotLine, TaskResult};
+use lifeboat_mover::task::{ForgetWork, Limits, LockTerms, LookWork, Part, Task, TaskWork};
+use lifeboat_plan::stash::repository::mover_work;
+use lifeboat_plan::stash::repository::record;
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::transfer::repository_notes::{dead_owners, unlocked};
+use lifeboat_transfer::movers::{Ended, ListedSnapshots, MoverObserver, MoverRequest};
+use lifeboat_transfer::repositories::{
+    Access, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::host::{Found, TenantRepositories, access_of};
+use super::opened::{being_deleted, put_on_record, recorded, to_json};
+use super::{look, object, shown, used_by};
+use crate::context::Context;
+use crate::looks::Looked;
+use crate::mover_pods::{PodRequest, pod_settings};
+use crate::repository_key::parts_of;
+
+/// How long a mover may take, from its turn on, and how much of that it may wait for a lock.
+const LIMIT: Duration = Duration::from_mins(30);
+const LOCK_WAIT: Duration = Duration::from_mins(20);
+/// How long a mover may wait for its turn, and take.
+const GIVE_UP: Duration = Duration::from_hours(2);
+/// How many snapshots are listed at most, the newest first: lines of a log, which the kubelet keeps up to some megabytes.
+const MOST_LISTED: u64 = 10_000;
+/// How many snapshots one mover forgets: their IDs are in its Secret.
+const MOST_FORGOTTEN: usize = 2_000;
+/// How often a look is tried of which lines were lost.
+const TRIES: usize = 2;
+
+/// What a mover did: the outcomes of its parts, and the snapshots that it listed.
+struct Done {
+    outcomes: Vec<Outcome>,
+    listed: ListedSnapshots,
+}
+
+/// The ID of the repository that is on record; where there is none, a mover makes the repository, if it does not exist, and looks
+/// into it.
+pub(super) async fn open_or_make(
+    context: &Context,
+    repository: &Repository,
+    found: &Found,
+) -> Result<String, RepositoryProblem> {
+    let location = record::location(&found.backend);
+    let on_record = |repository: &Repository| {
+        recorded(repository).filter(|recorded| recorded.location == location).map(|recorded| recorded.id)
+    };
+    if let Some(id) = on_record(repository) {
+        return Ok(id);
+    }
+    let key = &found.access.key;
+    let _turn = context.looks.turn(key).await;
+    let (namespace, name) = object::parts(repository);
+    let now = object::read(context, namespace, name).await?;
+    if let Some(id) = on_record(&now) {
+        return Ok(id);
+    }
+    let works = vec![TaskWork::Init, TaskWork::Look(LookWork { newest: MOST_LISTED })];
+    let done = Box::pin(run(context, &now, &found.access, works)).await?;
+    let Some(Outcome::Initialized(made)) = done.outcomes.first() else { return Err(wrong_image()) };
+    put_on_record(context, key, &made.repository).await?;
+    if let Ok(looked) = looked(&done, 1) {
+        context.looks.found(key, &looked);
+        shown::show(context, &now, &found.backend, &looked).await?;
+    }
+    Ok(made.repository.clone())
+}
+
+/// What the repository holds, as a mover found it a moment ago or finds it now.
+pub(super) async fn look(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
+    if let Some(looked) = context.looks.known(key) {
+        return Ok(looked);
+    }
+    let _turn = context.looks.turn(key).await;
+    // Another caller may have sent a mover meanwhile.
+    match context.looks.known(key) {
+        Some(looked) => Ok(looked),
+        None => look_now(context, key).await,
+    }
+}
+
+/// What the repository holds now.
+pub(super) async fn look_anew(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
+    let _turn = context.looks.turn(key).await;
+    look_now(context, key).await
+}
+
+async fn look_now(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
+    let (repository, access) = current(context, key).await?;
+    for _ in 0..TRIES {
+        let works = vec![TaskWork::Look(LookWork { newest: MOST_LISTED })];
+        let done = Box::pin(run(context, &repository, &access, works)).await?;
+        match looked(&done, 0) {
+            Ok(looked) => {
+                context.looks.found(key, &looked);
+                return Ok(looked);
+            }
+            Err(LookLost::Lines(message)) => tracing::warn!(repository = %key, message, "looking again"),
+            Err(LookLost::WrongImage) => return Err(wrong_image()),
+        }
+    }
+    let message = "the snapshots that a mover listed could not be read from its log";
+    Err(RepositoryProblem::Storage(message.to_owned()))
+}
+
+/// Why a look is of no use.
+enum LookLost {
+    Lines(String),
+    WrongImage,
+}
+
+fn looked(done: &Done, part: usize) -> Result<Looked, LookLost> {
+    let Some(Outcome::Looked(found)) = done.outcomes.get(part) else { return Err(LookLost::WrongImage) };
+    let lines = done.listed.complete(found).map_err(|lost| LookLost::Lines(lost.to_string()))?;
+    Ok(Looked {
+        id: found.repository.clone(),
+        snapshots: lines.into_iter().map(look::facts_of).collect(),
+        bytes: Some(found.bytes),
+    })
+}
+
+/// Forgets snapshots by their full IDs. Those that are gone already are no error.
+pub(super) async fn forget(
+    context: &Context,
+    key: &RepositoryKey,
+    ids: &[String],
+) -> Result<(), RepositoryProblem> {
+    let _turn = context.looks.turn(key).await;
+    for some in ids.chunks(MOST_FORGOTTEN) {
+        let (repository, access) = current(context, key).await?;
+        let works = vec![TaskWork::Forget(ForgetWork { snapshots: some.to_vec() })];
+        let done = Box::pin(run(context, &repository, &access, works)).await?;
+        let Some(Outcome::Forgotten(forgotten)) = done.outcomes.first() else { return Err(wrong_image()) };
+        context.looks.forgotten(key, some);
+        if forgotten.emptied {
+            TenantRepositories(context.clone()).set_emptied(key, true).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The Repository as it is now, and what opens it.
+async fn current(
+    context: &Context,
+    key: &RepositoryKey,
+) -> Result<(Repository, Access), RepositoryProblem> {
+    let (namespace, name) = parts_of(key);
+    let repository = object::read(context, namespace, name).await?;
+    let access = access_of(context, &repository).await?.access;
+    Ok((repository, access))
+}
+
+/// Sends a mover and waits for its end. The caller has the turn of the repository. After a failure no mover is sent for a while.
+async fn run(
+    context: &Context,
+    repository: &Repository,
+    access: &Access,
+    works: Vec<TaskWork>,
+) -> Result<Done, RepositoryProblem> {
+    let (namespace, name) = object::parts(repository);
+    if repository.metadata.deletion_timestamp.is_some() {
+        return Err(being_deleted(namespace, name));
+    }
+    if context.effects.is_none() && context.movers.settings().image.is_empty() {
+        let reason = access.store().err().map(|problem| problem.chain()).unwrap_or_default();
+        return Err(RepositoryProblem::MoversOnly(format!(
+            "{reason}; and the server does not know the image of movers: run `lifeboat install` again, or give it --mover-image"
+        )));
+    }
+    let generation = repository.metadata.generation;
+    if let Some(message) = context.looks.failure(&access.key, generation) {
+        return Err(RepositoryProblem::Storage(message));
+    }
+    let done = recorded_run(context, repository, access, works).await;
+    if let Err(problem) = &done
+        && !matches!(problem, RepositoryProblem::Api(_))
+        && !problem.is_missing()
+    {
+        context.looks.failed(&access.key, generation, &problem.chain());
+    }
+    done
+}
+
+async fn recorded_run(
+    context: &Context,
+    repository: &Repository,
+    access: &Access,
+    works: Vec<TaskWork>,
+) -> Result<Done, RepositoryProblem> {
+    let (namespace, name) = object::parts(repository);
+    let begun = mover_work::begin(&to_json(repository), context.now());
+    object::annotate(context, namespace, name, begun.patch).await?;
+    if let Some(left) = &begun.left {
+        clear(context, namespace, left).await?;
+    }
+    let done = Box::pin(carried_out(context, repository, access, &begun.task, works)).await;
+    object::annotate(context, namespace, name, mover_work::ended()).await?;
+    clear(context, namespace, &begun.task).await?;
+    done
+}
+
+/// Takes a task off the record that an earlier server began, unless one runs now.
+pub(super) async fn clear_left(context: &Context, repository: &Repository) -> Result<(), ApiError> {
+    let Some(left) = mover_work::current(&to_json(repository)) else { return Ok(()) };
+    let (namespace, name) = object::parts(repository);
+    let Some(_turn) = context.looks.try_turn(&super::key_of(namespace, name)) else { return Ok(()) };
+    object::annotate(context, namespace, name, mover_work::ended()).await?;
+    clear(context, namespace, &left).await
+}
+
+async fn carried_out(
+    context: &Context,
+    repository: &Repository,
+    access: &Access,
+    task: &TaskId,
+    works: Vec<TaskWork>,
+) -> Result<Done, RepositoryProblem> {
+    let count = works.len();
+    let request = request(context, repository, access, task, works).await?;
+    let dead = request.task.lock.dead_owners.clone();
+    let (listed, cancel) = (Lines::default(), CancellationToken::new());
+    let late = async {
+        tokio::time::sleep(GIVE_UP).await;
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = Box::pin(send(context, request, &listed, &cancel)) => ended?,
+        () = late => return Err(RepositoryProblem::Storage("no mover looked at it in time".to_owned())),
+    };
+    let (namespace, name) = object::parts(repository);
+    match ended {
+        Ended::Reported { result, dead_owner } => {
+            let outcomes = match outcomes(result, task, count, access) {
+                Ok(outcomes) => outcomes,
+                Err(problem) => {
+                    note_dead(context, access, dead_owner).await;
+                    return Err(problem);
+                }
+            };
+            if !dead.is_empty() {
+                // The mover was given these owners, and removed their locks.
+                object::annotate(context, namespace, name, unlocked(&dead)).await?;
+            }
+            Ok(Done { outcomes, listed: listed.0 })
+        }
+        Ended::Died(death) => {
+            note_dead(context, access, death.dead_owner).await;
+            Err(RepositoryProblem::Storage(format!("a mover that should open it ended: {}", death.message)))
+        }
+        Ended::Cancelled { dead_owner, .. } => {
+            note_dead(context, access, dead_owner).await;
+            Err(RepositoryProblem::Storage("no mover opened it in time".to_owned()))
+        }
+        Ended::Left => Err(RepositoryProblem::Storage("the server stops".to_owned())),
+    }
+}
+
+/// The locks of a dead mover are removed by the next one.
+async fn note_dead(context: &Context, access: &Access, owner: Option<String>) {
+    let Some(owner) = owner else { return };
+    let host = TenantRepositories(context.clone());
+    if let Err(error) = host.note_dead_owner(&access.key, &owner).await {
+        let message = error.chain();
+        tracing::warn!(repository = %access.key, owner, message, "a lock may be left behind");
+    }
+}
+
+async fn send(
+    context: &Context,
+    request: MoverRequest,
+    observer: &dyn MoverObserver,
+    cancel: &CancellationToken,
+) -> Result<Ended, ApiError> {
+    match &context.effects {
+        Some(effects) => effects.carry_out(request, observer, cancel).await,
+        None => context.movers.carry_out(request, observer, cancel).await,
+    }
+}
+
+async fn clear(context: &Context, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
+    match &context.effects {
+        Some(effects) => effects.clear(namespace, task).await,
+        None => context.movers.clear(namespace, task).await,
+    }
+}
+
+async fn request(
+    context: &Context,
+    repository: &Repository,
+    access: &Access,
+    task: &TaskId,
+    works: Vec<TaskWork>,
+) -> Result<MoverRequest, RepositoryProblem> {
+    let (namespace, name) = object::parts(repository);
+    let runtime = used_by::runtime_settings(context, repository).await?;
+    let mut job = MoverJob {
+        task: task.clone(),
+        owner: Owner {
+            kind: "Repository".to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: repository.uid().unwrap_or_default(),
+        },
+        place: MoverPlace::Anywhere,
+        repository: access.key.to_string(),
+        group: format!("{namespace}/{name}"),
+        deadline_seconds: LIMIT.as_secs(),
+        namespace: namespace.to_owned(),
+        pod: context.movers.settings().pod(&context.namespace),
+    };
+    let wanted = PodRequest { job: &job, runtime: runtime.as_ref(), target: None };
+    let pod = pod_settings(context, context.movers.settings(), &wanted).await?;
+    job.pod = pod.map_err(|refused| RepositoryProblem::Unusable(refused.to_string()))?;
+    let lock = LockTerms {
+        cluster: context.repositories.cluster(context).await?,
+        dead_owners: dead_owners(&to_json(repository)),
+        wait_seconds: LOCK_WAIT.as_secs(),
+    };
+    let deadline = SignedDuration::try_from(LIMIT).ok().and_then(|limit| context.now().checked_add(limit).ok());
+    let task = Task {
+        uid: task.to_string(),
+        parts: parts(task, works),
+        repository: Some(access.task.clone()),
+        lock,
+        limits: Limits { scratch: Some(SCRATCH.into()), nice: job.pod.nice, ..Limits::default() },
+        deadline,
+    };
+    let source = Arc::new(TenantRepositories(context.clone()));
+    let keys = Arc::new(SourceKeys { source, key: access.key.clone() });
+    Ok(MoverRequest { job, task, keys })
+}
+
+/// The parts of a task; the only one has the task's UID.
+fn parts(task: &TaskId, works: Vec<TaskWork>) -> Vec<Part> {
+    let is_one = works.len() == 1;
+    let uid = |number: usize| if is_one { task.to_string() } else { part_uid(task, number) };
+    works.into_iter().enumerate().map(|(number, work)| Part { uid: uid(number), work }).collect()
+}
+
+fn part_uid(task: &TaskId, number: usize) -> String {
+    format!("{task}.{number}")
+}
+
+/// The outcomes of all parts. One that failed is the problem of all.
+fn outcomes(
+    result: TaskResult,
+    task: &TaskId,
+    count: usize,
+    access: &Access,
+) -> Result<Vec<Outcome>, RepositoryProblem> {
+    let all: Vec<Option<Outcome>> = match (&result.outcome, count) {
+        (Outcome::Parts(_) | Outcome::Failed(_), 2..) => {
+            (0..count).map(|number| result.of_part(&part_uid(task, number)).cloned()).collect()
+        }
+        _ => vec![Some(result.outcome)],
+    };
+    all.into_iter()
+        .map(|outcome| match outcome {
+            Some(Outcome::Failed(failure)) => Err(problem(failure, access)),
+            Some(outcome) => Ok(outcome),
+            None => Err(wrong_image()),
+        })
+        .collect()
+}
+
+fn problem(failure: Failure, access: &Access) -> RepositoryProblem {
+    match failure.cause {
+        Cause::NoRepository => {
+            lifeboat_repository::Error::NoRepository { location: access.identifier.clone() }.into()
+        }
+        Cause::Password | Cause::Credentials | Cause::Task => RepositoryProblem::Unusable(failure.message),
+        _ => RepositoryProblem::Storage(failure.message),
+    }
+}
+
+fn wrong_image() -> RepositoryProblem {
+    let message = "the mover did something else; use the server's image for movers";
+    RepositoryProblem::Unusable(message.to_owned())
+}
+
+/// What the mover lists. Lines that could fill the server's memory are not kept.
+#[derive(Default)]
+struct Lines(ListedSnapshots);
+
+#[async_trait]
+impl MoverObserver for Lines {
+    async fn queued(&self, _message: &str) {}
+    async fn preparing(&self, _message: &str) {}
+    async fn running(&self, _node: &str) {}
+
+    async fn line(&self, line: &LogLine) {
+        if let LogLine::Snapshots { snapshots } = line {
+            let kept = snapshots.iter().filter(|snapshot| is_bounded(snapshot)).cloned().collect();
+            self.0.line(&LogLine::Snapshots { snapshots: kept }).await;
+        }
+    }
+}
+
+/// Whether a listed snapshot is one: its ID is whole, and its lists are of a usual length.
+fn is_bounded(snapshot: &SnapshotLine) -> bool {
+    let is_id = snapshot.id.len() == 64 && snapshot.id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let bytes = snapshot.paths.iter().chain(&snapshot.tags).map(String::len).sum::<usize>();
+    is_id && bytes + snapshot.host.len() <= 64 * 1024
+}

@@ -1,0 +1,88 @@
+//! Claims whose objects are gone: an invoker that was deleted, uses another Repository now, or whose Repository stands for another
+//! repository now; a Repository whose data was to be deleted. Each claim is compared with its object as it is now.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use lifeboat_api::stash::{BackupBatch, BackupConfiguration, InvokerKind, Repository};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::Core;
+use lifeboat_plan::stash::repository::record;
+use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
+
+use super::object;
+use super::reservations::{self, ReservationError, ReservedId};
+
+/// The resource of a kind of invokers; None for a kind that this version does not know.
+pub(crate) fn invoker_resource(kind: &InvokerKind) -> Option<ApiResource> {
+    match kind {
+        InvokerKind::BackupConfiguration => Some(objects::resource_of::<BackupConfiguration>()),
+        InvokerKind::BackupBatch => Some(objects::resource_of::<BackupBatch>()),
+        InvokerKind::Other(_) => None,
+    }
+}
+
+/// Removes the claims whose objects are gone. A record that cannot be read is left to whoever claims the repository.
+pub(crate) async fn release_gone(core: &Core, id: &ReservedId) -> Result<(), ApiError> {
+    let record = match reservations::read(core, id).await {
+        Ok(record) => record,
+        Err(ReservationError::Api(error)) => return Err(error),
+        Err(ReservationError::Record { .. }) => return Ok(()),
+    };
+    let mut gone = BTreeSet::new();
+    for claim in record.all() {
+        if !still_claims(core, id, claim).await? {
+            gone.insert(claim.uid.clone());
+        }
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    match reservations::release(core, id, |claim| gone.contains(&claim.uid)).await {
+        Err(ReservationError::Api(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn still_claims(core: &Core, id: &ReservedId, claim: &Claim) -> Result<bool, ApiError> {
+    if claim.is_deletion() {
+        let repository = repository(core, &claim.repository).await?;
+        let is_same = |found: &Repository| found.metadata.uid.as_deref() == Some(claim.uid.as_str());
+        return Ok(repository.is_some_and(|found| is_same(&found) && found.metadata.deletion_timestamp.is_some()));
+    }
+    let Some(resource) = invoker_resource(&claim.kind) else { return Ok(true) };
+    let api = objects::namespaced(&core.client, &claim.namespace, &resource);
+    let attempt = format!("read {} {}/{}", claim.kind, claim.namespace, claim.name);
+    let found = api.get_opt(&claim.name).await.attempt(attempt)?;
+    let Some(found) = found.filter(|found| found.uid().as_deref() == Some(claim.uid.as_str())) else {
+        return Ok(false);
+    };
+    // One whose spec no server has looked at since it was changed claims on: the other Repository may be for the same bucket, and
+    // then the claim moves with it.
+    if found.data["status"]["observedGeneration"].as_i64() != found.metadata.generation {
+        return Ok(true);
+    }
+    Ok(uses(&found, &claim.repository) && stands_for(core, &claim.repository, id).await?)
+}
+
+/// Whether the spec of an invoker names this Repository.
+fn uses(invoker: &DynamicObject, repository: &RepositoryName) -> bool {
+    let of = |field: &str| invoker.data["spec"]["repository"][field].as_str().unwrap_or_default();
+    let own = invoker.namespace().unwrap_or_default();
+    let namespace = if of("namespace").is_empty() { own.as_str() } else { of("namespace") };
+    of("name") == repository.name && namespace == repository.namespace
+}
+
+/// Whether a Repository stands for this repository, as far as that is on record.
+async fn stands_for(core: &Core, name: &RepositoryName, id: &ReservedId) -> Result<bool, ApiError> {
+    let Some(repository) = repository(core, name).await? else { return Ok(false) };
+    let recorded = repository.annotations().get(record::ID);
+    Ok(recorded.is_none_or(|recorded| ReservedId::both(&name.namespace, recorded).contains(id)))
+}
+
+async fn repository(core: &Core, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
+    let attempt = format!("read Repository {}/{}", name.namespace, name.name);
+    object::api(core, &name.namespace).get_opt(&name.name).await.attempt(attempt)
+}
