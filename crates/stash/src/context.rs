@@ -12,6 +12,7 @@ use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
 use crate::metrics::StashMetrics;
+use crate::policies::Policies;
 use crate::scope::ServedNamespaces;
 use crate::settings::StashSettings;
 use crate::tenant_stores::{GuardedStores, TenantStores};
@@ -24,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) settings: Arc<StashSettings>,
     /// The namespaces that this server serves.
     pub(crate) served: ServedNamespaces,
+    /// Whether the API server checks who may create what this server acts on.
+    pub(crate) policies: Policies,
     /// Runs movers.
     pub(crate) movers: Movers,
     /// Open repositories.
@@ -47,6 +50,7 @@ impl Context {
         let TransferService { movers, repositories } = transfer;
         Self {
             served: ServedNamespaces::new(&settings),
+            policies: Policies::new(),
             stores: Arc::new(GuardedStores(settings.guard.clone())),
             settings: Arc::new(settings),
             movers,
@@ -59,9 +63,10 @@ impl Context {
         }
     }
 
-    /// The watches of one of Stash's kinds, in the namespaces that this server may serve.
+    /// The watches of one of Stash's kinds, in the namespaces that this server may serve. When it gets or loses a namespace, all
+    /// objects are looked at again.
     pub(crate) fn watches(&self, resource: &ApiResource) -> Watches {
-        Watches::new(&self.core, &self.served.scope(), resource)
+        Watches::new(&self.core, &self.served.scope(), resource).all_when(&self.served.changed)
     }
 }
 

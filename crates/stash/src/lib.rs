@@ -15,6 +15,7 @@
 mod context;
 mod invokers;
 mod metrics;
+mod policies;
 mod repository;
 mod scope;
 mod server_part;

@@ -1,17 +1,19 @@
 //! Which namespaces this server serves: those of `--tenant-namespaces`, and of these the ones whose label names this server. A server
 //! without a name serves namespaces without the label, so that test servers run beside an installed one.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::dynamic::watching;
-use lifeboat_control::{Core, Scope, locked};
+use lifeboat_control::{Core, Scope, Signal, locked};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::StashSettings;
@@ -28,6 +30,8 @@ pub(crate) struct ServedNamespaces {
     tenants: Arc<[String]>,
     /// The labels of all namespaces, while [`ServedNamespaces::run`] watches them.
     known: Arc<Mutex<Option<Namespaces>>>,
+    /// Given when this server gets or loses a namespace.
+    pub(crate) changed: Signal,
 }
 
 impl ServedNamespaces {
@@ -36,6 +40,7 @@ impl ServedNamespaces {
             own: settings.served_by.clone().filter(|name| !name.is_empty()),
             tenants: settings.tenant_namespaces.clone().into(),
             known: Arc::default(),
+            changed: Signal::default(),
         }
     }
 
@@ -66,17 +71,34 @@ impl ServedNamespaces {
         label.filter(|label| !label.is_empty()) == self.own.as_deref()
     }
 
+    /// The namespaces that have the label of this server.
+    fn served_of(&self, known: &Namespaces) -> BTreeSet<String> {
+        let namespaces = known.state();
+        let own =
+            namespaces.iter().filter(|found| self.is_own(found.labels().get(SERVED_BY).map(String::as_str)));
+        own.map(|found| found.name_any()).collect()
+    }
+
     /// Watches the labels of all namespaces until `shutdown` is cancelled.
     pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
         let (store, writer) = reflector::store();
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(core.client.clone());
         let mut changes = std::pin::pin!(reflector(writer, watcher(api, watching())).default_backoff());
-        *locked(&self.known) = Some(store);
+        *locked(&self.known) = Some(store.clone());
+        let mut served: Option<BTreeSet<String>> = None;
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 change = changes.next() => match change {
-                    Some(Ok(_)) => {}
+                    // An incomplete list says nothing about namespaces that it does not have yet.
+                    Some(Ok(Event::Init | Event::InitApply(_))) => {}
+                    Some(Ok(_)) => {
+                        let now = self.served_of(&store);
+                        if served.as_ref().is_some_and(|before| *before != now) {
+                            self.changed.give();
+                        }
+                        served = Some(now);
+                    }
                     Some(Err(error)) => {
                         let error = &error as &dyn std::error::Error;
                         tracing::debug!(error, "the watch of namespaces was disturbed");

@@ -33,6 +33,7 @@ impl Stash {
         let context = &self.context;
         tokio::join!(
             context.served.run(&context.core, shutdown),
+            context.policies.run(&context.core, shutdown),
             Box::pin(repository::controller::run(context, shutdown)),
             Box::pin(invokers::run(context, shutdown)),
             Box::pin(sessions::backup::run(context, shutdown)),

@@ -8,7 +8,7 @@ use lifeboat_api::crds;
 use lifeboat_api::velero::Restore;
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
-use lifeboat_cluster::{Attempt, rights};
+use lifeboat_cluster::{Attempt, policies, rights};
 use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked, mover_namespace};
 use lifeboat_plan::transfer::movers::job::SERVICE_ACCOUNT;
 
@@ -152,6 +152,8 @@ async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, C
         object("apps/v1", "Deployment", namespace, "lifeboat"),
         object("v1", "Service", namespace, "lifeboat-downloads"),
     ];
+    // No server acts any more on what the policies check.
+    names.extend(policies::held(client, &settings.namespace).await?);
     names.extend(rights::held(client, &settings.namespace).await?);
     names.push(object("coordination.k8s.io/v1", "Lease", namespace, "lifeboat-server"));
     names.push(object("v1", "ServiceAccount", namespace, "lifeboat"));

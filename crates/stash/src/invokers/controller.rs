@@ -41,7 +41,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 
 async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shutdown: &CancellationToken) {
     let Some(resource) = resource(&kind) else { return };
-    let watches = context.watches(&resource).until(shutdown);
+    let watches = context.watches(&resource).all_when(&context.policies.changed).until(shutdown);
     let there = watches.known();
     let state = Arc::new(State { kind, resource });
     tokio::select! {

@@ -27,6 +27,9 @@ pub(super) async fn gather(
     nodes: &[String],
 ) -> Result<Gathered, ApiError> {
     let Some(valid) = valid else { return Ok(Gathered::default()) };
+    if let Some(refusal) = context.policies.refusal(invoker.id.kind.as_str()) {
+        return Ok(Gathered { refusal: Some(refusal), ..Gathered::default() });
+    }
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
     let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered) };
     let found = read(context, repository).await?;

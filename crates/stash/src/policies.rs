@@ -1,0 +1,167 @@
+//! Whether the API server checks who creates and changes the objects that have this server act: the policies of the installation,
+//! known from a watch. Where one is missing or altered, controllers leave the objects alone that it would check, and say so in
+//! their status.
+
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use futures::stream::select;
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::DynamicObject;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use lifeboat_cluster::objects;
+use lifeboat_control::dynamic::watching;
+use lifeboat_control::{Core, Signal, locked};
+use lifeboat_plan::install::policies::{API, Enforcement, KINDS};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// What is known about the policies. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Policies {
+    known: Arc<Mutex<Known>>,
+    /// Given when that changes.
+    pub(crate) changed: Signal,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Known {
+    /// The cluster has not answered yet.
+    Nothing,
+    /// Why they cannot be read.
+    Unreadable(String),
+    Read(Enforcement),
+}
+
+/// Whether an object was checked when it was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Checked,
+    /// Nothing checks its kind now. It may have been checked: that shows when the policies are back.
+    NotNow(String),
+    /// It is older than the policies.
+    Never(String),
+}
+
+impl Policies {
+    pub(crate) fn new() -> Self {
+        Self { known: Arc::new(Mutex::new(Known::Nothing)), changed: Signal::default() }
+    }
+
+    /// The cluster has these policies and bindings.
+    #[cfg(test)]
+    pub(crate) fn set(&self, namespace: &str, found: &[Value]) {
+        self.learn(Known::Read(Enforcement::of(namespace, found)));
+    }
+
+    /// All of them are in force since ever.
+    #[cfg(test)]
+    pub(crate) fn in_force(namespace: &str) -> Self {
+        let all = Self::new();
+        all.set(namespace, &lifeboat_plan::install::policies::objects(namespace));
+        all
+    }
+
+    /// Why objects of a kind are left alone; None where who creates and changes them is checked.
+    pub(crate) fn refusal(&self, kind: &str) -> Option<String> {
+        self.since(kind).err()
+    }
+
+    /// Whether an object whose spec cannot be changed was checked.
+    pub(crate) fn standing(&self, kind: &str, created: Timestamp) -> Standing {
+        match self.since(kind) {
+            Err(refusal) => Standing::NotNow(refusal),
+            Ok(since) if created < since => Standing::Never(format!(
+                "it was created at {created}, and who may create a {kind} is checked since {since} only; delete it and create it again"
+            )),
+            Ok(_) => Standing::Checked,
+        }
+    }
+
+    fn since(&self, kind: &str) -> Result<Timestamp, String> {
+        match &*locked(&self.known) {
+            Known::Nothing => Err("the admission policies of this server are not read yet".to_owned()),
+            Known::Unreadable(problem) => Err(format!(
+                "the server does not act on it, because it cannot read the admission policies that check who may create it: {problem}"
+            )),
+            Known::Read(enforcement) => match enforcement.since(kind) {
+                Some(Ok(since)) => Ok(since),
+                Some(Err(problem)) => Err(problem.to_string()),
+                None => Err(format!("no admission policy checks who may create a {kind}")),
+            },
+        }
+    }
+
+    fn learn(&self, now: Known) {
+        let mut known = locked(&self.known);
+        if *known != now {
+            if let Known::Unreadable(problem) = &now {
+                tracing::warn!(
+                    problem,
+                    "cannot read the admission policies; objects of Stash's API are left alone"
+                );
+            }
+            *known = now;
+            drop(known);
+            self.changed.give();
+        }
+    }
+
+    /// Watches policies and bindings until `shutdown` is cancelled. What was read stays known while a watch is disturbed.
+    pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
+        let [policies, bindings] = KINDS.map(|(kind, plural)| {
+            let resource = objects::resource(API.0, API.1, kind, plural);
+            let api: Api<DynamicObject> = Api::all_with(core.client.clone(), &resource);
+            let writer = Writer::new(resource);
+            let store = writer.as_reader();
+            let ours = watching().labels("app.kubernetes.io/name=lifeboat");
+            (store, reflector(writer, watcher(api, ours)).default_backoff().boxed())
+        });
+        let stores = [(KINDS[0].0, policies.0), (KINDS[1].0, bindings.0)];
+        let mut changes = select(policies.1.map(|change| (0, change)), bindings.1.map(|change| (1, change)));
+        let mut is_read = [false; 2];
+        loop {
+            let (of, change) = tokio::select! {
+                () = shutdown.cancelled() => break,
+                change = changes.next() => match change { Some(change) => change, None => break },
+            };
+            match change {
+                Ok(Event::Init | Event::InitApply(_)) => continue,
+                Ok(Event::InitDone) => is_read[of] = true,
+                Ok(Event::Apply(_) | Event::Delete(_)) => {}
+                Err(error) if !is_read[of] => self.learn(Known::Unreadable(chain(&error))),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::debug!(error, "the watch of admission policies was disturbed");
+                }
+            }
+            if is_read == [true; 2] {
+                let found = stores.iter().flat_map(|(kind, store)| {
+                    store.state().into_iter().map(|object| with_kind(kind, &object))
+                });
+                self.learn(Known::Read(Enforcement::of(&core.namespace, &found.collect::<Vec<_>>())));
+            }
+        }
+        *locked(&self.known) = Known::Nothing;
+    }
+}
+
+/// A list does not repeat the kind of its items.
+fn with_kind(kind: &str, object: &DynamicObject) -> Value {
+    let mut object = objects::to_json(object);
+    object["kind"] = Value::from(kind);
+    object
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
