@@ -165,3 +165,101 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
+    use lifeboat_plan::install::policies::objects as policies;
+    use serde_json::json;
+
+    use super::*;
+
+    const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+    fn path(object: &Value) -> String {
+        let plural = KINDS.iter().find(|(kind, _)| object["kind"] == *kind).map(|(_, plural)| *plural);
+        format!("{ADMISSION}/{}/{}", plural.unwrap(), object["metadata"]["name"].as_str().unwrap())
+    }
+
+    /// Runs a test while the policies are watched.
+    async fn watched<F: Future<Output = ()>>(server: &ApiServer, test: impl FnOnce(Policies) -> F) {
+        let (core, shutdown) = (server.core().await, CancellationToken::new());
+        let policies = Policies::new();
+        let both = async {
+            tokio::select! {
+                () = policies.run(&core, &shutdown) => panic!("the watch ended"),
+                () = test(policies.clone()) => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_altered_removed_or_brought_back_is_noticed() {
+        let server = ApiServer::default();
+        for object in policies("lifeboat") {
+            server.put(&path(&object), object);
+        }
+        let restore = policies("lifeboat")
+            .into_iter()
+            .find(|object| path(object).contains("/restoresessions."))
+            .unwrap();
+        watched(&server, async |policies: Policies| {
+            let mut changed = Box::pin(policies.changed.listen());
+            assert!(policies.refusal("RestoreSession").unwrap().contains("not read yet"));
+            changed.next().await.unwrap();
+            assert_eq!(policies.refusal("RestoreSession"), None);
+
+            server.change(&path(&restore), &json!({"spec": {"failurePolicy": "Ignore"}}));
+            changed.next().await.unwrap();
+            assert!(policies.refusal("RestoreSession").unwrap().contains("spec.failurePolicy"));
+            assert_eq!(policies.refusal("BackupSession"), None);
+
+            server.remove(&path(&restore));
+            changed.next().await.unwrap();
+            assert!(policies.refusal("RestoreSession").unwrap().contains("is missing"));
+
+            server.put(&path(&restore), restore.clone());
+            changed.next().await.unwrap();
+            assert_eq!(policies.refusal("RestoreSession"), None);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn where_policies_cannot_be_read_nothing_is_acted_on_and_the_reason_is_shown() {
+        let server = ApiServer::default();
+        let list = Requests::new(Verb::List, &format!("{ADMISSION}/{}", KINDS[0].1));
+        server.fail(list, When::Always, 403);
+        watched(&server, async |policies: Policies| {
+            let mut changed = Box::pin(policies.changed.listen());
+            changed.next().await.unwrap();
+            for kind in
+                ["BackupConfiguration", "BackupBatch", "BackupSession", "RestoreSession", "RestoreBatch"]
+            {
+                assert!(
+                    policies.refusal(kind).unwrap().contains("cannot read the admission policies"),
+                    "{kind}"
+                );
+            }
+        })
+        .await;
+    }
+
+    #[test]
+    fn an_object_that_is_older_than_its_policies_was_never_checked() {
+        let policies = Policies::new();
+        let mut objects = lifeboat_plan::install::policies::objects("lifeboat");
+        for object in &mut objects {
+            object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:10Z");
+        }
+        policies.set("lifeboat", &objects);
+        let at = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        assert_eq!(policies.standing("RestoreBatch", at(10)), Standing::Checked);
+        assert!(matches!(policies.standing("RestoreBatch", at(9)), Standing::Never(_)));
+        policies.set("lifeboat", &[]);
+        assert!(matches!(policies.standing("RestoreBatch", at(10)), Standing::NotNow(_)));
+    }
+}

@@ -1,5 +1,7 @@
-//! `lifeboat uninstall`: removes the server and its RBAC objects. Custom resources, Secrets (the repository password!)
-//! and buckets stay, unless two flags ask for their deletion.
+//! `lifeboat uninstall`: removes the server, its RBAC objects and admission policies. Custom resources, Secrets (the repository
+//! password!) and buckets stay, unless two flags ask for their deletion.
+
+mod stash;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -18,8 +20,8 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also delete the custom resource definitions, and with them every Backup, Schedule and location object, and the
-    /// namespace with the repository password; data in buckets stays
+    /// Also delete the custom resource definitions, and with them every Backup, Schedule and location object and
+    /// every object of Stash's API, and the namespace with the repository password; data in buckets stays
     #[arg(long)]
     delete_crds: bool,
     /// Confirms --delete-crds
@@ -30,7 +32,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     if args.delete_crds && !args.yes_delete_every_backup_object {
         return Err(CliError::refused(
-            "--delete-crds deletes every Backup, Schedule and location object and the repository password",
+            "--delete-crds deletes every Backup, Schedule and location object, every object of Stash's API and the repository password",
         )
         .help(
             "if that is what you want, export the password first (`lifeboat repository-password export`), then add \
@@ -39,6 +41,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     let client = settings.client().await?;
     let namespace = our_namespace(&client, &settings.namespace).await?;
+    let served = stash::served(&client, &settings.namespace).await?;
     let mut deleted = 0;
     for name in ours(&client, settings).await? {
         if delete(&client, &name).await? {
@@ -52,6 +55,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     delete_movers(&client, &settings.namespace).await?;
     release_restores(&client, if args.delete_crds { None } else { Some(&settings.namespace) }).await?;
+    stash::release(&client, if args.delete_crds { None } else { Some(&served) }).await?;
     if args.delete_crds {
         delete_everything(&client, settings, namespace.as_ref()).await
     } else {
@@ -126,9 +130,11 @@ async fn delete_everything(
     settings: &Settings,
     namespace: Option<&Namespace>,
 ) -> Result<(), CliError> {
-    for crd in crds::installed() {
-        if lifeboat_cluster::crds::delete(client, crd.name()).await? {
-            eprintln!("  deleted CustomResourceDefinition {}", crd.name());
+    let mut kinds: Vec<String> = crds::installed(false).iter().map(|crd| crd.name().to_owned()).collect();
+    kinds.extend(stash::our_kinds(client).await?);
+    for name in kinds {
+        if lifeboat_cluster::crds::delete(client, &name).await? {
+            eprintln!("  deleted CustomResourceDefinition {name}");
         }
     }
     let made_by_us =
