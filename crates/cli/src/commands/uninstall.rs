@@ -55,7 +55,9 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     delete_movers(&client, &settings.namespace).await?;
     release_restores(&client, if args.delete_crds { None } else { Some(&settings.namespace) }).await?;
-    stash::release(&client, if args.delete_crds { None } else { Some(&served) }).await?;
+    if args.delete_crds || served.is_some() {
+        stash::release(&client, served.as_ref().filter(|_| !args.delete_crds)).await?;
+    }
     if args.delete_crds {
         delete_everything(&client, settings, namespace.as_ref()).await
     } else {

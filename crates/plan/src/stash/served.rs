@@ -14,9 +14,9 @@ pub struct Served {
 }
 
 impl Served {
-    /// From the arguments of `lifeboat server`. As there, the last one of a kind counts.
-    pub fn of_args<'a>(args: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut served = Self::default();
+    /// From the arguments of `lifeboat server`; None if it does not serve Stash's API. As there, the last one of a kind counts.
+    pub fn of_args<'a>(args: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let (mut served, mut is_on) = (Self::default(), false);
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
             let (flag, value) = match arg.split_once('=') {
@@ -24,15 +24,17 @@ impl Served {
                 None if ["--served-by", "--tenant-namespaces"].contains(&arg) => {
                     (arg, args.next().unwrap_or_default())
                 }
-                None => continue,
+                None => (arg, ""),
             };
+            let flag = if flag == "--experimental-stash" { "--stash" } else { flag };
             match flag {
+                "--stash" => is_on = value != "false",
                 "--served-by" => served.own = Some(value.to_owned()).filter(|name| !name.is_empty()),
                 "--tenant-namespaces" => served.tenants = value.split(',').map(str::to_owned).collect(),
                 _ => {}
             }
         }
-        served
+        is_on.then_some(served)
     }
 
     /// Whether the server may serve a namespace, whatever its label says.
@@ -69,7 +71,18 @@ mod tests {
     #[case::listed_and_given_to_another("--tenant-namespaces=shop", Some("test-1"), false)]
     #[case::listed_and_its_own("--log-level=debug --tenant-namespaces=shop --served-by=a", Some("a"), true)]
     fn a_namespace_has_one_server(#[case] args: &str, #[case] label: Option<&str>, #[case] expected: bool) {
-        let served = Served::of_args(args.split(' '));
+        let served = Served::of_args(args.split(' ').chain(["--stash=true"])).unwrap();
         assert_eq!(served.may_serve("shop") && served.is_own(label), expected, "{served:?}");
+    }
+
+    #[rstest]
+    #[case::never_told("--served-by=a", false)]
+    #[case::told("--stash=true", true)]
+    #[case::told_in_short("--stash", true)]
+    #[case::told_not_to("--stash=false", false)]
+    #[case::by_its_old_name("--stash=false --experimental-stash", true)]
+    #[case::taken_back("--stash=true --served-by=a --stash=false", false)]
+    fn a_server_serves_the_api_only_if_it_is_told(#[case] args: &str, #[case] expected: bool) {
+        assert_eq!(Served::of_args(args.split(' ')).is_some(), expected);
     }
 }

@@ -18,8 +18,8 @@ use lifeboat_plan::stash::repository::wipe_out;
 use lifeboat_plan::stash::served::{SERVED_BY, Served};
 use serde_json::json;
 
-/// What the server was told, from its Deployment, before that is deleted.
-pub(super) async fn served(client: &Client, namespace: &str) -> Result<Served, ApiError> {
+/// What the server was told, from its Deployment, before that is deleted; None if it did not serve the API.
+pub(super) async fn served(client: &Client, namespace: &str) -> Result<Option<Served>, ApiError> {
     let deployment = Api::<Deployment>::namespaced(client.clone(), namespace).get_opt(DEPLOYMENT).await;
     let deployment = deployment.attempt(format!("read Deployment {DEPLOYMENT}"))?;
     let pod = deployment.and_then(|deployment| deployment.spec?.template.spec);
