@@ -51,3 +51,63 @@ fn api_of(client: &Client, kind: &str) -> Option<Api<DynamicObject>> {
     let (kind, plural) = KINDS.iter().find(|(known, _)| *known == kind)?;
     Some(Api::all_with(client.clone(), &resource(API.0, API.1, kind, plural)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    use lifeboat_plan::install::policies::objects;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{Asked, client, failure, merge};
+
+    type Stored = Arc<Mutex<BTreeMap<String, Value>>>;
+
+    /// As the API server does it: an apply leaves fields of others.
+    fn answer(stored: &Stored, asked: &Asked) -> (u16, Value) {
+        let mut stored = stored.lock().unwrap();
+        match (asked.method.as_str(), stored.get_mut(&asked.path)) {
+            ("GET", _) if asked.path.ends_with("policies") || asked.path.ends_with("bindings") => {
+                let items: Vec<_> = stored.iter().filter(|(path, _)| path.starts_with(&asked.path)).collect();
+                let items: Vec<_> = items.into_iter().map(|(_, object)| object).collect();
+                (200, json!({"metadata": {}, "items": items}))
+            }
+            ("PATCH", found) => {
+                let mut object = found.map_or(Value::Null, |found| found.clone());
+                merge(&mut object, &asked.body);
+                stored.insert(asked.path.clone(), object.clone());
+                (200, object)
+            }
+            ("GET", Some(found)) => (200, found.clone()),
+            ("DELETE", Some(_)) => (200, stored.remove(&asked.path).unwrap_or_default()),
+            _ => failure(404, "NotFound"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_others_added_to_a_policy_is_gone_after_it_was_applied_again() {
+        let stored = Stored::default();
+        let server = stored.clone();
+        let client = client(move |asked| answer(&server, &asked)).await;
+        let all = objects("lifeboat");
+        for object in &all {
+            apply(&client, object).await.unwrap();
+        }
+        let held_now = held(&client, "lifeboat").await.unwrap();
+        assert_eq!(held_now.len(), all.len());
+        assert_eq!(held_now[0].kind, KINDS[1].0, "bindings first");
+        assert!(held(&client, "boat").await.unwrap().is_empty(), "those of another installation");
+
+        let path = stored.lock().unwrap().keys().next().cloned().unwrap();
+        let exempt = json!({"spec": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}});
+        merge(stored.lock().unwrap().get_mut(&path).unwrap(), &exempt);
+        for object in &all {
+            apply(&client, object).await.unwrap();
+        }
+        let stored = stored.lock().unwrap();
+        assert_eq!(stored[&path]["spec"]["paramKind"], Value::Null);
+        assert_eq!(stored.len(), all.len());
+    }
+}

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 pub use movers::{MoverOptions, namespace_of as mover_namespace};
-pub use stash::{STASH_BY_DEFAULT, StashOptions};
+pub use stash::{STASH_BY_DEFAULT, StashOptions, served_namespaces};
 
 /// The namespace of the installation unless another one is given.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat";

@@ -95,6 +95,19 @@ impl Policies {
         }
     }
 
+    /// Waits until the cluster has answered: a server that has just started must not call every object unchecked. False if
+    /// `shutdown` was cancelled before.
+    pub(crate) async fn wait_until_known(&self, shutdown: &CancellationToken) -> bool {
+        let mut changed = Box::pin(self.changed.listen());
+        while *locked(&self.known) == Known::Nothing {
+            tokio::select! {
+                () = shutdown.cancelled() => return false,
+                told = changed.next() => if told.is_none() { return false },
+            }
+        }
+        true
+    }
+
     fn learn(&self, now: Known) {
         let mut known = locked(&self.known);
         if *known != now {
@@ -132,7 +145,9 @@ impl Policies {
                 Ok(Event::Init | Event::InitApply(_)) => continue,
                 Ok(Event::InitDone) => is_read[of] = true,
                 Ok(Event::Apply(_) | Event::Delete(_)) => {}
-                Err(error) if !is_read[of] => self.learn(Known::Unreadable(chain(&error))),
+                Err(error) if !is_read[of] && is_refusal(&error) => {
+                    self.learn(Known::Unreadable(chain(&error)));
+                }
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::debug!(error, "the watch of admission policies was disturbed");
@@ -154,6 +169,14 @@ fn with_kind(kind: &str, object: &DynamicObject) -> Value {
     let mut object = objects::to_json(object);
     object["kind"] = Value::from(kind);
     object
+}
+
+/// Whether the API server will give the same answer again: the server may not read policies, or the cluster does not know them.
+fn is_refusal(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) = error else {
+        return false;
+    };
+    matches!(cause, kube::Error::Api(status) if matches!(status.code, 403 | 404))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -244,6 +267,25 @@ mod tests {
                     "{kind}"
                 );
             }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn controllers_wait_for_the_first_answer_also_where_the_api_server_is_busy() {
+        let server = ApiServer::default();
+        for object in policies("lifeboat") {
+            server.put(&path(&object), object);
+        }
+        let list = Requests::new(Verb::List, &format!("{ADMISSION}/{}", KINDS[0].1));
+        server.fail(list, When::Next, 503);
+        let shutdown = CancellationToken::new();
+        let stopped = Policies::new();
+        shutdown.cancel();
+        assert!(!stopped.wait_until_known(&shutdown).await);
+        watched(&server, async |policies: Policies| {
+            assert!(policies.wait_until_known(&CancellationToken::new()).await);
+            assert_eq!(policies.refusal("BackupBatch"), None, "nothing was said before the answer was there");
         })
         .await;
     }

@@ -13,6 +13,7 @@ use lifeboat_api::crds;
 use lifeboat_cluster::apply::ObjectName;
 use lifeboat_cluster::wait::{Look, until};
 use lifeboat_cluster::{Attempt, apply, policies, rights};
+use lifeboat_plan::install::policies::is_policy;
 use lifeboat_plan::{install, password as password_plan};
 use lifeboat_velero::password;
 use serde_json::Value;
@@ -35,15 +36,23 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     let existed = preflight::check(&client, settings, &checked).await?;
     checked.options.namespace_existed = existed.server;
     checked.options.movers.namespace_existed = existed.movers;
+    let objects = if checked.crds_only { Vec::new() } else { install::objects(&checked.options) };
+    let (checks, objects): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_policy);
+    let mut applied = Vec::new();
+    // Before the kinds that they check: no object is ever created unchecked.
+    for object in &checks {
+        let name = policies::apply(&client, object).await?;
+        step(&name.to_string());
+        applied.push(name);
+    }
     step("custom resource definitions");
     lifeboat_cluster::crds::install(&client, &crds::installed(checked.options.stash.is_served)).await?;
     if checked.crds_only {
         return Ok(());
     }
     let before = Freshness::of(&client, &settings.namespace, "default").await?;
-    let mut applied = Vec::new();
-    for object in install::objects(&checked.options) {
-        let name = policies::apply(&client, &object).await?;
+    for object in &objects {
+        let name = apply::apply(&client, object).await?;
         step(&name.to_string());
         if name.kind == "Namespace" && name.name == settings.namespace {
             password::settle(&client, &settings.namespace, checked.password.as_deref())
@@ -152,6 +161,7 @@ async fn print_summary(settings: &Settings, checked: &Checked, client: &Client) 
             ));
         }
     }
+    print_stash(&checked.options);
     let movers = &checked.options.movers;
     printer::line(&format!(
         "  Movers: in namespace {}; {}",
@@ -174,6 +184,20 @@ async fn print_summary(settings: &Settings, checked: &Checked, client: &Client) 
         "  Next:   lifeboat backup-location get"
     });
     Ok(())
+}
+
+fn print_stash(options: &install::InstallOptions) {
+    if options.stash.is_served {
+        let served = install::served_namespaces(options);
+        let place = if served.is_empty() {
+            "all namespaces".to_owned()
+        } else {
+            format!("namespaces {}", served.join(", "))
+        };
+        printer::line(&format!(
+            "  Stash:  its API is served in {place}; policies check who may create its objects."
+        ));
+    }
 }
 
 fn step(what: &str) {

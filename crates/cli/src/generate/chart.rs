@@ -231,7 +231,7 @@ fn is_for_movers(object: &Value) -> bool {
 /// Whether the object serves Stash's API only.
 fn is_for_stash(object: &Value) -> bool {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    name.contains(":stash:") || install::policies::KINDS.iter().any(|(kind, _)| object["kind"] == *kind)
+    name.contains(":stash:") || install::policies::is_policy(object)
 }
 
 /// A map of text in the syntax of a Helm expression.

@@ -75,6 +75,11 @@ impl Checked {
     }
 }
 
+/// Whether an object is a policy or a binding.
+pub fn is_policy(object: &Value) -> bool {
+    KINDS.iter().any(|(kind, _)| object["kind"] == *kind)
+}
+
 /// Whether a policy or binding of this name belongs to the server of a namespace.
 pub fn is_of(name: &str, namespace: &str) -> bool {
     name.split_once('.').is_some_and(|(_, rest)| rest == suffix(namespace))
@@ -130,7 +135,9 @@ fn policies(checked: &Checked, namespace: &str) -> Vec<Policy> {
         return vec![policy(checked.plural, first)];
     }
     first.push(own_commands(checked));
-    first.push(not_too_many(checked));
+    if checked.is_batch {
+        first.push(not_too_many(checked));
+    }
     first.extend((0..checked.most_elsewhere()).map(|place| used_elsewhere(checked, place)));
     let commands = (0..checked.most_elsewhere()).map(|place| commands_elsewhere(checked, place));
     if checked.is_batch {

@@ -47,14 +47,14 @@ pub(super) fn args(options: &InstallOptions) -> Vec<String> {
 }
 
 /// The namespaces whose objects are served; empty for all. A server with limited rights serves those in which it has some.
-fn served_namespaces(options: &InstallOptions) -> &[String] {
+pub fn served_namespaces(options: &InstallOptions) -> &[String] {
     match (&options.rights, options.stash.tenant_namespaces.as_slice()) {
         (Rights::Namespaces(namespaces), []) => namespaces,
         (_, tenants) => tenants,
     }
 }
 
-/// The policies, the roles of users, and the server's permissions. Policies come first: no moment is without them.
+/// The policies, the roles of users, and the server's permissions.
 pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     if !options.stash.is_served {
         return Vec::new();
