@@ -145,13 +145,17 @@ impl Policies {
                 Ok(Event::Init | Event::InitApply(_)) => continue,
                 Ok(Event::InitDone) => is_read[of] = true,
                 Ok(Event::Apply(_) | Event::Delete(_)) => {}
-                Err(error) if !is_read[of] && is_refusal(&error) => {
-                    self.learn(Known::Unreadable(chain(&error)));
-                }
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::debug!(error, "the watch of admission policies was disturbed");
-                }
+                Err(error) => match refusal(&error).filter(|_| !is_read[of]) {
+                    Some(problem) => self.learn(Known::Unreadable(problem)),
+                    None if is_read[of] => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::debug!(error, "the watch of admission policies was disturbed");
+                    }
+                    None => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, "the admission policies are not read yet; trying again");
+                    }
+                },
             }
             if is_read == [true; 2] {
                 let found = stores.iter().flat_map(|(kind, store)| {
@@ -171,22 +175,16 @@ fn with_kind(kind: &str, object: &DynamicObject) -> Value {
     object
 }
 
-/// Whether the API server will give the same answer again: the server may not read policies, or the cluster does not know them.
-fn is_refusal(error: &watcher::Error) -> bool {
+/// The answer of the API server if it will give the same one again: the server may not read policies, or the cluster does not know
+/// them.
+fn refusal(error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) = error else {
-        return false;
+        return None;
     };
-    matches!(cause, kube::Error::Api(status) if matches!(status.code, 403 | 404))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
+    match cause {
+        kube::Error::Api(status) if matches!(status.code, 403 | 404) => Some(status.message.clone()),
+        _ => None,
     }
-    text
 }
 
 #[cfg(test)]
