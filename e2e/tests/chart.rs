@@ -121,6 +121,33 @@ fn values_render_what_the_same_flags_of_install_apply() {
 }
 
 #[test]
+fn stashs_api_renders_what_install_applies_in_both_profiles() {
+    for (values, flags) in [
+        (&["--set=stash.enabled=true"][..], &["--stash"][..]),
+        (&["--set=stash.enabled=false"], &["--stash=false"]),
+        (
+            &["--set=stash.enabled=true", "--set=stash.tenantNamespaces={shop,404}"],
+            &["--stash", "--tenant-namespaces=shop,404"],
+        ),
+        (
+            &["--set=stash.enabled=true", "--set=rbac.namespaces={shop,blog}"],
+            &["--stash", "--namespaces=shop,blog"],
+        ),
+        (
+            &[
+                "--set=stash.enabled=true",
+                "--set=rbac.namespaces={shop}",
+                "--set=stash.tenantNamespaces={bank}",
+            ],
+            &["--stash", "--namespaces=shop", "--tenant-namespaces=bank"],
+        ),
+    ] {
+        let chart = template("rescue", values);
+        assert_same(documents(&chart), &install(&[&["--namespace=rescue"], flags].concat()));
+    }
+}
+
+#[test]
 fn annotations_and_labels_that_we_set_ourselves_are_settled_as_install_does() {
     let chart = template(
         "lifeboat",

@@ -11,6 +11,7 @@ mod machine;
 mod nodes;
 mod plugins;
 mod plugins_installed;
+mod policies;
 mod repository;
 mod restore;
 mod schemas;

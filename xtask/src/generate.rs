@@ -23,6 +23,9 @@ pub(crate) struct Args {
 /// Directories that contain only generated files: any other file there is removed.
 const OWNED: [&str; 3] = ["charts/lifeboat/crds", "charts/lifeboat/templates", "docs/reference"];
 
+/// Files that are written by hand except for values that follow from the code: they are in every generator's output.
+const PARTLY: [&str; 1] = ["charts/lifeboat/values.yaml"];
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.check { check() } else { write() }
 }
@@ -89,10 +92,14 @@ fn generated(generator: &mut Command) -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// The files in the generated directories of the checkout.
+/// The files in the generated directories of the checkout, and files of which a part is generated.
 fn present() -> Result<BTreeMap<PathBuf, String>> {
     let root = run::checkout();
     let mut files = BTreeMap::new();
+    for path in PARTLY {
+        let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+        files.insert(PathBuf::from(path), text);
+    }
     for directory in OWNED {
         collect(&root, &root.join(directory), &mut files)?;
     }

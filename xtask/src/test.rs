@@ -54,7 +54,7 @@ enum Part {
     Repository,
     /// The plugin host beside plugins in Go; needs no cluster
     Plugins,
-    /// Schemas against a real API server
+    /// Schemas and admission policies against a real API server
     Api,
     /// Real pods on a real cluster
     E2e,

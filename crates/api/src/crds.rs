@@ -13,9 +13,20 @@ pub fn all() -> Vec<Crd> {
 }
 
 /// The kinds that this version installs: those with a controller. Group `velero.io` is installed whole,
-/// because stock clients list all its kinds.
-pub fn installed() -> Vec<Crd> {
-    velero::crds()
+/// because stock clients list all its kinds; Stash's API where it is served (`with_stash`).
+pub fn installed(with_stash: bool) -> Vec<Crd> {
+    let mut installed = velero::crds();
+    if with_stash {
+        installed.extend(of_stash());
+    }
+    installed
+}
+
+/// The kinds of Stash's API that have a controller, or that controllers read and write.
+pub fn of_stash() -> Vec<Crd> {
+    let mut with_controller = stash::crds();
+    with_controller.retain(|crd| !stash::WITHOUT_CONTROLLER.contains(&crd.kind()));
+    [with_controller, repositories::crds(), appcatalog::crds()].concat()
 }
 
 #[cfg(test)]
@@ -68,8 +79,36 @@ mod tests {
     #[test]
     fn kinds_with_a_controller_are_a_part_of_all_kinds() {
         let all = all();
-        assert!(installed().iter().all(|crd| all.contains(crd)));
-        assert!(!installed().is_empty());
+        for with_stash in [false, true] {
+            assert!(installed(with_stash).iter().all(|crd| all.contains(crd)));
+            assert!(!installed(with_stash).is_empty());
+        }
+    }
+
+    #[test]
+    fn no_kind_without_a_controller_is_installed() {
+        let names = |crds: Vec<Crd>| crds.iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
+        let all = names(all());
+        let installed = names(installed(true));
+        let left_out: Vec<_> =
+            all.iter().filter(|name| !installed.contains(name)).map(String::as_str).collect();
+        assert_eq!(
+            left_out,
+            [
+                "restics.stash.appscode.com",
+                "recoveries.stash.appscode.com",
+                "backupagents.stash.appscode.com",
+                "backupblueprints.stash.appscode.com",
+            ]
+        );
+        for expected in [
+            "backupbatches.stash.appscode.com",
+            "snapshots.repositories.stash.appscode.com",
+            "appbindings.appcatalog.appscode.com",
+        ] {
+            assert!(installed.contains(&expected.to_owned()), "{expected}");
+        }
+        assert!(names(super::installed(false)).iter().all(|name| name.ends_with(".velero.io")));
     }
 
     fn fields_without_description(path: &str, schema: &JSONSchemaProps, missing: &mut Vec<String>) {

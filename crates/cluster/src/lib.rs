@@ -13,6 +13,7 @@ pub mod lease;
 pub mod list;
 pub mod lookup;
 pub mod objects;
+pub mod policies;
 pub mod rights;
 #[cfg(feature = "testing")]
 pub mod testing;

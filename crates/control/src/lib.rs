@@ -12,6 +12,7 @@ mod locks;
 mod long_work;
 mod refused;
 mod scope;
+mod signal;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod turns;
@@ -24,5 +25,6 @@ pub use locks::locked;
 pub use long_work::LongWork;
 pub use refused::Refused;
 pub use scope::Scope;
+pub use signal::Signal;
 pub use turns::Turns;
 pub use watches::{Known, Watches};

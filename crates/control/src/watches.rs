@@ -12,7 +12,7 @@ use lifeboat_cluster::connect::WATCH_SECONDS;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Core, Scope};
+use crate::{Core, Scope, Signal};
 
 /// How many reconciles of one watch run at the same time.
 const CONCURRENCY: u16 = 32;
@@ -53,6 +53,12 @@ impl Watches {
             controller.watches(api.clone(), watching(), move |changed| affected(&changed, &known))
         };
         Self(self.0.into_iter().map(trigger).collect())
+    }
+
+    /// Reconciles all objects each time the signal is given.
+    #[must_use]
+    pub fn all_when(self, signal: &Signal) -> Self {
+        Self(self.0.into_iter().map(|controller| controller.reconcile_all_on(signal.listen())).collect())
     }
 
     /// Ends the watches when `shutdown` is cancelled, after running reconciles have ended.

@@ -94,10 +94,10 @@ struct Server {
 impl Server {
     /// Runs one term of leadership after the other, until stopped.
     async fn serve_terms(&self, stop: &CancellationToken) {
-        if !wait_for_kinds(&self.core.client, &self.health, stop).await {
+        let settings = &self.settings;
+        if !wait_for_kinds(&self.core.client, &self.health, settings.stash.is_some(), stop).await {
             return;
         }
-        let settings = &self.settings;
         while !stop.is_cancelled() {
             let watchdog = self.health.clone();
             let (client, namespace) = (&self.core.client, &settings.namespace);
@@ -143,8 +143,16 @@ impl Server {
 }
 
 /// Waits until the cluster answers and serves our kinds; false if stopped before that.
-async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationToken) -> bool {
-    let names = lifeboat_api::crds::installed().iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
+async fn wait_for_kinds(
+    client: &Client,
+    health: &Health,
+    with_stash: bool,
+    stop: &CancellationToken,
+) -> bool {
+    let names =
+        lifeboat_api::crds::installed(with_stash).iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
+    let flag = if with_stash { " --stash" } else { "" };
+    let apply = format!("lifeboat crds{flag} | kubectl apply --server-side -f -");
     let served = async {
         loop {
             health.pulse();
@@ -152,7 +160,7 @@ async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationTok
                 Ok(Ok(missing)) if missing.is_empty() => return,
                 Ok(Ok(missing)) => tracing::error!(
                     ?missing,
-                    "the cluster lacks custom resources; apply them with `lifeboat install` or `lifeboat crds | kubectl apply -f -`"
+                    "the cluster lacks custom resources; apply them with `lifeboat install` or `{apply}`"
                 ),
                 Ok(Err(error)) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer");

@@ -1,4 +1,4 @@
-//! Detects a Velero, a Stash or a second Lifeboat that is running in the cluster. Takes a description of the
+//! Detects a Velero, a Stash, a KubeStash or a second Lifeboat that is running in the cluster. Takes a description of the
 //! cluster's workloads, gives those that would compete with Lifeboat for the same objects. Only running workloads
 //! count, custom resource definitions alone do not. Called by `lifeboat install`, which refuses without `--adopt`.
 
@@ -18,7 +18,7 @@ pub struct Workload {
     pub replicas: i32,
 }
 
-/// A running workload of Velero or Stash.
+/// A running workload of another backup tool, or of another Lifeboat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     pub product: &'static str,
@@ -62,6 +62,10 @@ fn product(workload: &Workload) -> Option<&'static str> {
         || runs_image(workload, &["velero"])
     {
         return Some("Velero");
+    }
+    let kubestash = ["kubestash", "kubestash-operator"];
+    if app.is_some_and(|app| kubestash.contains(&app)) || runs_image(workload, &kubestash) {
+        return Some("KubeStash");
     }
     let stash = ["stash", "stash-community", "stash-enterprise", "stash-operator"];
     if app.is_some_and(|app| stash.contains(&app)) || runs_image(workload, &stash) {
@@ -107,6 +111,10 @@ mod tests {
     #[case::scaled_to_zero_is_not_alive(workload(&[("component", "velero")], "x", 0), None)]
     #[case::stash(workload(&[("app.kubernetes.io/name", "stash-enterprise")], "x", 1), Some("Stash"))]
     #[case::stash_by_image(workload(&[], "appscode/stash:v0.42.0", 2), Some("Stash"))]
+    #[case::kubestash(workload(&[("app.kubernetes.io/name", "kubestash-operator")], "x", 1), Some("KubeStash"))]
+    #[case::kubestash_by_a_mirrored_image(workload(&[], "mirror/kubestash/kubestash:v0.20.0", 1), Some("KubeStash"))]
+    #[case::kubestash_at_rest(workload(&[], "ghcr.io/kubestash/kubestash:v0.20.0", 0), None)]
+    #[case::a_job_of_a_kubestash_addon(workload(&[], "ghcr.io/kubedb/postgres-restic-plugin:v0.12.0", 1), None)]
     #[case::a_velero_plugin_is_not_velero(workload(&[], "velero/velero-plugin-for-aws:v1", 1), None)]
     #[case::another_app_called_stash_of_something(workload(&[], "company/stash-notes:1", 1), None)]
     #[case::ourselves(

@@ -3,14 +3,17 @@
 
 mod deployment;
 mod movers;
+pub mod policies;
 mod rbac;
 mod service;
+mod stash;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 pub use movers::{MoverOptions, namespace_of as mover_namespace};
+pub use stash::{STASH_BY_DEFAULT, StashOptions, served_namespaces};
 
 /// The namespace of the installation unless another one is given.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat";
@@ -53,6 +56,7 @@ pub struct InstallOptions {
     /// The URL under which users reach the server for files of backups; None if the storage signs links itself.
     pub download_url: Option<String>,
     pub movers: MoverOptions,
+    pub stash: StashOptions,
 }
 
 /// The volume on which the server unpacks archives and spools data. The fields are strings because the chart puts
@@ -92,6 +96,7 @@ impl InstallOptions {
             plugins: Vec::new(),
             download_url: None,
             movers: MoverOptions::new(namespace),
+            stash: StashOptions::default(),
         }
     }
 }
@@ -107,10 +112,10 @@ pub fn default_resources() -> Value {
 pub fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options), service_account(options)];
     objects.extend(rbac::objects(options));
+    objects.extend(stash::objects(options));
     objects.extend(movers::objects(options));
     objects.push(deployment::object(options));
     objects.extend(service::object(options));
-    objects.push(service::gateway(options));
     objects
 }
 

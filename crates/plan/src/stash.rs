@@ -1,5 +1,5 @@
 //! Decisions about Stash's kinds: which pods and volumes a target has and which hosts they make ([`targets`], [`hosts`]),
-//! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), and what a
+//! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), which namespaces a server serves ([`served`]), and what a
 //! session does next ([`state`], [`session`]). Crate `stash` carries them out.
 
 pub mod backend;
@@ -14,6 +14,7 @@ pub mod repository;
 pub mod reservation;
 pub mod retention;
 pub mod rules;
+pub mod served;
 pub mod session;
 pub mod state;
 pub mod targets;

@@ -16,6 +16,7 @@ use crate::looks::MoverLooks;
 use crate::metrics::StashMetrics;
 use crate::openings::Openings;
 use crate::reserved::Records;
+use crate::policies::Policies;
 use crate::scope::ServedNamespaces;
 use crate::settings::StashSettings;
 use crate::tenant_stores::{GuardedStores, TenantStores};
@@ -28,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) settings: Arc<StashSettings>,
     /// The namespaces that this server serves.
     pub(crate) served: ServedNamespaces,
+    /// Whether the API server checks who may create what this server acts on.
+    pub(crate) policies: Policies,
     /// Runs movers.
     pub(crate) movers: Movers,
     /// Open repositories.
@@ -59,6 +62,7 @@ impl Context {
         let TransferService { movers, repositories, gateway } = transfer;
         Self {
             served: ServedNamespaces::new(&settings),
+            policies: Policies::new(),
             stores: Arc::new(GuardedStores(settings.guard.clone())),
             openings: Openings::default(),
             looks: MoverLooks::default(),
@@ -75,9 +79,10 @@ impl Context {
         }
     }
 
-    /// The watches of one of Stash's kinds, in the namespaces that this server may serve.
+    /// The watches of one of Stash's kinds, in the namespaces that this server may serve. When it gets or loses a namespace, all
+    /// objects are looked at again.
     pub(crate) fn watches(&self, resource: &ApiResource) -> Watches {
-        Watches::new(&self.core, &self.served.scope(), resource)
+        Watches::new(&self.core, &self.served.scope(), resource).all_when(&self.served.changed)
     }
 }
 

@@ -34,12 +34,20 @@ impl Stash {
     /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
     pub async fn run_controllers(&self, shutdown: &CancellationToken) {
         let context = &self.context;
+        let controllers = async {
+            if context.policies.wait_until_known(shutdown).await {
+                tokio::join!(
+                    Box::pin(repository::controller::run(context, shutdown)),
+                    Box::pin(invokers::run(context, shutdown)),
+                    Box::pin(sessions::backup::run(context, shutdown)),
+                    Box::pin(sessions::restore::run(context, shutdown)),
+                );
+            }
+        };
         tokio::join!(
             context.served.run(&context.core, shutdown),
-            Box::pin(repository::controller::run(context, shutdown)),
-            Box::pin(invokers::run(context, shutdown)),
-            Box::pin(sessions::backup::run(context, shutdown)),
-            Box::pin(sessions::restore::run(context, shutdown)),
+            context.policies.run(&context.core, shutdown),
+            controllers,
         );
     }
 }

@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
+use crate::policies::Policies;
 use crate::repository::{RepositoryKey, key_of, ready};
 use crate::settings::StashSettings;
 use crate::tenant_stores::TenantStores;
@@ -191,6 +192,7 @@ impl World {
         let stores = MemoryStores::default();
         let mut context = Context::new(core, transfer, settings);
         context.stores = Arc::new(stores.clone());
+        context.policies = Policies::in_force(&context.core.namespace);
         let world = Self { server, context, stores };
         world.put_secret(SHOP, PASSWORD);
         world

@@ -193,3 +193,133 @@ fn a_limited_installation_works_and_has_no_rights_elsewhere() {
 fn may_bind(namespace: &str) -> bool {
     get(&["-n", namespace, "rolebinding", "lifeboat:lifeboat:namespace"]) != Value::Null
 }
+
+/// The names of the kinds that `lifeboat crds` prints with these flags.
+fn kinds(flags: &[&str]) -> Vec<String> {
+    let text = lifeboat().args(["crds", "-o", "json"]).args(flags).ok();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let items = list["items"].as_array().unwrap();
+    items.iter().map(|crd| crd["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Leaves the cluster as other tests expect it when dropped: without the kinds of Stash's API, unless they are installed by default.
+struct AsBefore;
+
+impl Drop for AsBefore {
+    fn drop(&mut self) {
+        Installation::ensure();
+        let by_default = kinds(&[]);
+        let more: Vec<String> =
+            kinds(&["--stash"]).into_iter().filter(|kind| !by_default.contains(kind)).collect();
+        if !more.is_empty() {
+            kubectl().args(["delete", "crd", "--ignore-not-found", "--timeout=60s"]).args(&more).run();
+        }
+    }
+}
+
+const POLICIES: &str = "validatingadmissionpolicies,validatingadmissionpolicybindings";
+
+fn policies() -> Vec<Value> {
+    let all = get(&[POLICIES]);
+    let is_ours = |policy: &&Value| {
+        policy["metadata"]["name"].as_str().unwrap_or_default().ends_with(".lifeboat.lifeboat.io")
+    };
+    all["items"].as_array().into_iter().flatten().filter(is_ours).cloned().collect()
+}
+
+#[test]
+fn stashs_api_is_served_with_what_checks_it_and_leaves_nothing_but_its_kinds() {
+    Installation::ensure();
+    let _as_before = AsBefore;
+    let install = |stash: &str| {
+        let image = variable("LIFEBOAT_IMAGE");
+        lifeboat()
+            .args(["install", "--image", &image, stash, "--server-arg=--store-validation-frequency=10s"])
+            .ok();
+    };
+    install("--stash");
+    wait_for("the type check of the policies", 60, || {
+        for policy in policies().iter().filter(|policy| policy["kind"] == "ValidatingAdmissionPolicy") {
+            let status = &policy["status"];
+            if status["observedGeneration"] != policy["metadata"]["generation"] {
+                return Err(format!("{} is not checked", policy["metadata"]["name"]));
+            }
+            assert_eq!(
+                status["typeChecking"]["expressionWarnings"],
+                Value::Null,
+                "{}",
+                policy["metadata"]["name"]
+            );
+        }
+        Ok(())
+    });
+    let tenant = Namespace::new("tenant");
+    tenant.apply(
+        "
+apiVersion: stash.appscode.com/v1beta1
+kind: BackupConfiguration
+metadata: {name: web}
+spec:
+  schedule: '0 3 1 1 *'
+  repository: {name: none}
+  target: {alias: web, ref: {apiVersion: apps/v1, kind: Deployment, name: web}, volumeMounts: [{name: data, mountPath: /data}]}
+  retentionPolicy: {name: keep, keepLast: 1, prune: false}
+",
+    );
+    let until = |what: &str, phase: &str, says: &str| {
+        wait_for(what, 60, || {
+            let found = get(&["-n", &tenant.name, "backupconfigurations.stash.appscode.com", "web"]);
+            let status = &found["status"];
+            if status["phase"] == phase && status.to_string().contains(says) {
+                Ok(())
+            } else {
+                Err(status.to_string())
+            }
+        });
+    };
+    until("a server that looks for the Repository", "NotReady", "Repository");
+    let name = "backupconfigurations.lifeboat.lifeboat.io";
+    kubectl().args(["delete", "validatingadmissionpolicybinding", name]).ok();
+    until(
+        "a server that misses the binding",
+        "Invalid",
+        "ValidatingAdmissionPolicyBinding backupconfigurations.lifeboat.lifeboat.io is missing",
+    );
+    install("--stash");
+    until("the binding", "NotReady", "Repository");
+    // Somebody exempts everybody: a condition that an update of the policy would leave.
+    let exempt = r#"[{"op": "add", "path": "/spec/matchConditions/-", "value": {"name": "never", "expression": "false"}}]"#;
+    kubectl().args(["patch", "validatingadmissionpolicy", name, "--type=json", "-p", exempt]).ok();
+    until("a server that sees the exemption", "Invalid", "spec.matchConditions");
+    install("--stash");
+    until("the policy as it was", "NotReady", "Repository");
+    install("--stash=false");
+    assert_eq!(policies(), Vec::<Value>::new());
+    assert_eq!(get(&["clusterrole", "lifeboat:lifeboat:stash:edit"]), Value::Null);
+    assert_ne!(get(&["crd", "backupconfigurations.stash.appscode.com"]), Value::Null);
+    assert_ne!(get(&["-n", &tenant.name, "backupconfigurations.stash.appscode.com", "web"]), Value::Null);
+}
+
+#[test]
+fn a_live_kubestash_is_refused_too() {
+    Installation::ensure();
+    let namespace = Namespace::new("kubestash");
+    namespace.apply(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kubestash, labels: {app.kubernetes.io/name: kubestash-operator}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: kubestash}}
+  template:
+    metadata: {labels: {app: kubestash}}
+    spec:
+      containers:
+      - {name: operator, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}
+",
+    );
+    let said = lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE")]).refused();
+    namespace.kubectl().args(["delete", "deployment", "kubestash"]).ok();
+    assert!(said.contains("KubeStash") && said.contains("--adopt"), "{said}");
+}

@@ -45,14 +45,17 @@ impl Run {
         some(self.counted(outcome))
     }
 
-    /// Tests of schemas, on an empty API server.
+    /// Tests of schemas and admission policies, on an empty API server.
     pub(crate) fn api(&mut self) -> Result<Tally> {
         if self.args.context.is_some() {
-            println!("skipped, needs an empty API server: every test of e2e/tests/schemas.rs");
+            println!(
+                "skipped, needs an empty API server: every test of e2e/tests/schemas.rs and policies.rs"
+            );
             return Ok(Tally::default());
         }
-        let tests = self.on_the_cluster(&["schemas"])?.threads(1);
-        let outcome = tests.run(|name| self.wants(&["schemas"], name))?;
+        const MODULES: [&str; 2] = ["schemas", "policies"];
+        let tests = self.on_the_cluster(&MODULES)?.threads(1);
+        let outcome = tests.run(|name| self.wants(&MODULES, name))?;
         Ok(self.filtered(outcome)? + self.compared_with_upstream()?)
     }
 

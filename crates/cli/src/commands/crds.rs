@@ -1,6 +1,7 @@
 //! `lifeboat crds`: prints the custom resource definitions, for `kubectl apply -f -`, GitOps and tests.
 
 use lifeboat_api::crds;
+use lifeboat_plan::install::STASH_BY_DEFAULT;
 
 use crate::args::Output;
 use crate::error::CliError;
@@ -8,7 +9,11 @@ use crate::printer;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Include kinds that this version does not install, because it has no controllers for them
+    /// Include the kinds of Stash's API that have a controller
+    #[arg(long, default_value_t = STASH_BY_DEFAULT, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    stash: bool,
+    /// Include kinds that this version never installs, because it has no controllers for them
     #[arg(long)]
     all: bool,
     /// Format of the output
@@ -17,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
-    let crds = if args.all { crds::all() } else { crds::installed() };
+    let crds = if args.all { crds::all() } else { crds::installed(args.stash) };
     match args.output {
         Output::Yaml => printer::text(&printer::documents(&crds)?),
         Output::Json => printer::line(&printer::json(&printer::list(&crds))?),

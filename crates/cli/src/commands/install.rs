@@ -12,7 +12,8 @@ use kube::{Api, Client};
 use lifeboat_api::crds;
 use lifeboat_cluster::apply::ObjectName;
 use lifeboat_cluster::wait::{Look, until};
-use lifeboat_cluster::{Attempt, apply, rights};
+use lifeboat_cluster::{Attempt, apply, policies, rights};
+use lifeboat_plan::install::policies::is_policy;
 use lifeboat_plan::{install, password as password_plan};
 use lifeboat_velero::password;
 use serde_json::Value;
@@ -35,15 +36,23 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     let existed = preflight::check(&client, settings, &checked).await?;
     checked.options.namespace_existed = existed.server;
     checked.options.movers.namespace_existed = existed.movers;
+    let objects = if checked.crds_only { Vec::new() } else { install::objects(&checked.options) };
+    let (checks, objects): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_policy);
+    let mut applied = Vec::new();
+    // Before the kinds that they check: no object is ever created unchecked.
+    for object in &checks {
+        let name = policies::apply(&client, object).await?;
+        step(&name.to_string());
+        applied.push(name);
+    }
     step("custom resource definitions");
-    lifeboat_cluster::crds::install(&client, &crds::installed()).await?;
+    lifeboat_cluster::crds::install(&client, &crds::installed(checked.options.stash.is_served)).await?;
     if checked.crds_only {
         return Ok(());
     }
     let before = Freshness::of(&client, &settings.namespace, "default").await?;
-    let mut applied = Vec::new();
-    for object in install::objects(&checked.options) {
-        let name = apply::apply(&client, &object).await?;
+    for object in &objects {
+        let name = apply::apply(&client, object).await?;
         step(&name.to_string());
         if name.kind == "Namespace" && name.name == settings.namespace {
             password::settle(&client, &settings.namespace, checked.password.as_deref())
@@ -53,7 +62,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         }
         applied.push(name);
     }
-    remove_other_rights(&client, settings, &applied).await?;
+    remove_others(&client, settings, &applied).await?;
     apply_optional(&client, checked.location.as_ref()).await?;
     apply_optional(&client, checked.snapshot_location.as_ref()).await?;
     if checked.wait {
@@ -65,13 +74,11 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     print_summary(settings, &checked, &client).await
 }
 
-/// Removes RBAC objects of an earlier installation with other rights (the whole cluster, or other namespaces).
-async fn remove_other_rights(
-    client: &Client,
-    settings: &Settings,
-    applied: &[ObjectName],
-) -> Result<(), CliError> {
-    for name in rights::held(client, &settings.namespace).await? {
+/// Removes RBAC objects of an earlier installation with other rights (the whole cluster, or other namespaces), and policies of
+/// one that served Stash's API, or of another version.
+async fn remove_others(client: &Client, settings: &Settings, applied: &[ObjectName]) -> Result<(), CliError> {
+    let held = rights::held(client, &settings.namespace).await?;
+    for name in held.into_iter().chain(policies::held(client, &settings.namespace).await?) {
         if !applied.contains(&name) && apply::delete(client, &name).await? {
             step(&format!("removed: {name}"));
         }
@@ -114,7 +121,10 @@ async fn wait_until_running(client: &Client, settings: &Settings, limit: Duratio
 fn print_objects(checked: &Checked) -> Result<(), CliError> {
     let to_value =
         |crd| serde_json::to_value(crd).map_err(|error| CliError::failed("cannot write YAML", error));
-    let mut objects = crds::installed().iter().map(to_value).collect::<Result<Vec<Value>, _>>()?;
+    let mut objects = crds::installed(checked.options.stash.is_served)
+        .iter()
+        .map(to_value)
+        .collect::<Result<Vec<Value>, _>>()?;
     if !checked.crds_only {
         objects.extend(install::objects(&checked.options));
         objects.extend(checked.location.clone());
@@ -151,6 +161,7 @@ async fn print_summary(settings: &Settings, checked: &Checked, client: &Client) 
             ));
         }
     }
+    print_stash(&checked.options);
     let movers = &checked.options.movers;
     printer::line(&format!(
         "  Movers: in namespace {}; {}",
@@ -173,6 +184,20 @@ async fn print_summary(settings: &Settings, checked: &Checked, client: &Client) 
         "  Next:   lifeboat backup-location get"
     });
     Ok(())
+}
+
+fn print_stash(options: &install::InstallOptions) {
+    if options.stash.is_served {
+        let served = install::served_namespaces(options);
+        let place = if served.is_empty() {
+            "all namespaces".to_owned()
+        } else {
+            format!("namespaces {}", served.join(", "))
+        };
+        printer::line(&format!(
+            "  Stash:  its API is served in {place}; policies check who may create its objects."
+        ));
+    }
 }
 
 fn step(what: &str) {

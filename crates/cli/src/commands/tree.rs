@@ -75,7 +75,6 @@ pub(crate) enum Command {
     #[command(hide = true)]
     RestoreWait(commands::restore_wait::Args),
     /// Back up and restore single workloads with the kinds of Stash's API; also as `kubectl stash`
-    #[command(hide = true)]
     Stash(Box<commands::stash::Args>),
     /// Print a shell's completion script
     Completion(commands::completion::Args),

@@ -1,5 +1,7 @@
-//! `lifeboat uninstall`: removes the server and its RBAC objects. Custom resources, Secrets (the repository password!)
-//! and buckets stay, unless two flags ask for their deletion.
+//! `lifeboat uninstall`: removes the server, its RBAC objects and admission policies. Custom resources, Secrets (the repository
+//! password!) and buckets stay, unless two flags ask for their deletion.
+
+mod stash;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -8,7 +10,7 @@ use lifeboat_api::crds;
 use lifeboat_api::velero::Restore;
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
-use lifeboat_cluster::{Attempt, rights};
+use lifeboat_cluster::{Attempt, policies, rights};
 use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked, mover_namespace};
 use lifeboat_plan::transfer::gateway;
 use lifeboat_plan::transfer::movers::job::SERVICE_ACCOUNT;
@@ -19,8 +21,8 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also delete the custom resource definitions, and with them every Backup, Schedule and location object, and the
-    /// namespace with the repository password; data in buckets stays
+    /// Also delete the custom resource definitions, and with them every Backup, Schedule and location object and
+    /// every object of Stash's API, and the namespace with the repository password; data in buckets stays
     #[arg(long)]
     delete_crds: bool,
     /// Confirms --delete-crds
@@ -31,7 +33,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     if args.delete_crds && !args.yes_delete_every_backup_object {
         return Err(CliError::refused(
-            "--delete-crds deletes every Backup, Schedule and location object and the repository password",
+            "--delete-crds deletes every Backup, Schedule and location object, every object of Stash's API and the repository password",
         )
         .help(
             "if that is what you want, export the password first (`lifeboat repository-password export`), then add \
@@ -40,6 +42,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     let client = settings.client().await?;
     let namespace = our_namespace(&client, &settings.namespace).await?;
+    let served = stash::served(&client, &settings.namespace).await?;
     let mut deleted = 0;
     for name in ours(&client, settings).await? {
         if delete(&client, &name).await? {
@@ -53,6 +56,9 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     delete_movers(&client, &settings.namespace).await?;
     release_restores(&client, if args.delete_crds { None } else { Some(&settings.namespace) }).await?;
+    if args.delete_crds || served.is_some() {
+        stash::release(&client, served.as_ref().filter(|_| !args.delete_crds)).await?;
+    }
     if args.delete_crds {
         delete_everything(&client, settings, namespace.as_ref()).await
     } else {
@@ -127,9 +133,11 @@ async fn delete_everything(
     settings: &Settings,
     namespace: Option<&Namespace>,
 ) -> Result<(), CliError> {
-    for crd in crds::installed() {
-        if lifeboat_cluster::crds::delete(client, crd.name()).await? {
-            eprintln!("  deleted CustomResourceDefinition {}", crd.name());
+    let mut kinds: Vec<String> = crds::installed(false).iter().map(|crd| crd.name().to_owned()).collect();
+    kinds.extend(stash::our_kinds(client).await?);
+    for name in kinds {
+        if lifeboat_cluster::crds::delete(client, &name).await? {
+            eprintln!("  deleted CustomResourceDefinition {name}");
         }
     }
     let made_by_us =
@@ -154,6 +162,8 @@ async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, C
         object("v1", "Service", namespace, "lifeboat-downloads"),
         object("v1", "Service", namespace, gateway::SERVICE),
     ];
+    // No server acts any more on what the policies check.
+    names.extend(policies::held(client, &settings.namespace).await?);
     names.extend(rights::held(client, &settings.namespace).await?);
     names.push(object("coordination.k8s.io/v1", "Lease", namespace, "lifeboat-server"));
     names.push(object("v1", "ServiceAccount", namespace, "lifeboat"));

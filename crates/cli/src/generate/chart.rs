@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::crds;
-use lifeboat_plan::install::{self, InstallOptions, MoverOptions, Rights, Spool};
+use lifeboat_plan::install::{self, InstallOptions, MoverOptions, Rights, Spool, StashOptions};
 use lifeboat_plan::plugin_images;
 use lifeboat_plan::transfer::gateway;
 use serde_json::{Value, json};
 
 /// Each mark, which stands for a value of any type, and the expression that replaces it.
-const MARKS: [(&str, &str); 19] = [
+const MARKS: [(&str, &str); 23] = [
     // Marks that contain other marks come first.
     ("--mover-image=MARK-image", "- {{ printf \"--mover-image=%s\" .Values.image | quote }}"),
     (
@@ -48,8 +48,18 @@ const MARKS: [(&str, &str); 19] = [
       protocol: TCP
   {{- end }}",
     ),
+    ("--stash=MARK-stash", "- --stash={{ .Values.stash.enabled }}"),
+    (
+        "--tenant-namespaces=MARK-served",
+        "{{- if .Values.stash.enabled }}
+        {{- with (default .Values.rbac.namespaces .Values.stash.tenantNamespaces) }}
+        - {{ printf \"--tenant-namespaces=%s\" (join \",\" .) | quote }}
+        {{- end }}
+        {{- end }}",
+    ),
     // Inside another name, the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
+    (".MARK-namespace.", ".{{ .Release.Namespace }}."),
     ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
     ("MARK-image", "{{ .Values.image | quote }}"),
     ("MARK-replicas", "{{ .Values.replicas }}"),
@@ -77,7 +87,8 @@ const MARKS: [(&str, &str); 19] = [
         - {{ . | quote }}
         {{- end }}",
     ),
-    ("MARK-target-namespace", "{{ $namespace | quote }}"),
+    (TARGET, "{{ $namespace | quote }}"),
+    (TENANT, "{{ $namespace | quote }}"),
 ];
 
 /// The text that Helm prints after an installation.
@@ -91,6 +102,11 @@ Lifeboat is installed in namespace {{ .Release.Namespace }}.
 --config region=REGION --credential SECRET=KEY
 3. Keep the repository password outside the cluster; volume data cannot be restored without it:
      lifeboat -n {{ .Release.Namespace }} repository-password export --file FILE
+{{- if and .Values.stash.enabled (not (.Capabilities.APIVersions.Has \"stash.appscode.com/v1beta1/BackupBatch\")) }}
+
+Helm installs no custom resource definitions of Stash's API; without them the server does not start:
+     lifeboat crds --stash | kubectl apply --server-side -f -
+{{- end }}
 {{- if not .Values.rbac.namespaces }}
 
 It can back up and restore anything in the cluster; that is cluster-admin in effect. Set rbac.namespaces to limit it.
@@ -99,36 +115,59 @@ It can back up and restore anything in the cluster; that is cluster-admin in eff
 
 pub(super) fn files() -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
-    for crd in crds::installed() {
+    for crd in crds::installed(install::STASH_BY_DEFAULT) {
         files.insert(
             format!("charts/lifeboat/crds/{}.yaml", crd.name()),
             format!("---\n{}", yaml(&json!(crd.definition()))),
         );
     }
+    files.insert("charts/lifeboat/values.yaml".to_owned(), values());
     let full = objects(Rights::Full);
-    let limited = objects(Rights::Namespaces(vec!["MARK-target-namespace".to_owned()]));
+    let limited = objects(Rights::Namespaces(vec![TARGET.to_owned()]));
     files.insert("charts/lifeboat/templates/NOTES.txt".to_owned(), NOTES.to_owned());
     let (movers, full): (Vec<_>, Vec<_>) = full.into_iter().partition(is_for_movers);
     files.insert(template("movers"), render(&movers));
     files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
     files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
-    let services = of_kinds(&full, &["Service"]).into_iter();
-    let (gateway, downloads): (Vec<_>, Vec<_>) =
-        services.partition(|service| service["metadata"]["name"] == gateway::SERVICE);
+    let (of_stash, full): (Vec<_>, Vec<_>) = full.into_iter().partition(is_for_stash);
+    files.insert(template("stash"), guarded(".Values.stash.enabled", &render(&of_stash)));
+    let downloads = of_kinds(&full, &["Service"]);
     files.insert(template("service"), guarded(".Values.downloadUrl", &render(&downloads)));
-    files.insert(template("gateway"), render(&gateway));
     files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&rbac(&full))));
-    let (in_targets, elsewhere): (Vec<_>, Vec<_>) =
-        rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
-    let each = format!(
-        "{{{{- range $namespace := .Values.rbac.namespaces }}}}\n{}{{{{- end }}}}\n",
-        render(&in_targets).replace("{{ .Release", "{{ $.Release")
-    );
-    files.insert(
-        template("rbac-limited"),
-        guarded(".Values.rbac.namespaces", &format!("{}{each}", render(&elsewhere))),
-    );
+    // What users get for Stash's API is the same for both profiles.
+    let limited = rbac(&limited).into_iter().filter(|object| !of_stash.contains(object));
+    let (of_stash, limited): (Vec<_>, Vec<_>) = limited.partition(is_for_stash);
+    let text = limited_rights(limited, ".Values.rbac.namespaces", TARGET);
+    let stash =
+        guarded(".Values.stash.enabled", &limited_rights(of_stash, ".Values.stash.tenantNamespaces", TENANT));
+    files.insert(template("rbac-limited"), guarded(".Values.rbac.namespaces", &format!("{text}{stash}")));
     files
+}
+
+/// The marks of namespaces of users, which templates repeat for each namespace.
+const TARGET: &str = "MARK-target-namespace";
+const TENANT: &str = "MARK-tenant-namespace";
+
+/// Permissions of a server with limited rights: those in namespaces of users are repeated for each of them.
+fn limited_rights(objects: Vec<Value>, namespaces: &str, mark: &str) -> String {
+    let (inside, elsewhere): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| object["metadata"]["namespace"] == mark);
+    format!(
+        "{}{{{{- range $namespace := {namespaces} }}}}\n{}{{{{- end }}}}\n",
+        render(&elsewhere),
+        render(&inside).replace("{{ .Release", "{{ $.Release")
+    )
+}
+
+/// The values as they are written by hand, with the default of Stash's API as the program has it.
+fn values() -> String {
+    let text = include_str!("../../../../charts/lifeboat/values.yaml");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let of_stash = lines.iter().position(|line| line == "stash:").unwrap_or(lines.len());
+    if let Some(line) = lines.iter_mut().skip(of_stash).find(|line| line.starts_with("  enabled: ")) {
+        *line = format!("  enabled: {}", install::STASH_BY_DEFAULT);
+    }
+    lines.join("\n") + "\n"
 }
 
 fn template(name: &str) -> String {
@@ -150,6 +189,7 @@ fn objects(rights: Rights) -> Vec<Value> {
             kubelet_root: Some("MARK-kubelet-root".to_owned()),
             ..MoverOptions::new("MARK-namespace")
         },
+        stash: StashOptions { is_served: true, tenant_namespaces: vec![TENANT.to_owned()] },
         ..InstallOptions::new("MARK-namespace", "MARK-image")
     };
     let mut objects = install::objects(&options);
@@ -160,8 +200,14 @@ fn objects(rights: Rights) -> Vec<Value> {
         if object["kind"] == "Deployment" {
             object["spec"]["replicas"] = json!("MARK-replicas");
             let args = &mut object["spec"]["template"]["spec"]["containers"][0]["args"];
-            for arg in args.as_array_mut().into_iter().flatten().filter(|arg| **arg == "--node-access") {
-                *arg = json!("MARK-node-access");
+            for arg in args.as_array_mut().into_iter().flatten() {
+                let mark = match arg.as_str() {
+                    Some("--node-access") => "MARK-node-access",
+                    Some("--stash=true") => "--stash=MARK-stash",
+                    Some(arg) if arg.starts_with("--tenant-namespaces=") => "--tenant-namespaces=MARK-served",
+                    _ => continue,
+                };
+                *arg = json!(mark);
             }
             // Without downloads the container has no port for them.
             let ports = &mut object["spec"]["template"]["spec"]["containers"][0]["ports"];
@@ -182,6 +228,12 @@ fn objects(rights: Rights) -> Vec<Value> {
 fn is_for_movers(object: &Value) -> bool {
     let name = install::mover_namespace("MARK-namespace");
     object["metadata"]["namespace"] == name || object["metadata"]["name"] == name
+}
+
+/// Whether the object serves Stash's API only.
+fn is_for_stash(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    name.contains(":stash:") || name == gateway::SERVICE || install::policies::is_policy(object)
 }
 
 /// A map of text in the syntax of a Helm expression.

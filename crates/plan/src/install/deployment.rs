@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::service::DOWNLOAD_PORT;
-use super::{CLOUD_CREDENTIALS, DEPLOYMENT, InstallOptions, labels, movers};
+use super::{CLOUD_CREDENTIALS, DEPLOYMENT, InstallOptions, labels, movers, stash};
 use crate::plugin_images;
 use crate::transfer::gateway;
 
@@ -89,6 +89,7 @@ fn container(options: &InstallOptions) -> Value {
         format!("--spool-size={}", options.spool.archive),
     ];
     args.extend(movers::args(options));
+    args.extend(stash::args(options));
     args.extend(options.download_url.iter().map(|url| format!("--download-url={url}")));
     args.extend(options.server_args.iter().cloned());
     json!({

@@ -96,7 +96,7 @@ pub(super) fn role(namespace: &str, name: &str, rules: &Value) -> Value {
     })
 }
 
-fn cluster_role(name: &str, rules: &Value) -> Value {
+pub(super) fn cluster_role(name: &str, rules: &Value) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -105,7 +105,7 @@ fn cluster_role(name: &str, rules: &Value) -> Value {
     })
 }
 
-fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Value {
+pub(super) fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -115,7 +115,7 @@ fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Val
     })
 }
 
-/// Binds a Role in a namespace of Lifeboat, or the namespace ClusterRole in a namespace of users.
+/// Binds a Role in a namespace of Lifeboat, or a ClusterRole in a namespace of users.
 pub(super) fn role_binding(options: &InstallOptions, namespace: &str, kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -9,7 +9,7 @@ use crate::transfer::gateway;
 /// The port of downloads.
 pub(super) const DOWNLOAD_PORT: u16 = 8086;
 
-/// The Service of the gateway, in front of all replicas.
+/// The Service of the gateway of Stash's API, in front of all replicas.
 pub(super) fn gateway(options: &InstallOptions) -> Value {
     json!({
         "apiVersion": "v1",

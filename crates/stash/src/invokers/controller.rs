@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 
 async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shutdown: &CancellationToken) {
     let Some(resource) = invoker_resource(&kind) else { return };
-    let watches = context.watches(&resource).until(shutdown);
+    let watches = context.watches(&resource).all_when(&context.policies.changed).until(shutdown);
     let there = watches.known();
     let state = Arc::new(State::new(kind, resource));
     tokio::select! {

@@ -42,6 +42,9 @@ pub(super) async fn gather(
     nodes: &[String],
 ) -> Result<GatheredNow, ApiError> {
     let Some(valid) = valid else { return Ok(Gathered::default().into()) };
+    if let Some(refusal) = context.policies.refusal(invoker.id.kind.as_str()) {
+        return Ok(Gathered { refusal: Some(refusal), ..Gathered::default() }.into());
+    }
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
     let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered.into()) };
     let found = read(context, repository).await?;

@@ -12,6 +12,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod unchecked;
 mod work;
 
 use std::collections::BTreeSet;
@@ -181,6 +182,10 @@ async fn advance(
     record: &Arc<SessionRecord>,
     cancel: &CancellationToken,
 ) -> Result<Advance, Stopped> {
+    let is_pending = record.read(|state| state.phase == SessionPhase::Pending).await;
+    if is_pending && let Some(held) = unchecked::hold(context, session, record).await? {
+        return Ok(held);
+    }
     let id = InvokerId {
         kind: session.spec.invoker.kind.clone(),
         namespace: record.namespace.clone(),
@@ -188,7 +193,7 @@ async fn advance(
     };
     let invoker = Invoker::read(&context.core, &id).await?;
     let valid = invoker.as_ref().and_then(|invoker| invoker.valid(|_| Vec::new()).ok());
-    if record.read(|state| state.phase == SessionPhase::Pending).await {
+    if is_pending {
         let gathered = start::gather(context, session, record, invoker.as_ref(), valid.as_ref()).await?;
         match start_backup(&gathered.facts()) {
             SessionStart::Skip(reason) => {

@@ -187,7 +187,8 @@ async fn advance(
     begin(record, restore, valid.as_ref().ok()).await?;
     let has_begun = record.read(|state| state.members.iter().any(|member| !member.hosts.is_empty())).await;
     if !has_begun {
-        let gathered = gather::gather(context, &record.namespace, valid.as_ref().ok()).await?;
+        let standing = context.policies.standing(restore.kind.as_str(), record.created);
+        let gathered = gather::gather(context, &record.namespace, standing, valid.as_ref().ok()).await?;
         let now = record.now();
         let problems = valid.as_ref().err();
         written(record.change(|state| observe_restore(state, problems, &gathered, now)).await?)?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lifeboat_plan::install::{
-    CLOUD_CREDENTIALS, DEFAULT_SPOOL_MIB, InstallOptions, MoverOptions, Rights, Spool, default_resources,
-    labels,
+    CLOUD_CREDENTIALS, DEFAULT_SPOOL_MIB, InstallOptions, MoverOptions, Rights, STASH_BY_DEFAULT, Spool,
+    StashOptions, default_resources, labels,
 };
 use lifeboat_store::{Environment, Files, StoreConfig};
 use secrecy::SecretSlice;
@@ -109,10 +109,17 @@ pub(crate) struct Args {
     /// that storage signs]
     #[arg(long, value_name = "URL")]
     download_url: Option<Url>,
+    /// Install the kinds of Stash's API with what checks who may create them, and serve them
+    #[arg(long, default_value_t = STASH_BY_DEFAULT, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    stash: bool,
+    /// Serve Stash's API in these namespaces only [default: all; with --namespaces, those]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = namespace_name)]
+    tenant_namespaces: Vec<String>,
     /// Further argument for `lifeboat server`; can be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     server_arg: Vec<String>,
-    /// Install although Velero or Stash is running, and adopt its objects
+    /// Install although Velero, Stash or KubeStash is running, and adopt its objects
     #[arg(long)]
     adopt: bool,
     /// Install the custom resource definitions only
@@ -149,6 +156,10 @@ pub(super) struct Checked {
 }
 
 pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
+    if !args.stash && !args.tenant_namespaces.is_empty() {
+        return Err(CliError::refused("--tenant-namespaces was given, but Stash's API is not served")
+            .help("add --stash, or leave out --tenant-namespaces"));
+    }
     if args.provider.is_some() && args.secret_file.is_none() && !args.no_secret {
         return Err(CliError::refused("no credentials were given for the storage location")
             .help("pass --secret-file FILE, or --no-secret if the server has its own identity"));
@@ -289,6 +300,7 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
             egress: args.mover_egress.clone(),
             ..MoverOptions::new(namespace)
         },
+        stash: StashOptions { is_served: args.stash, tenant_namespaces: args.tenant_namespaces.clone() },
         ..InstallOptions::new(namespace, &args.image)
     }
 }

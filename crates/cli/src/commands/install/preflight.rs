@@ -39,7 +39,9 @@ pub(super) async fn check(
     };
     rights_do_not_grow_unasked(client, settings, checked).await?;
     if let Rights::Namespaces(names) = &checked.options.rights {
-        all_exist(client, names).await?;
+        all_exist(client, "--namespaces", names).await?;
+        // In others than these, the installation puts bindings into them.
+        all_exist(client, "--tenant-namespaces", &checked.options.stash.tenant_namespaces).await?;
     }
     let existing = password::read(client, &settings.namespace).await?;
     password_plan::plan(existing.as_ref(), checked.password.as_deref(), &password::random_password())
@@ -116,7 +118,7 @@ async fn rights_do_not_grow_unasked(
     let held = rights::held(client, &settings.namespace).await?;
     let limited: Vec<_> = held
         .iter()
-        .filter(|name| name.kind == "RoleBinding")
+        .filter(|name| name.kind == "RoleBinding" && !is_of_a_tenant(&name.name))
         .filter_map(|name| name.namespace.clone())
         .filter(|namespace| *namespace != settings.namespace)
         .filter(|namespace| *namespace != checked.options.movers.namespace)
@@ -132,7 +134,12 @@ async fn rights_do_not_grow_unasked(
     ))
 }
 
-async fn all_exist(client: &Client, names: &[String]) -> Result<(), CliError> {
+/// Whether a binding gives the rights that Stash's API needs, and not those of a limited installation.
+fn is_of_a_tenant(binding: &str) -> bool {
+    binding.ends_with(":stash:server")
+}
+
+async fn all_exist(client: &Client, flag: &str, names: &[String]) -> Result<(), CliError> {
     let api = Api::<Namespace>::all(client.clone());
     let mut missing = Vec::new();
     for name in names {
@@ -143,6 +150,6 @@ async fn all_exist(client: &Client, names: &[String]) -> Result<(), CliError> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(CliError::not_found(format!("--namespaces names {}, which do not exist", missing.join(", ")))
+    Err(CliError::not_found(format!("{flag} names {}, which do not exist", missing.join(", ")))
         .help("create them first, or leave them out"))
 }

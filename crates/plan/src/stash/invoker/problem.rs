@@ -10,7 +10,7 @@ use crate::stash::session::ArgError;
 use crate::stash::targets::PathError;
 
 /// The most AppBindings of other namespaces in one object: the admission policy checks so many.
-pub(super) const MOST_ELSEWHERE: usize = 16;
+pub(super) const MOST_ELSEWHERE: usize = crate::install::policies::MOST_ELSEWHERE;
 
 /// One problem of a spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

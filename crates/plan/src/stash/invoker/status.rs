@@ -49,6 +49,8 @@ pub struct Gathered {
     pub standing: Option<Standing>,
     /// Why the server refuses the object although its spec is valid: the admission policy is missing, or it may not be used.
     pub refusal: Option<String>,
+    /// Why the server does not act on a restore for now: the admission policy is missing, and it may have been checked or not.
+    pub unenforced: Option<String>,
 }
 
 impl Gathered {
@@ -72,6 +74,9 @@ impl Gathered {
         match (problems, &self.refusal, &self.standing) {
             (Some(problems), ..) => ValidationPassed.no(problems.to_string()),
             (None, Some(refusal), _) => ValidationPassed.no(refusal.clone()),
+            (None, None, _) if self.unenforced.is_some() => {
+                ValidationPassed.observed(Truth::Unknown, self.unenforced.clone().unwrap_or_default())
+            }
             (None, None, Some(Standing::Waits(conflict))) => {
                 Observation::repository_in_use(conflict.to_string())
             }
@@ -128,7 +133,9 @@ impl InvokerStatus {
 }
 
 fn schedule(gathered: &Gathered, validation: &Observation) -> Observation {
-    let missing = if validation.truth != Truth::True {
+    let missing = if gathered.refusal.is_some() {
+        "the server does not act on this object"
+    } else if validation.truth != Truth::True {
         "the spec is not valid"
     } else if !gathered.has_repository() {
         "the repository is not available"

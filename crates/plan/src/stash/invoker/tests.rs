@@ -11,8 +11,8 @@ use crate::stash::hosts::collisions;
 use crate::stash::reservation::{Claim, Record, RepositoryName, Standing};
 use crate::stash::retention::{KeepPolicy, Retention};
 use crate::stash::session::Order;
-use crate::stash::state::SessionState;
 use crate::stash::state::conditions::ConditionType;
+use crate::stash::state::{SessionPhase, SessionState};
 
 fn target() -> Value {
     json!({
@@ -287,6 +287,7 @@ fn gathered() -> Gathered {
         targets: vec![Some(Found::Yes)],
         standing: Some(Standing::Holds),
         refusal: None,
+        unenforced: None,
     }
 }
 
@@ -342,6 +343,23 @@ fn an_invoker_has_upstreams_phase(
         phase == InvokerPhase::Ready,
         "only a Ready invoker has its schedule in force"
     );
+}
+
+#[rstest]
+#[case::for_now(Gathered { unenforced: Some("no policy".into()), ..gathered() }, SessionPhase::Pending, "Unknown", "no policy")]
+#[case::for_good(Gathered { refusal: Some("too old".into()), ..gathered() }, SessionPhase::Invalid, "False", "too old")]
+#[case::never(gathered(), SessionPhase::Pending, "True", "valid")]
+fn a_restore_that_nothing_may_have_checked_waits_and_one_that_nothing_has_checked_is_invalid(
+    #[case] gathered: Gathered,
+    #[case] phase: SessionPhase,
+    #[case] status: &str,
+    #[case] says: &str,
+) {
+    let mut state = SessionState::new_restore([None]);
+    observe_restore(&mut state, None, &gathered, now());
+    assert_eq!(state.phase, phase, "{state:?}");
+    let found = state.conditions.iter().find(|condition| condition.type_ == "ValidationPassed").unwrap();
+    assert!(found.status == status && found.message.contains(says), "{found:?}");
 }
 
 #[test]

@@ -200,3 +200,38 @@ async fn a_repository_of_another_namespace_is_used_only_where_it_allows_that() {
     let object = reconciled(&world, &kind, "nightly").await;
     assert_eq!(object["status"]["phase"], "Ready", "{object}");
 }
+
+#[rstest]
+#[case::configuration(InvokerKind::BackupConfiguration, "backupconfigurations")]
+#[case::batch(InvokerKind::BackupBatch, "backupbatches-exec")]
+#[tokio::test]
+async fn nothing_is_done_for_an_invoker_while_nothing_checks_who_may_write_it(
+    #[case] kind: InvokerKind,
+    #[case] missing: &str,
+) {
+    let world = world().await;
+    put_configuration(&world, "nightly");
+    put_batch(&world, "nightly", &[target("web", "web")]);
+    let policies = lifeboat_plan::install::policies::objects("lifeboat");
+    let name = format!("{missing}.lifeboat.lifeboat.io");
+    let others: Vec<Value> =
+        policies.iter().filter(|policy| policy["metadata"]["name"] != name.as_str()).cloned().collect();
+    world.context.policies.set("lifeboat", &others);
+    for _ in 0..2 {
+        let object = reconciled(&world, &kind, "nightly").await;
+        assert_eq!(object["status"]["phase"], "Invalid", "{object}");
+        let (status, message) = condition(&object, "ValidationPassed");
+        assert!(
+            status == "False" && message.contains(&name) && message.contains("install --stash"),
+            "{object}"
+        );
+    }
+    assert!(sessions(&world).is_empty());
+    assert!(
+        world.server.writes().iter().all(|write| write.contains("/status")),
+        "{:?}",
+        world.server.writes()
+    );
+    world.context.policies.set("lifeboat", &policies);
+    assert_eq!(reconciled(&world, &kind, "nightly").await["status"]["phase"], "Ready");
+}

@@ -1,5 +1,6 @@
 //! BackupSessions from their creation to their end, on an API server in memory and with movers that end as a test asks.
 
+mod checked;
 mod crashes;
 mod databases;
 mod hooks;

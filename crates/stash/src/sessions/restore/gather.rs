@@ -5,14 +5,21 @@ use lifeboat_plan::stash::invoker::{Found, Gathered, ValidDriver, ValidRestore};
 
 use crate::context::Context;
 use crate::invokers::{backend_secret, not_allowed, read_repository};
+use crate::policies::Standing;
 
-/// Reads both.
+/// Reads both, unless the restore may not have been checked when it was created.
 pub(super) async fn gather(
     context: &Context,
     namespace: &str,
+    standing: Standing,
     valid: Option<&ValidRestore>,
 ) -> Result<Gathered, ApiError> {
     let mut gathered = Gathered::default();
+    match standing {
+        Standing::Checked => {}
+        Standing::NotNow(reason) => return Ok(Gathered { unenforced: Some(reason), ..gathered }),
+        Standing::Never(reason) => return Ok(Gathered { refusal: Some(reason), ..gathered }),
+    }
     let Some(ValidDriver::Restic(name)) = valid.map(|valid| &valid.driver) else { return Ok(gathered) };
     let Some(repository) = read_repository(context, name).await? else {
         let (namespace, name) = (&name.namespace, &name.name);
@@ -32,6 +39,9 @@ pub(super) async fn gather(
 
 /// What is missing; None if all is there.
 pub(super) fn missing(gathered: &Gathered) -> Option<&str> {
+    if gathered.unenforced.is_some() {
+        return gathered.unenforced.as_deref();
+    }
     [&gathered.repository, &gathered.secret].into_iter().flatten().find_map(|found| match found {
         Found::Yes => None,
         Found::No(message) | Found::Unknown(message) => Some(message.as_str()),

@@ -1,6 +1,7 @@
 //! Restores on the API server in memory, with movers that end as the tests ask.
 
 mod blocking;
+mod checked;
 mod cluster;
 mod databases;
 mod devices;

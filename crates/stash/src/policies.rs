@@ -1,0 +1,305 @@
+//! Whether the API server checks who creates and changes the objects that have this server act: the policies of the installation,
+//! known from a watch. Where one is missing or altered, controllers leave the objects alone that it would check, and say so in
+//! their status.
+
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use futures::stream::select;
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::DynamicObject;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use lifeboat_cluster::objects;
+use lifeboat_control::dynamic::watching;
+use lifeboat_control::{Core, Signal, locked};
+use lifeboat_plan::install::policies::{API, Enforcement, KINDS};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// What is known about the policies. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Policies {
+    known: Arc<Mutex<Known>>,
+    /// Given when that changes.
+    pub(crate) changed: Signal,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Known {
+    /// The cluster has not answered yet.
+    Nothing,
+    /// Why they cannot be read.
+    Unreadable(String),
+    Read(Enforcement),
+}
+
+/// Whether an object was checked when it was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Checked,
+    /// Nothing checks its kind now. It may have been checked: that shows when the policies are back.
+    NotNow(String),
+    /// It is older than the policies.
+    Never(String),
+}
+
+impl Policies {
+    pub(crate) fn new() -> Self {
+        Self { known: Arc::new(Mutex::new(Known::Nothing)), changed: Signal::default() }
+    }
+
+    /// The cluster has these policies and bindings.
+    #[cfg(test)]
+    pub(crate) fn set(&self, namespace: &str, found: &[Value]) {
+        self.learn(Known::Read(Enforcement::of(namespace, found)));
+    }
+
+    /// All of them are in force since ever.
+    #[cfg(test)]
+    pub(crate) fn in_force(namespace: &str) -> Self {
+        let all = Self::new();
+        all.set(namespace, &lifeboat_plan::install::policies::objects(namespace));
+        all
+    }
+
+    /// Why objects of a kind are left alone; None where who creates and changes them is checked.
+    pub(crate) fn refusal(&self, kind: &str) -> Option<String> {
+        self.since(kind).err()
+    }
+
+    /// Whether an object whose spec cannot be changed was checked.
+    pub(crate) fn standing(&self, kind: &str, created: Timestamp) -> Standing {
+        match self.since(kind) {
+            Err(refusal) => Standing::NotNow(refusal),
+            Ok(since) if created < since => Standing::Never(format!(
+                "it was created at {created}, and who may create a {kind} is checked since {since} only; delete it and create it again"
+            )),
+            Ok(_) => Standing::Checked,
+        }
+    }
+
+    fn since(&self, kind: &str) -> Result<Timestamp, String> {
+        match &*locked(&self.known) {
+            Known::Nothing => Err("the admission policies of this server are not read yet".to_owned()),
+            Known::Unreadable(problem) => Err(format!(
+                "the server does not act on it, because it cannot read the admission policies that check who may create it: {problem}"
+            )),
+            Known::Read(enforcement) => match enforcement.since(kind) {
+                Some(Ok(since)) => Ok(since),
+                Some(Err(problem)) => Err(problem.to_string()),
+                None => Err(format!("no admission policy checks who may create a {kind}")),
+            },
+        }
+    }
+
+    /// Waits until the cluster has answered: a server that has just started must not call every object unchecked. False if
+    /// `shutdown` was cancelled before.
+    pub(crate) async fn wait_until_known(&self, shutdown: &CancellationToken) -> bool {
+        let mut changed = Box::pin(self.changed.listen());
+        while *locked(&self.known) == Known::Nothing {
+            tokio::select! {
+                () = shutdown.cancelled() => return false,
+                told = changed.next() => if told.is_none() { return false },
+            }
+        }
+        true
+    }
+
+    fn learn(&self, now: Known) {
+        let mut known = locked(&self.known);
+        if *known != now {
+            if let Known::Unreadable(problem) = &now {
+                tracing::warn!(
+                    problem,
+                    "cannot read the admission policies; objects of Stash's API are left alone"
+                );
+            }
+            *known = now;
+            drop(known);
+            self.changed.give();
+        }
+    }
+
+    /// Watches policies and bindings until `shutdown` is cancelled. What was read stays known while a watch is disturbed.
+    pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
+        let [policies, bindings] = KINDS.map(|(kind, plural)| {
+            let resource = objects::resource(API.0, API.1, kind, plural);
+            let api: Api<DynamicObject> = Api::all_with(core.client.clone(), &resource);
+            let writer = Writer::new(resource);
+            let store = writer.as_reader();
+            let ours = watching().labels("app.kubernetes.io/name=lifeboat");
+            (store, reflector(writer, watcher(api, ours)).default_backoff().boxed())
+        });
+        let stores = [(KINDS[0].0, policies.0), (KINDS[1].0, bindings.0)];
+        let mut changes = select(policies.1.map(|change| (0, change)), bindings.1.map(|change| (1, change)));
+        let mut is_read = [false; 2];
+        loop {
+            let (of, change) = tokio::select! {
+                () = shutdown.cancelled() => break,
+                change = changes.next() => match change { Some(change) => change, None => break },
+            };
+            match change {
+                Ok(Event::Init | Event::InitApply(_)) => continue,
+                Ok(Event::InitDone) => is_read[of] = true,
+                Ok(Event::Apply(_) | Event::Delete(_)) => {}
+                Err(error) => match refusal(&error).filter(|_| !is_read[of]) {
+                    Some(problem) => self.learn(Known::Unreadable(problem)),
+                    None if is_read[of] => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::debug!(error, "the watch of admission policies was disturbed");
+                    }
+                    None => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, "the admission policies are not read yet; trying again");
+                    }
+                },
+            }
+            if is_read == [true; 2] {
+                let found = stores.iter().flat_map(|(kind, store)| {
+                    store.state().into_iter().map(|object| with_kind(kind, &object))
+                });
+                self.learn(Known::Read(Enforcement::of(&core.namespace, &found.collect::<Vec<_>>())));
+            }
+        }
+        *locked(&self.known) = Known::Nothing;
+    }
+}
+
+/// A list does not repeat the kind of its items.
+fn with_kind(kind: &str, object: &DynamicObject) -> Value {
+    let mut object = objects::to_json(object);
+    object["kind"] = Value::from(kind);
+    object
+}
+
+/// The answer of the API server if it will give the same one again: the server may not read policies, or the cluster does not know
+/// them.
+fn refusal(error: &watcher::Error) -> Option<String> {
+    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) = error else {
+        return None;
+    };
+    match cause {
+        kube::Error::Api(status) if matches!(status.code, 403 | 404) => Some(status.message.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
+    use lifeboat_plan::install::policies::objects as policies;
+    use serde_json::json;
+
+    use super::*;
+
+    const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+    fn path(object: &Value) -> String {
+        let plural = KINDS.iter().find(|(kind, _)| object["kind"] == *kind).map(|(_, plural)| *plural);
+        format!("{ADMISSION}/{}/{}", plural.unwrap(), object["metadata"]["name"].as_str().unwrap())
+    }
+
+    /// Runs a test while the policies are watched.
+    async fn watched<F: Future<Output = ()>>(server: &ApiServer, test: impl FnOnce(Policies) -> F) {
+        let (core, shutdown) = (server.core().await, CancellationToken::new());
+        let policies = Policies::new();
+        let both = async {
+            tokio::select! {
+                () = policies.run(&core, &shutdown) => panic!("the watch ended"),
+                () = test(policies.clone()) => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_altered_removed_or_brought_back_is_noticed() {
+        let server = ApiServer::default();
+        for object in policies("lifeboat") {
+            server.put(&path(&object), object);
+        }
+        let restore = policies("lifeboat")
+            .into_iter()
+            .find(|object| path(object).contains("/restoresessions."))
+            .unwrap();
+        watched(&server, async |policies: Policies| {
+            let mut changed = Box::pin(policies.changed.listen());
+            assert!(policies.refusal("RestoreSession").unwrap().contains("not read yet"));
+            changed.next().await.unwrap();
+            assert_eq!(policies.refusal("RestoreSession"), None);
+
+            server.change(&path(&restore), &json!({"spec": {"failurePolicy": "Ignore"}}));
+            changed.next().await.unwrap();
+            assert!(policies.refusal("RestoreSession").unwrap().contains("spec.failurePolicy"));
+            assert_eq!(policies.refusal("BackupSession"), None);
+
+            server.remove(&path(&restore));
+            changed.next().await.unwrap();
+            assert!(policies.refusal("RestoreSession").unwrap().contains("is missing"));
+
+            server.put(&path(&restore), restore.clone());
+            changed.next().await.unwrap();
+            assert_eq!(policies.refusal("RestoreSession"), None);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn where_policies_cannot_be_read_nothing_is_acted_on_and_the_reason_is_shown() {
+        let server = ApiServer::default();
+        let list = Requests::new(Verb::List, &format!("{ADMISSION}/{}", KINDS[0].1));
+        server.fail(list, When::Always, 403);
+        watched(&server, async |policies: Policies| {
+            let mut changed = Box::pin(policies.changed.listen());
+            changed.next().await.unwrap();
+            for kind in
+                ["BackupConfiguration", "BackupBatch", "BackupSession", "RestoreSession", "RestoreBatch"]
+            {
+                assert!(
+                    policies.refusal(kind).unwrap().contains("cannot read the admission policies"),
+                    "{kind}"
+                );
+            }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn controllers_wait_for_the_first_answer_also_where_the_api_server_is_busy() {
+        let server = ApiServer::default();
+        for object in policies("lifeboat") {
+            server.put(&path(&object), object);
+        }
+        let list = Requests::new(Verb::List, &format!("{ADMISSION}/{}", KINDS[0].1));
+        server.fail(list, When::Next, 503);
+        let shutdown = CancellationToken::new();
+        let stopped = Policies::new();
+        shutdown.cancel();
+        assert!(!stopped.wait_until_known(&shutdown).await);
+        watched(&server, async |policies: Policies| {
+            assert!(policies.wait_until_known(&CancellationToken::new()).await);
+            assert_eq!(policies.refusal("BackupBatch"), None, "nothing was said before the answer was there");
+        })
+        .await;
+    }
+
+    #[test]
+    fn an_object_that_is_older_than_its_policies_was_never_checked() {
+        let policies = Policies::new();
+        let mut objects = lifeboat_plan::install::policies::objects("lifeboat");
+        for object in &mut objects {
+            object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:10Z");
+        }
+        policies.set("lifeboat", &objects);
+        let at = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        assert_eq!(policies.standing("RestoreBatch", at(10)), Standing::Checked);
+        assert!(matches!(policies.standing("RestoreBatch", at(9)), Standing::Never(_)));
+        policies.set("lifeboat", &[]);
+        assert!(matches!(policies.standing("RestoreBatch", at(10)), Standing::NotNow(_)));
+    }
+}
