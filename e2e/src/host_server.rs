@@ -64,14 +64,15 @@ impl HostServer {
             std::os::unix::fs::symlink(program, plugins.join(name)).unwrap();
         }
         let recorded = directory.path().join("recorded").display().to_string();
-        install(release, &namespace);
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        install(release, &namespace, &flags);
         let (proxy, address) = proxy();
         let mut server = Self {
             storage: Gate::before(&s3().endpoint),
             cluster: Gate::before(&address),
             bucket: Bucket::below(&namespace),
             release,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            flags,
             environment: vec![("RECORDER_FILE".to_owned(), recorded)],
             replicas: Vec::new(),
             namespace,
@@ -141,7 +142,7 @@ impl HostServer {
             }
             kubectl().args(["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=120s"]).ok();
         }
-        install(self.release, &self.namespace);
+        install(self.release, &self.namespace, &self.flags);
         if keep_password {
             let literal = format!("--from-literal=repository-password={password}");
             let secret = ["create", "secret", "generic", "velero-repo-credentials", &literal];
@@ -213,7 +214,7 @@ impl HostServer {
     pub fn upgrade(&mut self) {
         assert!(self.replicas.is_empty(), "the old build still runs");
         self.release = Release::New;
-        apply_objects(self.release, &self.namespace);
+        apply_objects(self.release, &self.namespace, &self.flags);
         self.apply_location();
         self.add("upgraded");
         self.wait_for_leader("upgraded");
@@ -380,7 +381,7 @@ impl Drop for HostServer {
     }
 }
 
-fn install(release: Release, namespace: &str) {
-    apply_objects(release, namespace);
+fn install(release: Release, namespace: &str, flags: &[String]) {
+    apply_objects(release, namespace, flags);
     create_credentials(namespace);
 }
