@@ -21,7 +21,7 @@ pub enum Fault {
 }
 
 /// Whether a rule is about a request, by its method and path.
-type Matches = Box<dyn Fn(&str, &str) -> bool + Send>;
+type Matches = Box<dyn FnMut(&str, &str) -> bool + Send>;
 
 struct Rule {
     matches: Matches,
@@ -95,15 +95,15 @@ impl Gate {
         self.shared.state().rules.push(Rule { matches, fault, skip: 0, left: times });
     }
 
-    /// Applies the fault to one request: of those that `matches` selects by method and path the one with this number, from 0.
-    pub fn close_at(
+    /// Applies the fault to the next `times` requests that `matches` selects by method and path, after `skip` of them passed.
+    pub fn close_where(
         &self,
-        number: usize,
         fault: Fault,
-        matches: impl Fn(&str, &str) -> bool + Send + 'static,
+        skip: usize,
+        times: usize,
+        matches: impl FnMut(&str, &str) -> bool + Send + 'static,
     ) {
-        let matches = Box::new(matches);
-        self.shared.state().rules.push(Rule { matches, fault, skip: number, left: 1 });
+        self.shared.state().rules.push(Rule { matches: Box::new(matches), fault, skip, left: times });
     }
 
     /// Whether a request matched a rule since the gate was opened.
@@ -211,7 +211,8 @@ fn met(shared: &Shared, line: &str) -> Option<Fault> {
     let mut state = shared.state();
     state.seen.push(line.to_owned());
     let (method, path) = line.split_once(' ')?;
-    let rule = state.rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(method, path))?;
+    let met = |rule: &mut Rule| rule.left > 0 && (rule.matches)(method, path);
+    let rule = state.rules.iter_mut().find_map(|rule| met(rule).then_some(rule))?;
     if rule.skip > 0 {
         rule.skip -= 1;
         return None;

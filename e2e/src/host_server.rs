@@ -12,6 +12,7 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::rest_server::free_address;
 use crate::{Bucket, Gate, Program, Release, Repository, get, kubectl, s3, signal, unique, wait_for};
 use installed::{apply_objects, create_credentials, proxy};
 
@@ -36,6 +37,8 @@ pub struct HostServer {
 struct Replica {
     identity: String,
     child: Child,
+    /// Where it serves its metrics.
+    metrics: String,
 }
 
 impl HostServer {
@@ -104,9 +107,10 @@ impl HostServer {
         );
         fs::write(&kubeconfig, text).unwrap();
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let metrics = free_address("127.0.0.1");
         let child = Command::new(self.release.program())
             .args(["server", "--namespace", &self.namespace, "--identity", identity])
-            .args(["--metrics-address", "127.0.0.1:0", "--kubeconfig"])
+            .args(["--metrics-address", &metrics, "--kubeconfig"])
             .arg(&kubeconfig)
             .arg("--plugin-dir")
             .arg(self.plugins())
@@ -119,7 +123,13 @@ impl HostServer {
             .stderr(log)
             .spawn()
             .unwrap();
-        self.replicas.push(Replica { identity: identity.to_owned(), child });
+        self.replicas.push(Replica { identity: identity.to_owned(), child, metrics });
+    }
+
+    /// The metrics of the first replica, as text.
+    pub fn metrics(&self) -> String {
+        let url = format!("http://{}/metrics", self.replicas[0].metrics);
+        Program::new("curl").args(["--silent", "--show-error", "--fail", &url]).ok()
     }
 
     /// The namespace of its movers.

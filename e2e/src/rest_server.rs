@@ -26,8 +26,7 @@ impl RestServer {
     }
 
     fn at(host: &str, directory: &Path) -> Self {
-        // The port was free a moment ago, and no other program on this machine requests ports by number.
-        let address = TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string();
+        let address = free_address(host);
         let child = Command::new(variable("LIFEBOAT_REST_SERVER"))
             .args(["--no-auth", "--listen", &address, "--path"])
             .arg(directory)
@@ -53,4 +52,9 @@ impl Drop for RestServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address of this machine with a port that is free: it was a moment ago, and no other program requests ports by number.
+pub(crate) fn free_address(host: &str) -> String {
+    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
 }

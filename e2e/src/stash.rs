@@ -28,8 +28,7 @@ pub const PASSWORD: &str = "correct horse";
 
 const SESSION: &str = "backupsessions.stash.appscode.com";
 /// Prints kind and name of each object that has finalizers.
-const FINALIZED: &str =
-    r#"jsonpath={range .items[?(@.metadata.finalizers)]}{.kind}.stash.appscode.com/{.metadata.name}{"\n"}{end}"#;
+const FINALIZED: &str = r#"jsonpath={range .items[?(@.metadata.finalizers)]}{.kind}.stash.appscode.com/{.metadata.name}{"\n"}{end}"#;
 
 /// A server and its tenant.
 pub struct StashTest {
@@ -89,9 +88,23 @@ impl StashTest {
 
     /// Kills the server and starts it again. It must be this test's own.
     pub fn kill_server(&mut self) {
-        let server = Arc::get_mut(&mut self.server);
-        server.unwrap_or_else(|| panic!("other tests use this server: use StashTest::alone")).kill_and_restart();
+        self.own_server().kill_and_restart();
         self.storage.open();
+    }
+
+    /// Kills the server.
+    pub fn stop_server(&mut self) {
+        self.own_server().kill();
+    }
+
+    /// Starts the server again.
+    pub fn start_server(&mut self) {
+        self.own_server().add("one");
+    }
+
+    fn own_server(&mut self) -> &mut HostServer {
+        let server = Arc::get_mut(&mut self.server);
+        server.unwrap_or_else(|| panic!("other tests use this server: use StashTest::alone"))
     }
 
     pub fn put_secret(&self, name: &str, password: &str) {
@@ -277,7 +290,11 @@ spec: {{invoker: {{apiGroup: stash.appscode.com, kind: {kind}, name: {invoker}}}
         wait_for(&format!("{count} Ready pods {app}"), 120, || {
             let pods = self.pods(app);
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-            if ready == count && pods.len() == count { Ok(()) } else { Err(format!("{ready} of {}", pods.len())) }
+            if ready == count && pods.len() == count {
+                Ok(())
+            } else {
+                Err(format!("{ready} of {}", pods.len()))
+            }
         });
     }
 

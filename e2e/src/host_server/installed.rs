@@ -11,8 +11,7 @@ use crate::{Release, kubectl, s3, wait_for};
 /// include the policies that check who may create its objects.
 pub(super) fn apply_objects(release: Release, namespace: &str, flags: &[String]) {
     let serves_stash = flags.iter().any(|flag| flag == "--experimental-stash" || flag == "--stash");
-    let knows_stash =
-        serves_stash && release.command().args(["install", "--help"]).ok().contains("--stash");
+    let knows_stash = serves_stash && release.command().args(["install", "--help"]).ok().contains("--stash");
     let stash: &[&str] = if knows_stash { &["--stash"] } else { &[] };
     let objects = release
         .command()

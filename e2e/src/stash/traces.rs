@@ -24,9 +24,14 @@ impl StashTest {
     /// Fails unless nothing that movers made is left, in the tenant's namespace or for it in that of the movers.
     pub fn assert_no_mover_is_left(&self) {
         wait_for("the end of what movers used", 90, || {
-            let left = [self.left_in_the_tenants_namespace(), self.left_elsewhere()].concat();
+            let left = self.left();
             if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
         });
+    }
+
+    /// What movers made for this tenant and is there now.
+    pub fn left(&self) -> Vec<String> {
+        [self.left_in_the_tenants_namespace(), self.left_elsewhere()].concat()
     }
 
     fn left_in_the_tenants_namespace(&self) -> Vec<String> {
@@ -47,7 +52,8 @@ impl StashTest {
 
     /// The pods of movers in the tenant's namespace.
     pub fn movers(&self) -> Vec<Value> {
-        let list = crate::get(&["-n", &self.tenant.name, "pods", "-l", "app.kubernetes.io/name=lifeboat-mover"]);
+        let list =
+            crate::get(&["-n", &self.tenant.name, "pods", "-l", "app.kubernetes.io/name=lifeboat-mover"]);
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
@@ -57,7 +63,11 @@ impl StashTest {
             let pods = self.movers();
             let running: Vec<Value> =
                 pods.iter().filter(|pod| pod["status"]["phase"] == "Running").cloned().collect();
-            if running.len() == count { Ok(running) } else { Err(format!("{} of {}", running.len(), pods.len())) }
+            if running.len() == count {
+                Ok(running)
+            } else {
+                Err(format!("{} of {}", running.len(), pods.len()))
+            }
         })
     }
 
@@ -79,7 +89,8 @@ impl StashTest {
 
     /// All that a user of the namespace can read there except for Secrets, and the server's log; each with its place.
     fn readable(&self) -> Vec<(String, String)> {
-        let kinds = kubectl().args(["api-resources", "--namespaced", "--verbs=list", "-o", "name"]).run().stdout;
+        let kinds =
+            kubectl().args(["api-resources", "--namespaced", "--verbs=list", "-o", "name"]).run().stdout;
         let kinds: Vec<&str> = kinds.lines().filter(|kind| *kind != "secrets").collect();
         assert!(kinds.contains(&"jobs.batch"), "{kinds:?}");
         let objects = self.kubectl().args(["get", &kinds.join(","), "-o", "json"]).run().stdout;
@@ -119,7 +130,8 @@ fn arguments_of(pod: &Value) -> Vec<(String, String)> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut found = Vec::new();
     for process in processes {
-        let of_pod = fs::read_to_string(process.path().join("cgroup")).is_ok_and(|groups| groups.contains(uid));
+        let of_pod =
+            fs::read_to_string(process.path().join("cgroup")).is_ok_and(|groups| groups.contains(uid));
         if of_pod && let Ok(line) = fs::read(process.path().join("cmdline")) {
             found.push((format!("arguments of {uid}"), String::from_utf8_lossy(&line).into_owned()));
         }

@@ -51,15 +51,16 @@ impl Undisturbed {
     fn of(namespace: &str) -> Self {
         let list = |arguments: &[&str]| get(arguments)["items"].as_array().cloned().unwrap_or_default();
         let pods = list(&["-n", namespace, "pods", "-l", "app"]);
-        let workloads =
-            WORKLOADS.iter().flat_map(|kind| list(&["-n", namespace, kind]).into_iter().map(move |one| {
+        let workloads = WORKLOADS.iter().flat_map(|kind| {
+            list(&["-n", namespace, kind]).into_iter().map(move |one| {
                 let name = format!("{kind}/{}", one["metadata"]["name"].as_str().unwrap_or_default());
                 let state = format!(
                     "generation {}, {} replicas",
                     one["metadata"]["generation"], one["spec"]["replicas"]
                 );
                 (name, state)
-            }));
+            })
+        });
         Self {
             namespace: namespace.to_owned(),
             pods: pods.iter().map(|pod| (text(&pod["metadata"]["uid"]), Pod::of(pod))).collect(),

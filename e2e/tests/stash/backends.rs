@@ -4,8 +4,8 @@ use std::fs;
 
 use lifeboat_e2e::tree::Listing;
 use lifeboat_e2e::{
-    Engine, RESTORE_SESSIONS, Repository, RestServer, StashTest, condition, contents, get, s3, volume_directory,
-    wait_for,
+    Engine, RESTORE_SESSIONS, Repository, RestServer, StashTest, condition, contents, get, s3,
+    volume_directory, wait_for,
 };
 use serde_json::json;
 
@@ -62,7 +62,8 @@ fn data_on_a_server_with_tls_comes_back_and_an_authority_that_is_not_known_is_na
     wait_for("the reason", 90, || {
         let found = test.invoker(CONFIGURATION, "nightly");
         let (_, message) = condition(&found, "RepositoryFound");
-        let is_named = found["status"]["phase"] == "NotReady" && message.to_lowercase().contains("certificate");
+        let is_named =
+            found["status"]["phase"] == "NotReady" && message.to_lowercase().contains("certificate");
         if is_named { Ok(()) } else { Err(found["status"].to_string()) }
     });
     let authority = fs::read_to_string(&s3.ca).unwrap();

@@ -6,7 +6,8 @@ use super::databases::MARIADB;
 use super::workloads::{deployment, into, member, put_deployment, put_empty_deployment};
 
 const BATCH: &str = "BackupBatch";
-const DATABASE: &str = "{alias: db, ref: {apiVersion: appcatalog.appscode.com/v1alpha1, kind: AppBinding, name: db}}";
+const DATABASE: &str =
+    "{alias: db, ref: {apiVersion: appcatalog.appscode.com/v1alpha1, kind: AppBinding, name: db}}";
 
 #[test]
 fn a_database_and_an_app_come_back_after_their_namespace_was_lost() {
@@ -16,8 +17,7 @@ fn a_database_and_an_app_come_back_after_their_namespace_was_lost() {
     MARIADB.fill_of(&test, "db");
     let (rows, files) = (MARIADB.digest_of(&test, "db"), put_deployment(&test, "web"));
     assert!(rows.starts_with("1000"), "{rows}");
-    let database =
-        |task: &str| format!("{{target: {DATABASE}, task: {{name: mariadb-{task}-10.11}}}}");
+    let database = |task: &str| format!("{{target: {DATABASE}, task: {{name: mariadb-{task}-10.11}}}}");
     test.put_batch("all", &[database("backup"), member(&deployment("app", "web"))], "");
     test.run(BATCH, "all", "Succeeded");
     assert_eq!(test.snapshots("repo"), ["app /source/data", "db /dumpfile.sql"]);

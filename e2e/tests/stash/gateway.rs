@@ -47,10 +47,20 @@ impl Token {
     /// The status of the answer to a request, whose body is short.
     pub(crate) fn send(&self, method: &str, path: &str) -> u16 {
         let body: &[&str] = if method == "POST" { &["--data-binary", "x"] } else { &[] };
-        let user = if self.token.is_empty() { String::new() } else { format!("user = \"mover:{}\"\n", self.token) };
+        let user =
+            if self.token.is_empty() { String::new() } else { format!("user = \"mover:{}\"\n", self.token) };
         let status = Program::new("curl")
             .args(["--silent", "--show-error", "--insecure", "--path-as-is", "--max-time", "20"])
-            .args(["--output", "/dev/null", "--write-out", "%{http_code}", "--request", method, "--config", "-"])
+            .args([
+                "--output",
+                "/dev/null",
+                "--write-out",
+                "%{http_code}",
+                "--request",
+                method,
+                "--config",
+                "-",
+            ])
             .args(body)
             .arg(&format!("{}{path}", self.origin))
             .input(&user)
@@ -75,7 +85,8 @@ fn token_in(text: &str) -> Option<(String, String)> {
 /// Scheme, host and port of the first URL in a text.
 fn origin_in(text: &str) -> Option<String> {
     let from = &text[text.find("https://")?..];
-    let end = from["https://".len()..].find(['/', '"', '\\', '\n']).map_or(from.len(), |at| at + "https://".len());
+    let end =
+        from["https://".len()..].find(['/', '"', '\\', '\n']).map_or(from.len(), |at| at + "https://".len());
     let url = &from[..end];
     // A user in it is not part of the address.
     let host = url.rsplit('@').next()?;

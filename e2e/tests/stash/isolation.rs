@@ -71,7 +71,11 @@ fn a_repository_elsewhere_is_used_where_it_allows_that_and_its_keys_stay_there()
         let found = shop.invoker(CONFIGURATION, "nightly");
         let (status, message) = condition(&found, "RepositoryFound");
         let is_refused = status == "False" && message.contains("does not allow namespace");
-        if is_refused && found["status"]["phase"] == "NotReady" { Ok(()) } else { Err(found["status"].to_string()) }
+        if is_refused && found["status"]["phase"] == "NotReady" {
+            Ok(())
+        } else {
+            Err(found["status"].to_string())
+        }
     });
     let skipped = shop.ended(&shop.begin(CONFIGURATION, "nightly"));
     assert_eq!(skipped["status"]["phase"], "Skipped", "{skipped}");
@@ -270,7 +274,8 @@ spec:
         let path = format!("paths: [/source/data/{link}/passwd]");
         members.push(deployment(&format!("path-{number}"), "web").replace("paths: [/source/data]", &path));
         let mount = format!("mountPath: /source/data, subPath: {link}}}");
-        let of_mount = deployment(&format!("mount-{number}"), "web").replace("mountPath: /source/data}", &mount);
+        let of_mount =
+            deployment(&format!("mount-{number}"), "web").replace("mountPath: /source/data}", &mount);
         members.push(of_mount);
     }
     let members: Vec<String> = members.iter().map(|target| member(target)).collect();
@@ -368,7 +373,8 @@ spec:
     thief.restored_as(RESTORE_SESSIONS, "back", "Failed");
     let which = fs::read_to_string(thief.directory("web", 0, "data").join("which")).unwrap();
     assert_eq!(which, "of the thief");
-    let repository = lifeboat_e2e::get(&["-n", &thief.tenant.name, "repositories.stash.appscode.com", "stolen"]);
+    let repository =
+        lifeboat_e2e::get(&["-n", &thief.tenant.name, "repositories.stash.appscode.com", "stolen"]);
     assert_ne!(condition(&repository, "RepositoryReachable").0, "True", "{repository}");
     assert!(repository["status"]["snapshotCount"].is_null(), "{repository}");
     thief.assert_no_credentials();

@@ -41,7 +41,10 @@ fn spans(members: &Value) -> Vec<(f64, f64)> {
 fn assert_in_turn(members: &Value) {
     for pair in spans(members).windows(2) {
         let ((_, ended), (began, _)) = (pair[0], pair[1]);
-        assert!(began + 1.0 > ended, "a member began at {began}, the one before it ended at {ended}: {members:#}");
+        assert!(
+            began + 1.0 > ended,
+            "a member began at {began}, the one before it ended at {ended}: {members:#}"
+        );
     }
 }
 
@@ -61,7 +64,8 @@ fn duration(text: &str) -> f64 {
     while !rest.is_empty() {
         let unit = rest.find(|letter: char| letter.is_ascii_alphabetic() || letter == 'µ').unwrap();
         let number: f64 = rest[..unit].parse().unwrap();
-        let end = rest[unit..].find(|letter: char| letter.is_ascii_digit()).map_or(rest.len(), |at| unit + at);
+        let end =
+            rest[unit..].find(|letter: char| letter.is_ascii_digit()).map_or(rest.len(), |at| unit + at);
         sum += number
             * match &rest[unit..end] {
                 "h" => 3600.0,

@@ -105,7 +105,8 @@ fn a_file_that_the_mover_cannot_read_fails_its_host_and_the_snapshot_is_never_th
     // The policy keeps two; the complete snapshot is older than three that are not.
     for _ in 0..3 {
         let session = test.run(CONFIGURATION, "nightly", "Failed");
-        let error = session["status"]["targets"][0]["stats"][0]["error"].as_str().unwrap_or_default().to_owned();
+        let error =
+            session["status"]["targets"][0]["stats"][0]["error"].as_str().unwrap_or_default().to_owned();
         assert!(error.contains("1 file could not be read") && error.contains("hidden"), "{error}");
     }
     let all = test.backups("repo");

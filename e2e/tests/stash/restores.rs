@@ -4,7 +4,8 @@
 use std::fs;
 
 use lifeboat_e2e::{
-    Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, condition, contents, get, volume_directory, wait_for,
+    Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, condition, contents, get, volume_directory,
+    wait_for,
 };
 use serde_json::Value;
 

@@ -25,7 +25,11 @@ const COMMON: &str = "schedule: '0 3 1 1 *'
   retentionPolicy: {name: keep, keepLast: 2, prune: false}";
 
 fn configuration(name: &str, hooks: &str) -> String {
-    object("BackupConfiguration", name, &format!("{COMMON}\n  target: {}\n  {hooks}", deployment(name, "web")))
+    object(
+        "BackupConfiguration",
+        name,
+        &format!("{COMMON}\n  target: {}\n  {hooks}", deployment(name, "web")),
+    )
 }
 
 fn batch(name: &str, of_member: &str) -> String {
@@ -61,9 +65,13 @@ fn each_object_needs_the_rights_that_it_uses() {
     let test = StashTest::start();
     let (user, namespace) = (User::new(), test.tenant.name.as_str());
     user.grant_rules(namespace, &[KINDS]);
-    for manifest in
-        [configuration("plain", ""), batch("plain", ""), session("plain"), restore("plain"), restore_batch("plain")]
-    {
+    for manifest in [
+        configuration("plain", ""),
+        batch("plain", ""),
+        session("plain"),
+        restore("plain"),
+        restore_batch("plain"),
+    ] {
         assert_refused(&user, namespace, &manifest, "create pods");
     }
     user.grant_rules(namespace, &[["''", "pods", "create"]]);

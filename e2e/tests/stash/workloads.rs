@@ -137,7 +137,9 @@ pub(crate) fn put_stateful_set(test: &StashTest, name: &str) -> Vec<Listing> {
 /// A StatefulSet with replicas, each with a claim of this template and files; gives their contents.
 pub(crate) fn put_replicas(test: &StashTest, name: &str, volume: &str, replicas: usize) -> Vec<Listing> {
     put_empty_replicas(test, name, volume, replicas);
-    (0..replicas).map(|number| fill(&test.directory(name, number, volume), &format!("{name}-{number}"))).collect()
+    (0..replicas)
+        .map(|number| fill(&test.directory(name, number, volume), &format!("{name}-{number}")))
+        .collect()
 }
 
 pub(crate) fn put_empty_replicas(test: &StashTest, name: &str, volume: &str, replicas: usize) {
