@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::rest_server::free_address;
 use crate::{Bucket, Gate, Program, Release, Repository, get, kubectl, s3, signal, unique, wait_for};
-use installed::{apply_objects, create_credentials, proxy};
+use installed::{apply_objects, create_credentials, flags_beside_others, proxy};
 
 /// A running server. Dropping it removes everything it created.
 pub struct HostServer {
@@ -117,6 +117,7 @@ impl HostServer {
             .args(["--node-access", "--mover-image", &self.release.image()])
             .args(["--mover-namespace", &self.movers()])
             .args(&self.flags)
+            .args(flags_beside_others(self.release, &self.flags))
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

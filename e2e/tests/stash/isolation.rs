@@ -316,7 +316,7 @@ fn the_token_of_a_mover_opens_nothing_but_its_own_repository_for_its_own_work() 
     for (method, path, expected) in [
         ("GET", format!("{other}/config"), 403),
         ("GET", format!("{other}/keys/"), 403),
-        ("GET", format!("{}/../own/config", token.repository()), 403),
+        ("GET", format!("{}/../own/config", token.repository()), 404),
         ("DELETE", format!("{}/snapshots/{snapshot}", token.repository()), 403),
         ("DELETE", format!("{}/config", token.repository()), 403),
         ("POST", format!("{}/?create=true", token.repository()), 403),
