@@ -72,8 +72,8 @@ impl StashTest {
     }
 
     fn on(server: Arc<HostServer>, name: String, namespace: &str, labels: &[&str]) -> Self {
-        let served = format!("lifeboat.io/served-by={name}");
-        let tenant = Namespace::with(namespace, &[&[served.as_str()], labels].concat());
+        let label = format!("lifeboat.io/served-by={name}");
+        let tenant = Namespace::with(namespace, &[&[label.as_str()], labels].concat());
         let test = Self { server, storage: Gate::before(&s3().endpoint), tenant, name };
         test.put_secret("keys", PASSWORD);
         test

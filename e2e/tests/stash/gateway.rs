@@ -8,7 +8,8 @@ use serde_json::Value;
 pub(crate) struct Token {
     origin: String,
     repository: String,
-    token: String,
+    /// Claims and seal.
+    sealed: String,
 }
 
 impl Token {
@@ -16,8 +17,8 @@ impl Token {
     pub(crate) fn of(test: &StashTest) -> Self {
         let texts: Vec<String> = test.decoded_secrets().into_iter().map(|(_, text)| text).collect();
         let found = texts.iter().find_map(|text| {
-            let (token, repository) = token_in(text)?;
-            Some(Self { origin: origin_in(text)?, repository, token })
+            let (sealed, repository) = token_in(text)?;
+            Some(Self { origin: origin_in(text)?, repository, sealed })
         });
         found.unwrap_or_else(|| panic!("no Secret of namespace {} has a token", test.tenant.name))
     }
@@ -29,14 +30,14 @@ impl Token {
 
     /// The same claims under a seal that is not the server's.
     pub(crate) fn altered(&self) -> Self {
-        let (claims, seal) = self.token.split_once('.').unwrap();
-        let token = format!("{claims}.{}", seal.chars().rev().collect::<String>());
-        Self { token, ..self.clone() }
+        let (claims, seal) = self.sealed.split_once('.').unwrap();
+        let sealed = format!("{claims}.{}", seal.chars().rev().collect::<String>());
+        Self { sealed, ..self.clone() }
     }
 
     /// No token at all.
     pub(crate) fn none(of: &Self) -> Self {
-        Self { token: String::new(), ..of.clone() }
+        Self { sealed: String::new(), ..of.clone() }
     }
 
     /// The status of the answer to a GET.
@@ -47,8 +48,11 @@ impl Token {
     /// The status of the answer to a request, whose body is short.
     pub(crate) fn send(&self, method: &str, path: &str) -> u16 {
         let body: &[&str] = if method == "POST" { &["--data-binary", "x"] } else { &[] };
-        let user =
-            if self.token.is_empty() { String::new() } else { format!("user = \"mover:{}\"\n", self.token) };
+        let user = if self.sealed.is_empty() {
+            String::new()
+        } else {
+            format!("user = \"mover:{}\"\n", self.sealed)
+        };
         let status = Program::new("curl")
             .args(["--silent", "--show-error", "--insecure", "--path-as-is", "--max-time", "20"])
             .args([

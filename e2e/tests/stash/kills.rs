@@ -69,9 +69,9 @@ fn killed(test: &mut StashTest, object: impl Fn(&StashTest) -> Value) -> bool {
         if is_over(&object(test)) && test.left().is_empty() { Ok(false) } else { Err("it goes on") }
     });
     if reached {
-        test.kill_server()
+        test.kill_server();
     } else {
-        test.server.cluster.open()
+        test.server.cluster.open();
     }
     reached
 }

@@ -33,8 +33,8 @@ fn snapshots(test: &StashTest, claim: &str) -> Vec<String> {
         .iter()
         .filter(of_claim)
         .map(|one| {
-            let text = |field: &str| one["metadata"][field].as_str().unwrap_or_default().to_owned();
-            (text("creationTimestamp"), text("name"))
+            let of = |field: &str| one["metadata"][field].as_str().unwrap_or_default().to_owned();
+            (of("creationTimestamp"), of("name"))
         })
         .collect();
     found.sort();
@@ -98,9 +98,9 @@ spec:
     let pod = format!("reader-{claim}");
     test.kubectl().args(["wait", "--for=condition=Ready", "pod", &pod, "--timeout=90s"]).ok();
     let reader = get(&["-n", &test.tenant.name, "pods", &pod]);
-    let text = fs::read_to_string(volume_directory(&reader, "data").join("which")).unwrap();
+    let found = fs::read_to_string(volume_directory(&reader, "data").join("which")).unwrap();
     test.delete(&["pod", &pod]);
-    text
+    found
 }
 
 #[test]
