@@ -157,8 +157,24 @@ struct Policies {
 impl Policies {
     fn apply(program: &Path, environment: &BTreeMap<String, String>) -> Result<Self> {
         let mut install = Command::new(program);
-        install.envs(environment).args(["install", "--dry-run", "-o", "yaml", "--stash", "--namespace", SERVER]);
-        install.args(["--image", "localhost/none:none", "--provider", "aws", "--bucket", "none", "--no-secret"]);
+        install.envs(environment).args([
+            "install",
+            "--dry-run",
+            "-o",
+            "yaml",
+            "--stash",
+            "--namespace",
+            SERVER,
+        ]);
+        install.args([
+            "--image",
+            "localhost/none:none",
+            "--provider",
+            "aws",
+            "--bucket",
+            "none",
+            "--no-secret",
+        ]);
         let objects = run::output(&mut install)?;
         let of_policy = |object: &&str| object.contains("kind: ValidatingAdmissionPolicy");
         let objects = objects.split("\n---\n").filter(of_policy).collect::<Vec<&str>>().join("\n---\n");
