@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{in_pod, ledgers, prove_data, sample_app, stamp, wait_for_app};
+use super::{ledgers, prove_data, sample_app, stamp, wait_for_app};
 use crate::run;
 use crate::target::{Cluster, Target};
 
