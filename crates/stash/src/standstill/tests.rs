@@ -124,6 +124,10 @@ impl Restoring for Restore {
             assert_eq!(replicas(&self.server), 0, "movers work on volumes at rest");
             assert_eq!(self.server.paths(PODS), Vec::<String>::new());
         }
+        if step == Step::Restoring && !cancel.is_cancelled() {
+            // A restore that follows reads it where this one and its record vanish.
+            assert_eq!(annotation(&self.server)["step"], "Restoring");
+        }
         if step == Step::SafetyCopy {
             *locked(&self.copy) = Work::Done;
             return Ok(());
