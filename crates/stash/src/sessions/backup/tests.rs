@@ -1,8 +1,10 @@
 //! BackupSessions from their creation to their end, on an API server in memory and with movers that end as a test asks.
 
+mod by_mover;
 mod crashes;
 mod databases;
 mod members;
+mod reserved;
 mod turns;
 
 use std::sync::Mutex;

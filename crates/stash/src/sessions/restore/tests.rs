@@ -1,5 +1,6 @@
 //! Restores on the API server in memory, with movers that end as the tests ask.
 
+mod by_mover;
 mod cluster;
 mod databases;
 mod faults;
