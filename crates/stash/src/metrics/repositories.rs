@@ -1,7 +1,10 @@
 //! The metrics of Repositories: integrity, size, number of snapshots, and how many the last retention removed.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 
+use lifeboat_control::locked;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -39,6 +42,8 @@ pub(crate) struct RepositoryMetrics {
     bytes: Gauges,
     snapshots: Gauges,
     removed: Gauges,
+    /// What is shown.
+    shown: Arc<Mutex<HashSet<RepositoryLabels>>>,
 }
 
 impl RepositoryMetrics {
@@ -48,6 +53,7 @@ impl RepositoryMetrics {
             bytes: Gauges::default(),
             snapshots: Gauges::default(),
             removed: Gauges::default(),
+            shown: Arc::default(),
         };
         for prefix in PREFIXES {
             let named = |name: &str| format!("{prefix}_{name}");
@@ -62,6 +68,12 @@ impl RepositoryMetrics {
     }
 
     pub(crate) fn set(&self, labels: &RepositoryLabels, values: RepositoryValues) {
+        let is_same = |known: &&RepositoryLabels| {
+            (&known.namespace, &known.name) == (&labels.namespace, &labels.name) && *known != labels
+        };
+        let before: Vec<RepositoryLabels> = locked(&self.shown).iter().filter(is_same).cloned().collect();
+        before.iter().for_each(|before| self.remove(before));
+        locked(&self.shown).insert(labels.clone());
         let set = |gauges: &Gauges, value: Option<i64>| {
             if let Some(value) = value {
                 gauges.get_or_create(labels).set(value);
@@ -73,15 +85,24 @@ impl RepositoryMetrics {
         set(&self.removed, values.removed);
     }
 
-    /// A Repository is gone.
-    #[allow(dead_code, reason = "no controller reports yet that a Repository is gone")]
-    pub(crate) fn remove(&self, labels: &RepositoryLabels) {
+    /// Removes the series of Repositories that are gone. `is_there` gets namespace and name.
+    pub(crate) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
+        let known: Vec<RepositoryLabels> = locked(&self.shown).iter().cloned().collect();
+        for labels in known.iter().filter(|labels| !is_there(&labels.namespace, &labels.name)) {
+            self.remove(labels);
+        }
+    }
+
+    /// A Repository is gone, or has another backend.
+    fn remove(&self, labels: &RepositoryLabels) {
+        locked(&self.shown).remove(labels);
         for gauges in [&self.integrity, &self.bytes, &self.snapshots, &self.removed] {
             gauges.remove(labels);
         }
     }
 
     pub(super) fn clear(&self) {
+        locked(&self.shown).clear();
         for gauges in [&self.integrity, &self.bytes, &self.snapshots, &self.removed] {
             gauges.clear();
         }
@@ -108,7 +129,12 @@ mod tests {
             assert!(text.contains(&format!("{prefix}_size_bytes{{namespace=\"shop\",name=\"r\"")), "{text}");
             assert!(!text.contains(&format!("{prefix}_snapshot_cleaned{{")), "{text}");
         }
-        repositories.remove(&labels);
+        let moved = RepositoryLabels { bucket: "other".into(), ..labels.clone() };
+        repositories.set(&moved, values);
+        assert_eq!(metrics.render().matches("stash_repository_size_bytes{").count(), 1, "one backend at a time");
+        repositories.retain(|namespace, name| (namespace, name) == ("shop", "r"));
+        assert!(metrics.render().contains("shop"));
+        repositories.retain(|_, _| false);
         assert!(!metrics.render().contains("shop"));
     }
 }

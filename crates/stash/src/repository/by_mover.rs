@@ -3,38 +3,30 @@
 //! of an invoker of that namespace. One mover at a time works so on a repository; its task is on record at the Repository before its
 //! Job is made. Every task can be repeated, so a server that follows a crash sends another mover.
 
-use std::sync::Arc;
+mod task;
+
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::SignedDuration;
-use kube::ResourceExt;
 use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, SnapshotLine, TaskResult};
-use lifeboat_mover::task::{ForgetWork, Limits, LockTerms, LookWork, Part, Task, TaskWork};
+use lifeboat_mover::report::Outcome;
+use lifeboat_mover::task::{ForgetWork, LookWork, TaskWork};
 use lifeboat_plan::stash::repository::mover_work;
 use lifeboat_plan::stash::repository::record;
-use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
-use lifeboat_plan::transfer::repository_notes::{dead_owners, unlocked};
+use lifeboat_plan::transfer::repository_notes::unlocked;
 use lifeboat_transfer::movers::{Ended, ListedSnapshots, MoverObserver, MoverRequest};
-use lifeboat_transfer::repositories::{
-    Access, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
-};
+use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use tokio_util::sync::CancellationToken;
 
 use super::host::{Found, TenantRepositories, access_of};
 use super::opened::{being_deleted, put_on_record, recorded, to_json};
-use super::{look, object, shown, used_by};
+use super::{look, object, shown};
 use crate::context::Context;
 use crate::looks::Looked;
-use crate::mover_pods::{PodRequest, pod_settings};
 use crate::repository_key::parts_of;
+use task::{Lines, outcomes, request, wrong_image};
 
-/// How long a mover may take, from its turn on, and how much of that it may wait for a lock.
-const LIMIT: Duration = Duration::from_mins(30);
-const LOCK_WAIT: Duration = Duration::from_mins(20);
 /// How long a mover may wait for its turn, and take.
 const GIVE_UP: Duration = Duration::from_hours(2);
 /// How many snapshots are listed at most, the newest first: lines of a log, which the kubelet keeps up to some megabytes.
@@ -258,7 +250,7 @@ async fn carried_out(
                 // The mover was given these owners, and removed their locks.
                 object::annotate(context, namespace, name, unlocked(&dead)).await?;
             }
-            Ok(Done { outcomes, listed: listed.0 })
+            Ok(Done { outcomes, listed: listed.listed })
         }
         Ended::Died(death) => {
             note_dead(context, access, death.dead_owner).await;
@@ -299,123 +291,4 @@ async fn clear(context: &Context, namespace: &str, task: &TaskId) -> Result<(), 
         Some(effects) => effects.clear(namespace, task).await,
         None => context.movers.clear(namespace, task).await,
     }
-}
-
-async fn request(
-    context: &Context,
-    repository: &Repository,
-    access: &Access,
-    task: &TaskId,
-    works: Vec<TaskWork>,
-) -> Result<MoverRequest, RepositoryProblem> {
-    let (namespace, name) = object::parts(repository);
-    let runtime = used_by::runtime_settings(context, repository).await?;
-    let mut job = MoverJob {
-        task: task.clone(),
-        owner: Owner {
-            kind: "Repository".to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid: repository.uid().unwrap_or_default(),
-        },
-        place: MoverPlace::Anywhere,
-        repository: access.key.to_string(),
-        group: format!("{namespace}/{name}"),
-        deadline_seconds: LIMIT.as_secs(),
-        namespace: namespace.to_owned(),
-        pod: context.movers.settings().pod(&context.namespace),
-    };
-    let wanted = PodRequest { job: &job, runtime: runtime.as_ref(), target: None };
-    let pod = pod_settings(context, context.movers.settings(), &wanted).await?;
-    job.pod = pod.map_err(|refused| RepositoryProblem::Unusable(refused.to_string()))?;
-    let lock = LockTerms {
-        cluster: context.repositories.cluster(context).await?,
-        dead_owners: dead_owners(&to_json(repository)),
-        wait_seconds: LOCK_WAIT.as_secs(),
-    };
-    let deadline = SignedDuration::try_from(LIMIT).ok().and_then(|limit| context.now().checked_add(limit).ok());
-    let task = Task {
-        uid: task.to_string(),
-        parts: parts(task, works),
-        repository: Some(access.task.clone()),
-        lock,
-        limits: Limits { scratch: Some(SCRATCH.into()), nice: job.pod.nice, ..Limits::default() },
-        deadline,
-    };
-    let source = Arc::new(TenantRepositories(context.clone()));
-    let keys = Arc::new(SourceKeys { source, key: access.key.clone() });
-    Ok(MoverRequest { job, task, keys })
-}
-
-/// The parts of a task; the only one has the task's UID.
-fn parts(task: &TaskId, works: Vec<TaskWork>) -> Vec<Part> {
-    let is_one = works.len() == 1;
-    let uid = |number: usize| if is_one { task.to_string() } else { part_uid(task, number) };
-    works.into_iter().enumerate().map(|(number, work)| Part { uid: uid(number), work }).collect()
-}
-
-fn part_uid(task: &TaskId, number: usize) -> String {
-    format!("{task}.{number}")
-}
-
-/// The outcomes of all parts. One that failed is the problem of all.
-fn outcomes(
-    result: TaskResult,
-    task: &TaskId,
-    count: usize,
-    access: &Access,
-) -> Result<Vec<Outcome>, RepositoryProblem> {
-    let all: Vec<Option<Outcome>> = match (&result.outcome, count) {
-        (Outcome::Parts(_) | Outcome::Failed(_), 2..) => {
-            (0..count).map(|number| result.of_part(&part_uid(task, number)).cloned()).collect()
-        }
-        _ => vec![Some(result.outcome)],
-    };
-    all.into_iter()
-        .map(|outcome| match outcome {
-            Some(Outcome::Failed(failure)) => Err(problem(failure, access)),
-            Some(outcome) => Ok(outcome),
-            None => Err(wrong_image()),
-        })
-        .collect()
-}
-
-fn problem(failure: Failure, access: &Access) -> RepositoryProblem {
-    match failure.cause {
-        Cause::NoRepository => {
-            lifeboat_repository::Error::NoRepository { location: access.identifier.clone() }.into()
-        }
-        Cause::Password | Cause::Credentials | Cause::Task => RepositoryProblem::Unusable(failure.message),
-        _ => RepositoryProblem::Storage(failure.message),
-    }
-}
-
-fn wrong_image() -> RepositoryProblem {
-    let message = "the mover did something else; use the server's image for movers";
-    RepositoryProblem::Unusable(message.to_owned())
-}
-
-/// What the mover lists. Lines that could fill the server's memory are not kept.
-#[derive(Default)]
-struct Lines(ListedSnapshots);
-
-#[async_trait]
-impl MoverObserver for Lines {
-    async fn queued(&self, _message: &str) {}
-    async fn preparing(&self, _message: &str) {}
-    async fn running(&self, _node: &str) {}
-
-    async fn line(&self, line: &LogLine) {
-        if let LogLine::Snapshots { snapshots } = line {
-            let kept = snapshots.iter().filter(|snapshot| is_bounded(snapshot)).cloned().collect();
-            self.0.line(&LogLine::Snapshots { snapshots: kept }).await;
-        }
-    }
-}
-
-/// Whether a listed snapshot is one: its ID is whole, and its lists are of a usual length.
-fn is_bounded(snapshot: &SnapshotLine) -> bool {
-    let is_id = snapshot.id.len() == 64 && snapshot.id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let bytes = snapshot.paths.iter().chain(&snapshot.tags).map(String::len).sum::<usize>();
-    is_id && bytes + snapshot.host.len() <= 64 * 1024
 }

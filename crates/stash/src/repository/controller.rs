@@ -10,7 +10,7 @@ mod tests;
 mod users;
 mod wipe_out;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{LongWork, dynamic, locked, unreadable};
+use lifeboat_control::{Known, LongWork, dynamic, locked, unreadable};
 use lifeboat_plan::stash::repository::due::{self, Look, Maintenance};
 use lifeboat_plan::stash::repository::mover_work;
 use lifeboat_plan::stash::repository::wipe_out::FINALIZER;
@@ -93,9 +93,31 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
             memory.users.changed(map, &known.state(), &resource)
         })
         .until(shutdown);
-    dynamic::drive("repository", watches, context.clone(), state.clone(), reconcile).await;
+    let there = watches.known();
+    tokio::select! {
+        () = dynamic::drive("repository", watches, context.clone(), state.clone(), reconcile) => {}
+        () = forget_gone(context, &there) => {}
+    }
     for work in [&state.looks, &state.notes, &state.maintenances, &state.deletions] {
         work.leave().await;
+    }
+}
+
+/// Removes the metrics of Repositories that were deleted: no reconcile reports them.
+async fn forget_gone(context: &Context, there: &Known) {
+    if !there.wait_until_ready().await {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(NEXT_TRY).await;
+        let known: BTreeSet<(String, String)> = there
+            .state()
+            .iter()
+            .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+            .collect();
+        let is_there =
+            |namespace: &str, name: &str| known.contains(&(namespace.to_owned(), name.to_owned()));
+        context.metrics.repositories.retain(is_there);
     }
 }
 

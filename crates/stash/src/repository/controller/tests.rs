@@ -1,5 +1,6 @@
 //! Repositories are shown, their notes worked off, and their data deleted with them where that is safe.
 
+mod by_mover;
 mod wiping;
 
 use kube::api::DynamicObject;

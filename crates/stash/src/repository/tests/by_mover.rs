@@ -14,7 +14,7 @@ use crate::repository::controller::task_state;
 use crate::testing::movers::MemoryMovers;
 
 /// A world whose Repository `local` is on a volume, with a BackupConfiguration that uses it.
-pub(crate) async fn world() -> (World, Arc<MemoryMovers>, RepositoryKey) {
+async fn world() -> (World, Arc<MemoryMovers>, RepositoryKey) {
     let mut world = World::new().await;
     let movers = Arc::new(MemoryMovers::default());
     world.context.effects = Some(movers.clone());

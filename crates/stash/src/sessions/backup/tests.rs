@@ -1,10 +1,12 @@
 //! BackupSessions from their creation to their end, on an API server in memory and with movers that end as a test asks.
 
+mod by_mover;
 mod checked;
 mod crashes;
 mod databases;
 mod hooks;
 mod members;
+mod reserved;
 mod turns;
 mod volumes;
 

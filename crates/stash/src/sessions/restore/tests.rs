@@ -2,6 +2,7 @@
 
 mod blocking;
 mod checked;
+mod by_mover;
 mod cluster;
 mod databases;
 mod devices;
