@@ -16,7 +16,7 @@ pub(super) fn cli() -> String {
     let mut text = format!(
         "{NOTE}# Command line\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timed out. \
          Those of `lifeboat repository` are [restic's](../repository.md#exit-codes); the options that all its commands \
-         take are described once.\n"
+         take are described once. `kubectl stash` is [`lifeboat stash`](../stash-cli.md) under the name `kubectl-stash`.\n"
     );
     describe(&mut crate::commands::command().bin_name("lifeboat"), "lifeboat", &mut text);
     text
