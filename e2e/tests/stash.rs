@@ -6,6 +6,8 @@ mod backends;
 mod backups;
 mod bad_input;
 mod batches;
+mod choices;
+mod cluster_restores;
 mod commands;
 mod databases;
 mod disasters;

@@ -39,7 +39,9 @@ pub(super) fn own(flags: &[&str]) -> (Arc<HostServer>, String) {
 fn apply_kinds() {
     static APPLIED: OnceLock<()> = OnceLock::new();
     APPLIED.get_or_init(|| {
-        let crds = lifeboat().args(["crds", "--all"]).ok();
+        // Those with a controller; before they were installed, all of them.
+        let served = lifeboat().args(["crds", "--stash"]).run();
+        let crds = if served.code == 0 { served.stdout } else { lifeboat().args(["crds", "--all"]).ok() };
         kubectl().args(["apply", "--server-side", "--force-conflicts", "-f", "-"]).input(&crds).ok();
         kubectl().args(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
     });
