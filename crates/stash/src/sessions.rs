@@ -13,6 +13,7 @@ mod record;
 pub(crate) mod restore;
 mod restores;
 mod sizes;
+mod snapshotter;
 mod tasks;
 
 pub(crate) use tasks::SessionTasks;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use serde_json::{Value, json};
@@ -85,6 +85,19 @@ impl Claims {
 
     pub async fn delete(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
+        gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
+    }
+
+    /// Deletes this claim, unless it was changed since it was read.
+    pub async fn delete_unchanged(&self, claim: &Value) -> Result<(), ApiError> {
+        let given = |at: &str| {
+            claim.pointer(at).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let (namespace, name) = (given("/metadata/namespace"), given("/metadata/name"));
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let (uid, resource_version) = (given("/metadata/uid"), given("/metadata/resourceVersion"));
+        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+        let deleted = self.of(&namespace).delete(&name, &params).await;
         gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
     }
 

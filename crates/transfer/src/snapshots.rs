@@ -1,9 +1,10 @@
 //! VolumeSnapshots and VolumeSnapshotContents in the cluster: read, create, wait for, delete. Every step can be
 //! repeated.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
@@ -89,6 +90,29 @@ impl Snapshots {
         let mut found = labelled(&self.of(namespace), label, None).await?;
         found.extend(labelled(&self.contents(), label, None).await?);
         Ok(found)
+    }
+
+    /// The VolumeSnapshots of a namespace that have all of these labels.
+    pub async fn selected(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let selector: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+        let found = self.of(namespace).list(&ListParams::default().labels(&selector.join(","))).await;
+        let found = found.attempt(format!("list VolumeSnapshots of namespace {namespace}"))?;
+        Ok(found.items.iter().map(objects::to_json).collect())
+    }
+
+    /// Deletes this VolumeSnapshot, unless it was changed since it was read; another one of its name stays. Whether the driver's snapshot
+    /// goes with it is decided by the deletion policy of its content, which comes from its class.
+    pub async fn delete(&self, snapshot: &Value) -> Result<(), ApiError> {
+        let (namespace, name) = (text(snapshot, "/metadata/namespace"), text(snapshot, "/metadata/name"));
+        let given = |at: &str| Some(text(snapshot, at).to_owned()).filter(|text| !text.is_empty());
+        let (uid, resource_version) = (given("/metadata/uid"), given("/metadata/resourceVersion"));
+        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+        let deleted = self.of(namespace).delete(name, &params).await;
+        fine_if_gone(deleted.attempt(format!("delete VolumeSnapshot {namespace}/{name}")).map(drop))
     }
 
     /// All VolumeSnapshots of a namespace.

@@ -17,6 +17,7 @@ use super::invoker::{Invoker, resource};
 use crate::context::Context;
 use crate::repository::reservations::{self, ReservationError, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
+use crate::snapshot_classes;
 use crate::target::{TargetName, workload};
 
 /// Reads all of it, and puts the invoker's claim on record.
@@ -28,7 +29,10 @@ pub(super) async fn gather(
 ) -> Result<Gathered, ApiError> {
     let Some(valid) = valid else { return Ok(Gathered::default()) };
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
-    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered) };
+    let ValidDriver::Restic(repository) = &valid.driver else {
+        gathered.refusal = snapshot_classes::refusal(&context.core, valid).await?;
+        return Ok(gathered);
+    };
     let found = read(context, repository).await?;
     let Some(object) = found else {
         let message = format!(
@@ -99,7 +103,10 @@ fn still_claims(found: &DynamicObject, claim: &Claim) -> bool {
     }
     let of = |field: &str| found.data["spec"]["repository"][field].as_str().unwrap_or_default();
     let namespace = if of("namespace").is_empty() { claim.namespace.as_str() } else { of("namespace") };
-    let is_same = of("name") == claim.repository.name && namespace == claim.repository.namespace;
+    // Another driver writes into no repository, also if the spec names one.
+    let has_repository = !matches!(found.data["spec"]["driver"].as_str(), Some("VolumeSnapshotter"));
+    let is_same =
+        has_repository && of("name") == claim.repository.name && namespace == claim.repository.namespace;
     is_same || found.data["status"]["observedGeneration"].as_i64() != found.metadata.generation
 }
 

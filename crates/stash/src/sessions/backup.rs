@@ -1,9 +1,11 @@
 //! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each open session; the work
 //! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
 
+mod by_snapshot;
 mod by_task;
 pub(super) mod copying;
 mod finish;
+mod hooks;
 mod moved;
 mod snapshots;
 mod start;
@@ -231,10 +233,14 @@ async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {
 async fn begin(record: &SessionRecord, invoker: &Invoker, valid: &ValidBackup) -> Result<(), Stopped> {
     let changed = record.change(|state| {
         if state.members.is_empty() {
+            let new = match &valid.driver {
+                ValidDriver::Restic(_) => SessionState::new_backup(invoker.targets()),
+                ValidDriver::VolumeSnapshotter => SessionState::new_snapshot_backup(invoker.targets()),
+            };
             *state = SessionState {
                 deadline: deadline(record.created, valid.time_out),
                 conditions: std::mem::take(&mut state.conditions),
-                ..SessionState::new_backup(invoker.targets())
+                ..new
             };
         }
     });
@@ -249,11 +255,13 @@ async fn run_session(
     valid: ValidBackup,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let ValidDriver::Restic(repository) = &valid.driver else {
-        return finish::end(record, "driver VolumeSnapshotter is not supported by this version").await;
+    let key = match &valid.driver {
+        ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
+        ValidDriver::VolumeSnapshotter => None,
     };
-    let key = key_of(&repository.namespace, &repository.name);
-    if !has_repository(context, record, &key).await? {
+    if let Some(key) = &key
+        && !has_repository(context, record, key).await?
+    {
         return Ok(());
     }
     let limited = cancel.child_token();

@@ -68,7 +68,16 @@ pub fn filling(facts: &RestoredClaimFacts<'_>) -> Filling {
             Filling::Failed(format!("no volume could be made from the snapshot: {complaint}"))
         }
         Some(complaint) => Filling::Waits(complaint.to_owned()),
+        None if facts.class.is_none() && facts.waited >= FAILING => Filling::Failed(no_class(claim)),
         None => Filling::Waits("waits for the volume, which its driver makes from the snapshot".to_owned()),
+    }
+}
+
+/// Why nothing makes a volume for a claim whose class was not found.
+fn no_class(claim: &Value) -> String {
+    match text(claim, "/spec/storageClassName") {
+        "" => "the claim has no storage class, and the cluster no default; set spec.storageClassName in the template".to_owned(),
+        class => format!("StorageClass {class} does not exist; set spec.storageClassName in the template"),
     }
 }
 

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::stash::BackupSession;
+use lifeboat_api::stash::{BackupSession, Driver};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::retention::Retention;
@@ -26,6 +26,7 @@ use crate::repository::{RepositoryKey, SessionEnd, after_session, apply_policy, 
 use crate::sessions::engine::Stopped;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::restore::finish::forget_old_copies;
+use crate::sessions::snapshotter::retention;
 
 /// Ends a session whose members have ended.
 pub(super) async fn finish(
@@ -42,8 +43,32 @@ pub(super) async fn finish(
                 .collect()
         })
         .await;
-    let (applied, removed) = apply_retention(context, &work.key, &work.valid.retention, &hosts).await;
-    forget_old_copies(context, &record.namespace, &work.key, &hosts).await;
+    let pushed = match &work.key {
+        Some(key) => finish_repository(context, record, work, key, &hosts).await?,
+        None => {
+            let (invoker, retention) = (&work.invoker, &work.valid.retention);
+            let dry_run = invoker.policy().dry_run;
+            let applied = retention::apply(&context.core, &invoker.id, &hosts, retention, dry_run).await;
+            let now = record.now();
+            written(record.change(|state| state.observe(&applied, now)).await?)?;
+            None
+        }
+    };
+    complete(record, pushed).await?;
+    context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
+    Ok(())
+}
+
+/// Applies the retention policy to the repository, and brings its status and state up to date.
+async fn finish_repository(
+    context: &Context,
+    record: &SessionRecord,
+    work: &BackupWork,
+    key: &RepositoryKey,
+    hosts: &BTreeSet<HostName>,
+) -> Result<Option<Observation>, Stopped> {
+    let (applied, removed) = apply_retention(context, key, &work.valid.retention, hosts).await;
+    forget_old_copies(context, &record.namespace, key, hosts).await;
     let now = record.now();
     written(record.change(|state| state.observe(&applied, now)).await?)?;
     let all_well = record
@@ -57,13 +82,10 @@ pub(super) async fn finish(
         removed,
         prune: work.invoker.prunes(),
     };
-    let pushed = match Box::pin(after_session(context, &work.key, &end)).await {
+    Ok(Some(match Box::pin(after_session(context, key, &end)).await {
         Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
         Err(problem) => ConditionType::RepositoryMetricsPushed.no(problem.chain()),
-    };
-    complete(record, Some(pushed)).await?;
-    context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
-    Ok(())
+    }))
 }
 
 /// What metrics show of a session.
@@ -93,8 +115,8 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
             invoker_kind: work.invoker.id.kind.to_string(),
             invoker_name: work.invoker.id.name.clone(),
             namespace: work.invoker.id.namespace.clone(),
-            driver: "Restic".to_owned(),
-            repository: parts_of(&work.key).1.to_owned(),
+            driver: if work.key.is_some() { Driver::Restic } else { Driver::VolumeSnapshotter }.to_string(),
+            repository: work.key.as_ref().map(|key| parts_of(key).1.to_owned()).unwrap_or_default(),
         },
         succeeded: state.phase == SessionPhase::Succeeded,
         seconds: seconds(state.duration).unwrap_or_default(),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
-use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
+use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::{MemberHooks, ValidBackup, ValidMember};
 use lifeboat_plan::stash::session::Order;
@@ -30,12 +30,13 @@ use crate::invokers::Invoker;
 use crate::metrics::HostNumbers;
 use crate::repository::parts_of;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
-use crate::sessions::hooks::{self, HookFailure, HookRun};
+use crate::sessions::hooks::HookFailure;
 use crate::sessions::host_record::{HostRecord, end_host};
 use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
-use crate::sessions::tasks::{HookMark, hook_task, task_base};
+use crate::sessions::snapshotter::taking::is_taken;
+use crate::sessions::tasks::task_base;
 use crate::target::{self, TargetName};
 use crate::tasks::TaskWork;
 
@@ -48,7 +49,8 @@ pub(in crate::sessions) struct BackupWork {
     pub(super) record: Arc<SessionRecord>,
     pub(super) invoker: Invoker,
     pub(super) valid: ValidBackup,
-    pub(super) key: RepositoryKey,
+    /// None with driver VolumeSnapshotter.
+    pub(super) key: Option<RepositoryKey>,
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
     pub(super) cancel: CancellationToken,
@@ -88,7 +90,8 @@ impl BackupWork {
     /// Reads the target of a member and decides about its hosts. The inner error is for people.
     pub(super) async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
-        if let Some(plan) = self.plan_task(member, valid).await? {
+        let Some(key) = &self.key else { return self.plan_snapshots(valid).await };
+        if let Some(plan) = self.plan_task(key, member, valid).await? {
             return Ok(plan);
         }
         let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
@@ -100,14 +103,21 @@ impl BackupWork {
         backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
     }
 
-    fn transfer(&self, record: &HostRecord, state: &HostState, mover: usize, namespace: &str) -> Transfer {
+    fn transfer(
+        &self,
+        key: &RepositoryKey,
+        record: &HostRecord,
+        state: &HostState,
+        mover: usize,
+        namespace: &str,
+    ) -> Transfer {
         let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
         let limit = self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST);
         let spec = TransferSpec {
             task_base: task_base(&self.record.uid, record.member, &record.host, mover),
             namespace: namespace.to_owned(),
-            key: self.key.clone(),
-            repository: format!("Repository {}", self.key.name()),
+            key: key.clone(),
+            repository: format!("Repository {}", key.name()),
             make: true,
             group: format!("{}/{}", self.record.namespace, self.record.name),
             created: Some(self.record.created),
@@ -146,6 +156,7 @@ impl BackupWork {
     /// Sends one mover of a host and waits for its end.
     async fn send(
         &self,
+        key: &RepositoryKey,
         record: &HostRecord,
         source: &HostSource,
         mover: usize,
@@ -153,16 +164,16 @@ impl BackupWork {
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let namespace = self.movers_namespace(record.member, &parts.source);
-        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &namespace) {
+        if let Some(refusal) = keys_elsewhere(key, &self.transfers.settings, &namespace) {
             return record.failed(refusal).await.map(drop);
         }
-        let transfer = self.transfer(record, &record.state().await, mover, &namespace);
+        let transfer = self.transfer(key, record, &record.state().await, mover, &namespace);
         let member = self.member(record.member);
         let job = MoverJob {
             task: transfer.task(),
             owner: self.record.owner(),
             place: place(&parts.source, Writable::No),
-            repository: self.key.to_string(),
+            repository: key.to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,
             namespace,
@@ -182,8 +193,8 @@ impl BackupWork {
         };
         let options = self.options(record.member, task.as_ref());
         let base = task_base(&self.record.uid, record.member, &record.host, mover);
-        let key = (record.member, record.host.clone());
-        let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();
+        let host = (record.member, record.host.clone());
+        let numbers = locked(&self.at_work.numbers).entry(host).or_default().clone();
         let copying = Copying {
             work: Some(self),
             transfer,
@@ -205,36 +216,6 @@ impl BackupWork {
             host.run.consistency = Some(source.consistency(quiesced).to_owned());
         });
         changed.await.map(drop)
-    }
-
-    /// The invoker, as the texts of hooks name it.
-    pub(super) fn invoker_summary(&self) -> InvokerSummary {
-        InvokerSummary {
-            api_group: lifeboat_api::stash::GROUP.to_owned(),
-            kind: self.invoker.id.kind.to_string(),
-            name: self.invoker.id.name.clone(),
-        }
-    }
-
-    fn summary(&self, member: usize, host: &HostState) -> Summary {
-        let target = self.member(member).and_then(|member| member.target.as_ref());
-        Summary {
-            name: self.record.name.clone(),
-            namespace: self.record.namespace.clone(),
-            invoker: self.invoker_summary(),
-            target: target.map_or_else(TargetSummary::default, |target| TargetSummary {
-                api_version: target.kind.api_version().to_owned(),
-                kind: target.kind.to_string(),
-                name: target.key.name.clone(),
-                namespace: target.key.namespace.clone(),
-            }),
-            status: StatusSummary {
-                phase: host.phase.to_string(),
-                duration: host.duration.map(|duration| duration.to_string()).unwrap_or_default(),
-                error: host.error.clone().unwrap_or_default(),
-            },
-            retry_left: self.retry_left,
-        }
     }
 }
 
@@ -309,24 +290,7 @@ impl SessionWork for BackupWork {
         hook: &ValidHook,
         when: HookMoment,
     ) -> Result<(), HookFailure> {
-        let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
-        let source = plan.and_then(|plan| plan.source.ok());
-        let pod = source.as_ref().and_then(|source| source.pod.as_ref()).map(|pod| &pod.object);
-        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
-        let (mark, cancel) = match when {
-            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
-            HookMoment::After => (HookMark::Post, CancellationToken::new()),
-        };
-        let summary = self.summary(record.member, &record.state().await);
-        let run = HookRun {
-            hook,
-            summary: &summary,
-            pod,
-            owner: self.record.owner(),
-            task: hook_task(&self.record.uid, record.member, &record.host, mark),
-            namespace: &self.record.namespace,
-        };
-        hooks::run(&self.context, run, &cancel).await
+        Box::pin(self.run_hook_of(record, hook, when)).await
     }
 
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
@@ -339,6 +303,7 @@ impl SessionWork for BackupWork {
             }
         };
         self.note_pod(&record, &source).await?;
+        let Some(key) = &self.key else { return self.take_snapshot(&record, &source, cancel).await };
         for (mover, parts) in self.movers(record.member, &source).into_iter().enumerate() {
             let state = record.state().await;
             if state.phase.has_ended() {
@@ -348,13 +313,21 @@ impl SessionWork for BackupWork {
                 continue;
             }
             let wanted = parts.parts.clone();
-            self.send(&record, &source, mover, parts, cancel).await?;
+            self.send(key, &record, &source, mover, parts, cancel).await?;
             if !are_stored(&record.state().await, &wanted) {
                 // The host failed, or its mover was left to the next leader, where the host goes on.
                 return Ok(());
             }
         }
         if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
+    }
+
+    fn is_taken(&self, host: &HostState) -> bool {
+        self.key.is_none() && is_taken(host)
+    }
+
+    async fn settle_host(&self, record: &HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
+        self.settle_snapshot(record, cancel).await
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {

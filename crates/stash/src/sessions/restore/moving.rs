@@ -161,8 +161,8 @@ impl RestoreWork {
         let spec = TransferSpec {
             task_base,
             namespace,
-            key: self.key.clone(),
-            repository: format!("Repository {}", self.key.name()),
+            key: self.key().clone(),
+            repository: format!("Repository {}", self.key().name()),
             make,
             group: format!("{}/{}", self.record.namespace, self.record.name),
             created: Some(self.record.created),
@@ -190,7 +190,7 @@ impl RestoreWork {
         found: &FoundMember,
         destination: &Destination,
     ) -> Result<Option<PodSettings>, ApiError> {
-        if let Some(refusal) = keys_elsewhere(&self.key, &self.transfers.settings, &transfer.namespace) {
+        if let Some(refusal) = keys_elsewhere(self.key(), &self.transfers.settings, &transfer.namespace) {
             return record.failed(refusal).await.map(|_| None);
         }
         let core = &self.context.core;
@@ -198,7 +198,7 @@ impl RestoreWork {
             task: transfer.task(),
             owner: self.record.owner(),
             place,
-            repository: self.key.to_string(),
+            repository: self.key().to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,
             namespace: transfer.namespace.clone(),

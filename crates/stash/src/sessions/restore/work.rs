@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::found::FoundMember;
 use super::member::MemberStandstill;
 use super::object::RestoreObject;
-use super::{by_task, finalizer, others};
+use super::{by_snapshot, by_task, finalizer, others};
 use crate::context::Context;
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::hooks::HookFailure;
@@ -39,7 +39,8 @@ pub(super) struct RestoreWork {
     pub(super) record: Arc<SessionRecord>,
     pub(super) object: RestoreObject,
     pub(super) valid: ValidRestore,
-    pub(super) key: RepositoryKey,
+    /// None with driver VolumeSnapshotter; see [`Self::key`].
+    pub(super) repository: Option<RepositoryKey>,
     pub(super) transfers: WorkContext,
     /// The targets of members as they were found; empty at first.
     pub(super) found: Mutex<BTreeMap<usize, Arc<FoundMember>>>,
@@ -53,6 +54,11 @@ pub(super) struct RestoreWork {
 impl RestoreWork {
     pub(super) fn member(&self, member: usize) -> Option<&ValidRestoreMember> {
         self.valid.members.get(member)
+    }
+
+    /// The Repository, for what only driver Restic does.
+    pub(super) fn key(&self) -> &RepositoryKey {
+        self.repository.as_ref().expect("only driver Restic has snapshots in a repository, movers and tasks")
     }
 
     pub(super) fn target(&self, member: usize) -> Option<&TargetKey> {
@@ -261,6 +267,9 @@ impl SessionWork for RestoreWork {
     }
 
     async fn run_together(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
+        if self.repository.is_none() {
+            return Box::pin(by_snapshot::run(self, member, cancel)).await;
+        }
         if self.member(member).is_some_and(by_task::is_for) {
             return Box::pin(by_task::run(self, member, cancel)).await;
         }

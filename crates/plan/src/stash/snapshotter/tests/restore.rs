@@ -195,6 +195,25 @@ fn a_claim_is_filled_fails_or_awaits_its_pod(
     assert_eq!(filling(&facts), expected);
 }
 
+#[rstest]
+#[case::none("", "the claim has no storage class")]
+#[case::missing("fast", "StorageClass fast does not exist")]
+fn a_claim_without_a_class_is_given_up_after_a_while(#[case] class: &str, #[case] says: &str) {
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"storageClassName": class}, "status": {"phase": "Pending"}});
+    let at = |seconds| {
+        filling(&RestoredClaimFacts {
+            claim: Some(&claim),
+            volume: None,
+            class: None,
+            pods: &[],
+            complaint: None,
+            waited: Duration::from_secs(seconds),
+        })
+    };
+    assert!(matches!(at(599), Filling::Waits(_)), "the default class may come");
+    assert!(matches!(at(600), Filling::Failed(message) if message.contains(says)));
+}
+
 #[test]
 fn a_pod_that_waits_for_its_claim_fills_it() {
     let claim = json!({"metadata": {"name": "data"}, "status": {"phase": "Pending"}});
