@@ -3,6 +3,7 @@
 mod crashes;
 mod databases;
 mod members;
+mod snapshots;
 mod turns;
 
 use std::sync::Mutex;

@@ -3,6 +3,7 @@
 mod cluster;
 mod databases;
 mod faults;
+mod snapshots;
 mod targets;
 
 use lifeboat_mover::task::TaskWork;
