@@ -70,18 +70,15 @@ fn control(server: &ApiServer, driver: Driver) {
     });
 }
 
-/// Invoker `nightly` with the driver, without a Repository.
+/// An invoker of Deployment `web` with the driver, and without a Repository.
 fn put_configuration(shop: &Shop, name: &str, changes: &Value) {
-    let mut all = json!({"driver": "VolumeSnapshotter", "repository": null, "target": {"paths": null, "volumeMounts": null}});
-    lifeboat_cluster::testing::merge(&mut all, changes);
-    // Null removes a field: what is left is sent.
-    let target = json!({"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
     let mut spec = json!({
+        "driver": "VolumeSnapshotter",
         "schedule": "*/5 * * * *",
         "retentionPolicy": {"name": "keep", "keepLast": 2, "prune": false},
-        "target": target,
+        "target": {"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     });
-    lifeboat_cluster::testing::merge(&mut spec, &all);
+    lifeboat_cluster::testing::merge(&mut spec, changes);
     shop.put_invoker("BackupConfiguration", name, &spec);
 }
 
