@@ -74,6 +74,12 @@ impl Snapshots {
         Ok(found.as_ref().map(objects::to_json))
     }
 
+    /// The content of a VolumeSnapshot; None if it has none, or names one that belongs to another.
+    pub async fn content_of(&self, snapshot: &Value) -> Result<Option<Value>, ApiError> {
+        let Some(name) = csi::bound_content(snapshot) else { return Ok(None) };
+        Ok(self.content(name).await?.filter(|content| csi::is_content_of(content, snapshot)))
+    }
+
     /// The VolumeSnapshots with a label: with this value, or with any. Empty if the kind is not served.
     pub async fn labelled(&self, label: &str, value: Option<&str>) -> Result<Vec<Value>, ApiError> {
         let all = Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot"));
@@ -190,10 +196,7 @@ impl Snapshots {
 
     async fn read_state(&self, namespace: &str, name: &str) -> Result<SnapshotState, ApiError> {
         let Some(snapshot) = self.snapshot(namespace, name).await? else { return Ok(SnapshotState::Gone) };
-        let content = match csi::bound_content(&snapshot) {
-            Some(content) => self.content(content).await?,
-            None => None,
-        };
+        let content = self.content_of(&snapshot).await?;
         Ok(match (csi::fixed(&snapshot, content.as_ref()), content) {
             (Fixed::Yes, Some(content)) => SnapshotState::Fixed(Taken { snapshot, content }),
             (Fixed::Waiting(message), _) => SnapshotState::Waiting(message),
@@ -211,7 +214,11 @@ impl Snapshots {
         everything: bool,
     ) -> Result<(), ApiError> {
         let snapshot = self.snapshot(namespace, name).await?;
-        let bound = snapshot.as_ref().and_then(csi::bound_content).map(str::to_owned);
+        let bound = match &snapshot {
+            Some(snapshot) => self.content_of(snapshot).await?,
+            None => None,
+        };
+        let bound = bound.map(|content| text(&content, "/metadata/name").to_owned());
         // The snapshot controller gives the content this name before it binds the two.
         let coming = snapshot.as_ref().map(|snapshot| text(snapshot, "/metadata/uid"));
         let coming = coming.filter(|uid| !uid.is_empty()).map(|uid| format!("snapcontent-{uid}"));

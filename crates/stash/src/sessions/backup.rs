@@ -72,14 +72,25 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
     }
     for round in 0_u32.. {
         tokio::time::sleep(PAUSE).await;
-        let uids: BTreeSet<String> = there.state().iter().filter_map(|session| session.uid()).collect();
+        let known = there.state();
+        let uids: BTreeSet<String> = known.iter().filter_map(|session| session.uid()).collect();
         state.sessions.cancel_others(|uid| uids.contains(uid));
-        if round.is_multiple_of(SWEEP)
-            && let Err(error) = snapshots::sweep(&context.core, |uid| state.sessions.is_running(uid)).await
-        {
+        if !round.is_multiple_of(SWEEP) {
+            continue;
+        }
+        // After a change of leaders the work on a session may not have begun yet, and its mover may still read.
+        let open: BTreeSet<String> =
+            known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
+        let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
+        if let Err(error) = snapshots::sweep(&context.core, is_open).await {
             tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
         }
     }
+}
+
+/// Whether a session has not ended. One that cannot be read may not have.
+fn is_open(session: &DynamicObject) -> bool {
+    SessionKind::Backup.read(session).map_or(true, |state| !state.phase.has_ended())
 }
 
 async fn reconcile(

@@ -98,7 +98,7 @@ impl BackupWork {
             return Err(failed("a member without target needs a task: set task.name"));
         };
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
-        let class = spec.snapshot_class_name.as_deref();
+        let class = spec.snapshot_class_name.as_deref().filter(|class| !class.is_empty());
         let facts = target::read(&self.context.core, &self.transfers.settings, name, class).await?;
         backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
     }
