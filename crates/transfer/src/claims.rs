@@ -101,11 +101,16 @@ impl Claims {
         gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
     }
 
-    /// Deletes the claim together with its volume, whatever reclaim policy its class sets.
+    /// Deletes the claim together with its volume, whatever reclaim policy its class sets. A volume that the claim only names, and that
+    /// belongs to another claim, stays as it is: whoever makes a claim may write any name there.
     pub async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let Some(claim) = self.get(namespace, name).await? else { return Ok(()) };
         if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty()) {
-            self.set_delete_policy(volume).await?;
+            let found = self.volume(volume).await?;
+            let of = found.map(|found| found["spec"]["claimRef"].clone()).unwrap_or_default();
+            if of["namespace"] == *namespace && of["name"] == *name {
+                self.set_delete_policy(volume).await?;
+            }
         }
         self.delete(namespace, name).await
     }
@@ -163,3 +168,6 @@ fn gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
         done => done,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -348,3 +348,6 @@ pub fn fine_if_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
         done => done,
     }
 }
+
+#[cfg(test)]
+mod tests;

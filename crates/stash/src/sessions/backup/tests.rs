@@ -1,6 +1,7 @@
 //! BackupSessions from their creation to their end, on an API server in memory and with movers that end as a test asks.
 
 mod crashes;
+mod csi_reads;
 mod databases;
 mod members;
 mod snapshots;
