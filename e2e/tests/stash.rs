@@ -7,4 +7,5 @@ mod batches;
 mod databases;
 mod faults;
 mod restores;
+mod snapshotter;
 mod workloads;

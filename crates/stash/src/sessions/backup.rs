@@ -1,6 +1,7 @@
 //! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each open session; the work
 //! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
 
+mod by_snapshot;
 mod by_task;
 pub(super) mod copying;
 mod finish;
@@ -75,14 +76,25 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
     }
     for round in 0_u32.. {
         tokio::time::sleep(PAUSE).await;
-        let uids: BTreeSet<String> = there.state().iter().filter_map(|session| session.uid()).collect();
+        let known = there.state();
+        let uids: BTreeSet<String> = known.iter().filter_map(|session| session.uid()).collect();
         state.sessions.cancel_others(|uid| uids.contains(uid));
-        if round.is_multiple_of(SWEEP)
-            && let Err(error) = snapshots::sweep(&context.core, |uid| state.sessions.is_running(uid)).await
-        {
+        if !round.is_multiple_of(SWEEP) {
+            continue;
+        }
+        // After a change of leaders the work on a session may not have begun yet, and its mover may still read.
+        let open: BTreeSet<String> =
+            known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
+        let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
+        if let Err(error) = snapshots::sweep(&context.core, is_open).await {
             tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
         }
     }
+}
+
+/// Whether a session has not ended. One that cannot be read may not have.
+fn is_open(session: &DynamicObject) -> bool {
+    SessionKind::Backup.read(session).map_or(true, |state| !state.phase.has_ended())
 }
 
 async fn reconcile(
@@ -256,10 +268,14 @@ async fn begin(
 ) -> Result<(), Stopped> {
     let changed = record.change(|state| {
         if state.members.is_empty() {
+            let new = match &valid.driver {
+                ValidDriver::Restic(_) => SessionState::new_backup(invoker.targets()),
+                ValidDriver::VolumeSnapshotter => SessionState::new_snapshot_backup(invoker.targets()),
+            };
             *state = SessionState {
                 deadline: deadline(record.created, valid.time_out),
                 conditions: std::mem::take(&mut state.conditions),
-                ..SessionState::new_backup(invoker.targets())
+                ..new
             };
             for (member, claims) in state.members.iter_mut().zip(claims) {
                 member.claims = claims;
@@ -277,14 +293,17 @@ async fn run_session(
     valid: ValidBackup,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let ValidDriver::Restic(repository) = &valid.driver else {
-        return finish::end(record, "driver VolumeSnapshotter is not supported by this version").await;
+    let key = match &valid.driver {
+        ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
+        ValidDriver::VolumeSnapshotter => None,
     };
-    let key = key_of(&repository.namespace, &repository.name);
-    let lost = match reserve(context, record, &invoker, repository).await? {
-        Reservation::Held => None,
-        Reservation::Lost(message) => Some(message),
-        Reservation::Ended => return Ok(()),
+    let lost = match &valid.driver {
+        ValidDriver::Restic(repository) => match reserve(context, record, &invoker, repository).await? {
+            Reservation::Held => None,
+            Reservation::Lost(message) => Some(message),
+            Reservation::Ended => return Ok(()),
+        },
+        ValidDriver::VolumeSnapshotter => None,
     };
     let limited = cancel.child_token();
     let _ends = limited.clone().drop_guard();

@@ -1,5 +1,7 @@
 //! Invokers become Ready when all that they need is there, reserve their repository, and make a session for each due time.
 
+mod snapshotter;
+
 use rstest::rstest;
 use serde_json::json;
 

@@ -2,9 +2,11 @@
 
 mod checked;
 mod crashes;
+mod csi_reads;
 mod databases;
 mod hooks;
 mod members;
+mod snapshots;
 mod turns;
 mod volumes;
 
