@@ -2,6 +2,11 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A program with its arguments.
 #[derive(Clone, Debug)]
@@ -10,6 +15,7 @@ pub struct Program {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     input: Option<String>,
+    limit: Option<Duration>,
 }
 
 /// The output of a program.
@@ -22,7 +28,20 @@ pub struct Output {
 
 impl Program {
     pub fn new(program: &str) -> Self {
-        Self { name: program.to_owned(), arguments: Vec::new(), environment: Vec::new(), input: None }
+        Self {
+            name: program.to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            input: None,
+            limit: None,
+        }
+    }
+
+    /// It is killed if it takes longer, so that a program that hangs fails its test and does not stop the run.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
     }
 
     #[must_use]
@@ -65,7 +84,19 @@ impl Program {
         if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
             input.write_all(text.as_bytes()).unwrap();
         }
+        let (ended, end) = channel::<()>();
+        if let (Some(limit), Some(pid)) = (self.limit, pid(child.id())) {
+            let shown = self.to_string();
+            thread::spawn(move || {
+                if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                    eprintln!("{shown} is killed: it did not end within {} s", limit.as_secs());
+                    // It may have ended just now.
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            });
+        }
         let output = child.wait_with_output().unwrap();
+        drop(ended);
         Output {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -92,6 +123,10 @@ impl Program {
         assert!(output.code != 0, "{self} should have failed:\n{}", output.stdout);
         format!("{}{}", output.stdout, output.stderr)
     }
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw)
 }
 
 impl std::fmt::Display for Program {

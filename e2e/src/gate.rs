@@ -20,10 +20,14 @@ pub enum Fault {
     Answer(u16, String),
 }
 
+/// Whether a rule is about a request, by its method and path.
+type Matches = Box<dyn FnMut(&str, &str) -> bool + Send>;
+
 struct Rule {
-    method: String,
-    part: String,
+    matches: Matches,
     fault: Fault,
+    /// How many such requests pass before the rule applies.
+    skip: usize,
     /// For how many more requests the rule applies.
     left: usize,
 }
@@ -86,8 +90,25 @@ impl Gate {
 
     /// Applies the fault to the next `times` requests with this method and this text in their path.
     pub fn close(&self, method: &str, part: &str, fault: Fault, times: usize) {
-        let rule = Rule { method: method.to_owned(), part: part.to_owned(), fault, left: times };
-        self.shared.state().rules.push(rule);
+        let (method, part) = (method.to_owned(), part.to_owned());
+        let matches = Box::new(move |of: &str, path: &str| of == method && path.contains(&part));
+        self.shared.state().rules.push(Rule { matches, fault, skip: 0, left: times });
+    }
+
+    /// Applies the fault to the next `times` requests that `matches` selects by method and path, after `skip` of them passed.
+    pub fn close_where(
+        &self,
+        fault: Fault,
+        skip: usize,
+        times: usize,
+        matches: impl FnMut(&str, &str) -> bool + Send + 'static,
+    ) {
+        self.shared.state().rules.push(Rule { matches: Box::new(matches), fault, skip, left: times });
+    }
+
+    /// Whether a request matched a rule since the gate was opened.
+    pub fn is_reached(&self) -> bool {
+        self.shared.state().reached > 0
     }
 
     /// Lets all requests pass again. Requests that were held are cut off and never forwarded.
@@ -190,10 +211,12 @@ fn met(shared: &Shared, line: &str) -> Option<Fault> {
     let mut state = shared.state();
     state.seen.push(line.to_owned());
     let (method, path) = line.split_once(' ')?;
-    let rule = state
-        .rules
-        .iter_mut()
-        .find(|rule| rule.left > 0 && rule.method == method && path.contains(&rule.part))?;
+    let met = |rule: &mut Rule| rule.left > 0 && (rule.matches)(method, path);
+    let rule = state.rules.iter_mut().find_map(|rule| met(rule).then_some(rule))?;
+    if rule.skip > 0 {
+        rule.skip -= 1;
+        return None;
+    }
     rule.left -= 1;
     let fault = rule.fault.clone();
     drop(state);

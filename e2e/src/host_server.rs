@@ -12,8 +12,9 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::rest_server::free_address;
 use crate::{Bucket, Gate, Program, Release, Repository, get, kubectl, s3, signal, unique, wait_for};
-use installed::{apply_objects, create_credentials, proxy};
+use installed::{apply_objects, create_credentials, flags_beside_others, proxy};
 
 /// A running server. Dropping it removes everything it created.
 pub struct HostServer {
@@ -36,6 +37,8 @@ pub struct HostServer {
 struct Replica {
     identity: String,
     child: Child,
+    /// Where it serves its metrics.
+    metrics: String,
 }
 
 impl HostServer {
@@ -64,14 +67,15 @@ impl HostServer {
             std::os::unix::fs::symlink(program, plugins.join(name)).unwrap();
         }
         let recorded = directory.path().join("recorded").display().to_string();
-        install(release, &namespace);
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        install(release, &namespace, &flags);
         let (proxy, address) = proxy();
         let mut server = Self {
             storage: Gate::before(&s3().endpoint),
             cluster: Gate::before(&address),
             bucket: Bucket::below(&namespace),
             release,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            flags,
             environment: vec![("RECORDER_FILE".to_owned(), recorded)],
             replicas: Vec::new(),
             namespace,
@@ -103,22 +107,30 @@ impl HostServer {
         );
         fs::write(&kubeconfig, text).unwrap();
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let metrics = free_address("127.0.0.1");
         let child = Command::new(self.release.program())
             .args(["server", "--namespace", &self.namespace, "--identity", identity])
-            .args(["--metrics-address", "127.0.0.1:0", "--kubeconfig"])
+            .args(["--metrics-address", &metrics, "--kubeconfig"])
             .arg(&kubeconfig)
             .arg("--plugin-dir")
             .arg(self.plugins())
             .args(["--node-access", "--mover-image", &self.release.image()])
             .args(["--mover-namespace", &self.movers()])
             .args(&self.flags)
+            .args(flags_beside_others(self.release, &self.flags))
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
             .unwrap();
-        self.replicas.push(Replica { identity: identity.to_owned(), child });
+        self.replicas.push(Replica { identity: identity.to_owned(), child, metrics });
+    }
+
+    /// The metrics of the first replica, as text.
+    pub fn metrics(&self) -> String {
+        let url = format!("http://{}/metrics", self.replicas[0].metrics);
+        Program::new("curl").args(["--silent", "--show-error", "--fail", &url]).ok()
     }
 
     /// The namespace of its movers.
@@ -141,7 +153,7 @@ impl HostServer {
             }
             kubectl().args(["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=120s"]).ok();
         }
-        install(self.release, &self.namespace);
+        install(self.release, &self.namespace, &self.flags);
         if keep_password {
             let literal = format!("--from-literal=repository-password={password}");
             let secret = ["create", "secret", "generic", "velero-repo-credentials", &literal];
@@ -213,7 +225,7 @@ impl HostServer {
     pub fn upgrade(&mut self) {
         assert!(self.replicas.is_empty(), "the old build still runs");
         self.release = Release::New;
-        apply_objects(self.release, &self.namespace);
+        apply_objects(self.release, &self.namespace, &self.flags);
         self.apply_location();
         self.add("upgraded");
         self.wait_for_leader("upgraded");
@@ -380,7 +392,7 @@ impl Drop for HostServer {
     }
 }
 
-fn install(release: Release, namespace: &str) {
-    apply_objects(release, namespace);
+fn install(release: Release, namespace: &str, flags: &[String]) {
+    apply_objects(release, namespace, flags);
     create_credentials(namespace);
 }

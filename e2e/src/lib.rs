@@ -53,14 +53,18 @@ pub use recorder::recorded_item;
 pub use release::Release;
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
-pub use stash::{StashTest, condition};
+pub use stash::{PASSWORD, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, Undisturbed, User, condition};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};
 pub use volume_kills::{Moment, VOLUME_BACKUP_MOMENTS, VOLUME_RESTORE_MOMENTS, VolumeKillTest};
 pub use wait::wait_for;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// How long a `kubectl` may take: longer than every time limit that tests give it.
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// A variable that `cargo xtask test` sets.
 pub fn variable(name: &str) -> String {
@@ -76,7 +80,7 @@ pub fn unique(prefix: &str) -> String {
 
 /// `kubectl` on the cluster under test.
 pub fn kubectl() -> Program {
-    let program = Program::new("kubectl");
+    let program = Program::new("kubectl").within(LONGEST);
     match std::env::var("LIFEBOAT_CONTEXT") {
         Ok(context) => program.args(["--context", &context]),
         Err(_) => program,

@@ -13,9 +13,29 @@ pub struct Namespace {
 impl Namespace {
     /// Creates a namespace whose name starts with `prefix`. Privileged pods are allowed in it.
     pub fn new(prefix: &str) -> Self {
-        let namespace = Self { name: unique(prefix) };
-        kubectl().args(["create", "namespace", &namespace.name]).ok();
+        Self::with(&unique(prefix), &[])
+    }
+
+    /// Creates a namespace, which must not exist, with labels as `key=value`.
+    pub fn with(name: &str, labels: &[&str]) -> Self {
+        let namespace = Self { name: name.to_owned() };
+        namespace.create(labels);
         namespace
+    }
+
+    /// Creates it again, or for the first time. It has its labels from the beginning.
+    pub fn create(&self, labels: &[&str]) {
+        let labels: Vec<String> = labels
+            .iter()
+            .filter_map(|label| label.split_once('='))
+            .map(|(key, value)| format!("{key}: {value}"))
+            .collect();
+        let manifest = format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {}, labels: {{{}}}}}}}",
+            self.name,
+            labels.join(", ")
+        );
+        kubectl().args(["create", "-f", "-"]).input(&manifest).ok();
     }
 
     /// `kubectl` in this namespace.

@@ -1,10 +1,11 @@
-//! restic's own REST server: takes a directory and starts a server on loopback that ends when the value is dropped.
+//! restic's own REST server: takes a directory and starts a server, on loopback or where pods reach it, that ends when the value is
+//! dropped.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::{variable, wait_for};
+use crate::{s3, variable, wait_for};
 
 /// A running server without passwords.
 pub struct RestServer {
@@ -14,8 +15,18 @@ pub struct RestServer {
 
 impl RestServer {
     pub fn start(directory: &Path) -> Self {
-        // The port was free a moment ago, and no other program on this machine requests ports by number.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        Self::at("127.0.0.1", directory)
+    }
+
+    /// Starts one that pods reach: at the address of the S3 server, which is this machine's.
+    pub fn for_pods(directory: &Path) -> Self {
+        let endpoint = s3().endpoint;
+        let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
+        Self::at(address.rsplit_once(':').map_or(address, |(host, _)| host), directory)
+    }
+
+    fn at(host: &str, directory: &Path) -> Self {
+        let address = free_address(host);
         let child = Command::new(variable("LIFEBOAT_REST_SERVER"))
             .args(["--no-auth", "--listen", &address, "--path"])
             .arg(directory)
@@ -41,4 +52,9 @@ impl Drop for RestServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address of this machine with a port that is free: it was a moment ago, and no other program requests ports by number.
+pub(crate) fn free_address(host: &str) -> String {
+    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
 }

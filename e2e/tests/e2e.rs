@@ -18,6 +18,7 @@ mod schemas;
 mod server;
 mod soak;
 mod stash;
+mod stash_nodes;
 #[cfg(feature = "torture")]
 mod torture;
 mod upgrade;

@@ -9,13 +9,13 @@ use lifeboat_e2e::{OneVolume, Program, Way, get, kubectl, mover_process, signal,
 use serde_json::Value;
 
 /// The node, and its components beside its pods.
-const NODE: &str = "box-2";
+pub(crate) const NODE: &str = "box-2";
 const KUBELET: &str = "kubelet-2";
 const RUNTIME: &str = "containerd-2";
 
 /// The node without its kubelet; the kubelet is started again when this is dropped.
 #[derive(Default)]
-struct LostNode {
+pub(crate) struct LostNode {
     stopped: Vec<&'static str>,
 }
 
@@ -29,7 +29,7 @@ impl LostNode {
     }
 
     /// Stops the kubelet and kills everything that ran on the node, which is not reported.
-    fn gone() -> Self {
+    pub(crate) fn gone() -> Self {
         let mut node = Self::default();
         node.stop(KUBELET);
         node.stop(RUNTIME);
@@ -56,7 +56,7 @@ impl LostNode {
         xtask().args(["box", "stop", component]).ok();
     }
 
-    fn comes_back(self) {
+    pub(crate) fn comes_back(self) {
         drop(self);
         assert!(is_ready(), "the node does not come back");
     }

@@ -2,10 +2,26 @@
 //! what genuine restic restores.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
+mod backends;
 mod backups;
+mod bad_input;
 mod batches;
+mod commands;
 mod databases;
+mod disasters;
 mod faults;
+mod gateway;
+mod isolation;
+mod kills;
+mod kinds;
+mod meanwhile;
+mod order;
+mod pod_security;
+mod races;
+mod repositories;
 mod restores;
+mod rights;
+mod samples;
+mod schedules;
 mod snapshotter;
 mod workloads;

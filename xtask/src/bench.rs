@@ -8,6 +8,7 @@ mod measure;
 mod process;
 mod repository;
 mod scale;
+mod sessions;
 mod volumes;
 
 use std::fs;
@@ -38,6 +39,8 @@ enum Comparison {
     /// Backup and restore of volumes against Velero with its node agent and plain restic, or against an older build of
     /// Lifeboat, on the box
     Volumes(volumes::Args),
+    /// Sessions of Stash's API against plain restic and their limits, on the box
+    Sessions(sessions::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Comparison::Scale(args)) => scale::run(args),
         Some(Comparison::Cluster(args)) => cluster::run(args),
         Some(Comparison::Volumes(args)) => volumes::run(args),
+        Some(Comparison::Sessions(args)) => sessions::run(args),
         None => {
             let all = Names::command();
             println!("{} comparison(s)", all.get_subcommands().count());

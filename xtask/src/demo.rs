@@ -1,6 +1,8 @@
 //! `cargo xtask demo`: sets up a cluster, Lifeboat, a storage location and a sample app; then makes a backup, deletes
 //! the app, restores it and proves that everything is back. Each step is a function.
 
+mod batch;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Instant;
@@ -28,27 +30,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return down(args);
     }
     let start = Instant::now();
-    act("1/9", "a cluster with Lifeboat's image");
+    act("1/10", "a cluster with Lifeboat's image");
     let target = Target::prepare(&args.target)?;
-    act("2/9", "Lifeboat, with a storage location on S3");
+    act("2/10", "Lifeboat, with a storage location on S3");
     install(&target)?;
-    act("3/9", "a sample app: a ledger with volumes, a storefront");
+    act("3/10", "a sample app: a ledger with volumes, a storefront");
     sample_app(&target)?;
     let backup = format!("demo-{}", stamp());
-    act("4/9", "a backup of the app, with the data of its volumes");
+    act("4/10", "a backup of the app, with the data of its volumes");
     let before = inventory(&target.cluster)?;
     let ledgers = ledgers(&target.cluster)?;
     make_backup(&target.cluster, &backup)?;
-    act("5/9", "disaster: the namespace is deleted");
+    act("5/10", "disaster: the namespace is deleted");
     disaster(&target.cluster)?;
-    act("6/9", "a restore from the bucket");
+    act("6/10", "a restore from the bucket");
     restore(&target.cluster, &backup)?;
-    act("7/9", "the proof: every object and every entry is restored");
+    act("7/10", "the proof: every object and every entry is restored");
     prove(&before, &inventory(&target.cluster)?)?;
     prove_data(&target.cluster, &ledgers)?;
-    act("8/9", "a single file, restored from the backup to this machine");
+    act("8/10", "a single file, restored from the backup to this machine");
     single_file(&target.cluster, &backup, &ledgers[0])?;
-    act("9/9", "what runs now");
+    act("9/10", "a batch by Stash's API: destroyed, and recovered");
+    batch::batch(&target)?;
+    act("10/10", "what runs now");
     closing_page(&target.cluster, start)
 }
 

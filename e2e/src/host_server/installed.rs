@@ -5,15 +5,21 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use crate::rest_server::free_address;
 use crate::{Release, kubectl, s3, wait_for};
 
-/// Applies the objects that `install` of a build creates, without running its pods.
-pub(super) fn apply_objects(release: Release, namespace: &str) {
+/// Applies the objects that `install` of a build creates, without running its pods. For a server of Stash's API, by its flags, these
+/// include the policies that check who may create its objects.
+pub(super) fn apply_objects(release: Release, namespace: &str, flags: &[String]) {
+    let serves_stash = flags.iter().any(|flag| flag == "--experimental-stash" || flag == "--stash");
+    let knows_stash = serves_stash && release.command().args(["install", "--help"]).ok().contains("--stash");
+    let stash: &[&str] = if knows_stash { &["--stash"] } else { &[] };
     let objects = release
         .command()
         .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
         .args(["--image", &release.image(), "--provider", "aws", "--bucket", "lifeboat"])
         .args(["--prefix", namespace, "--no-secret", "--node-access"])
+        .args(stash)
         .ok();
     release.command().args(["install", "--crds-only"]).ok();
     let namespaced: Vec<&str> = objects
@@ -21,6 +27,28 @@ pub(super) fn apply_objects(release: Release, namespace: &str) {
         .filter(|object| !object.contains("kind: CustomResourceDefinition"))
         .collect();
     crate::apply(&namespaced.join("\n---\n").replace("replicas: 1", "replicas: 0"));
+}
+
+/// Whether a server with these flags serves Stash's API.
+fn serves_stash(flags: &[String]) -> bool {
+    flags.iter().any(|flag| flag == "--experimental-stash" || flag == "--stash")
+}
+
+/// Further flags of a server beside others on one machine, as far as its build knows them: Stash's API only where it is asked for, and
+/// then with a gateway at an address of its own, which pods reach.
+pub(super) fn flags_beside_others(release: Release, flags: &[String]) -> Vec<String> {
+    let own = if serves_stash(flags) {
+        let endpoint = s3().endpoint;
+        let host =
+            endpoint.trim_start_matches("http://").rsplit_once(':').map_or("127.0.0.1", |(host, _)| host);
+        let address = free_address(host);
+        vec![format!("--gateway-address={address}"), format!("--gateway-url=https://{address}")]
+    } else {
+        vec!["--stash=false".to_owned()]
+    };
+    // clap reports the first flag that it does not know, also if help is asked for.
+    let is_known = release.command().arg("server").args(&own).arg("--help").run().code == 0;
+    if is_known { own } else { Vec::new() }
 }
 
 /// Creates the storage credentials, which [`apply_objects`] does not pass to `install`.

@@ -3,29 +3,9 @@
 use lifeboat_e2e::{StashTest, condition, s3};
 use serde_json::Value;
 
-use super::workloads::{deployment, put_deployment, put_stateful_set, target};
+use super::workloads::{deployment, member, put_deployment, put_stateful_set, target};
 
 const BATCH: &str = "BackupBatch";
-
-fn put_batch(test: &StashTest, name: &str, members: &[String], more: &str) {
-    let members: Vec<String> = members.iter().map(|member| format!("  - {member}\n")).collect();
-    test.tenant.apply(&format!(
-        "apiVersion: stash.appscode.com/v1beta1
-kind: BackupBatch
-metadata: {{name: {name}}}
-spec:
-  schedule: '0 3 1 1 *'
-  repository: {{name: repo}}
-  retentionPolicy: {{name: keep, keepLast: 5, prune: false}}
-  members:
-{}{more}",
-        members.join("")
-    ));
-}
-
-fn member(target: &str) -> String {
-    format!("{{target: {target}}}")
-}
 
 /// The member with hooks that write into the volume.
 fn with_hooks(target: &str) -> String {
@@ -40,13 +20,12 @@ fn start_of(session: &Value, member: usize) -> String {
 
 #[test]
 fn members_share_a_repository_and_run_in_their_order_with_hooks_in_their_pods() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     let (web, db) = (put_deployment(&test, "web"), put_stateful_set(&test, "db"));
-    let restarts = test.restarts();
     test.put_repository("repo");
     let members =
         [with_hooks(&target("db", "apps/v1", "StatefulSet", "db")), member(&deployment("app", "web"))];
-    put_batch(&test, "all", &members, "  maintainOrder: true\n");
+    test.put_batch("all", &members, "  maintainOrder: true\n");
     let session = test.run(BATCH, "all", "Succeeded");
     assert_eq!(test.snapshots("repo"), ["app /source/data", "db-0 /source/data", "db-1 /source/data"]);
     test.assert_stored("repo", "app", "/source/data", &web);
@@ -63,13 +42,12 @@ fn members_share_a_repository_and_run_in_their_order_with_hooks_in_their_pods() 
         let hooks = std::fs::read_to_string(test.directory("db", number, "data").join("hooks")).unwrap();
         assert_eq!(hooks, "before\nafter\n");
     }
-    assert_eq!(test.restarts(), restarts, "a backup disturbs no pod");
     test.assert_nothing_is_left("repo");
 }
 
 #[test]
 fn the_hook_before_a_batch_is_called_by_a_mover_and_if_it_fails_no_member_runs() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     put_deployment(&test, "web");
     test.put_repository("repo");
     let address = s3().endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
@@ -82,13 +60,13 @@ fn the_hook_before_a_batch_is_called_by_a_mover_and_if_it_fails_no_member_runs()
 "
         )
     };
-    put_batch(&test, "good", &[member(&deployment("app", "web"))], &hooks(port));
+    test.put_batch("good", &[member(&deployment("app", "web"))], &hooks(port));
     let session = test.run(BATCH, "good", "Succeeded");
     for kind in ["GlobalPreBackupHookSucceeded", "GlobalPostBackupHookSucceeded"] {
         assert_eq!(condition(&session, kind).0, "True", "{session}");
     }
-    test.kubectl().args(["delete", "backupbatch", "good"]).ok();
-    put_batch(&test, "bad", &[member(&deployment("app", "web"))], &hooks("1"));
+    test.delete(&["backupbatch", "good"]);
+    test.put_batch("bad", &[member(&deployment("app", "web"))], &hooks("1"));
     let session = test.run(BATCH, "bad", "Failed");
     assert_eq!(condition(&session, "GlobalPreBackupHookSucceeded").0, "False", "{session}");
     assert_eq!(condition(&session, "GlobalPostBackupHookSucceeded").0, "True", "{session}");
@@ -98,11 +76,11 @@ fn the_hook_before_a_batch_is_called_by_a_mover_and_if_it_fails_no_member_runs()
 
 #[test]
 fn a_failed_member_stops_no_other_and_the_batch_is_failed() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     let web = put_deployment(&test, "web");
     test.put_repository("repo");
     let members = [member(&deployment("gone", "gone")), member(&deployment("app", "web"))];
-    put_batch(&test, "all", &members, "  executionOrder: Sequential\n");
+    test.put_batch("all", &members, "  executionOrder: Sequential\n");
     let session = test.run(BATCH, "all", "Failed");
     assert_eq!(session["status"]["targets"][0]["phase"], "Failed", "{session}");
     assert_eq!(session["status"]["targets"][1]["phase"], "Succeeded", "{session}");
@@ -114,26 +92,26 @@ fn a_failed_member_stops_no_other_and_the_batch_is_failed() {
 
 #[test]
 fn equal_hosts_are_invalid_and_a_repository_takes_one_batch_until_that_goes() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     put_deployment(&test, "web");
     test.put_repository("repo");
     let members =
         [member(&target("app", "apps/v1", "StatefulSet", "db")), member(&deployment("app-1", "web"))];
-    put_batch(&test, "equal", &members, "");
+    test.put_batch("equal", &members, "");
     let equal = test.wait_for_phase(BATCH, "equal", "Invalid");
     let (_, message) = condition(&equal, "ValidationPassed");
     assert!(message.contains("StatefulSet db") && message.contains("Deployment web"), "{message}");
     let session = test.ended(&test.begin(BATCH, "equal"));
     assert_eq!(session["status"]["phase"], "Skipped", "{session}");
-    test.kubectl().args(["delete", "backupbatch", "equal"]).ok();
-    put_batch(&test, "first", &[member(&deployment("app", "web"))], "");
+    test.delete(&["backupbatch", "equal"]);
+    test.put_batch("first", &[member(&deployment("app", "web"))], "");
     test.wait_for_phase(BATCH, "first", "Ready");
-    put_batch(&test, "second", &[member(&deployment("other", "web"))], "");
+    test.put_batch("second", &[member(&deployment("other", "web"))], "");
     let second = test.wait_for_phase(BATCH, "second", "Invalid");
     assert!(second["status"].to_string().contains("RepositoryInUse"), "{second}");
     assert!(condition(&second, "ValidationPassed").1.contains("/first"), "{second}");
     test.run(BATCH, "first", "Succeeded");
-    test.kubectl().args(["delete", "backupbatch", "first"]).ok();
+    test.delete(&["backupbatch", "first"]);
     test.run(BATCH, "second", "Succeeded");
     test.assert_nothing_is_left("repo");
 }

@@ -1,11 +1,11 @@
 //! MariaDB and PostgreSQL behind AppBindings, dumped by built-in tasks; and a Task of the user.
 
-use lifeboat_e2e::{Engine, StashTest, get, variable, wait_for};
+use lifeboat_e2e::{Engine, Program, RESTORE_SESSIONS, StashTest, variable, wait_for};
 use serde_json::Value;
 
-/// A database with its Service, Secret and AppBinding, all named `db`.
+/// A database with its Service, Secret and AppBinding. Deployment, Service and AppBinding have the same name.
 #[derive(Clone, Copy)]
-struct Family {
+pub(crate) struct Family {
     name: &'static str,
     port: u16,
     user: &'static str,
@@ -13,7 +13,7 @@ struct Family {
     sql: &'static [&'static str],
 }
 
-const MARIADB: Family = Family {
+pub(crate) const MARIADB: Family = Family {
     name: "mariadb",
     port: 3306,
     user: "root",
@@ -29,11 +29,11 @@ const POSTGRES: Family = Family {
 
 const MANIFESTS: &str = "apiVersion: apps/v1
 kind: Deployment
-metadata: {name: db}
+metadata: {name: NAME}
 spec:
-  selector: {matchLabels: {app: db}}
+  selector: {matchLabels: {app: NAME}}
   template:
-    metadata: {labels: {app: db}}
+    metadata: {labels: {app: NAME}}
     spec:
       terminationGracePeriodSeconds: 0
       containers:
@@ -53,21 +53,21 @@ spec:
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: db}
-spec: {selector: {app: db}, ports: [{port: PORT}]}
+metadata: {name: NAME}
+spec: {selector: {app: NAME}, ports: [{port: PORT}]}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: auth}
+metadata: {name: NAME-auth}
 stringData: {user: USER, password: not-a-real-secret}
 ---
 apiVersion: appcatalog.appscode.com/v1alpha1
 kind: AppBinding
-metadata: {name: db}
+metadata: {name: NAME}
 spec:
   type: FAMILY
-  clientConfig: {service: {name: db, port: PORT}}
-  secret: {name: auth}
+  clientConfig: {service: {name: NAME, port: PORT}}
+  secret: {name: NAME-auth}
   secretTransforms: [{renameKey: {from: user, to: username}}]
 ";
 
@@ -75,92 +75,91 @@ spec:
 const TARGET: &str = "{alias: db, ref: {apiVersion: apps/v1, kind: AppBinding, name: db}}";
 
 fn start() -> StashTest {
-    let image = variable("LIFEBOAT_DATABASES_IMAGE");
-    let images = ["mariadb", "postgres"].map(|family| format!("{family}={image}"));
-    let test = StashTest::start(&["--tool-image", &images[0], "--tool-image", &images[1]]);
+    let test = StashTest::start();
     test.put_repository("repo");
     test
 }
 
 impl Family {
     fn put(self, test: &StashTest) {
+        self.put_as(test, "db");
+    }
+
+    fn wait(self, test: &StashTest) {
+        self.wait_of(test, "db");
+    }
+
+    fn fill(self, test: &StashTest) {
+        self.fill_of(test, "db");
+    }
+
+    fn digest(self, test: &StashTest) -> String {
+        self.digest_of(test, "db")
+    }
+
+    /// Starts a database of this name and waits until it answers.
+    pub(crate) fn put_as(self, test: &StashTest, name: &str) {
         let manifests = MANIFESTS
+            .replace("NAME", name)
             .replace("FAMILY", self.name)
             .replace("PORT", &self.port.to_string())
             .replace("USER", self.user)
             .replace("DATABASES", &variable("LIFEBOAT_DATABASES_IMAGE"));
         test.tenant.apply(&manifests);
-        self.wait(test);
+        self.wait_of(test, name);
     }
 
     /// Waits until the database answers.
-    fn wait(self, test: &StashTest) {
-        test.wait_until_running("deployment/db");
+    fn wait_of(self, test: &StashTest, name: &str) {
+        test.wait_until_running(&format!("deployment/{name}"));
         wait_for("the database", 120, || {
-            let output =
-                test.kubectl().args(["exec", "deployment/db", "--"]).args(self.sql).arg("SELECT 1").run();
+            let output = self.client(test, name, &[]).arg("SELECT 1").run();
             if output.code == 0 { Ok(()) } else { Err(output.stderr) }
         });
     }
 
-    fn sql(self, test: &StashTest, statement: &str) -> String {
-        let exec = test.kubectl().args(["exec", "deployment/db", "--"]).args(self.sql);
-        exec.arg(statement).ok().trim().to_owned()
+    /// The client in the database's pod, with variables; the statement follows.
+    fn client(self, test: &StashTest, name: &str, environment: &[&str]) -> Program {
+        let exec = ["exec", &format!("deployment/{name}"), "--", "env"];
+        test.kubectl().args(exec).args(environment).args(self.sql)
+    }
+
+    pub(crate) fn sql_of(self, test: &StashTest, name: &str, statement: &str) -> String {
+        self.client(test, name, &[]).arg(statement).ok().trim().to_owned()
     }
 
     /// A database `shop` with rows, among them characters that have a meaning in dumps.
-    fn fill(self, test: &StashTest) {
-        self.sql(test, "CREATE DATABASE shop");
+    pub(crate) fn fill_of(self, test: &StashTest, name: &str) {
+        self.sql_of(test, name, "CREATE DATABASE shop");
         let (table, series) = match self.name {
             "mariadb" => ("shop.item", "SELECT seq, CONCAT('it''s row ', seq, '\\n\\\\.') FROM shop.numbers"),
             _ => ("item", "SELECT n, 'it''s row ' || n || E'\\n\\\\.' FROM generate_series(1, 1000) n"),
         };
         if self.name == "mariadb" {
-            self.sql(test, "USE shop; CREATE TABLE numbers AS SELECT seq FROM seq_1_to_1000");
+            self.sql_of(test, name, "USE shop; CREATE TABLE numbers AS SELECT seq FROM seq_1_to_1000");
         }
-        self.in_shop(test, &format!("CREATE TABLE {table} (id int PRIMARY KEY, note text)"));
-        self.in_shop(test, &format!("INSERT INTO {table} {series}"));
+        self.in_shop(test, name, &format!("CREATE TABLE {table} (id int PRIMARY KEY, note text)"));
+        self.in_shop(test, name, &format!("INSERT INTO {table} {series}"));
     }
 
-    fn in_shop(self, test: &StashTest, statement: &str) -> String {
-        if self.name == "mariadb" {
-            return self.sql(test, statement);
-        }
-        let exec =
-            test.kubectl().args(["exec", "deployment/db", "--", "env", "PGDATABASE=shop"]).args(self.sql);
-        exec.arg(statement).ok().trim().to_owned()
+    fn in_shop(self, test: &StashTest, name: &str, statement: &str) -> String {
+        let database: &[&str] = if self.name == "mariadb" { &[] } else { &["PGDATABASE=shop"] };
+        self.client(test, name, database).arg(statement).ok().trim().to_owned()
     }
 
     /// What all rows have in common with their copies.
-    fn digest(self, test: &StashTest) -> String {
+    pub(crate) fn digest_of(self, test: &StashTest, name: &str) -> String {
         let statement = match self.name {
             "mariadb" => "SELECT COUNT(*), SUM(CRC32(CONCAT(id, note))) FROM shop.item",
             _ => "SELECT count(*), md5(string_agg(id || note, ',' ORDER BY id)) FROM item",
         };
-        self.in_shop(test, statement)
+        self.in_shop(test, name, statement)
     }
 }
 
 /// Restores the database; the backup's task stands for its counterpart.
 fn restore(test: &StashTest, name: &str, task: &str) {
-    test.tenant.apply(&format!(
-        "apiVersion: stash.appscode.com/v1beta1
-kind: RestoreSession
-metadata: {{name: {name}}}
-spec: {{repository: {{name: repo}}, task: {{name: {task}}}, target: {TARGET}}}
-"
-    ));
-}
-
-/// Waits for the end of a restore; gives it.
-fn ended(test: &StashTest, name: &str) -> Value {
-    wait_for(&format!("the end of restore {name}"), 180, || {
-        let found = get(&["-n", &test.tenant.name, "restoresessions.stash.appscode.com", name]);
-        match found["status"]["phase"].as_str() {
-            Some("Succeeded" | "Failed" | "Invalid") => Ok(found),
-            _ => Err(found["status"].to_string()),
-        }
-    })
+    test.restore(name, &format!("  task: {{name: {task}}}\n  target: {TARGET}"), "");
 }
 
 /// The only host of a session.
@@ -172,13 +171,12 @@ fn database_comes_back(family: Family, task: &str) {
     let test = start();
     family.put(&test);
     family.fill(&test);
-    let (digest, restarts) = (family.digest(&test), test.restarts());
+    let digest = family.digest(&test);
     assert!(digest.starts_with("1000"), "{digest}");
     test.put_configuration("nightly", TARGET, &format!("  task: {{name: {task}}}\n"));
     let session = test.run("BackupConfiguration", "nightly", "Succeeded");
     assert_eq!(host(&session)["hostname"], "db");
     assert_eq!(test.snapshots("repo"), ["db /dumpfile.sql"]);
-    assert_eq!(test.restarts(), restarts, "no pod of the database was restarted");
     let dump = ["dump", "latest", "/dumpfile.sql", "--host", "db", "--no-lock"];
     let dump = test.repository("repo").ok(Engine::Restic, &dump);
     assert!(
@@ -186,11 +184,10 @@ fn database_comes_back(family: Family, task: &str) {
         "genuine restic reads the dump"
     );
     // A new server has neither the rows nor the database.
-    test.kubectl().args(["delete", "pods", "-l", "app=db"]).ok();
+    test.delete(&["pods", "-l", "app=db"]);
     family.wait(&test);
     restore(&test, "back", task);
-    let back = ended(&test, "back");
-    assert_eq!(back["status"]["phase"], "Succeeded", "{:#}", back["status"]);
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
     assert_eq!(family.digest(&test), digest);
     test.assert_nothing_is_left("repo");
 }
@@ -216,12 +213,12 @@ fn a_dump_that_fails_stores_nothing_and_says_why() {
         let session = test.run("BackupConfiguration", name, "Failed");
         let error = host(&session)["error"].as_str().unwrap_or_default().to_owned();
         assert!(error.contains(says), "{:#}", session["status"]);
-        test.kubectl().args(["delete", "backupconfiguration.stash.appscode.com", name]).ok();
+        test.delete(&["backupconfiguration.stash.appscode.com", name]);
     };
     // The first database is dumped before the second is missed: half a dump.
     failing("half", "{name: args, value: --databases shop gone}", "Unknown database 'gone'");
     test.tenant.apply(
-        "{apiVersion: v1, kind: Secret, metadata: {name: auth}, stringData: {user: root, password: wrong}}",
+        "{apiVersion: v1, kind: Secret, metadata: {name: db-auth}, stringData: {user: root, password: wrong}}",
     );
     failing("denied", "{name: waitTimeout, value: '60'}", "Access denied");
     assert_eq!(test.snapshots("repo"), [] as [String; 0]);
@@ -268,6 +265,6 @@ spec:
     assert!(file("rows").starts_with("postgres"), "{}", file("rows"));
     let functions = ["dump", "count"].map(|step| format!("function.stash.appscode.com/{name}-{step}"));
     let task = format!("task.stash.appscode.com/{name}");
-    test.kubectl().args(["delete", &task, &functions[0], &functions[1]]).ok();
+    test.delete(&[&task, &functions[0], &functions[1]]);
     test.assert_nothing_is_left("repo");
 }

@@ -9,7 +9,7 @@ const CONFIGURATION: &str = "BackupConfiguration";
 
 #[test]
 fn what_is_missing_is_named_and_the_invoker_becomes_ready_by_itself() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_configuration("nightly", &deployment("app", "web"), "");
     let missing = |kind: &str, text: &str| {
         wait_for(&format!("{kind} False"), 90, || {
@@ -20,7 +20,7 @@ fn what_is_missing_is_named_and_the_invoker_becomes_ready_by_itself() {
         });
     };
     missing("RepositoryFound", "/repo");
-    test.kubectl().args(["delete", "secret", "keys"]).ok();
+    test.delete(&["secret", "keys"]);
     test.put_repository("repo");
     missing("BackendSecretFound", "/keys");
     test.put_secret("keys", "correct horse");
@@ -31,30 +31,29 @@ fn what_is_missing_is_named_and_the_invoker_becomes_ready_by_itself() {
     // A volume that the pod does not have.
     let other = deployment("app", "web").replace("name: data", "name: other");
     test.put_configuration("wrong", &other, "");
-    test.kubectl().args(["delete", "backupconfiguration", "nightly"]).ok();
+    test.delete(&["backupconfiguration", "nightly"]);
     let session = test.run(CONFIGURATION, "wrong", "Failed");
-    assert!(session["status"]["targets"][0].to_string().contains("other"), "{session}");
+    let said = session["status"]["targets"][0].to_string();
+    assert!(said.contains("other") && said.contains("does not have"), "{session}");
     test.assert_nothing_is_left("repo");
 }
 
 /// A session whose mover waits for storage during its work; gives its name and the mover's pod.
 fn held(test: &StashTest) -> (String, Value) {
     test.wait_for_phase(CONFIGURATION, "nightly", "Ready");
-    test.server.storage.close("PUT", "/data/", Fault::Hold, 1000);
+    test.storage.close("PUT", "/data/", Fault::Hold, 1000);
     let session = test.begin(CONFIGURATION, "nightly");
-    test.server.storage.wait_until_reached(90);
-    let pod = wait_for("the mover's pod", 30, || {
-        let list = lifeboat_e2e::get(&["-n", &test.tenant.name, "pods"]);
-        let pods = list["items"].as_array().cloned().unwrap_or_default();
-        let is_mover =
-            |pod: &Value| pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("mover-"));
-        pods.into_iter().find(|pod| is_mover(pod)).ok_or("there is none")
-    });
-    (session, pod)
+    test.storage.wait_until_reached(90);
+    let mut movers = test.wait_for_movers(1);
+    (session, movers.remove(0))
 }
 
+/// A Deployment `web` with a BackupConfiguration `nightly`, on the shared server.
 fn shop(more: &str) -> StashTest {
-    let test = StashTest::start(&[]);
+    put_shop(StashTest::start(), more)
+}
+
+fn put_shop(test: StashTest, more: &str) -> StashTest {
     put_deployment(&test, "web");
     test.put_repository("repo");
     test.put_configuration("nightly", &deployment("app", "web"), more);
@@ -66,18 +65,19 @@ fn a_mover_that_is_killed_is_followed_by_another() {
     let test = shop("");
     let (session, pod) = held(&test);
     signal("-KILL", &mover_process(&pod));
-    test.server.storage.open();
+    test.storage.open();
     let session = test.ended(&session);
     assert_eq!(session["status"]["phase"], "Succeeded", "{session}");
+    assert_eq!(session["status"]["targets"][0]["stats"][0]["attempt"], 2, "{session}");
     assert_eq!(test.snapshots("repo").len(), 1);
     test.assert_nothing_is_left("repo");
 }
 
 #[test]
 fn a_server_that_is_killed_is_followed_by_another_which_ends_the_session() {
-    let mut test = shop("");
+    let mut test = put_shop(StashTest::alone(&[]), "");
     let (session, _) = held(&test);
-    test.server.kill_and_restart();
+    test.kill_server();
     let session = test.ended(&session);
     assert_eq!(session["status"]["phase"], "Succeeded", "{session}");
     assert_eq!(test.snapshots("repo").len(), 1);
@@ -88,7 +88,7 @@ fn a_server_that_is_killed_is_followed_by_another_which_ends_the_session() {
 fn a_session_that_is_deleted_or_out_of_time_ends_its_mover() {
     let test = shop("");
     let (session, _) = held(&test);
-    test.kubectl().args(["delete", "backupsession", &session]).ok();
+    test.delete(&["backupsession", &session]);
     wait_for("the end of the mover", 120, || {
         let jobs = test
             .kubectl()
@@ -96,19 +96,19 @@ fn a_session_that_is_deleted_or_out_of_time_ends_its_mover() {
             .ok();
         if jobs.trim().is_empty() { Ok(()) } else { Err(jobs) }
     });
-    test.server.storage.open();
+    test.storage.open();
     test.assert_nothing_is_left("repo");
     // A deadline.
     let limit = r#"{"spec": {"timeOut": "20s"}}"#;
-    test.kubectl().args(["patch", "backupconfiguration", "nightly", "--type=merge", "-p", limit]).ok();
+    test.patch("backupconfiguration", "nightly", limit);
     let (session, _) = held(&test);
     let session = test.ended(&session);
     assert_eq!(session["status"]["phase"], "Failed", "{session}");
     assert_eq!(condition(&session, "DeadlineExceeded").0, "True", "{session}");
-    test.server.storage.open();
+    test.storage.open();
     test.assert_nothing_is_left("repo");
     let none = r#"{"spec": {"timeOut": null}}"#;
-    test.kubectl().args(["patch", "backupconfiguration", "nightly", "--type=merge", "-p", none]).ok();
+    test.patch("backupconfiguration", "nightly", none);
     test.run(CONFIGURATION, "nightly", "Succeeded");
     test.assert_nothing_is_left("repo");
 }
@@ -129,7 +129,7 @@ fn a_second_invoker_waits_for_the_first_on_one_target() {
     // Another one of the first invoker is skipped.
     let third = test.ended(&test.begin(CONFIGURATION, "nightly"));
     assert_eq!(third["status"]["phase"], "Skipped", "{third}");
-    test.server.storage.open();
+    test.storage.open();
     for session in [&first, &second] {
         assert_eq!(test.ended(session)["status"]["phase"], "Succeeded");
     }

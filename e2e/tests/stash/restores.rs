@@ -3,56 +3,17 @@
 
 use std::fs;
 
-use lifeboat_e2e::{Engine, StashTest, condition, contents, get, volume_directory, wait_for};
+use lifeboat_e2e::{
+    Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, condition, contents, get, volume_directory,
+    wait_for,
+};
 use serde_json::Value;
 
-use super::workloads::{deployment, put_deployment, put_empty_deployment, put_stateful_set, target};
-
-const SESSIONS: &str = "restoresessions.stash.appscode.com";
-const BATCHES: &str = "restorebatches.stash.appscode.com";
-
-/// Creates a RestoreSession on Repository `repo`; `spec` and `annotations` are lines of YAML.
-fn restore(test: &StashTest, name: &str, spec: &str, annotations: &str) {
-    test.tenant.apply(&format!(
-        "apiVersion: stash.appscode.com/v1beta1
-kind: RestoreSession
-metadata: {{name: {name}, annotations: {{{annotations}}}}}
-spec:
-  repository: {{name: repo}}
-{spec}
-"
-    ));
-}
-
-/// Waits for the end of a restore; gives it.
-fn ended(test: &StashTest, kind: &str, name: &str) -> Value {
-    wait_for(&format!("the end of {kind} {name}"), 240, || {
-        let found = get(&["-n", &test.tenant.name, kind, name]);
-        match found["status"]["phase"].as_str() {
-            Some("Succeeded" | "Failed" | "Invalid") => Ok(found),
-            _ => Err(found["status"].to_string()),
-        }
-    })
-}
-
-fn succeeded(test: &StashTest, kind: &str, name: &str) -> Value {
-    let found = ended(test, kind, name);
-    assert_eq!(found["status"]["phase"], "Succeeded", "{:#}", found["status"]);
-    found
-}
-
-/// The target of a restore: volume `data` at `/source/data`.
-fn into(alias: &str, kind: &str, name: &str) -> String {
-    target(alias, "apps/v1", kind, name).replace("paths: [/source/data], ", "")
-}
-
-fn replicas(test: &StashTest, kind: &str, name: &str) -> Value {
-    get(&["-n", &test.tenant.name, kind, name])["spec"]["replicas"].clone()
-}
+use super::workloads::{deployment, into, put_deployment, put_empty_deployment, put_stateful_set, target};
 
 #[test]
 fn a_deployment_comes_back_in_place_with_owners_and_modes() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     let before = put_deployment(&test, "web");
     test.put_configuration("web", &deployment("app", "web"), "");
@@ -62,8 +23,8 @@ fn a_deployment_comes_back_in_place_with_owners_and_modes() {
     fs::write(directory.join("which"), "damaged").unwrap();
     let pod = test.pods("web")[0]["metadata"]["uid"].clone();
 
-    restore(&test, "back", &format!("  target: {}", into("app", "Deployment", "web")), "");
-    let back = succeeded(&test, SESSIONS, "back");
+    test.restore("back", &format!("  target: {}", into("app", "Deployment", "web")), "");
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
     test.wait_until_running("deployment/web");
     wait_for("the new pod alone", 60, || match test.pods("web").as_slice() {
         [one] if one["metadata"]["uid"] != pod => Ok(()),
@@ -71,7 +32,7 @@ fn a_deployment_comes_back_in_place_with_owners_and_modes() {
     });
     before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
     assert_eq!(back["status"]["standstill"]["step"], "Started");
-    assert_eq!(replicas(&test, "deployments", "web"), 1);
+    assert_eq!(test.replicas("deployments", "web"), 1);
 
     // What was there before is in a safety copy, which is no backup.
     let copies = back["status"]["stats"][0]["safetyCopies"].as_array().cloned().unwrap_or_default();
@@ -93,7 +54,7 @@ fn a_deployment_comes_back_in_place_with_owners_and_modes() {
 /// The sample of the batch document, from two pods instead of three.
 #[test]
 fn a_larger_stateful_set_comes_back_by_rules() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     let before = put_stateful_set(&test, "db");
     test.put_configuration("db", &target("app", "apps/v1", "StatefulSet", "db"), "");
@@ -105,14 +66,10 @@ fn a_larger_stateful_set_comes_back_by_rules() {
     let spec = format!(
         "  target:\n    alias: app\n    ref: {{apiVersion: apps/v1, kind: StatefulSet, name: db}}\n    volumeMounts: [{{name: data, mountPath: /source/data}}]\n    rules:\n{rules}"
     );
-    restore(&test, "back", &spec, "");
-    let back = succeeded(&test, SESSIONS, "back");
+    test.restore("back", &spec, "");
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
     assert_eq!(back["status"]["totalHosts"], 4);
-    test.wait_until_running("statefulset/db");
-    wait_for("all pods", 60, || match test.pods("db").len() {
-        4 => Ok(()),
-        count => Err(format!("{count} pods")),
-    });
+    test.wait_for_ready("db", 4);
     for (number, source) in [0, 1, 1, 1].into_iter().enumerate() {
         let found = contents(&test.directory("db", number, "data"));
         before[source].assert_same(&found, &format!("host app-{number}"));
@@ -122,7 +79,7 @@ fn a_larger_stateful_set_comes_back_by_rules() {
 
 #[test]
 fn data_comes_back_into_new_claims() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     let before = put_stateful_set(&test, "db");
     test.put_configuration("db", &target("app", "apps/v1", "StatefulSet", "db"), "");
@@ -134,8 +91,8 @@ fn data_comes_back_into_new_claims() {
     volumeClaimTemplates:
     - metadata: {name: 'restored-${POD_ORDINAL}'}
       spec: {accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {requests: {storage: 64Mi}}}";
-    restore(&test, "back", spec, "");
-    succeeded(&test, SESSIONS, "back");
+    test.restore("back", spec, "");
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
     for (number, expected) in before.iter().enumerate() {
         let pod = format!("reader-{number}");
         test.tenant.apply(&format!(
@@ -157,7 +114,7 @@ spec:
 
 #[test]
 fn what_is_not_there_is_named_and_nothing_is_stopped() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     put_deployment(&test, "web");
     test.put_configuration("web", &deployment("app", "web"), "");
@@ -175,8 +132,8 @@ fn what_is_not_there_is_named_and_nothing_is_stopped() {
         ("no-rule", of("app", "{targetHosts: [db]}"), "no rule applies to a host"),
     ];
     for (name, spec, expected) in &cases {
-        restore(&test, name, spec, "");
-        let found = ended(&test, SESSIONS, name);
+        test.restore(name, spec, "");
+        let found = test.restored(RESTORE_SESSIONS, name);
         assert_eq!(found["status"]["phase"], "Failed", "{:#}", found["status"]);
         let (_, message) = condition(&found, "RestoreExecutorEnsured");
         assert!(message.contains(expected), "{name}: {message}");
@@ -187,21 +144,21 @@ fn what_is_not_there_is_named_and_nothing_is_stopped() {
 
 #[test]
 fn a_restore_waits_for_its_target_and_then_runs() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     let before = put_deployment(&test, "web");
     test.put_configuration("web", &deployment("app", "web"), "");
     test.run("BackupConfiguration", "web", "Succeeded");
     let spec = format!("  target: {}", into("app", "Deployment", "copy"));
-    restore(&test, "later", &spec, "lifeboat.io/safety-copy: 'false'");
+    test.restore("later", &spec, "lifeboat.io/safety-copy: 'false'");
     wait_for("what the restore waits for", 60, || {
-        let found = get(&["-n", &test.tenant.name, SESSIONS, "later"]);
+        let found = get(&["-n", &test.tenant.name, RESTORE_SESSIONS, "later"]);
         let (status, message) = condition(&found, "RestoreTargetFound");
         let waits = status == "False" && message.contains(&format!("Deployment {}/copy", test.tenant.name));
         if waits && found["status"]["phase"] == "Pending" { Ok(()) } else { Err(found["status"].to_string()) }
     });
     put_empty_deployment(&test, "copy");
-    succeeded(&test, SESSIONS, "later");
+    test.restored_as(RESTORE_SESSIONS, "later", "Succeeded");
     test.wait_until_running("deployment/copy");
     let copied = contents(&test.directory("copy", 0, "data"));
     for name in ["which", "bytes"] {
@@ -216,50 +173,22 @@ fn a_restore_waits_for_its_target_and_then_runs() {
 
 #[test]
 fn a_batch_brings_two_workloads_back() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     let (web, api) = (put_deployment(&test, "web"), put_deployment(&test, "api"));
-    test.tenant.apply(&format!(
-        "apiVersion: stash.appscode.com/v1beta1
-kind: BackupBatch
-metadata: {{name: both}}
-spec:
-  schedule: '0 3 1 1 *'
-  repository: {{name: repo}}
-  retentionPolicy: {{name: keep, keepLast: 2, prune: false}}
-  members:
-  - target: {}
-  - target: {}
-",
-        deployment("web", "web"),
-        deployment("api", "api")
-    ));
+    let member = |target: String| format!("{{target: {target}}}");
+    test.put_batch("both", &[member(deployment("web", "web")), member(deployment("api", "api"))], "");
     test.run("BackupBatch", "both", "Succeeded");
     for name in ["web", "api"] {
         fs::remove_file(test.directory(name, 0, "data").join("bytes")).unwrap();
     }
-    test.tenant.apply(&format!(
-        "apiVersion: stash.appscode.com/v1beta1
-kind: RestoreBatch
-metadata: {{name: back}}
-spec:
-  repository: {{name: repo}}
-  members:
-  - target: {}
-  - target: {}
-    rules: [{{paths: [/source/data]}}]
-",
-        into("web", "Deployment", "web"),
-        into("api", "Deployment", "api")
-    ));
-    let back = succeeded(&test, BATCHES, "back");
+    let deprecated =
+        format!("{{target: {}, rules: [{{paths: [/source/data]}}]}}", into("api", "Deployment", "api"));
+    test.restore_batch("back", &[member(into("web", "Deployment", "web")), deprecated], "");
+    let back = test.restored_as(RESTORE_BATCHES, "back", "Succeeded");
     assert_eq!(condition(&back["status"]["members"][1], "RulesMoved").0, "True");
     for (name, before) in [("web", web), ("api", api)] {
-        test.wait_until_running(&format!("deployment/{name}"));
-        wait_for("one pod", 60, || match test.pods(name).as_slice() {
-            [one] if one["metadata"]["deletionTimestamp"].is_null() => Ok(()),
-            pods => Err(format!("{} pods", pods.len())),
-        });
+        test.wait_for_ready(name, 1);
         before.assert_same(&contents(&test.directory(name, 0, "data")), name);
     }
     test.assert_nothing_is_left("repo");
@@ -267,7 +196,7 @@ spec:
 
 #[test]
 fn a_failed_restore_keeps_the_workload_down_and_another_one_brings_it_back() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     test.put_repository("repo");
     let before = put_deployment(&test, "web");
     test.put_configuration("web", &deployment("app", "web"), "");
@@ -278,11 +207,11 @@ fn a_failed_restore_keeps_the_workload_down_and_another_one_brings_it_back() {
     fs::create_dir(directory.join("which")).unwrap();
     fs::write(directory.join("which/own"), "of the application").unwrap();
     let spec = format!("  target: {}", into("app", "Deployment", "web"));
-    restore(&test, "back", &spec, "");
-    let found = ended(&test, SESSIONS, "back");
+    test.restore("back", &spec, "");
+    let found = test.restored(RESTORE_SESSIONS, "back");
     assert_eq!(found["status"]["phase"], "Failed", "{:#}", found["status"]);
     assert_eq!(found["status"]["standstill"]["step"], "HeldDown", "{:#}", found["status"]);
-    assert_eq!(replicas(&test, "deployments", "web"), 0);
+    assert_eq!(test.replicas("deployments", "web"), 0);
     let (status, message) = condition(&found, "WorkloadStarted");
     assert_eq!(status, "False");
     for part in ["which", "rollback restoresession/back", "resume-workload restoresession/back"] {
@@ -307,13 +236,12 @@ spec:
     test.kubectl()
         .args(["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair", "--timeout=90s"])
         .ok();
-    test.kubectl().args(["delete", SESSIONS, "back", "--timeout=30s"]).ok();
-    restore(&test, "again", &spec, "");
-    let again = succeeded(&test, SESSIONS, "again");
+    test.delete(&[RESTORE_SESSIONS, "back"]);
+    test.restore("again", &spec, "");
+    let again = test.restored_as(RESTORE_SESSIONS, "again", "Succeeded");
     assert!(again["status"]["stats"][0]["safetyCopies"].is_null(), "half-restored data is not copied");
-    test.wait_until_running("deployment/web");
-    assert_eq!(replicas(&test, "deployments", "web"), 1);
-    wait_for("one pod", 60, || if test.pods("web").len() == 1 { Ok(()) } else { Err("several pods") });
+    test.wait_for_ready("web", 1);
+    assert_eq!(test.replicas("deployments", "web"), 1);
     before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
     test.run("BackupConfiguration", "web", "Succeeded");
 }

@@ -4,13 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use lifeboat_e2e::tree::Listing;
-use lifeboat_e2e::{StashTest, condition, contents, get, volume_directory, wait_for};
+use lifeboat_e2e::{RESTORE_SESSIONS, StashTest, condition, contents, get, volume_directory, wait_for};
 use serde_json::Value;
 
 use super::workloads::{put_deployment, put_stateful_set};
 
 const CONFIGURATION: &str = "BackupConfiguration";
-const RESTORES: &str = "restoresessions.stash.appscode.com";
 /// The class that makes volumes at once.
 const IMMEDIATE: &str = "box-csi-immediate";
 /// The class that makes volumes for pods.
@@ -53,7 +52,7 @@ spec:
 /// Waits until a restore is in a phase that is an end; gives it.
 fn ended(test: &StashTest, name: &str, phase: &str) -> Value {
     let found = wait_for(&format!("the end of restore {name}"), 240, || {
-        let found = get(&["-n", &test.tenant.name, RESTORES, name]);
+        let found = test.restore_now(RESTORE_SESSIONS, name);
         match found["status"]["phase"].as_str() {
             Some("Succeeded" | "Failed" | "Invalid" | "Unknown") => Ok(found),
             _ => Err(found["status"].to_string()),
@@ -118,16 +117,14 @@ fn assert_restored(before: &Listing, found: &Listing, what: &str) {
 
 #[test]
 fn a_deployment_comes_back_from_its_snapshot_in_a_new_claim() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     let before = put_deployment(&test, "web");
-    let restarts = test.restarts();
     put_snapshotter(&test, "Deployment", "web");
     let session = test.run(CONFIGURATION, "snapshots", "Succeeded");
     let taken = hosts(&session);
     assert_eq!(taken.len(), 1, "{session}");
     assert_eq!((taken[0].0.as_str(), vec![taken[0].1.clone()]), ("web", snapshots(&test, "web")));
     assert_eq!(session["status"]["targets"][0]["stats"][0]["consistency"], "Snapshot");
-    assert_eq!(test.restarts(), restarts, "a backup disturbs no pod");
     // What is written afterwards is not in the snapshot.
     fs::write(test.directory("web", 0, "data").join("which"), "changed").unwrap();
     fs::write(test.directory("web", 0, "data").join("later"), "later").unwrap();
@@ -145,7 +142,7 @@ fn a_deployment_comes_back_from_its_snapshot_in_a_new_claim() {
     assert_restored(&before, &read(&test, "late-0"), "a claim that waited for its pod");
 
     // A second restore does not touch what is there.
-    test.kubectl().args(["delete", RESTORES, "copy", "--timeout=30s"]).ok();
+    test.delete(&[RESTORE_SESSIONS, "copy"]);
     put_restore(&test, "copy", IMMEDIATE, 1, "web");
     let refused = ended(&test, "copy", "Failed");
     assert!(
@@ -156,7 +153,7 @@ fn a_deployment_comes_back_from_its_snapshot_in_a_new_claim() {
 
 #[test]
 fn a_stateful_set_keeps_two_snapshots_of_each_claim_and_comes_back_ordinal_by_ordinal() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     put_stateful_set(&test, "db");
     put_snapshotter(&test, "StatefulSet", "db");
     let first = hosts(&test.run(CONFIGURATION, "snapshots", "Succeeded"));
@@ -178,10 +175,10 @@ fn a_stateful_set_keeps_two_snapshots_of_each_claim_and_comes_back_ordinal_by_or
         assert!(left.len() == 2 && !left.contains(oldest), "{claim}: {left:?}");
     }
     // The data outlives the app, its sessions and the object that took it.
-    test.kubectl().args(["delete", "backupsessions.stash.appscode.com", "--all", "--timeout=60s"]).ok();
-    test.kubectl().args(["delete", "backupconfiguration", "snapshots", "--timeout=60s"]).ok();
-    test.kubectl().args(["delete", "statefulset", "db", "--timeout=60s"]).ok();
-    test.kubectl().args(["delete", "pvc", "data-db-0", "data-db-1", "--timeout=90s"]).ok();
+    test.delete(&["backupsessions.stash.appscode.com", "--all"]);
+    test.delete(&["backupconfiguration", "snapshots"]);
+    test.delete(&["statefulset", "db"]);
+    test.delete(&["pvc", "data-db-0", "data-db-1"]);
     assert_eq!(snapshots(&test, "data-db-0").len(), 2);
 
     put_restore(&test, "back", IMMEDIATE, 2, "data-db-${POD_ORDINAL}");
@@ -195,16 +192,16 @@ fn a_stateful_set_keeps_two_snapshots_of_each_claim_and_comes_back_ordinal_by_or
 
 #[test]
 fn what_cannot_be_snapshotted_is_named() {
-    let test = StashTest::start(&[]);
+    let test = StashTest::start();
     put_deployment(&test, "web");
     put_snapshotter(&test, "Deployment", "web");
     let class = r#"{"spec": {"target": {"snapshotClassName": "none"}}}"#;
-    test.kubectl().args(["patch", "backupconfiguration", "snapshots", "--type=merge", "-p", class]).ok();
+    test.patch("backupconfiguration", "snapshots", class);
     let invalid = test.wait_for_phase(CONFIGURATION, "snapshots", "Invalid");
     let (_, message) = condition(&invalid, "ValidationPassed");
     assert!(message.contains("\"none\" (target.snapshotClassName) does not exist"), "{message}");
     let default = r#"{"spec": {"target": {"snapshotClassName": null}}}"#;
-    test.kubectl().args(["patch", "backupconfiguration", "snapshots", "--type=merge", "-p", default]).ok();
+    test.patch("backupconfiguration", "snapshots", default);
     test.run(CONFIGURATION, "snapshots", "Succeeded");
     // Data goes back into new claims only.
     test.tenant.apply(

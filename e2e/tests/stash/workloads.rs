@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use lifeboat_e2e::tree::{Listing, everything};
-use lifeboat_e2e::{StashTest, contents, random};
+use lifeboat_e2e::{StashTest, contents, get, random, volume_directory, wait_for};
 
 /// The target of a Deployment: alias, name.
 pub(crate) fn deployment(alias: &str, name: &str) -> String {
@@ -19,6 +19,16 @@ pub(crate) fn target(alias: &str, version: &str, kind: &str, name: &str) -> Stri
         "{{{alias}ref: {{apiVersion: {version}, kind: {kind}, name: {name}}}, paths: [/source/data], \
          volumeMounts: [{{name: data, mountPath: /source/data}}]}}"
     )
+}
+
+/// The target of a restore: volume `data` at `/source/data`.
+pub(crate) fn into(alias: &str, kind: &str, name: &str) -> String {
+    target(alias, "apps/v1", kind, name).replace("paths: [/source/data], ", "")
+}
+
+/// The member of a batch with this target and nothing else.
+pub(crate) fn member(target: &str) -> String {
+    format!("{{target: {target}}}")
 }
 
 const POD: &str = "
@@ -41,44 +51,117 @@ pub(crate) fn put_deployment(test: &StashTest, name: &str) -> Listing {
 
 /// A Deployment with an empty claim of its name, which may not run yet.
 pub(crate) fn put_empty_deployment(test: &StashTest, name: &str) {
+    put_empty(test, "Deployment", name, "ReadWriteOnce");
+}
+
+/// A workload of one pod (Deployment, ReplicaSet or ReplicationController) with a claim of its name and this access mode, and files in it;
+/// gives its content.
+pub(crate) fn put_workload(test: &StashTest, kind: &str, name: &str, mode: &str) -> Listing {
+    put_empty(test, kind, name, mode);
+    test.wait_for_ready(name, 1);
+    fill(&test.directory(name, 0, "data"), name)
+}
+
+fn put_empty(test: &StashTest, kind: &str, name: &str, mode: &str) {
+    let (version, selector) = match kind {
+        "ReplicationController" => ("v1", "{app: NAME}"),
+        _ => ("apps/v1", "{matchLabels: {app: NAME}}"),
+    };
     let manifests = format!(
-        "apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: NAME}}
-spec: {{accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {{requests: {{storage: 64Mi}}}}}}
----
-apiVersion: apps/v1
-kind: Deployment
+        "{}---
+apiVersion: {version}
+kind: {kind}
 metadata: {{name: NAME}}
 spec:
-  selector: {{matchLabels: {{app: NAME}}}}
+  replicas: 1
+  selector: {selector}
   template:{POD}
       volumes: [{{name: data, persistentVolumeClaim: {{claimName: NAME}}}}]
-"
+",
+        claim(mode)
     );
     test.tenant.apply(&manifests.replace("NAME", name));
 }
 
+fn claim(mode: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: NAME}}
+spec: {{accessModes: [{mode}], storageClassName: box-csi, resources: {{requests: {{storage: 64Mi}}}}}}
+"
+    )
+}
+
+/// A claim with files that no pod uses; gives its content.
+pub(crate) fn put_claim(test: &StashTest, name: &str) -> Listing {
+    put_empty(test, "ReplicaSet", name, "ReadWriteOnce");
+    test.wait_for_ready(name, 1);
+    let content = fill(&test.directory(name, 0, "data"), name);
+    test.delete(&["replicaset", name]);
+    wait_for("the end of the pod", 60, || if test.pods(name).is_empty() { Ok(()) } else { Err("it runs") });
+    content
+}
+
+/// A claim as the target of a backup or restore.
+pub(crate) fn claim_target(alias: &str, name: &str) -> String {
+    format!("{{alias: {alias}, ref: {{apiVersion: v1, kind: PersistentVolumeClaim, name: {name}}}}}")
+}
+
+/// The content of a claim that no pod uses, read by a pod that is gone afterwards.
+pub(crate) fn content_of_claim(test: &StashTest, name: &str) -> Listing {
+    let pod = format!("reader-{name}");
+    test.tenant.apply(&format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {pod}}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {{name: main, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity], volumeMounts: [{{name: data, mountPath: /d}}]}}
+  volumes: [{{name: data, persistentVolumeClaim: {{claimName: {name}}}}}]
+"
+    ));
+    test.kubectl().args(["wait", "--for=condition=Ready", "pod", &pod, "--timeout=90s"]).ok();
+    let reader = get(&["-n", &test.tenant.name, "pods", &pod]);
+    let content = contents(&volume_directory(&reader, "data"));
+    test.delete(&["pod", &pod]);
+    content
+}
+
 /// A StatefulSet with two replicas, each with a claim and files; gives their contents.
 pub(crate) fn put_stateful_set(test: &StashTest, name: &str) -> Vec<Listing> {
+    put_replicas(test, name, "data", 2)
+}
+
+/// A StatefulSet with replicas, each with a claim of this template and files; gives their contents.
+pub(crate) fn put_replicas(test: &StashTest, name: &str, volume: &str, replicas: usize) -> Vec<Listing> {
+    put_empty_replicas(test, name, volume, replicas);
+    (0..replicas)
+        .map(|number| fill(&test.directory(name, number, volume), &format!("{name}-{number}")))
+        .collect()
+}
+
+pub(crate) fn put_empty_replicas(test: &StashTest, name: &str, volume: &str, replicas: usize) {
     let manifests = format!(
         "apiVersion: apps/v1
 kind: StatefulSet
 metadata: {{name: NAME}}
 spec:
   serviceName: NAME
-  replicas: 2
+  replicas: {replicas}
   podManagementPolicy: Parallel
   selector: {{matchLabels: {{app: NAME}}}}
   template:{POD}
   volumeClaimTemplates:
-  - metadata: {{name: data}}
+  - metadata: {{name: {volume}}}
     spec: {{accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {{requests: {{storage: 64Mi}}}}}}
 "
     );
+    let pod_volume = format!("name: {volume}, mountPath: /source/data");
+    let manifests = manifests.replace("name: data, mountPath: /source/data", &pod_volume);
     test.tenant.apply(&manifests.replace("NAME", name));
-    test.wait_until_running(&format!("statefulset/{name}"));
-    (0..2).map(|number| fill(&test.directory(name, number, "data"), &format!("{name}-{number}"))).collect()
+    test.wait_for_ready(name, replicas);
 }
 
 /// A DaemonSet with an emptyDir on each node; gives nodes and contents.
@@ -103,7 +186,7 @@ spec:
 }
 
 /// Files of every kind, with owners and modes of an application; gives the content.
-fn fill(directory: &Path, which: &str) -> Listing {
+pub(crate) fn fill(directory: &Path, which: &str) -> Listing {
     fs::write(directory.join("which"), which).unwrap();
     fs::write(directory.join("bytes"), random(1 << 20)).unwrap();
     fs::create_dir_all(directory.join("everything")).unwrap();

@@ -4,9 +4,9 @@
 //! `bench/README.md` says what is equal and what is not.
 
 mod agents;
-mod app;
-mod bucket;
-mod content;
+pub(super) mod app;
+pub(super) mod bucket;
+pub(super) mod content;
 mod floor;
 mod pods;
 mod product;
@@ -26,6 +26,8 @@ use app::App;
 use bucket::Bucket;
 use content::Content;
 use product::{Candidate, Product, Ready};
+
+pub(super) use product::MoverNamespace;
 use report::Row;
 
 #[derive(clap::Args)]
@@ -143,7 +145,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
     // Each run has its own prefix, because backups that are in the bucket would be synced.
     let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let bucket = Bucket::new(&environment, format!("bench-volumes-{stamp}"));
-    let app = App::new(&environment, args.pods, args.nodes)?;
+    let app = App::new(&environment, app::NAMESPACE, args.pods, args.nodes)?;
     let content = Content::new(args.size);
     app.create()?;
     content.fill(&app.directories()?)?;

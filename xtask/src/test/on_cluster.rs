@@ -31,10 +31,25 @@ const DISTURBING: [&str; 4] = [
 /// It stops the API server, so it runs last: no other test starts while the API server comes back.
 const RESTARTS_API_SERVER: &str =
     "server::leadership::the_server_recovers_by_itself_from_a_restart_of_the_api_server";
+/// Of the tests of Stash's API one of each promise, for the part `e2e`; by their whole names.
+const STASH_ONCE: [&str; 10] = [
+    "stash::disasters::a_database_and_an_app_come_back_after_their_namespace_was_lost",
+    "stash::restores::a_deployment_comes_back_in_place_with_owners_and_modes",
+    "stash::restores::a_failed_restore_keeps_the_workload_down_and_another_one_brings_it_back",
+    "stash::kinds::a_daemon_set_comes_back_on_every_node_into_its_running_pods",
+    "stash::order::a_member_in_order_that_is_slow_holds_the_others_up",
+    "stash::faults::a_server_that_is_killed_is_followed_by_another_which_ends_the_session",
+    "stash::isolation::a_repository_elsewhere_is_used_where_it_allows_that_and_its_keys_stay_there",
+    "stash::rights::each_object_needs_the_rights_that_it_uses",
+    "stash::races::of_two_batches_on_one_repository_one_runs_and_the_other_names_it",
+    "stash::bad_input::an_invoker_that_cannot_work_is_invalid_and_names_the_field",
+];
 /// How many tests of volumes run at the same time, and how many of the others with their own server: the cluster has
 /// two cores.
 const VOLUMES_BESIDE: usize = 2;
 const OWN_BESIDE: usize = 2;
+/// How many tests of Stash's API run at the same time where nothing else does: they share servers, and wait for pods most of the time.
+const STASH_BESIDE: usize = 4;
 
 impl Run {
     pub(crate) fn storage(&mut self) -> Result<Tally> {
@@ -68,12 +83,15 @@ impl Run {
         some(self.counted(outcome))
     }
 
-    /// Test files of crate `e2e` on the cluster; of the volume tests those of restores, not those of every fault.
+    /// Test files of crate `e2e` on the cluster; of the volume tests those of restores, not those of every fault; of those of Stash's API
+    /// one of each promise.
     pub(crate) fn e2e(&mut self) -> Result<Tally> {
-        let volumes: &[&str] = if self.has_no_volumes() { &[] } else { &["volumes"] };
+        let (volumes, stash): (&[&str], &[&str]) =
+            if self.has_no_volumes() { (&[], &[]) } else { (&["volumes"], &["stash"]) };
         let left_out = self.left_out(&box_only::E2E);
-        let tests = self.on_the_cluster(&[&SHARED[..], &OWN, volumes].concat())?;
+        let tests = self.on_the_cluster(&[&SHARED[..], &OWN, volumes, stash].concat())?;
         let chosen = |modules: &[&str], name: &str| self.wants(modules, name) && !left_out.skips(name);
+        let once = |name: &str| chosen(stash, name) && STASH_ONCE.contains(&name);
         let alone = tests.clone().threads(1);
         let first = alone
             .clone()
@@ -82,6 +100,7 @@ impl Run {
         let outcomes = thread::scope(|scope| {
             let lanes = [
                 scope.spawn(|| tests.clone().threads(VOLUMES_BESIDE).run(|name| chosen(volumes, name))),
+                scope.spawn(|| tests.clone().threads(1).run(once)),
                 scope.spawn(|| tests.clone().threads(OWN_BESIDE).run(|name| chosen(&OWN, name))),
                 scope.spawn(|| tests.clone().threads(1).run(|name| chosen(&SHARED, name) && !disturbs(name))),
             ];
@@ -110,8 +129,11 @@ impl Run {
         if self.has_no_volumes() {
             return Ok(Tally::default());
         }
-        let tests = self.on_the_cluster(&["stash"])?.threads(VOLUMES_BESIDE);
-        let outcome = tests.run(|name| self.wants(&["stash"], name))?;
+        let tests = self.on_the_cluster(&["stash", "stash_nodes"])?;
+        let beside = tests.clone().threads(STASH_BESIDE);
+        let outcome = beside.run(|name| self.wants(&["stash"], name))?;
+        // These stop a node with everything that runs on it.
+        let outcome = outcome.and(tests.threads(1).run(|name| self.wants(&["stash_nodes"], name))?);
         self.filtered(outcome)
     }
 
@@ -120,7 +142,7 @@ impl Run {
         let named = self.args.context.is_some();
         if named {
             println!(
-                "skipped, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs, nodes.rs and stash.rs"
+                "skipped, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs, nodes.rs, stash.rs and stash_nodes.rs"
             );
         }
         named
@@ -151,7 +173,7 @@ impl Run {
         let of = |names: &[&str]| modules.iter().any(|module| names.contains(module));
         let (with_plugins, with_volumes) = (
             of(&["plugins", "plugins_installed"]),
-            of(&["volumes", "volume_faults", "nodes", "soak", "stash"]) && is_box,
+            of(&["volumes", "volume_faults", "nodes", "soak", "stash", "stash_nodes"]) && is_box,
         );
         if with_plugins {
             tests = tests.envs(self.plugin_programs()?);
@@ -162,6 +184,9 @@ impl Run {
         }
         if (with_plugins && is_box) || with_volumes {
             cluster_box::load(&[image::databases()?])?;
+        }
+        if with_volumes && of(&["stash"]) {
+            tests = tests.env("LIFEBOAT_REST_SERVER", tools::rest_server()?);
         }
         if with_volumes {
             tests = tests.env("LIFEBOAT_RESTIC", tools::restic()?);
@@ -235,15 +260,27 @@ const PROGRAMS: [(&str, Build); 2] =
 mod tests {
     use super::*;
 
+    /// Whether `name`, a path of modules and a function or the beginning of its name, is a test.
+    fn is_a_test(name: &str) -> bool {
+        let mut path: Vec<&str> = name.split("::").collect();
+        let function = path.pop().unwrap_or_default();
+        let file = crate::run::checkout().join("e2e/tests").join(path.join("/")).with_extension("rs");
+        std::fs::read_to_string(&file).unwrap_or_default().contains(&format!("fn {function}"))
+    }
+
     /// A name that matches no test would let the intended test run beside others.
     #[test]
     fn every_disturbing_test_exists() {
         for name in DISTURBING {
-            let mut path: Vec<&str> = name.split("::").collect();
-            let function = path.pop().unwrap_or_default();
-            let file = crate::run::checkout().join("e2e/tests").join(path.join("/")).with_extension("rs");
-            let text = std::fs::read_to_string(&file).unwrap_or_default();
-            assert!(text.contains(&format!("fn {function}")), "{name} is no test any more");
+            assert!(is_a_test(name), "{name} is no test any more");
+        }
+    }
+
+    /// A name that matches no test would leave a promise out of every test run.
+    #[test]
+    fn every_test_of_stashs_api_in_the_part_e2e_exists() {
+        for name in STASH_ONCE {
+            assert!(is_a_test(&format!("{name}(")), "{name} is no test any more");
         }
     }
 }

@@ -22,7 +22,8 @@ pub(super) struct Node {
     pub(super) root: PathBuf,
 }
 
-pub(super) struct App {
+pub(in crate::bench) struct App {
+    namespace: String,
     kubectl: Kubectl,
     nodes: Vec<Node>,
     pods: u32,
@@ -31,11 +32,16 @@ pub(super) struct App {
 }
 
 impl App {
-    pub(super) fn new(environment: &BTreeMap<String, String>, pods: u32, used: u8) -> Result<Self> {
-        let kubectl = Kubectl::new(environment, NAMESPACE);
+    pub(in crate::bench) fn new(
+        environment: &BTreeMap<String, String>,
+        namespace: &str,
+        pods: u32,
+        used: u8,
+    ) -> Result<Self> {
+        let kubectl = Kubectl::new(environment, namespace);
         let found = run::output(kubectl.command().args(["get", "nodes", "-o", "json"]))?;
         let nodes = nodes(&serde_json::from_str(&found).context("cannot read the nodes")?);
-        Ok(Self { kubectl, nodes, pods, used: usize::from(used) })
+        Ok(Self { namespace: namespace.to_owned(), kubectl, nodes, pods, used: usize::from(used) })
     }
 
     pub(super) fn nodes(&self) -> &[Node] {
@@ -43,9 +49,9 @@ impl App {
     }
 
     /// Creates the pods and waits until they run.
-    pub(super) fn create(&self) -> Result<()> {
+    pub(in crate::bench) fn create(&self) -> Result<()> {
         self.delete()?;
-        let objects = objects(self.nodes.iter().take(self.used), self.pods);
+        let objects = objects(&self.namespace, self.nodes.iter().take(self.used), self.pods);
         run::with_input(self.kubectl.command().args(["apply", "-f", "-"]), &objects.to_string())?;
         self.wait()
     }
@@ -58,12 +64,12 @@ impl App {
 
     /// Deletes the namespace with its volumes and data.
     pub(super) fn delete(&self) -> Result<()> {
-        let delete = ["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=300s"];
+        let delete = ["delete", "namespace", &self.namespace, "--ignore-not-found", "--timeout=300s"];
         run::output(self.kubectl.command().args(delete)).map(drop)
     }
 
     /// The volumes' directories on this machine, in the order of the pods.
-    pub(super) fn directories(&self) -> Result<Vec<PathBuf>> {
+    pub(in crate::bench) fn directories(&self) -> Result<Vec<PathBuf>> {
         let found = run::output(self.kubectl.command().args(["get", "pods", "-o", "json"]))?;
         let found: Value = serde_json::from_str(&found).context("cannot read the pods")?;
         let mut places: Vec<(String, PathBuf)> = Vec::new();
@@ -109,6 +115,11 @@ fn only_entry(directory: &Path) -> Result<PathBuf> {
     Ok(entry?.path())
 }
 
+/// The name of a pod and of its claim.
+pub(in crate::bench) fn name(number: u32) -> String {
+    format!("pod-{number:03}")
+}
+
 /// The nodes that have the annotation with their kubelet's directory.
 fn nodes(list: &Value) -> Vec<Node> {
     let items = list["items"].as_array().into_iter().flatten();
@@ -119,10 +130,10 @@ fn nodes(list: &Value) -> Vec<Node> {
     items.filter_map(node).collect()
 }
 
-fn objects<'a>(nodes: impl Iterator<Item = &'a Node> + Clone, pods: u32) -> Value {
-    let mut items = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
+fn objects<'a>(namespace: &str, nodes: impl Iterator<Item = &'a Node> + Clone, pods: u32) -> Value {
+    let mut items = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
     for (number, node) in (0..pods).zip(nodes.cycle()) {
-        let metadata = json!({"name": format!("pod-{number:03}"), "namespace": NAMESPACE});
+        let metadata = json!({"name": name(number), "namespace": namespace});
         items.push(json!({
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -165,7 +176,7 @@ mod tests {
             json!({"items": [annotated("a", "/a"), {"metadata": {"name": "x"}}, annotated("b", "/b")]});
         let nodes = nodes(&list);
         assert_eq!(nodes[1], Node { name: "b".into(), root: "/b".into() });
-        let objects = objects(nodes.iter(), 3);
+        let objects = objects("n", nodes.iter(), 3);
         let places: Vec<&str> = objects["items"]
             .as_array()
             .expect("a list")

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::run;
 
-pub(super) struct Bucket {
+pub(in crate::bench) struct Bucket {
     url: String,
     access: String,
     prefix: String,
@@ -22,7 +22,7 @@ struct Listing {
 }
 
 impl Bucket {
-    pub(super) fn new(environment: &BTreeMap<String, String>, prefix: String) -> Self {
+    pub(in crate::bench) fn new(environment: &BTreeMap<String, String>, prefix: String) -> Self {
         let url = format!("{}/lifeboat", environment["LIFEBOAT_S3_ENDPOINT"]);
         let access = format!(
             "user = \"{}:{}\"\naws-sigv4 = \"aws:amz:{}:s3\"\n",
@@ -32,17 +32,17 @@ impl Bucket {
     }
 
     /// The prefix in the bucket for the data of a product.
-    pub(super) fn prefix(&self, product: &str) -> String {
+    pub(in crate::bench) fn prefix(&self, product: &str) -> String {
         format!("{}/{product}", self.prefix)
     }
 
     /// The prefix of a product in restic's syntax.
-    pub(super) fn restic(&self, product: &str) -> String {
+    pub(in crate::bench) fn restic(&self, product: &str) -> String {
         format!("s3:{}/{}", self.url, self.prefix(product))
     }
 
     /// Bytes of all objects of a product.
-    pub(super) fn size(&self, product: &str) -> Result<u64> {
+    pub(in crate::bench) fn size(&self, product: &str) -> Result<u64> {
         Ok(self.objects(&format!("{}/", self.prefix(product)))?.iter().map(|(_, size)| size).sum())
     }
 
@@ -62,7 +62,7 @@ impl Bucket {
     }
 
     /// Removes all objects of a product.
-    pub(super) fn clear(&self, product: &str) -> Result<()> {
+    pub(in crate::bench) fn clear(&self, product: &str) -> Result<()> {
         self.remove(&format!("{}/", self.prefix(product)))
     }
 

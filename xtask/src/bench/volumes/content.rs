@@ -15,7 +15,7 @@ use crate::run;
 const PIECE: u64 = 250_000;
 const LARGE: &str = "large";
 
-pub(super) struct Content {
+pub(in crate::bench) struct Content {
     /// The number of pieces of the large file, which is also the number of small files.
     pieces: u64,
     language: Language,
@@ -23,12 +23,12 @@ pub(super) struct Content {
 
 impl Content {
     /// Content of `megabytes` in each volume.
-    pub(super) fn new(megabytes: u32) -> Self {
+    pub(in crate::bench) fn new(megabytes: u32) -> Self {
         Self { pieces: u64::from(megabytes) * 1_000_000 / PIECE / 2, language: Language::new() }
     }
 
     /// Writes all files.
-    pub(super) fn fill(&self, directories: &[PathBuf]) -> Result<()> {
+    pub(in crate::bench) fn fill(&self, directories: &[PathBuf]) -> Result<()> {
         for_each(directories, |volume, directory| {
             let large = File::create(directory.join(LARGE))
                 .with_context(|| format!("cannot write into {}", directory.display()))?;

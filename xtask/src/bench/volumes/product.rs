@@ -183,13 +183,13 @@ fn by_server(server: &Server, home: &Home, movers: &Kubectl, work: Work) -> Resu
 }
 
 /// The namespace in which Lifeboat's movers run, as the installation creates it.
-struct MoverNamespace {
-    name: String,
+pub(in crate::bench) struct MoverNamespace {
+    pub(in crate::bench) name: String,
     kubectl: Kubectl,
 }
 
 impl MoverNamespace {
-    fn new(environment: &BTreeMap<String, String>, home: &Home) -> Result<Self> {
+    pub(in crate::bench) fn new(environment: &BTreeMap<String, String>, home: &Home) -> Result<Self> {
         let name = format!("{}-movers", home.namespace);
         let kubectl = Kubectl::new(environment, &name);
         kubectl.await_removal()?;

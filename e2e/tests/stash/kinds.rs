@@ -1,0 +1,157 @@
+//! Each kind of target and each access mode, backed up and brought back. Deployments, StatefulSets and AppBindings have tests of their own.
+
+use std::fs;
+
+use lifeboat_e2e::tree::Listing;
+use lifeboat_e2e::{RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, contents};
+
+use super::workloads::{
+    claim_target, content_of_claim, into, member, put_claim, put_daemon_set, put_workload, target,
+};
+
+const BATCH: &str = "BackupBatch";
+
+/// A workload of one pod, which is also its name.
+struct Workload {
+    name: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    mode: &'static str,
+}
+
+fn workload(name: &'static str, kind: &'static str, mode: &'static str) -> Workload {
+    let version = if kind == "ReplicationController" { "v1" } else { "apps/v1" };
+    Workload { name, version, kind, mode }
+}
+
+impl Workload {
+    fn backed_up(&self) -> String {
+        member(&target(self.name, self.version, self.kind, self.name))
+    }
+
+    fn restored(&self) -> String {
+        member(&into(self.name, self.kind, self.name).replace("apps/v1", self.version))
+    }
+
+    /// Damages the volume: something is missing, and something is another.
+    fn damage(&self, test: &StashTest) {
+        let directory = test.directory(self.name, 0, "data");
+        fs::remove_dir_all(directory.join("own")).unwrap();
+        fs::write(directory.join("which"), "damaged").unwrap();
+    }
+}
+
+/// Backs all of them up in one batch, damages them, and brings them back in another.
+fn come_back(test: &StashTest, workloads: &[Workload]) {
+    test.put_repository("repo");
+    let before: Vec<Listing> =
+        workloads.iter().map(|each| put_workload(test, each.kind, each.name, each.mode)).collect();
+    let members: Vec<String> = workloads.iter().map(Workload::backed_up).collect();
+    test.put_batch("all", &members, "");
+    test.run(BATCH, "all", "Succeeded");
+    for (each, listing) in workloads.iter().zip(&before) {
+        test.assert_stored("repo", each.name, "/source/data", listing);
+        each.damage(test);
+    }
+    let members: Vec<String> = workloads.iter().map(Workload::restored).collect();
+    test.restore_batch("back", &members, "");
+    let back = test.restored_as(RESTORE_BATCHES, "back", "Succeeded");
+    for (number, (each, listing)) in workloads.iter().zip(&before).enumerate() {
+        assert_eq!(back["status"]["members"][number]["standstill"]["step"], "Started", "{}", each.name);
+        test.wait_for_ready(each.name, 1);
+        listing.assert_same(&contents(&test.directory(each.name, 0, "data")), each.name);
+    }
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn replica_sets_and_replication_controllers_come_back_in_place() {
+    let test = StashTest::start();
+    come_back(
+        &test,
+        &[
+            workload("set", "ReplicaSet", "ReadWriteOnce"),
+            workload("controller", "ReplicationController", "ReadWriteOnce"),
+        ],
+    );
+}
+
+/// The box's driver takes any mode; a volume is on one node all the same.
+#[test]
+fn every_access_mode_comes_back_in_place() {
+    let test = StashTest::start();
+    come_back(
+        &test,
+        &[
+            workload("many", "Deployment", "ReadWriteMany"),
+            workload("pod", "Deployment", "ReadWriteOncePod"),
+            workload("node", "Deployment", "ReadWriteOnce"),
+        ],
+    );
+}
+
+#[test]
+fn a_claim_comes_back_and_one_that_is_in_use_is_refused() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    let before = put_claim(&test, "files");
+    test.put_configuration("files", &claim_target("files", "files"), "");
+    test.run("BackupConfiguration", "files", "Succeeded");
+    assert_eq!(test.snapshots("repo"), ["files /stash-data"]);
+    // A claim that is made anew, and has never had a pod.
+    test.delete(&["persistentvolumeclaim", "files"]);
+    test.tenant.apply(
+        "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: files}
+spec: {accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {requests: {storage: 64Mi}}}
+",
+    );
+    test.restore("back", &format!("  target: {}", claim_target("files", "files")), "");
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    before.assert_same(&content_of_claim(&test, "files"), "the claim");
+    // While a pod uses it, nothing is written.
+    let used = put_workload(&test, "Deployment", "web", "ReadWriteOnce");
+    test.restore("used", &format!("  target: {}", claim_target("files", "web")), "");
+    let refused = test.restored_as(RESTORE_SESSIONS, "used", "Failed");
+    let said = refused["status"].to_string();
+    assert!(said.contains("PersistentVolumeClaim web is in use by"), "{said}");
+    used.assert_same(&contents(&test.directory("web", 0, "data")), "nothing was written");
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_daemon_set_comes_back_on_every_node_into_its_running_pods() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    let before = put_daemon_set(&test, "agent");
+    assert_eq!(before.len(), 2, "the box has two nodes");
+    test.put_configuration("agents", &target("ds", "apps/v1", "DaemonSet", "agent"), "");
+    test.run("BackupConfiguration", "agents", "Succeeded");
+    for number in 0..before.len() {
+        let directory = test.directory("agent", number, "data");
+        fs::remove_dir_all(directory.join("own")).unwrap();
+        fs::write(directory.join("which"), "damaged").unwrap();
+    }
+    let spec = format!("  target: {}", into("ds", "DaemonSet", "agent"));
+    // Without the annotation nothing is written into running pods.
+    test.restore("refused", &spec, "");
+    let refused = test.restored_as(RESTORE_SESSIONS, "refused", "Failed");
+    let said = refused["status"].to_string();
+    assert!(said.contains("lifeboat.io/restore-running"), "{said}");
+    let which = fs::read_to_string(test.directory("agent", 0, "data").join("which")).unwrap();
+    assert_eq!(which, "damaged");
+
+    let pods = test.undisturbed();
+    test.restore("back", &spec, "lifeboat.io/restore-running: 'true'");
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    assert_eq!(back["status"]["totalHosts"], 2, "{back}");
+    for (number, (node, listing)) in before.iter().enumerate() {
+        let pod = &test.pods("agent")[number];
+        assert_eq!(&pod["spec"]["nodeName"], node);
+        listing.assert_same(&contents(&test.directory("agent", number, "data")), node);
+    }
+    pods.assert_unchanged();
+    assert!(back["status"]["standstill"].is_null(), "nothing was stopped: {back}");
+    test.assert_nothing_is_left("repo");
+}
