@@ -11,7 +11,7 @@ use super::retention::taken_at;
 use super::{SnapshotState, Stage, claim_of, owned_by_session};
 use crate::json::text;
 use crate::stash::hosts::HostName;
-use crate::stash::rules::{HostSelection, LATEST, RestorePart, Selection, rule_of};
+use crate::stash::rules::{HostSelection, LATEST, RestorePart, Selection, StoredData, rule_of};
 use crate::stash::targets::CleanPath;
 
 /// How many snapshots a message lists.
@@ -98,6 +98,7 @@ fn of_host(name: HostName, snapshot: &Value) -> HostSelection {
     let part = |path: CleanPath| RestorePart {
         snapshot: text(snapshot, "/metadata/name").to_owned(),
         time: taken_at(snapshot).unwrap_or_default(),
+        data: StoredData::Unknown,
         folder: path.clone(),
         path,
         target: None,

@@ -135,7 +135,7 @@ fn source(
     Ok(HostSource {
         pod: user(facts, object, claim),
         volumes: vec![HostVolume { name, access }],
-        parts: Vec::new(),
+        ..HostSource::default()
     })
 }
 

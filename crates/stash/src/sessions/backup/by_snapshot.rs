@@ -8,6 +8,7 @@ use lifeboat_plan::stash::snapshotter::SnapshotOwner;
 use lifeboat_plan::stash::targets::{HostSource, TargetPlan, VolumeAccess, snapshot_plan};
 use tokio_util::sync::CancellationToken;
 
+use super::hooks::replaced;
 use super::work::{BackupWork, failed};
 use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
@@ -37,8 +38,9 @@ impl BackupWork {
         source: &HostSource,
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
+        let refusal = self.lost_hook_pod(record).await?.map(|pod| replaced(&pod));
         match self.taking(record, source) {
-            Some(taking) => taking.take(cancel).await,
+            Some(taking) => Taking { refusal, ..taking }.take(cancel).await,
             None => record.failed("the host has no claim").await.map(drop),
         }
     }
@@ -74,6 +76,7 @@ impl BackupWork {
             class,
             target: target.map(|target| &target.key),
             time_out: self.valid.time_out.and_then(GoDuration::to_std),
+            refusal: None,
         })
     }
 }

@@ -129,3 +129,10 @@ impl BackupWork {
         }
     }
 }
+
+/// Why a host is not read whose pod was quiesced and is gone.
+pub(super) fn replaced(pod: &str) -> String {
+    format!(
+        "pod {pod}, in which the hook before the host ran, was replaced before the host was read; the next session reads the new pod"
+    )
+}

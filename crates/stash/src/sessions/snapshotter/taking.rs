@@ -34,6 +34,8 @@ pub(in crate::sessions) struct Taking<'a> {
     pub(in crate::sessions) target: Option<&'a TargetKey>,
     /// The invoker's `timeOut`. The session ends when it has passed.
     pub(in crate::sessions) time_out: Option<Duration>,
+    /// Why no snapshot is begun any more; one that was begun is followed.
+    pub(in crate::sessions) refusal: Option<String>,
 }
 
 /// How a wait for a stage ended.
@@ -75,6 +77,9 @@ impl Taking<'_> {
             };
             if is_new && cancel.is_cancelled() {
                 return self.record.failed(NOT_MADE).await.map(drop);
+            }
+            if is_new && let Some(refusal) = &self.refusal {
+                return self.record.failed(refusal.as_str()).await.map(drop);
             }
             if !self.begin(&name).await? {
                 return Ok(());

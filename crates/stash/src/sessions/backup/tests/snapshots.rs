@@ -239,6 +239,38 @@ async fn the_pod_is_released_as_soon_as_the_snapshot_is_taken_and_the_host_ends_
     assert_eq!(host(&session, 0)["postHook"], "Succeeded");
 }
 
+/// A pod that is gone as soon as it was quiesced.
+struct GoneAfterQuiesce(ApiServer);
+
+#[async_trait]
+impl Commands for GoneAfterQuiesce {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        assert_eq!(request.command, ["quiesce"], "no other pod gets a hook");
+        self.0.remove("/api/v1/namespaces/shop/pods/web-1");
+        Ok(ExecOutput::default())
+    }
+}
+
+#[tokio::test]
+async fn no_snapshot_is_begun_once_the_quiesced_pod_was_replaced_and_one_that_was_begun_stays() {
+    for begun in [false, true] {
+        let mut shop = shop(Driver::TakesAtOnce).await;
+        let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}},
+            "postBackup": {"exec": {"command": ["release"]}}});
+        put_configuration(&shop, "nightly", &json!({"hooks": hooks}));
+        if begun {
+            // By a server that died before it noted the snapshot.
+            occupied(&shop, &json!({"lifeboat.io/backup-session": "uid-nightly-1700000100"}));
+        }
+        shop.world.context.commands = Arc::new(GoneAfterQuiesce(shop.world.server.clone()));
+        let session = run(&shop, 1_700_000_100).await;
+        assert_eq!(phase(&session), "Failed", "{session}");
+        assert_eq!(names(&shop).len(), usize::from(begun), "{session}");
+        assert_eq!(error(&session).contains("was replaced before the host was read"), !begun, "{session}");
+        assert!(error(&session).contains("the hook after the host failed"), "{session}");
+    }
+}
+
 #[rstest]
 #[case::missing_class(json!({"target": {"snapshotClassName": "gone"}}), "\"gone\" (target.snapshotClassName) does not exist")]
 #[case::of_another_driver(json!({"target": {"snapshotClassName": "other"}}), "is of driver other.example")]
