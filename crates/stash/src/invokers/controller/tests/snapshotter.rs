@@ -50,3 +50,17 @@ async fn a_cluster_without_snapshots_makes_it_invalid() {
     let (_, message) = condition(&object, "ValidationPassed");
     assert!(message.contains("install the CSI snapshot CRDs and controller"), "{message}");
 }
+
+#[tokio::test]
+async fn a_batch_that_takes_snapshots_now_leaves_its_repository_to_another() {
+    let (world, kind) = (world().await, InvokerKind::BackupBatch);
+    put_batch(&world, "first", &[target("web", "a")]);
+    put_batch(&world, "second", &[target("db", "b")]);
+    assert_eq!(reconciled(&world, &kind, "first").await["status"]["phase"], "Ready");
+    assert_eq!(reconciled(&world, &kind, "second").await["status"]["phase"], "Invalid");
+    // It still names the Repository, into which this driver writes nothing.
+    let changed = json!({"metadata": {"generation": 2}, "spec": {"driver": "VolumeSnapshotter"}});
+    world.server.change(&path(&kind, "first"), &changed);
+    assert_eq!(reconciled(&world, &kind, "first").await["status"]["phase"], "Ready");
+    assert_eq!(reconciled(&world, &kind, "second").await["status"]["phase"], "Ready");
+}
