@@ -16,6 +16,17 @@ pub fn value(name: &str) -> String {
     format!("{}{:02x}{:02x}{:02x}", &name[..end], digest[0], digest[1], digest[2])
 }
 
+/// The name itself, or its beginning and eight hex digits of a hash where it has more than `most` bytes: for names that get a suffix.
+pub fn shortened(name: &str, most: usize) -> String {
+    const HASH: usize = 8;
+    if name.len() <= most {
+        return name.to_owned();
+    }
+    let end = (0..most - HASH).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    let start = name[..end].trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    format!("{start}-{}", &digest(name)[..HASH])
+}
+
 /// 32 hex digits of a hash, for use as a key in place of a text of any length.
 pub fn digest(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
@@ -30,6 +41,16 @@ mod tests {
     fn a_digest_is_a_key_of_fixed_length() {
         assert_eq!(digest("").len(), 32);
         assert_ne!(digest("a/b"), digest("a/c"));
+    }
+
+    #[test]
+    fn a_shortened_name_has_room_and_stays_distinct() {
+        assert_eq!(shortened("data-web-0", 20), "data-web-0");
+        let (one, other) =
+            (shortened("data.web.with-a-long-name-0", 20), shortened("data.web.with-a-long-name-1", 20));
+        assert!(one.len() <= 20 && one.starts_with("data.web."), "{one}");
+        assert_ne!(one, other);
+        assert!(!one.contains(".-") && !one.contains("--"), "{one}");
     }
 
     #[test]

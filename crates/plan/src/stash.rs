@@ -1,6 +1,6 @@
 //! Decisions about Stash's kinds: which pods and volumes a target has and which hosts they make ([`targets`], [`hosts`]),
 //! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), which namespaces a server serves ([`served`]), and what a
-//! session does next ([`state`], [`session`]). Crate `stash` carries them out.
+//! session does next ([`state`], [`session`]); what driver VolumeSnapshotter takes, keeps and restores ([`snapshotter`]). Crate `stash` carries them out.
 
 pub mod backend;
 pub mod databases;
@@ -16,6 +16,7 @@ pub mod retention;
 pub mod rules;
 pub mod served;
 pub mod session;
+pub mod snapshotter;
 pub mod state;
 pub mod targets;
 pub mod tasks;

@@ -27,6 +27,7 @@ mod scope;
 mod server_part;
 mod sessions;
 pub mod settings;
+mod snapshot_classes;
 mod standstill;
 pub mod storage_config;
 mod target;

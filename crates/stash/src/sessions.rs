@@ -16,6 +16,7 @@ mod record;
 pub(crate) mod restore;
 mod restores;
 mod sizes;
+mod snapshotter;
 mod tasks;
 mod turns;
 mod unfinished;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use serde_json::{Value, json};
@@ -88,11 +88,29 @@ impl Claims {
         gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
     }
 
-    /// Deletes the claim together with its volume, whatever reclaim policy its class sets.
+    /// Deletes this claim, unless it was changed since it was read.
+    pub async fn delete_unchanged(&self, claim: &Value) -> Result<(), ApiError> {
+        let given = |at: &str| {
+            claim.pointer(at).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let (namespace, name) = (given("/metadata/namespace"), given("/metadata/name"));
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let (uid, resource_version) = (given("/metadata/uid"), given("/metadata/resourceVersion"));
+        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+        let deleted = self.of(&namespace).delete(&name, &params).await;
+        gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
+    }
+
+    /// Deletes the claim together with its volume, whatever reclaim policy its class sets. A volume that the claim only names, and that
+    /// belongs to another claim, stays as it is: whoever makes a claim may write any name there.
     pub async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let Some(claim) = self.get(namespace, name).await? else { return Ok(()) };
         if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty()) {
-            self.set_delete_policy(volume).await?;
+            let found = self.volume(volume).await?;
+            let of = found.map(|found| found["spec"]["claimRef"].clone()).unwrap_or_default();
+            if of["namespace"] == *namespace && of["name"] == *name {
+                self.set_delete_policy(volume).await?;
+            }
         }
         self.delete(namespace, name).await
     }
@@ -150,3 +168,6 @@ fn gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
         done => done,
     }
 }
+
+#[cfg(test)]
+mod tests;

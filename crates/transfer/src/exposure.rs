@@ -138,10 +138,7 @@ impl Exposures {
             let Some(snapshot) = self.snapshots.snapshot(namespace, name).await? else {
                 return Err(NotPrepared::Because(format!("VolumeSnapshot {namespace}/{name} is gone")));
             };
-            let content = match csi::bound_content(&snapshot) {
-                Some(content) => self.snapshots.content(content).await?,
-                None => None,
-            };
+            let content = self.snapshots.content_of(&snapshot).await?;
             let reported =
                 csi::reported_error(&snapshot).or_else(|| content.as_ref().and_then(csi::reported_error));
             if let Some(content) = content.filter(csi::is_ready) {

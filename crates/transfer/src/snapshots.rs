@@ -1,9 +1,10 @@
 //! VolumeSnapshots and VolumeSnapshotContents in the cluster: read, create, wait for, delete. Every step can be
 //! repeated.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
@@ -73,6 +74,12 @@ impl Snapshots {
         Ok(found.as_ref().map(objects::to_json))
     }
 
+    /// The content of a VolumeSnapshot; None if it has none, or names one that belongs to another.
+    pub async fn content_of(&self, snapshot: &Value) -> Result<Option<Value>, ApiError> {
+        let Some(name) = csi::bound_content(snapshot) else { return Ok(None) };
+        Ok(self.content(name).await?.filter(|content| csi::is_content_of(content, snapshot)))
+    }
+
     /// The VolumeSnapshots with a label: with this value, or with any. Empty if the kind is not served.
     pub async fn labelled(&self, label: &str, value: Option<&str>) -> Result<Vec<Value>, ApiError> {
         let all = Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot"));
@@ -89,6 +96,29 @@ impl Snapshots {
         let mut found = labelled(&self.of(namespace), label, None).await?;
         found.extend(labelled(&self.contents(), label, None).await?);
         Ok(found)
+    }
+
+    /// The VolumeSnapshots of a namespace that have all of these labels.
+    pub async fn selected(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let selector: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+        let found = self.of(namespace).list(&ListParams::default().labels(&selector.join(","))).await;
+        let found = found.attempt(format!("list VolumeSnapshots of namespace {namespace}"))?;
+        Ok(found.items.iter().map(objects::to_json).collect())
+    }
+
+    /// Deletes this VolumeSnapshot, unless it was changed since it was read; another one of its name stays. Whether the driver's snapshot
+    /// goes with it is decided by the deletion policy of its content, which comes from its class.
+    pub async fn delete(&self, snapshot: &Value) -> Result<(), ApiError> {
+        let (namespace, name) = (text(snapshot, "/metadata/namespace"), text(snapshot, "/metadata/name"));
+        let given = |at: &str| Some(text(snapshot, at).to_owned()).filter(|text| !text.is_empty());
+        let (uid, resource_version) = (given("/metadata/uid"), given("/metadata/resourceVersion"));
+        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+        let deleted = self.of(namespace).delete(name, &params).await;
+        fine_if_gone(deleted.attempt(format!("delete VolumeSnapshot {namespace}/{name}")).map(drop))
     }
 
     /// All VolumeSnapshots of a namespace.
@@ -166,10 +196,7 @@ impl Snapshots {
 
     async fn read_state(&self, namespace: &str, name: &str) -> Result<SnapshotState, ApiError> {
         let Some(snapshot) = self.snapshot(namespace, name).await? else { return Ok(SnapshotState::Gone) };
-        let content = match csi::bound_content(&snapshot) {
-            Some(content) => self.content(content).await?,
-            None => None,
-        };
+        let content = self.content_of(&snapshot).await?;
         Ok(match (csi::fixed(&snapshot, content.as_ref()), content) {
             (Fixed::Yes, Some(content)) => SnapshotState::Fixed(Taken { snapshot, content }),
             (Fixed::Waiting(message), _) => SnapshotState::Waiting(message),
@@ -187,7 +214,11 @@ impl Snapshots {
         everything: bool,
     ) -> Result<(), ApiError> {
         let snapshot = self.snapshot(namespace, name).await?;
-        let bound = snapshot.as_ref().and_then(csi::bound_content).map(str::to_owned);
+        let bound = match &snapshot {
+            Some(snapshot) => self.content_of(snapshot).await?,
+            None => None,
+        };
+        let bound = bound.map(|content| text(&content, "/metadata/name").to_owned());
         // The snapshot controller gives the content this name before it binds the two.
         let coming = snapshot.as_ref().map(|snapshot| text(snapshot, "/metadata/uid"));
         let coming = coming.filter(|uid| !uid.is_empty()).map(|uid| format!("snapcontent-{uid}"));
@@ -317,3 +348,6 @@ pub fn fine_if_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
         done => done,
     }
 }
+
+#[cfg(test)]
+mod tests;

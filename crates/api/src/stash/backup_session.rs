@@ -175,7 +175,7 @@ pub struct BackupTargetStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostBackupStats {
-    /// Name of the host in the repository.
+    /// Name of the host in the repository; with driver VolumeSnapshotter the name of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// Pending, Running, Succeeded or Failed.
@@ -199,13 +199,13 @@ pub struct HostBackupStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotStats {
-    /// Id of the snapshot in the repository.
+    /// Id of the snapshot in the repository; with driver VolumeSnapshotter the name of the VolumeSnapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Path that was backed up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Size of the data in it, such as "1.234 GiB".
+    /// Size of the data in it, such as "1.234 GiB"; of a VolumeSnapshot the size of its volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_size: Option<String>,
     /// Size of the new data that was uploaded, such as "12.5 MiB".

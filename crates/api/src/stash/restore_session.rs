@@ -150,9 +150,9 @@ pub struct HostRestoreStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoredPath {
-    /// Id of the snapshot.
+    /// Id of the snapshot; with driver VolumeSnapshotter the name of the VolumeSnapshot.
     pub snapshot: String,
-    /// Path in the snapshot.
+    /// Path in the snapshot; "/" for all of it.
     pub path: String,
     /// Whether it was restored and verified.
     #[serde(default)]

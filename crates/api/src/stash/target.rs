@@ -28,11 +28,13 @@ pub struct BackupTarget {
     /// Mounts of the target's volumes that hold the paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_mounts: Vec<VolumeMount>,
-    /// How many replicas of the target are backed up by volume snapshots. Default: 1.
+    /// Driver VolumeSnapshotter: how many replicas of a StatefulSet are backed up, from the first. Default: as
+    /// many as it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub replicas: Option<i32>,
-    /// VolumeSnapshotClass for driver VolumeSnapshotter. Default: the cluster's default class.
+    /// VolumeSnapshotClass of the snapshots. Default with driver VolumeSnapshotter: the default class of the
+    /// claim's driver. Driver Restic reads snapshots only if this is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_class_name: Option<String>,
     /// Patterns of files to exclude.

@@ -122,7 +122,8 @@ pub fn post_step(
 
 /// Whether the hook of a batch after its last member runs. All members have ended, or the hook before them failed.
 pub fn global_post_runs(policy: PostPolicy, state: &SessionState, pre_failed: bool, retry_left: i32) -> bool {
-    let all_well = state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded);
+    let is_well = |phase| matches!(phase, WorkPhase::Succeeded | WorkPhase::Unknown);
+    let all_well = state.members.iter().all(|member| is_well(member.current_phase()));
     let end = if all_well && !pre_failed { End::Succeeded } else { End::Failed };
     policy.runs_after(end, retry_left)
 }

@@ -159,11 +159,26 @@ impl SessionState {
         state
     }
 
+    /// The same with driver VolumeSnapshotter: there is no repository to make, check or measure.
+    pub fn new_snapshot_backup(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
+        let mut state = Self::new_restore(targets);
+        if let Some(last) = state.members.last_mut() {
+            last.post_actions = vec![POST_ACTIONS[0].to_owned()];
+        }
+        state
+    }
+
     /// The state of a restore that has not begun.
     pub fn new_restore(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
         let members =
             targets.into_iter().map(|reference| MemberState { reference, ..MemberState::default() });
         Self { members: members.collect(), ..Self::default() }
+    }
+
+    /// Whether nothing more is done for the session. Phase Unknown is an end only after the last step: a claim waits for a pod that others
+    /// make. Before it, it is the phase of another version.
+    pub fn has_ended(&self) -> bool {
+        self.phase.has_ended() || (self.phase == SessionPhase::Unknown && self.is_complete())
     }
 
     /// Sets a condition of the session.

@@ -5,6 +5,7 @@
 //! - [`MountPlan::of_backup`], [`MountPlan::of_restore`]: mounts and paths of the spec alone; an invoker is Invalid if they fail.
 //! - [`backup_plan`]: `TargetFacts` and [`BackupTarget`](lifeboat_api::stash::BackupTarget) -> [`TargetPlan`]: a [`Host`] for each
 //!   host, with its pod and parts (one snapshot for each [`HostPart`]), or why it cannot be backed up.
+//! - [`snapshot_plan`]: the same for driver VolumeSnapshotter: a [`Host`] for each claim; [`template_claims`]: the claims of a restore.
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]: hosts with
 //!   the volumes to write, claims to make, and what is still missing and waited for.
 //! - [`device_errors`]: what a restore would write into a block volume although it is none, and the other way round.
@@ -19,6 +20,8 @@ mod movers;
 mod paths;
 mod pods;
 mod restore;
+mod snapshot_class;
+mod snapshotted;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -31,6 +34,8 @@ pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
 pub use pods::{PodsError, active_pods, pod_template, pods_of, why_not_ready};
 pub use restore::{Destination, Missing, RestoreFacts, RestoreHost, RestorePlan, restore_plan};
+pub use snapshot_class::{SnapshotClassError, check_class};
+pub use snapshotted::{SnapshotError, snapshot_plan, template_claims};
 pub use volumes::{VolumeError, host_path_refusal};
 
 use std::collections::BTreeMap;
@@ -120,7 +125,7 @@ pub struct HostSource {
     pub like: Option<Value>,
     /// The volumes of the parts, each once.
     pub volumes: Vec<HostVolume>,
-    /// At least one. Each becomes one snapshot.
+    /// At least one; each becomes one snapshot. None with driver VolumeSnapshotter, which takes a snapshot of the volume.
     pub parts: Vec<HostPart>,
 }
 
@@ -200,6 +205,8 @@ pub enum Note {
     MountBelowPath { path: CleanPath, mount_path: CleanPath, volume: String },
     /// `snapshotClassName` is set, and this volume has no CSI snapshots.
     ReadLive { volume: String, kind: String },
+    /// Driver VolumeSnapshotter takes no snapshots of these volumes, each with its kind.
+    WithoutSnapshot { volumes: Vec<String> },
 }
 
 impl Note {
@@ -210,6 +217,7 @@ impl Note {
             Self::PodsMissing { .. } => "PodsMissing",
             Self::MountBelowPath { .. } => "MountBelowPath",
             Self::ReadLive { .. } => "VolumeReadLive",
+            Self::WithoutSnapshot { .. } => "VolumesWithoutSnapshot",
         }
     }
 }
@@ -237,6 +245,11 @@ impl fmt::Display for Note {
                 formatter,
                 "volume {volume} is a {kind} volume, of which there are no CSI snapshots; its files are read while they may change"
             ),
+            Self::WithoutSnapshot { volumes } => write!(
+                formatter,
+                "volumes {} have no claim, and no snapshot is taken of them; use driver Restic for them if their data counts",
+                volumes.join(", ")
+            ),
         }
     }
 }
@@ -256,4 +269,6 @@ pub enum TargetError {
     Volume(#[from] VolumeError),
     #[error(transparent)]
     Template(#[from] TemplateError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
 }

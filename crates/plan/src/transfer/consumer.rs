@@ -42,7 +42,8 @@ pub fn waits_for_pods(class: &Value) -> bool {
     class["volumeBindingMode"] == "WaitForFirstConsumer"
 }
 
-fn uses(pod: &Value, claim: &str) -> bool {
+/// Whether a pod that has not ended mounts a claim.
+pub(crate) fn uses(pod: &Value, claim: &str) -> bool {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
     let going = pod["metadata"]["deletionTimestamp"].is_string();

@@ -53,6 +53,15 @@ pub fn bound_content(snapshot: &Value) -> Option<&str> {
     Some(text(snapshot, "/status/boundVolumeSnapshotContentName")).filter(|name| !name.is_empty())
 }
 
+/// Whether a content names this VolumeSnapshot as the one it belongs to. The name of a content in the status of a VolumeSnapshot is no
+/// proof: whoever may write that status could name the content of another namespace.
+pub fn is_content_of(content: &Value, snapshot: &Value) -> bool {
+    let own = &content["spec"]["volumeSnapshotRef"];
+    // The API server takes no content without a reference.
+    let is_same = |field: &str| own[field].is_null() || own[field] == snapshot["metadata"][field];
+    is_same("namespace") && is_same("name")
+}
+
 /// Whether the data of a content's snapshot is final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fixed {
@@ -140,4 +149,27 @@ pub(crate) fn binary(bytes: i64) -> String {
         (number, suffix) = (number / 1024, next);
     }
     format!("{number}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::its_own("shop", "data-1", true)]
+    #[case::of_another_snapshot("shop", "data-2", false)]
+    #[case::of_another_namespace("bank", "data-1", false)]
+    fn a_content_belongs_to_the_snapshot_that_it_names(
+        #[case] namespace: &str,
+        #[case] name: &str,
+        #[case] expected: bool,
+    ) {
+        let snapshot = json!({"metadata": {"namespace": "shop", "name": "data-1"},
+            "status": {"boundVolumeSnapshotContentName": "content"}});
+        let content = json!({"metadata": {"name": "content"},
+            "spec": {"volumeSnapshotRef": {"namespace": namespace, "name": name}}});
+        assert_eq!(is_content_of(&content, &snapshot), expected);
+    }
 }

@@ -16,6 +16,7 @@ use super::opening::RepositoryOpenings;
 use crate::context::Context;
 use crate::repository::reservations::{self, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, release_gone};
+use crate::snapshot_classes;
 use crate::target::{TargetName, workload};
 
 /// What the status says while a slow repository is opened.
@@ -46,7 +47,10 @@ pub(super) async fn gather(
         return Ok(Gathered { refusal: Some(refusal), ..Gathered::default() }.into());
     }
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
-    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(gathered.into()) };
+    let ValidDriver::Restic(repository) = &valid.driver else {
+        gathered.refusal = snapshot_classes::refusal(&context.core, valid).await?;
+        return Ok(gathered.into());
+    };
     let found = read(context, repository).await?;
     let Some(object) = found else {
         let message = format!(

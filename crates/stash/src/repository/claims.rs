@@ -67,8 +67,12 @@ async fn still_claims(core: &Core, id: &ReservedId, claim: &Claim) -> Result<boo
     Ok(uses(&found, &claim.repository) && stands_for(core, &claim.repository, id).await?)
 }
 
-/// Whether the spec of an invoker names this Repository.
+/// Whether an invoker writes into this Repository.
 fn uses(invoker: &DynamicObject, repository: &RepositoryName) -> bool {
+    // Another driver writes into no repository, also if the spec names one.
+    if invoker.data["spec"]["driver"] == "VolumeSnapshotter" {
+        return false;
+    }
     let of = |field: &str| invoker.data["spec"]["repository"][field].as_str().unwrap_or_default();
     let own = invoker.namespace().unwrap_or_default();
     let namespace = if of("namespace").is_empty() { own.as_str() } else { of("namespace") };

@@ -1,6 +1,7 @@
 //! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each open session; the work
 //! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
 
+mod by_snapshot;
 mod by_task;
 pub(super) mod copying;
 mod finish;
@@ -27,7 +28,6 @@ use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
-use lifeboat_plan::stash::reservation::RepositoryName;
 use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, is_over, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{SessionPhase, SessionState};
@@ -42,7 +42,7 @@ use super::record::SessionRecord;
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::repository::{NoReports, TenantEffects, TenantRepositories, key_of};
-use reserved::{NotReserved, Reserved};
+use reserved::{Reservation, reserve};
 use work::{AtWork, BackupWork};
 
 /// How soon a session that waits is looked at again, and the pause after trouble with the API.
@@ -75,14 +75,25 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
     }
     for round in 0_u32.. {
         tokio::time::sleep(PAUSE).await;
-        let uids: BTreeSet<String> = there.state().iter().filter_map(|session| session.uid()).collect();
+        let known = there.state();
+        let uids: BTreeSet<String> = known.iter().filter_map(|session| session.uid()).collect();
         state.sessions.cancel_others(|uid| uids.contains(uid));
-        if round.is_multiple_of(SWEEP)
-            && let Err(error) = snapshots::sweep(&context.core, |uid| state.sessions.is_running(uid)).await
-        {
+        if !round.is_multiple_of(SWEEP) {
+            continue;
+        }
+        // After a change of leaders the work on a session may not have begun yet, and its mover may still read.
+        let open: BTreeSet<String> =
+            known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
+        let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
+        if let Err(error) = snapshots::sweep(&context.core, is_open).await {
             tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
         }
     }
+}
+
+/// Whether a session has not ended. One that cannot be read may not have.
+fn is_open(session: &DynamicObject) -> bool {
+    SessionKind::Backup.read(session).map_or(true, |state| !state.phase.has_ended())
 }
 
 async fn reconcile(
@@ -256,10 +267,14 @@ async fn begin(
 ) -> Result<(), Stopped> {
     let changed = record.change(|state| {
         if state.members.is_empty() {
+            let new = match &valid.driver {
+                ValidDriver::Restic(_) => SessionState::new_backup(invoker.targets()),
+                ValidDriver::VolumeSnapshotter => SessionState::new_snapshot_backup(invoker.targets()),
+            };
             *state = SessionState {
                 deadline: deadline(record.created, valid.time_out),
                 conditions: std::mem::take(&mut state.conditions),
-                ..SessionState::new_backup(invoker.targets())
+                ..new
             };
             for (member, claims) in state.members.iter_mut().zip(claims) {
                 member.claims = claims;
@@ -277,11 +292,11 @@ async fn run_session(
     valid: ValidBackup,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let ValidDriver::Restic(repository) = &valid.driver else {
-        return finish::end(record, "driver VolumeSnapshotter is not supported by this version").await;
+    let key = match &valid.driver {
+        ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
+        ValidDriver::VolumeSnapshotter => None,
     };
-    let key = key_of(&repository.namespace, &repository.name);
-    let lost = match reserve(context, record, &invoker, repository).await? {
+    let lost = match reserve(context, record, &invoker, &valid.driver).await? {
         Reservation::Held => None,
         Reservation::Lost(message) => Some(message),
         Reservation::Ended => return Ok(()),
@@ -316,8 +331,8 @@ async fn run_session(
     }
     if let Some(message) = lost {
         let (now, disrupted) = (record.now(), ConditionType::BackupDisrupted.yes(message));
-        let changed =
-            record.change(|state| state.members.iter_mut().for_each(|member| member.observe(&disrupted, now)));
+        let changed = record
+            .change(|state| state.members.iter_mut().for_each(|member| member.observe(&disrupted, now)));
         written(changed.await?)?;
     } else if limited.is_cancelled() && !cancel.is_cancelled() {
         let late = ConditionType::DeadlineExceeded.yes("the backup did not end within timeOut");
@@ -325,54 +340,6 @@ async fn run_session(
         written(record.change(|state| state.observe(&late, now)).await?)?;
     }
     Box::pin(finish::finish(context, record, &work)).await
-}
-
-/// Whether a session may use its repository.
-enum Reservation {
-    Held,
-    /// The session had begun, and the repository is somebody else's now, for this reason.
-    Lost(String),
-    /// The session has ended: it cannot use the repository.
-    Ended,
-}
-
-/// Opens the repository, or makes it, and makes sure that the invoker holds it. A session of which nothing has begun is Skipped where
-/// the repository is somebody else's, and Failed where it cannot be opened.
-async fn reserve(
-    context: &Context,
-    record: &SessionRecord,
-    invoker: &Invoker,
-    repository: &RepositoryName,
-) -> Result<Reservation, Stopped> {
-    let kind = ConditionType::BackendRepositoryInitialized;
-    let reserved = Box::pin(Reserved::of(context, invoker, repository)).await;
-    let now = record.now();
-    let has_begun = record.read(has_begun).await;
-    match reserved {
-        Ok(_) => {
-            written(record.change(|state| state.observe(&kind.yes(""), now)).await?)?;
-            Ok(Reservation::Held)
-        }
-        Err(NotReserved::Api(error)) => Err(error.into()),
-        Err(NotReserved::NotHeld(message)) if has_begun => Ok(Reservation::Lost(message)),
-        Err(NotReserved::NotHeld(message)) => {
-            skip(record, &message).await?;
-            Ok(Reservation::Ended)
-        }
-        // Its movers wait for storage that is away.
-        Err(NotReserved::NotOpened(_)) if has_begun => Ok(Reservation::Held),
-        Err(NotReserved::NotOpened(message)) => {
-            written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
-            finish::end(record, &message).await?;
-            Ok(Reservation::Ended)
-        }
-    }
-}
-
-/// Whether a hook of the batch or a member of it has begun.
-fn has_begun(state: &SessionState) -> bool {
-    ConditionType::GlobalPreBackupHookSucceeded.status_in(&state.conditions).is_some()
-        || state.members.iter().any(|member| member.total_hosts.is_some())
 }
 
 /// Runs the members between the hooks of their batch. If the hook before them fails, none runs.

@@ -143,11 +143,12 @@ impl BatchHooks<'_> {
         let errors = failed.flat_map(|member| member.hosts.iter().filter_map(|host| host.error.clone()));
         let error = errors.collect::<Vec<_>>().join("; ");
         let all_ended = state.members.iter().all(MemberState::has_ended);
-        let all_well = state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded);
-        let phase = match (all_ended, all_well) {
-            (false, _) => "Running",
-            (true, true) => "Succeeded",
-            (true, false) => "Failed",
+        let any = |phase| state.members.iter().any(|member| member.current_phase() == phase);
+        let phase = match (all_ended, any(WorkPhase::Failed), any(WorkPhase::Unknown)) {
+            (false, ..) => "Running",
+            (true, true, _) => "Failed",
+            (true, false, true) => "Unknown",
+            (true, false, false) => "Succeeded",
         };
         Summary {
             name: self.record.name.clone(),

@@ -4,6 +4,8 @@
 //! began is not run a second time before its host. Trouble with the API is tried again where it occurs, so that no host waits for
 //! the end of another. One error is worth another run from the beginning: another server wrote into the status.
 
+mod settle;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use super::hooks::{HookFailure, HookPlace};
 use super::host_hooks::{after, before, release_pod};
 use super::host_record::HostRecord;
 use super::record::SessionRecord;
+use settle::settle;
 
 /// The pause after trouble with the API.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -102,6 +105,16 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
+    /// Whether the data of a host is fixed although the host has not ended: the hook after it runs, and [`Self::settle_host`] follows.
+    fn is_taken(&self, _host: &HostState) -> bool {
+        false
+    }
+
+    /// Waits for the end of a host whose data is fixed; its end is on record afterwards.
+    async fn settle_host(&self, _record: &HostRecord, _cancel: &CancellationToken) -> Result<(), ApiError> {
+        Ok(())
+    }
+
     /// Whether the hosts of a member are worked on together, after the hooks before all of them and before the hooks after all: a
     /// restore stops a workload once for all of its hosts.
     fn is_together(&self, _member: usize) -> bool {
@@ -156,12 +169,13 @@ async fn run_member(
     // Hosts with hooks take turns, so that not all pods of a target are quiesced at once.
     let has_hooks = work.hooks(member).is_some_and(|hooks| hooks.pre.is_some() || hooks.post.is_some());
     if has_hooks {
-        for host in hosts {
+        for host in hosts.clone() {
             run_host(work, member, host, cancel).await?;
         }
     } else {
-        all(hosts.into_iter().map(|host| run_host(work, member, host, cancel))).await?;
+        all(hosts.clone().into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
+    all(hosts.into_iter().map(|host| settle(work, member, host, cancel))).await?;
     work.member_ended(member).await?;
     Ok(())
 }
@@ -328,7 +342,8 @@ async fn host_to_end(
     if work.record().is_gone().await {
         return Err(Stopped::Gone);
     }
-    if !record.state().await.phase.has_ended() {
+    let state = record.state().await;
+    if !state.phase.has_ended() && !work.is_taken(&state) {
         return Err(Stopped::Left);
     }
     after(work, record).await

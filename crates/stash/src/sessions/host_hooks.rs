@@ -76,9 +76,10 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
     let post = hooks.and_then(|hooks| hooks.post.as_ref());
     let has_pre = hooks.is_some_and(|hooks| hooks.pre.is_some());
     let end = match host.phase {
-        WorkPhase::Succeeded => Some(End::Succeeded),
+        // A claim that waits for its first pod has not failed.
+        WorkPhase::Succeeded | WorkPhase::Unknown => Some(End::Succeeded),
         phase if phase.has_ended() => Some(End::Failed),
-        _ => None,
+        _ => work.is_taken(&host).then_some(End::Succeeded),
     };
     match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
         (HookStep::Run | HookStep::Continue, Some((hook, _))) => {

@@ -67,6 +67,17 @@ impl HostRecord {
         self.end_with(Some(message.into())).await
     }
 
+    /// How the host ends cannot be known; the message says on what that depends.
+    pub(crate) async fn unknown(&self, message: String) -> Result<bool, ApiError> {
+        let now = self.session.now();
+        let changed = self.change(|host| {
+            end_host(host, None, now);
+            host.phase = WorkPhase::Unknown;
+            host.run.message = Some(message);
+        });
+        changed.await
+    }
+
     async fn end_with(&self, error: Option<String>) -> Result<bool, ApiError> {
         let now = self.session.now();
         self.change(|host| end_host(host, error, now)).await

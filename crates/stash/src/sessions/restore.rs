@@ -2,6 +2,7 @@
 //! for what is missing, has the engine run the members, and ends the restore ([`finish`]).
 
 mod blocking;
+mod by_snapshot;
 mod by_task;
 mod choice;
 mod facts;
@@ -111,7 +112,7 @@ async fn reconcile(
     let (uid, record) = (object.uid().unwrap_or_default(), Arc::new(record));
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let is_held = finalizer::is_on(&object);
-    if record.read(|state| state.phase.has_ended()).await {
+    if record.read(SessionState::has_ended).await {
         if is_held {
             finalizer::release(&context.core, kind, &record).await?;
         }
@@ -210,16 +211,16 @@ async fn advance(
         finish::end(record, "its spec is not valid for this version").await?;
         return Ok(Advance::Ended);
     };
-    let ValidDriver::Restic(repository) = &valid.driver else {
-        finish::end(record, "driver VolumeSnapshotter is not supported by this version").await?;
-        return Ok(Advance::Ended);
+    let repository = match &valid.driver {
+        ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
+        ValidDriver::VolumeSnapshotter => None,
     };
     let limited = cancel.child_token();
     let work = RestoreWork {
         context: context.clone(),
         record: record.clone(),
         object: restore.clone(),
-        key: key_of(&repository.namespace, &repository.name),
+        repository,
         valid,
         transfers: transfers.clone(),
         found: Mutex::default(),

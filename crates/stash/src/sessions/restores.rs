@@ -72,16 +72,16 @@ fn progress(
         // One that failed before it wrote left the data as it was.
         WorkPhase::Failed => wrote(member).then_some(RestoreProgress::Failed { ended, resumed }),
         // A session that ended with a host at work left it half restored.
-        WorkPhase::Running if state.phase.has_ended() => Some(RestoreProgress::Failed { ended, resumed }),
+        WorkPhase::Running if state.has_ended() => Some(RestoreProgress::Failed { ended, resumed }),
         WorkPhase::Running => Some(RestoreProgress::Running),
-        WorkPhase::Pending if state.phase.has_ended() => None,
+        WorkPhase::Pending if state.has_ended() => None,
         WorkPhase::Pending if has_all(state, member) => Some(RestoreProgress::Queued),
         WorkPhase::Pending => Some(RestoreProgress::Waiting),
     }
 }
 
 fn has_ended(state: &SessionState, phase: WorkPhase) -> bool {
-    phase.has_ended() || state.phase.has_ended()
+    phase.has_ended() || state.has_ended()
 }
 
 /// Whether a restore that failed may have written.

@@ -91,7 +91,7 @@ pub(super) fn batch_hook_task(session: &str, mark: HookMark) -> TaskId {
 }
 
 fn state_of(state: &SessionState, session: &str, task: &TaskId) -> TaskState {
-    if state.phase.has_ended() {
+    if state.has_ended() {
         return TaskState::Over;
     }
     if let Some(mark) = HookMark::ALL.into_iter().find(|mark| batch_hook_task(session, *mark) == *task) {

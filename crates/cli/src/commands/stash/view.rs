@@ -8,7 +8,7 @@ use crate::printer;
 use crate::units::bytes;
 
 /// Conditions that call for attention when they are True; all others when they are False.
-const NOTICES: [&str; 13] = [
+const NOTICES: [&str; 15] = [
     "BackupSkipped",
     "BackupDisrupted",
     "DeadlineExceeded",
@@ -18,6 +18,8 @@ const NOTICES: [&str; 13] = [
     "PodsMissing",
     "MountBelowPath",
     "VolumeReadLive",
+    "VolumesWithoutSnapshot",
+    "ClaimsAwaitPods",
     "RulesMoved",
     "HostsWithoutRule",
     "RestoreRemarks",
@@ -75,7 +77,7 @@ impl View {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self.phase.as_str(), "Succeeded" | "Failed" | "Skipped" | "Invalid")
+        matches!(self.phase.as_str(), "Succeeded" | "Failed" | "Skipped" | "Invalid" | "Unknown")
     }
 
     /// The state as one line.
@@ -254,6 +256,12 @@ mod tests {
         assert!(view.has_ended());
         assert_eq!(view.reasons(), ["host web: disk full", "Deployment web stays stopped"]);
         assert!(!View::of(&json!({"kind": "RestoreSession"})).has_ended());
+        let waiting = json!({"type": "ClaimsAwaitPods", "status": "True", "message": "claims data get their data when pods use them"});
+        let unknown = View::of(
+            &json!({"kind": "RestoreSession", "status": {"phase": "Unknown", "conditions": [waiting]}}),
+        );
+        assert!(unknown.has_ended(), "nothing more is done for it");
+        assert_eq!(unknown.reasons(), ["claims data get their data when pods use them"]);
     }
 
     #[test]

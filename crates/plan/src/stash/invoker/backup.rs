@@ -92,7 +92,10 @@ pub fn backup_batch(
     let valid = checked(&common, own, driver, &mut problems);
     let order = order(spec.maintain_order, spec.execution_order.as_ref()).kept(&mut problems);
     let hooks = member::backup_hooks("spec", spec.hooks.as_ref(), HookPod::Absent, &mut problems);
-    problems.extend(collisions.iter().cloned().map(Problem::Hosts));
+    if spec.driver == Driver::Restic {
+        // Snapshots of the storage have the names of claims, and none is in the way of another.
+        problems.extend(collisions.iter().cloned().map(Problem::Hosts));
+    }
     let valid = valid.zip(order).map(|(valid, order)| ValidBackup {
         retention: Retention::of(&spec.retention_policy),
         paused: spec.paused,

@@ -105,6 +105,10 @@ pub(super) fn backup_member(
         }
         None => None,
     };
+    if *driver == Driver::VolumeSnapshotter {
+        let kind = target.as_ref().map(|target| target.kind);
+        problems.extend(snapshot_problems(place, kind, member.task.as_ref()));
+    }
     let pod = if member.target.is_some() { HookPod::Present } else { HookPod::Absent };
     let hooks = backup_hooks(place, member.hooks.as_ref(), pod, problems);
     let fields = PodFields {
@@ -120,6 +124,19 @@ pub(super) fn backup_member(
         hooks,
         spec: member.clone(),
     })
+}
+
+/// What driver VolumeSnapshotter cannot work with: it has claims only, and no tasks.
+pub(super) fn snapshot_problems(
+    place: &str,
+    kind: Option<TargetKind>,
+    task: Option<&TaskRef>,
+) -> impl Iterator<Item = Problem> {
+    let member = || place.to_owned();
+    let no_claims = (kind == Some(TargetKind::AppBinding)).then(|| Problem::NoClaims { member: member() });
+    let task =
+        named_task(task).map(|task| Problem::SnapshotTask { member: member(), task: task.name.clone() });
+    no_claims.into_iter().chain(task)
 }
 
 /// `without_mounts`: no volume is read through its mounts, because a task runs or the storage system makes snapshots.

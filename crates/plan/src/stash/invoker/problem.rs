@@ -7,6 +7,7 @@ use crate::stash::hooks::HookError;
 use crate::stash::hosts::{Collision, KindError};
 use crate::stash::rules::RuleError;
 use crate::stash::session::ArgError;
+use crate::stash::snapshotter::RestoredClaimError;
 use crate::stash::targets::PathError;
 
 /// The most AppBindings of other namespaces in one object: the admission policy checks so many.
@@ -31,6 +32,22 @@ pub enum Problem {
     NoTarget { member: String },
     #[error("{member}.target is missing; driver VolumeSnapshotter needs one")]
     NoSnapshotTarget { member: String },
+    #[error(
+        "{member}.target.ref.kind AppBinding has no claims; driver VolumeSnapshotter needs the workload or the PersistentVolumeClaim of the \
+         database, or use driver Restic with a task"
+    )]
+    NoClaims { member: String },
+    #[error("{member}.task.name {task:?} is for driver Restic; remove it, or use driver Restic")]
+    SnapshotTask { member: String, task: String },
+    #[error(
+        "{member}.target.volumeClaimTemplates is missing; driver VolumeSnapshotter restores into new claims only: list them there, or restore \
+         into the volumes of a workload with driver Restic"
+    )]
+    NoClaimTemplates { member: String },
+    #[error("{member}: {source}")]
+    SnapshotRestore { member: String, source: RestoredClaimError },
+    #[error("{first} and {second} would both make claim {claim}; give one of them another name")]
+    SameClaim { first: String, second: String, claim: String },
     #[error("{member}.{source}")]
     Kind { member: String, source: KindError },
     #[error(

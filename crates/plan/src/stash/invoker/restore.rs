@@ -1,5 +1,7 @@
 //! RestoreSession and RestoreBatch, checked.
 
+use std::collections::BTreeMap;
+
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::stash::{
     Driver, RestoreBatchSpec, RestoreMember, RestoreSessionSpec, RestoreTarget, TaskRef,
@@ -13,6 +15,7 @@ use crate::stash::hooks::HookPod;
 use crate::stash::hosts::{Collision, TargetKind};
 use crate::stash::rules::EffectiveRules;
 use crate::stash::session::{Order, RestoreArgs, TargetKey, restore_args};
+use crate::stash::snapshotter::{check_rules, restored_claims};
 use crate::stash::targets::MountPlan;
 
 /// A RestoreSession or RestoreBatch that can run.
@@ -84,7 +87,11 @@ pub fn restore_batch(
     let order = order(spec.maintain_order, spec.execution_order.as_ref()).kept(&mut problems);
     let hooks = member::restore_hooks("spec", spec.hooks.as_ref(), HookPod::Absent, &mut problems);
     let time_out = duration("timeOut", spec.time_out).kept(&mut problems);
-    problems.extend(collisions.iter().cloned().map(Problem::Hosts));
+    if spec.driver == Driver::VolumeSnapshotter {
+        problems.extend(same_claims(&members, own));
+    } else {
+        problems.extend(collisions.iter().cloned().map(Problem::Hosts));
+    }
     let valid = driver.zip(order).zip(time_out).map(|((driver, order), time_out)| ValidRestore {
         driver,
         members,
@@ -144,6 +151,11 @@ fn restore_member(
     elsewhere::pod_fields(place, reference, own, &fields, problems);
     let rules = EffectiveRules::of(member);
     let rules = rules.map_err(|source| Problem::Rules { member: place.to_owned(), source }).kept(problems)?;
+    if *driver == Driver::VolumeSnapshotter {
+        let kind = target.as_ref().and_then(|target| target.reference.as_ref()).map(|(_, kind)| *kind);
+        problems.extend(member::snapshot_problems(place, kind, member.task.as_ref()));
+        snapshot_claims(place, member, &rules, own).kept(problems);
+    }
     (problems.len() == before).then(|| ValidRestoreMember {
         place: place.to_owned(),
         target,
@@ -152,6 +164,42 @@ fn restore_member(
         hooks,
         spec: member.clone(),
     })
+}
+
+/// Checks what a restore from VolumeSnapshots makes: new claims, from its templates.
+fn snapshot_claims(
+    place: &str,
+    member: &RestoreMember,
+    rules: &EffectiveRules,
+    own: &str,
+) -> Result<(), Problem> {
+    let Some(target) = &member.target else { return Ok(()) };
+    if target.volume_claim_templates.is_empty() {
+        return Err(Problem::NoClaimTemplates { member: place.to_owned() });
+    }
+    let checked = restored_claims(target, own).and_then(|_| check_rules(&rules.rules));
+    checked.map_err(|source| Problem::SnapshotRestore { member: place.to_owned(), source })
+}
+
+/// Claims that two members of a restore from VolumeSnapshots would make; one for each member.
+fn same_claims(members: &[ValidRestoreMember], own: &str) -> Vec<Problem> {
+    let mut makers: BTreeMap<String, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for member in members {
+        let claims = member.spec.target.as_ref().and_then(|target| restored_claims(target, own).ok());
+        for claim in claims.unwrap_or_default() {
+            let (claim, second) = (claim.claim.name, member.place.as_str());
+            if let Some(first) = makers.insert(claim.clone(), second) {
+                problems.push(Problem::SameClaim {
+                    first: first.to_owned(),
+                    second: second.to_owned(),
+                    claim,
+                });
+                break;
+            }
+        }
+    }
+    problems
 }
 
 /// `without_mounts`: no volume is written through its mounts, because a task runs or the storage system has snapshots.

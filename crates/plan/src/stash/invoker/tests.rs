@@ -1,3 +1,5 @@
+mod snapshotter;
+
 use jiff::Timestamp;
 use lifeboat_api::stash::{
     BackupBatchSpec, BackupConfigurationSpec, InvokerKind, InvokerPhase, RestoreBatchSpec,

@@ -64,20 +64,8 @@ pub fn creation(invoker: &InvokerId, due: Timestamp, existing: &[ExistingSession
 /// The name of the session of a due time: `<invoker>-<second>`, and the kind after it if an invoker of another kind has that name. The
 /// kind is last so that no such name is the plain name of another invoker.
 pub fn session_name(invoker: &InvokerId, due: Timestamp, with_kind: bool) -> String {
-    let base = format!("{}-{}", short(&invoker.name), due.as_second());
+    let base = format!("{}-{}", label::shortened(&invoker.name, LONGEST - APPENDED), due.as_second());
     if with_kind { format!("{base}-{}", invoker.kind.as_str().to_lowercase()) } else { base }
-}
-
-/// The invoker's name, with a hash in place of what would make a session's name too long.
-fn short(name: &str) -> String {
-    const HASH: usize = 8;
-    let most = LONGEST - APPENDED;
-    if name.len() <= most {
-        return name.to_owned();
-    }
-    let end = (0..most - HASH).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
-    let start = name[..end].trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-    format!("{start}-{}", &label::digest(name)[..HASH])
 }
 
 /// Upstream's labels of a session. `target`: that of a BackupConfiguration; a BackupBatch has several and gets no such labels.

@@ -151,6 +151,10 @@ condition_types! {
     Member MountBelowPath: "MountNotInPath", "MountsInPaths";
     /// Ours: volumes without CSI snapshots were read as they are.
     Member VolumeReadLive: "NoSnapshotOfVolume", "SnapshotsOfVolumes";
+    /// Ours: driver VolumeSnapshotter takes no snapshots of some volumes of the target.
+    Member VolumesWithoutSnapshot: "NoClaimOfVolume", "ClaimsOfVolumes";
+    /// Ours: claims of a restore get their volumes, and their data, when pods use them.
+    Member ClaimsAwaitPods: "WaitForFirstConsumer", "VolumesMade";
     /// Ours: rules in their deprecated place were read as `target.rules`.
     Member RulesMoved: "DeprecatedRulesRead", "RulesInTarget";
     /// Ours: hosts of a restore that no rule is for were left alone.

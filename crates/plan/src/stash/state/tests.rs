@@ -101,6 +101,15 @@ fn state(members: &[&[WorkPhase]], observed: &[Observation]) -> SessionState {
     state
 }
 
+#[test]
+fn a_session_with_an_unknown_result_has_ended_once_it_is_complete() {
+    let mut state = state(&[&[Unknown]], &[MetricsPushed.yes("")]);
+    state.settle();
+    assert_eq!((state.phase, state.has_ended()), (S::Unknown, true));
+    let of_another_version = SessionState { phase: S::Unknown, ..SessionState::default() };
+    assert!(!of_another_version.has_ended());
+}
+
 use SessionPhase as S;
 
 #[rstest]

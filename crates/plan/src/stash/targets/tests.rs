@@ -7,6 +7,7 @@ mod mounts;
 mod pods;
 mod reading;
 mod restore;
+mod snapshotted;
 
 use k8s_openapi::api::core::v1::VolumeMount;
 use lifeboat_api::stash::{BackupTarget, TargetRef};

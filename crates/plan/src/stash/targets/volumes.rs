@@ -275,7 +275,7 @@ impl Volume<'_> {
 }
 
 /// The driver of a volume, also of one of an older type that its driver has taken over.
-fn driver_of(volume: &Value) -> Option<&str> {
+pub(super) fn driver_of(volume: &Value) -> Option<&str> {
     let migrated = volume["metadata"]["annotations"]["pv.kubernetes.io/migrated-to"].as_str();
     volume.pointer("/spec/csi/driver").and_then(Value::as_str).or(migrated)
 }

@@ -3,6 +3,7 @@
 mod claims;
 mod races;
 mod slow;
+mod snapshotter;
 
 use rstest::rstest;
 use serde_json::json;

@@ -11,6 +11,7 @@ use lifeboat_plan::stash::tasks::Interim;
 use lifeboat_plan::stash::variables::{SystemVariables, TargetVariables};
 
 use super::work::{BackupWork, failed};
+use crate::repository::RepositoryKey;
 use crate::sessions::engine::NoHosts;
 use crate::tasks::{TaskProblem, TaskRequest, TaskWork, endpoint_pod, has_task, task_work};
 
@@ -27,6 +28,7 @@ impl BackupWork {
     /// The host of a member with a task; None for a member without one.
     pub(super) async fn plan_task(
         &self,
+        key: &RepositoryKey,
         member: usize,
         valid: &ValidMember,
     ) -> Result<Option<TargetPlan>, NoHosts> {
@@ -40,7 +42,7 @@ impl BackupWork {
             namespace: &self.record.namespace,
             task: valid.task.as_ref(),
             target: target.map(|target| (target.kind, &target.key)),
-            key: &self.key,
+            key,
             interim: Interim {
                 temporary: valid.spec.temp_dir.as_ref(),
                 template: valid.spec.interim_volume_template.as_ref(),

@@ -7,10 +7,11 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::stash::{BackupSession, HookPhase};
+use lifeboat_api::stash::{BackupSession, Driver, HookPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::ValidDriver;
+use lifeboat_plan::stash::reservation::RepositoryName;
 use lifeboat_plan::stash::retention::{Retention, would_remove};
 use lifeboat_plan::stash::session::{
     FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
@@ -24,11 +25,14 @@ use super::written;
 use crate::context::Context;
 use crate::invokers::{Invoker, make_session};
 use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
-use crate::repository::{Applied, PolicyRequest, SessionEnd, after_session, apply_policy, parts_of};
+use crate::repository::{
+    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, key_of, parts_of,
+};
 use crate::sessions::engine::Stopped;
 use crate::sessions::host_record::end_host;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::restore::finish::forget_old_copies;
+use crate::sessions::snapshotter::retention;
 
 /// Ends a session whose members have ended.
 pub(super) async fn finish(
@@ -45,19 +49,41 @@ pub(super) async fn finish(
                 .collect()
         })
         .await;
-    // The reservation may have been lost while movers were at work.
-    let held = match &work.valid.driver {
+    let pushed = match &work.valid.driver {
         ValidDriver::Restic(repository) => {
-            Box::pin(Reserved::of(context, &work.invoker, repository)).await
+            finish_repository(context, record, work, repository, &hosts).await?
         }
-        ValidDriver::VolumeSnapshotter => return end(record, "its driver was changed").await,
+        ValidDriver::VolumeSnapshotter => {
+            let (invoker, kept) = (&work.invoker, &work.valid.retention);
+            let dry_run = invoker.policy().dry_run;
+            let applied = retention::apply(&context.core, &invoker.id, &hosts, kept, dry_run).await;
+            let now = record.now();
+            written(record.change(|state| state.observe(&applied, now)).await?)?;
+            None
+        }
     };
+    complete(record, pushed).await?;
+    context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
+    Ok(())
+}
+
+/// Applies the retention policy to the repository, and brings its status and state up to date.
+async fn finish_repository(
+    context: &Context,
+    record: &SessionRecord,
+    work: &BackupWork,
+    repository: &RepositoryName,
+    hosts: &BTreeSet<HostName>,
+) -> Result<Option<Observation>, Stopped> {
+    let key = key_of(&repository.namespace, &repository.name);
+    // The reservation may have been lost while movers were at work.
+    let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
     let (applied, removed) = match &held {
-        Ok(reserved) => apply_retention(context, record, work, reserved, &hosts).await,
+        Ok(reserved) => apply_retention(context, &key, record, work, reserved, hosts).await,
         Err(problem) => (not_applied(problem), None),
     };
     if held.is_ok() && !work.invoker.policy().dry_run {
-        forget_old_copies(context, &record.namespace, &work.key, &hosts).await;
+        forget_old_copies(context, &record.namespace, &key, hosts).await;
     }
     let now = record.now();
     written(record.change(|state| state.observe(&applied, now)).await?)?;
@@ -72,13 +98,10 @@ pub(super) async fn finish(
         removed,
         prune: held.is_ok() && work.invoker.prunes(),
     };
-    let pushed = match Box::pin(after_session(context, &work.key, &end)).await {
+    Ok(Some(match Box::pin(after_session(context, &key, &end)).await {
         Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
         Err(problem) => ConditionType::RepositoryMetricsPushed.no(problem.chain()),
-    };
-    complete(record, Some(pushed)).await?;
-    context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
-    Ok(())
+    }))
 }
 
 /// What metrics show of a session.
@@ -108,8 +131,8 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
             invoker_kind: work.invoker.id.kind.to_string(),
             invoker_name: work.invoker.id.name.clone(),
             namespace: work.invoker.id.namespace.clone(),
-            driver: "Restic".to_owned(),
-            repository: parts_of(&work.key).1.to_owned(),
+            driver: if work.key.is_some() { Driver::Restic } else { Driver::VolumeSnapshotter }.to_string(),
+            repository: work.key.as_ref().map(|key| parts_of(key).1.to_owned()).unwrap_or_default(),
         },
         succeeded: state.phase == SessionPhase::Succeeded,
         seconds: seconds(state.duration).unwrap_or_default(),
@@ -171,6 +194,7 @@ async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Resu
 /// Forgets the snapshots that the policy does not keep, of the session's own hosts. A failure is a warning: the data is safe.
 async fn apply_retention(
     context: &Context,
+    key: &RepositoryKey,
     record: &SessionRecord,
     work: &BackupWork,
     reserved: &Reserved,
@@ -183,7 +207,7 @@ async fn apply_retention(
     };
     let stored: Vec<String> = record.read(stored_snapshots).await;
     let request = PolicyRequest { keep, hosts, id: &reserved.repository, stored: &stored, dry_run };
-    match Box::pin(apply_policy(context, &work.key, &request)).await {
+    match Box::pin(apply_policy(context, key, &request)).await {
         Ok(applied) => {
             let removed = u64::try_from(applied.removed.len()).ok().filter(|_| !dry_run);
             (observed(&applied, dry_run), removed)

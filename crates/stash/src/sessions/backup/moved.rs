@@ -8,6 +8,7 @@ use lifeboat_control::locked;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource};
 use lifeboat_transfer::attempts::NotPrepared;
 
+use super::hooks::replaced;
 use super::work::BackupWork;
 use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
@@ -21,9 +22,7 @@ impl BackupWork {
         parts: &MoverParts<HostPart>,
     ) -> Result<MoverSource, NotPrepared> {
         if let Some(pod) = self.lost_hook_pod(record).await? {
-            return Err(NotPrepared::Because(format!(
-                "pod {pod}, in which the hook before the host ran, was replaced before the host was read; the next session reads the new pod"
-            )));
+            return Err(NotPrepared::Because(replaced(&pod)));
         }
         let MoverSource::Volumes { node: Some(node), .. } = &parts.source else {
             return Ok(parts.source.clone());

@@ -3,12 +3,18 @@
 //! before any mover, and again before snapshots are forgotten.
 
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::invoker::ValidDriver;
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName, Standing};
+use lifeboat_plan::stash::state::SessionState;
+use lifeboat_plan::stash::state::conditions::ConditionType;
 
+use super::{finish, skip, written};
 use crate::context::Context;
 use crate::invokers::{Invoker, claim, nodes, not_allowed, read_repository};
 use crate::repository::reservations::{self, ReservationError, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
+use crate::sessions::engine::Stopped;
+use crate::sessions::record::SessionRecord;
 
 /// The repository that a session has reserved.
 pub(super) struct Reserved {
@@ -55,6 +61,56 @@ impl Reserved {
         confirmed(context, &id, &claim(invoker, repository, &nodes)).await?;
         Ok(Self { repository: opened.id })
     }
+}
+
+/// Whether a session may use its repository.
+pub(super) enum Reservation {
+    Held,
+    /// The session had begun, and the repository is somebody else's now, for this reason.
+    Lost(String),
+    /// The session has ended: it cannot use the repository.
+    Ended,
+}
+
+/// Opens the repository, or makes it, and makes sure that the invoker holds it. A session of which nothing has begun is Skipped where
+/// the repository is somebody else's, and Failed where it cannot be opened. Driver
+/// VolumeSnapshotter writes into none.
+pub(super) async fn reserve(
+    context: &Context,
+    record: &SessionRecord,
+    invoker: &Invoker,
+    driver: &ValidDriver,
+) -> Result<Reservation, Stopped> {
+    let ValidDriver::Restic(repository) = driver else { return Ok(Reservation::Held) };
+    let kind = ConditionType::BackendRepositoryInitialized;
+    let reserved = Box::pin(Reserved::of(context, invoker, repository)).await;
+    let now = record.now();
+    let has_begun = record.read(has_begun).await;
+    match reserved {
+        Ok(_) => {
+            written(record.change(|state| state.observe(&kind.yes(""), now)).await?)?;
+            Ok(Reservation::Held)
+        }
+        Err(NotReserved::Api(error)) => Err(error.into()),
+        Err(NotReserved::NotHeld(message)) if has_begun => Ok(Reservation::Lost(message)),
+        Err(NotReserved::NotHeld(message)) => {
+            skip(record, &message).await?;
+            Ok(Reservation::Ended)
+        }
+        // Its movers wait for storage that is away.
+        Err(NotReserved::NotOpened(_)) if has_begun => Ok(Reservation::Held),
+        Err(NotReserved::NotOpened(message)) => {
+            written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
+            finish::end(record, &message).await?;
+            Ok(Reservation::Ended)
+        }
+    }
+}
+
+/// Whether a hook of the batch or a member of it has begun.
+fn has_begun(state: &SessionState) -> bool {
+    ConditionType::GlobalPreBackupHookSucceeded.status_in(&state.conditions).is_some()
+        || state.members.iter().any(|member| member.total_hosts.is_some())
 }
 
 /// Makes sure that a claim holds at this moment.

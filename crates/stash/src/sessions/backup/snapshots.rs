@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_plan::json::text;
@@ -20,7 +21,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// How long a driver may take for a snapshot.
-const LIMIT: TimeLimit = TimeLimit { time: Duration::from_mins(10), setting: "target.snapshotClassName" };
+const LIMIT: TimeLimit =
+    TimeLimit { time: Duration::from_mins(10), setting: "the limit of target.snapshotClassName" };
 
 /// The snapshots of the claims that one mover reads.
 pub(super) struct HostSnapshots<'a> {
@@ -40,6 +42,14 @@ impl HostSnapshots<'_> {
         cancel: &CancellationToken,
     ) -> Result<MoverSource, NotPrepared> {
         let MoverSource::Volumes { volumes, node } = source else { return Ok(source.clone()) };
+        // All claims of the host at once: their data belongs together.
+        let taken = volumes.iter().enumerate().filter_map(|(number, volume)| match &volume.access {
+            VolumeAccess::Snapshot { claim, class, .. } => Some((self.uid(number), claim, class)),
+            _ => None,
+        });
+        let taken = taken
+            .map(|(uid, claim, class)| async move { self.take(&uid, claim, class, record, cancel).await });
+        try_join_all(taken).await?;
         let (mut exposed, mut node) = (Vec::new(), node.clone());
         for (number, volume) in volumes.iter().enumerate() {
             let VolumeAccess::Snapshot { claim, class, .. } = &volume.access else {
@@ -65,6 +75,29 @@ impl HostSnapshots<'_> {
         Exposures::new(&self.core.client, self.namespace, &self.core.namespace)
     }
 
+    /// Takes the snapshot of a claim, unless that is done.
+    async fn take(
+        &self,
+        uid: &str,
+        claim: &str,
+        class: &str,
+        record: &dyn AttemptRecord,
+        cancel: &CancellationToken,
+    ) -> Result<(), NotPrepared> {
+        let wanted = self.wanted(uid, &taken_name(uid), claim, class);
+        let snapshots = Snapshots::new(&self.core.client);
+        record.waiting(&format!("waits for a CSI snapshot of claim {claim}")).await?;
+        match cancel.run_until_cancelled(snapshots.take(&wanted, LIMIT)).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(NotTaken::Api(error))) => Err(error.into()),
+            Some(Err(error)) => {
+                Err(NotPrepared::Because(format!("no CSI snapshot of claim {claim}: {error}")))
+            }
+            None => Err(NotPrepared::Because("it was cancelled".to_owned())),
+        }
+    }
+
+    /// Makes a volume from the snapshot of a claim.
     async fn expose(
         &self,
         uid: &str,
@@ -74,17 +107,6 @@ impl HostSnapshots<'_> {
         cancel: &CancellationToken,
     ) -> Result<Exposed, NotPrepared> {
         let name = taken_name(uid);
-        let wanted = self.wanted(uid, &name, claim, class);
-        let snapshots = Snapshots::new(&self.core.client);
-        record.waiting(&format!("waits for a CSI snapshot of claim {claim}")).await?;
-        match cancel.run_until_cancelled(snapshots.take(&wanted, LIMIT)).await {
-            Some(Ok(_)) => {}
-            Some(Err(NotTaken::Api(error))) => return Err(error.into()),
-            Some(Err(error)) => {
-                return Err(NotPrepared::Because(format!("no CSI snapshot of claim {claim}: {error}")));
-            }
-            None => return Err(NotPrepared::Because("it was cancelled".to_owned())),
-        }
         let found = Claims::new(&self.core.client).get(self.namespace, claim).await?.unwrap_or_default();
         let source = SnapshotSource {
             namespace: self.namespace,

@@ -3,10 +3,12 @@
 mod by_mover;
 mod checked;
 mod crashes;
+mod csi_reads;
 mod databases;
 mod hooks;
 mod members;
 mod reserved;
+mod snapshots;
 mod turns;
 mod volumes;
 

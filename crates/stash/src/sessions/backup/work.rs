@@ -38,6 +38,7 @@ use crate::sessions::kind::SessionKind;
 use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
+use crate::sessions::snapshotter::taking::is_taken;
 use crate::sessions::tasks::task_base;
 use crate::sessions::turns::Turn;
 use crate::target::{self, TargetName};
@@ -52,7 +53,8 @@ pub(in crate::sessions) struct BackupWork {
     pub(super) record: Arc<SessionRecord>,
     pub(super) invoker: Invoker,
     pub(super) valid: ValidBackup,
-    pub(super) key: RepositoryKey,
+    /// None with driver VolumeSnapshotter.
+    pub(super) key: Option<RepositoryKey>,
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
     pub(super) cancel: CancellationToken,
@@ -92,26 +94,34 @@ impl BackupWork {
     /// Reads the target of a member and decides about its hosts. The inner error is for people.
     pub(super) async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
-        if let Some(plan) = self.plan_task(member, valid).await? {
+        let Some(key) = &self.key else { return self.plan_snapshots(valid).await };
+        if let Some(plan) = self.plan_task(key, member, valid).await? {
             return Ok(plan);
         }
         let (Some(target), Some(spec)) = (&valid.target, &valid.spec.target) else {
             return Err(failed("a member without target needs a task: set task.name"));
         };
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
-        let class = spec.snapshot_class_name.as_deref();
+        let class = spec.snapshot_class_name.as_deref().filter(|class| !class.is_empty());
         let facts = target::read(&self.context.core, &self.transfers.settings, name, class).await?;
         backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
     }
 
-    fn transfer(&self, record: &HostRecord, state: &HostState, mover: usize, namespace: &str) -> Transfer {
+    fn transfer(
+        &self,
+        key: &RepositoryKey,
+        record: &HostRecord,
+        state: &HostState,
+        mover: usize,
+        namespace: &str,
+    ) -> Transfer {
         let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
         let limit = self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST);
         let spec = TransferSpec {
             task_base: task_base(&self.record.uid, record.member, &record.host, mover),
             namespace: namespace.to_owned(),
-            key: self.key.clone(),
-            repository: format!("Repository {}", self.key.name()),
+            key: key.clone(),
+            repository: format!("Repository {}", key.name()),
             make: true,
             group: format!("{}/{}", self.record.namespace, self.record.name),
             created: Some(self.record.created),
@@ -150,6 +160,7 @@ impl BackupWork {
     /// Sends one mover of a host and waits for its end.
     async fn send(
         &self,
+        key: &RepositoryKey,
         record: &HostRecord,
         source: &HostSource,
         mover: usize,
@@ -157,18 +168,18 @@ impl BackupWork {
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let namespace = self.movers_namespace(record.member, &parts.source);
-        let pass = match pass(&self.context, &self.key, &namespace, Rights::Backup).await {
+        let pass = match pass(&self.context, key, &namespace, Rights::Backup).await {
             Ok(pass) => pass,
             Err(NoPass::Api(error)) => return Err(error),
             Err(problem) => return record.failed(problem.to_string()).await.map(drop),
         };
-        let transfer = self.transfer(record, &record.state().await, mover, &namespace).through(pass);
+        let transfer = self.transfer(key, record, &record.state().await, mover, &namespace).through(pass);
         let member = self.member(record.member);
         let job = MoverJob {
             task: transfer.task(),
             owner: self.record.owner(),
             place: place(&parts.source, Writable::No),
-            repository: self.key.to_string(),
+            repository: key.to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,
             namespace,
@@ -188,8 +199,8 @@ impl BackupWork {
         };
         let options = self.options(record.member, task.as_ref());
         let base = task_base(&self.record.uid, record.member, &record.host, mover);
-        let key = (record.member, record.host.clone());
-        let numbers = locked(&self.at_work.numbers).entry(key).or_default().clone();
+        let host = (record.member, record.host.clone());
+        let numbers = locked(&self.at_work.numbers).entry(host).or_default().clone();
         let copying = Copying {
             work: Some(self),
             transfer,
@@ -292,7 +303,7 @@ impl SessionWork for BackupWork {
         hook: &ValidHook,
         when: HookMoment,
     ) -> Result<(), HookFailure> {
-        self.run_hook_of(record, hook, when).await
+        Box::pin(self.run_hook_of(record, hook, when)).await
     }
 
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
@@ -305,6 +316,7 @@ impl SessionWork for BackupWork {
             }
         };
         self.note_pod(&record, &source).await?;
+        let Some(key) = &self.key else { return self.take_snapshot(&record, &source, cancel).await };
         for (mover, parts) in self.movers(record.member, &source).into_iter().enumerate() {
             let state = record.state().await;
             if state.phase.has_ended() {
@@ -314,13 +326,21 @@ impl SessionWork for BackupWork {
                 continue;
             }
             let wanted = parts.parts.clone();
-            self.send(&record, &source, mover, parts, cancel).await?;
+            self.send(key, &record, &source, mover, parts, cancel).await?;
             if !are_stored(&record.state().await, &wanted) {
                 // The host failed, or its mover was left to the next leader, where the host goes on.
                 return Ok(());
             }
         }
         if record.state().await.phase.has_ended() { Ok(()) } else { record.succeeded().await.map(drop) }
+    }
+
+    fn is_taken(&self, host: &HostState) -> bool {
+        self.key.is_none() && is_taken(host)
+    }
+
+    async fn settle_host(&self, record: &HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
+        self.settle_snapshot(record, cancel).await
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {

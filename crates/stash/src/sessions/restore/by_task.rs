@@ -139,7 +139,7 @@ async fn find_task(work: &RestoreWork, valid: &ValidRestoreMember) -> Result<Tas
             let (key, kind) = target.reference.as_ref()?;
             Some((*kind, key))
         }),
-        key: &work.key,
+        key: work.key(),
         interim: Interim {
             temporary: valid.spec.temp_dir.as_ref(),
             template: valid.spec.interim_volume_template.as_ref(),
@@ -233,7 +233,7 @@ async fn send(
         task: transfer.task(),
         owner: work.record.owner(),
         place: TaskWork::place(),
-        repository: work.key.to_string(),
+        repository: work.key().to_string(),
         group: transfer.group.clone(),
         deadline_seconds: 1,
         namespace: transfer.namespace.clone(),

@@ -20,10 +20,10 @@ use lifeboat_plan::stash::targets::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::by_task;
 use super::choice::on_record;
 use super::found::FoundMember;
 use super::work::RestoreWork;
+use super::{by_snapshot, by_task};
 use crate::repository;
 use crate::sessions::engine::NoHosts;
 
@@ -75,7 +75,9 @@ impl RestoreWork {
             if cancel.is_cancelled() {
                 return Err(failed(&self.end_reason().await));
             }
-            let tried = if by_task::is_for(valid) {
+            let tried = if self.repository.is_none() {
+                Box::pin(by_snapshot::try_find(self, member, valid)).await?
+            } else if by_task::is_for(valid) {
                 Box::pin(by_task::try_find(self, member, valid)).await?
             } else {
                 self.try_find(member, valid).await?
@@ -158,7 +160,7 @@ impl RestoreWork {
 
     /// The snapshots of the repository. The inner error is what the restore waits for.
     pub(super) async fn snapshots(&self) -> Result<Result<Vec<SnapshotFact>, Observation>, NoHosts> {
-        match repository::snapshots(&self.context, &self.key).await {
+        match repository::snapshots(&self.context, self.key()).await {
             Ok(snapshots) => Ok(Ok(snapshots.into_iter().map(fact).collect())),
             Err(problem) if problem.is_missing() => Ok(Ok(Vec::new())),
             Err(problem) if problem.may_pass() => {
@@ -194,6 +196,9 @@ impl RestoreWork {
         valid: &ValidRestoreMember,
         state: &MemberState,
     ) -> Result<(), NoHosts> {
+        if self.repository.is_none() {
+            return by_snapshot::find_again(self, member, valid);
+        }
         if by_task::is_for(valid) {
             return by_task::find_again(self, member, valid).await;
         }

@@ -24,7 +24,9 @@ pub(super) async fn finish(work: &RestoreWork) -> Result<(), Stopped> {
             hosts.map(|host| host.name.clone()).collect()
         })
         .await;
-    forget_old_copies(&work.context, &work.record.namespace, &work.key, &hosts).await;
+    if let Some(key) = &work.repository {
+        forget_old_copies(&work.context, &work.record.namespace, key, &hosts).await;
+    }
     complete(&work.record).await
 }
 

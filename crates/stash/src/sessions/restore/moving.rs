@@ -172,8 +172,8 @@ impl RestoreWork {
         let spec = TransferSpec {
             task_base,
             namespace,
-            key: self.key.clone(),
-            repository: format!("Repository {}", self.key.name()),
+            key: self.key().clone(),
+            repository: format!("Repository {}", self.key().name()),
             make,
             group: format!("{}/{}", self.record.namespace, self.record.name),
             created: Some(self.record.created),
@@ -192,7 +192,7 @@ impl RestoreWork {
         transfer: Transfer,
         rights: Rights,
     ) -> Result<Option<Transfer>, ApiError> {
-        match pass(&self.context, &self.key, &transfer.namespace, rights).await {
+        match pass(&self.context, self.key(), &transfer.namespace, rights).await {
             Ok(pass) => Ok(Some(transfer.through(pass))),
             Err(NoPass::Api(error)) => Err(error),
             Err(problem) => record.failed(problem.to_string()).await.map(|_| None),
@@ -220,7 +220,7 @@ impl RestoreWork {
             task: transfer.task(),
             owner: self.record.owner(),
             place,
-            repository: self.key.to_string(),
+            repository: self.key().to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,
             namespace: transfer.namespace.clone(),

@@ -10,6 +10,7 @@ mod faults;
 mod held;
 mod hooks;
 mod kills;
+mod snapshots;
 mod targets;
 
 use lifeboat_mover::task::TaskWork;

@@ -19,10 +19,10 @@ use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio_util::sync::CancellationToken;
 
-use super::by_task;
 use super::found::FoundMember;
 use super::member::MemberStandstill;
 use super::object::RestoreObject;
+use super::{by_snapshot, by_task};
 use crate::context::Context;
 use crate::sessions::batch_hooks::{self, HookConditions};
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
@@ -40,7 +40,8 @@ pub(super) struct RestoreWork {
     pub(super) record: Arc<SessionRecord>,
     pub(super) object: RestoreObject,
     pub(super) valid: ValidRestore,
-    pub(super) key: RepositoryKey,
+    /// None with driver VolumeSnapshotter; see [`Self::key`].
+    pub(super) repository: Option<RepositoryKey>,
     pub(super) transfers: WorkContext,
     /// The targets of members as they were found; empty at first.
     pub(super) found: Mutex<BTreeMap<usize, Arc<FoundMember>>>,
@@ -54,6 +55,11 @@ pub(super) struct RestoreWork {
 impl RestoreWork {
     pub(super) fn member(&self, member: usize) -> Option<&ValidRestoreMember> {
         self.valid.members.get(member)
+    }
+
+    /// The Repository, for what only driver Restic does.
+    pub(super) fn key(&self) -> &RepositoryKey {
+        self.repository.as_ref().expect("only driver Restic has snapshots in a repository, movers and tasks")
     }
 
     /// The target of a member; None where claims are made from templates.
@@ -251,6 +257,9 @@ impl SessionWork for RestoreWork {
     }
 
     async fn run_together(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
+        if self.repository.is_none() {
+            return Box::pin(by_snapshot::run(self, member, cancel)).await;
+        }
         if self.member(member).is_some_and(by_task::is_for) {
             return Box::pin(by_task::run(self, member, cancel)).await;
         }

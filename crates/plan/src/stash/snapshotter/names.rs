@@ -1,0 +1,108 @@
+//! Names and labels of the VolumeSnapshots of a session. The name follows from the session and the claim, so that a server that follows a
+//! crash finds what the one before it made.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::claim_of;
+use crate::label;
+use crate::stash::session::{InvokerId, TargetKey, labels};
+use crate::transfer::snapshots::{GROUP, VERSION};
+
+/// Label of a VolumeSnapshot: the UID of the BackupSession that took it.
+pub const SESSION: &str = "lifeboat.io/backup-session";
+
+/// The longest name of an object.
+const LONGEST: usize = 253;
+/// What is appended to a claim's name at most: the second and a hash.
+const APPENDED: usize = "-9223372036854775807-01234567".len();
+/// How many digits a Unix time has at least: names of people may end in shorter numbers.
+const DIGITS: usize = 10;
+
+/// The session that takes snapshots.
+#[derive(Clone, Debug)]
+pub struct SnapshotOwner {
+    pub invoker: InvokerId,
+    /// The session's name, UID and creation.
+    pub session: String,
+    pub uid: String,
+    pub created: Timestamp,
+}
+
+/// What to do about the snapshot of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Take it under this name.
+    Take(String),
+    /// The session has taken it already.
+    Adopt(String),
+}
+
+/// Another object has the name that a session needs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("VolumeSnapshot {name} exists and was not made by this session; delete or rename it")]
+pub struct NotOurs {
+    pub name: String,
+}
+
+impl SnapshotOwner {
+    /// The names that the snapshot of a claim may have: the first, as upstream's, unless another session has it. Two invokers of one
+    /// claim may be due in one second.
+    pub fn names(&self, claim: &str) -> [String; 2] {
+        let base = format!("{}-{}", label::shortened(claim, LONGEST - APPENDED), self.second());
+        let own = format!("{base}-{}", &label::digest(&self.uid)[..8]);
+        [base, own]
+    }
+
+    /// The second in the session's name; for other names that of its creation.
+    fn second(&self) -> i64 {
+        let mut parts = self.session.rsplit('-').take(2);
+        let is_time = |part: &&str| part.len() >= DIGITS && part.bytes().all(|byte| byte.is_ascii_digit());
+        parts.find(is_time).and_then(|part| part.parse().ok()).unwrap_or(self.created.as_second())
+    }
+
+    /// Decides. `find`: the VolumeSnapshot of a name.
+    pub fn choose<'a>(
+        &self,
+        claim: &str,
+        find: impl Fn(&str) -> Option<&'a Value>,
+    ) -> Result<Choice, NotOurs> {
+        let [plain, own] = self.names(claim);
+        // The second name comes first: it is in use only because the first one was taken then.
+        match find(&own) {
+            Some(found) if self.owns(found, claim) => return Ok(Choice::Adopt(own)),
+            Some(_) => return Err(NotOurs { name: own }),
+            None => {}
+        }
+        match find(&plain) {
+            None => Ok(Choice::Take(plain)),
+            Some(found) if self.owns(found, claim) => Ok(Choice::Adopt(plain)),
+            Some(found) if owned_by_session(found) => Ok(Choice::Take(own)),
+            Some(_) => Err(NotOurs { name: plain }),
+        }
+    }
+
+    /// Whether a VolumeSnapshot was taken of this claim by the session.
+    pub fn owns(&self, snapshot: &Value, claim: &str) -> bool {
+        snapshot["metadata"]["labels"][SESSION] == *self.uid && claim_of(snapshot) == claim
+    }
+
+    /// The VolumeSnapshot to make. No object owns it: deleting a session, or its invoker, deletes no data.
+    pub fn snapshot(&self, name: &str, claim: &str, class: &str, target: Option<&TargetKey>) -> Value {
+        let mut labels: BTreeMap<String, String> = labels(&self.invoker, target);
+        labels.insert(SESSION.to_owned(), self.uid.clone());
+        json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"),
+            "kind": "VolumeSnapshot",
+            "metadata": {"name": name, "namespace": self.invoker.namespace, "labels": labels},
+            "spec": {"volumeSnapshotClassName": class, "source": {"persistentVolumeClaimName": claim}},
+        })
+    }
+}
+
+/// Whether a session took the snapshot, this one or another.
+pub fn owned_by_session(snapshot: &Value) -> bool {
+    snapshot["metadata"]["labels"][SESSION].as_str().is_some_and(|uid| !uid.is_empty())
+}

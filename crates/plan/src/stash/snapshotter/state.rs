@@ -1,0 +1,83 @@
+//! How far a driver has come with a VolumeSnapshot, read from the VolumeSnapshot alone, and how long each state is waited for. A driver that
+//! reports an error tries again, so an error ends the wait only if it stays.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::json::text;
+use crate::transfer::snapshots::{bound_content, is_going, reported_error};
+
+/// How long a snapshot may take where the invoker sets no `timeOut`.
+pub const LONGEST: Duration = Duration::from_hours(24);
+/// How long a snapshot controller may take to notice a new VolumeSnapshot.
+const NOTICED: Duration = Duration::from_mins(10);
+/// How long a driver may report errors.
+const FAILING: Duration = Duration::from_mins(30);
+
+/// The state of a VolumeSnapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotState {
+    pub stage: Stage,
+    /// What its driver or a controller reported last.
+    pub problem: Option<String>,
+}
+
+/// The stages of a snapshot, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It is being deleted.
+    Deleted,
+    /// No snapshot controller has noticed it.
+    Requested,
+    /// The driver has not taken it.
+    Bound,
+    /// Later writes do not change it; volumes cannot be made from it yet.
+    Taken,
+    Ready,
+}
+
+impl SnapshotState {
+    pub fn of(snapshot: &Value) -> Self {
+        let stage = if is_going(snapshot) {
+            Stage::Deleted
+        } else if bound_content(snapshot).is_none() {
+            Stage::Requested
+        } else if snapshot["status"]["readyToUse"] == true {
+            Stage::Ready
+        } else if text(snapshot, "/status/creationTime").is_empty() {
+            Stage::Bound
+        } else {
+            Stage::Taken
+        };
+        Self { stage, problem: reported_error(snapshot).filter(|_| stage < Stage::Ready) }
+    }
+
+    /// What it waits for.
+    pub fn message(&self) -> String {
+        let waits = match self.stage {
+            Stage::Deleted => "it is being deleted",
+            Stage::Requested => "no snapshot controller has bound it to a content yet; is one running?",
+            Stage::Bound => "its driver has not taken it yet",
+            Stage::Taken => "it is taken, and its driver has not made it ready to use yet",
+            Stage::Ready => "it is ready to use",
+        };
+        self.problem.clone().unwrap_or_else(|| waits.to_owned())
+    }
+
+    /// How long it may stay as it is; None if only the time of the session limits it.
+    pub fn patience(&self) -> Option<Duration> {
+        match (self.stage, &self.problem) {
+            (Stage::Deleted, _) => Some(Duration::ZERO),
+            (_, Some(_)) => Some(FAILING),
+            (Stage::Requested, None) => Some(NOTICED),
+            _ => None,
+        }
+    }
+
+    /// Whether another state is a new one, for which the wait begins again. The texts of errors do not count: drivers put changing IDs
+    /// into them.
+    pub fn is_same_wait(&self, other: &Self) -> bool {
+        self.stage == other.stage && self.problem.is_some() == other.problem.is_some()
+    }
+}

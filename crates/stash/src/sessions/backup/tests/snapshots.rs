@@ -1,0 +1,411 @@
+//! Driver VolumeSnapshotter: VolumeSnapshots of claims, on an API server whose snapshot controller the tests play.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+
+use lifeboat_control::testing::{ApiServer, Requests, Verb, WriteKind};
+use rstest::rstest;
+use tokio::sync::Notify;
+
+use super::*;
+
+const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/shop/volumesnapshots";
+const CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+
+/// What the snapshot controller of a test does with a new VolumeSnapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    TakesAtOnce,
+    /// It takes snapshots, which become ready only when a test says so.
+    StillUploads,
+    Fails,
+    Absent,
+}
+
+/// Two Deployments, `web` and `db`, whose claims are of driver `csi.example`, which has class `fast`.
+async fn shop(driver: Driver) -> Shop {
+    let shop = Shop::new().await;
+    shop.put_deployment("db");
+    let server = &shop.world.server;
+    put_class(server, "fast", "csi.example");
+    put_class(server, "other", "other.example");
+    for claim in ["web", "db"] {
+        put_volume(server, claim);
+    }
+    control(server, driver);
+    shop
+}
+
+fn put_class(server: &ApiServer, name: &str, driver: &str) {
+    let class =
+        json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "driver": driver});
+    server.put(&format!("{CLASSES}/{name}"), class);
+}
+
+fn put_volume(server: &ApiServer, claim: &str) {
+    let volume =
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {"csi": {"driver": "csi.example"}}});
+    server.put(&format!("/api/v1/persistentvolumes/pv-{claim}"), volume);
+}
+
+/// Plays the snapshot controller and its driver. Each snapshot is a second younger than the one before it.
+fn control(server: &ApiServer, driver: Driver) {
+    let seconds = AtomicI64::new(1_767_225_600);
+    server.on_write(move |server, write| {
+        let is_new = write.kind == WriteKind::Created && write.path.starts_with(SNAPSHOTS);
+        if !is_new || driver == Driver::Absent {
+            return;
+        }
+        let second = seconds.fetch_add(1, Ordering::Relaxed);
+        let taken = jiff::Timestamp::from_second(second).unwrap().to_string();
+        let mut status = json!({"boundVolumeSnapshotContentName": "content"});
+        match driver {
+            Driver::Fails => status["error"] = json!({"message": "the quota is used up"}),
+            _ => {
+                status["creationTime"] = json!(taken);
+                status["restoreSize"] = json!("1Gi");
+                status["readyToUse"] = json!(driver == Driver::TakesAtOnce);
+            }
+        }
+        server.change(&write.path, &json!({"status": status}));
+    });
+}
+
+/// An invoker of Deployment `web` with the driver, and without a Repository.
+fn put_configuration(shop: &Shop, name: &str, changes: &Value) {
+    let mut spec = json!({
+        "driver": "VolumeSnapshotter",
+        "schedule": "*/5 * * * *",
+        "retentionPolicy": {"name": "keep", "keepLast": 2, "prune": false},
+        "target": {"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    });
+    lifeboat_cluster::testing::merge(&mut spec, changes);
+    shop.put_invoker("BackupConfiguration", name, &spec);
+}
+
+/// Runs a session of `nightly` whose name has this second.
+async fn run(shop: &Shop, second: u64) -> Value {
+    let name = format!("nightly-{second}");
+    shop.put_session(&name, "BackupConfiguration", "nightly");
+    shop.run(&name).await
+}
+
+/// The names of all VolumeSnapshots.
+fn names(shop: &Shop) -> Vec<String> {
+    let paths = shop.world.server.paths(&format!("{SNAPSHOTS}/"));
+    paths.iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+fn error(session: &Value) -> &str {
+    host(session, 0)["error"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_claim_is_backed_up_by_a_snapshot_that_outlives_its_session() {
+    let shop = shop(Driver::TakesAtOnce).await;
+    shop.world.server.remove("/apis/stash.appscode.com/v1alpha1/namespaces/shop/repositories/r");
+    put_configuration(&shop, "nightly", &json!({}));
+    let session = run(&shop, 1_700_000_100).await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    assert_eq!(session["status"]["targets"][0]["totalHosts"], 1);
+    let host = host(&session, 0);
+    assert_eq!((&host["hostname"], &host["pod"]), (&json!("web"), &json!("web-1")));
+    assert_eq!(
+        (&host["consistency"], &host["snapshots"][0]["name"]),
+        (&json!("Snapshot"), &json!("web-1700000100"))
+    );
+    assert_eq!(host["snapshots"][0]["totalSize"], "1Gi");
+    let made = shop.world.server.get(&format!("{SNAPSHOTS}/web-1700000100")).unwrap();
+    assert_eq!(made["spec"]["volumeSnapshotClassName"], "fast");
+    assert_eq!(made["metadata"]["labels"]["lifeboat.io/backup-session"], "uid-nightly-1700000100");
+    assert_eq!(made["metadata"]["labels"]["stash.appscode.com/target-name"], "web");
+    assert!(made["metadata"].get("ownerReferences").is_none(), "{made}");
+    assert!(locked(&shop.movers.requests).is_empty(), "no mover is sent");
+    assert_eq!(condition(&session, "BackendRepositoryInitialized").0, "", "there is no repository");
+    assert_eq!(condition(&session, "RetentionPolicyApplied").0, "True");
+    let metrics = shop.world.context.core.metrics.render();
+    assert!(metrics.contains("driver=\"VolumeSnapshotter\""), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_stateful_set_has_a_snapshot_of_each_ordinals_claim_and_of_its_shared_claim() {
+    let shop = shop(Driver::TakesAtOnce).await;
+    let server = &shop.world.server;
+    let claim = |name: &str| {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": format!("pv-{name}")}, "status": {"phase": "Bound"}});
+        server.put(&format!("/api/v1/namespaces/shop/persistentvolumeclaims/{name}"), claim);
+        put_volume(server, name);
+    };
+    for name in ["data-sts-0", "data-sts-1", "data-sts-2", "shared"] {
+        claim(name);
+    }
+    let volumes = json!([{"name": "s", "persistentVolumeClaim": {"claimName": "shared"}}, {"name": "cache", "emptyDir": {}}]);
+    server.put(
+        "/apis/apps/v1/namespaces/shop/statefulsets/sts",
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {
+            "replicas": 2, "template": {"spec": {"volumes": volumes}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+        }}),
+    );
+    let target = json!({"ref": {"kind": "StatefulSet", "name": "sts"}});
+    put_configuration(&shop, "nightly", &json!({"target": target}));
+    let session = run(&shop, 1_700_000_100).await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    assert_eq!(names(&shop), ["data-sts-0-1700000100", "data-sts-1-1700000100", "shared-1700000100"]);
+    let member = json!({"status": session["status"]["targets"][0]});
+    assert!(condition(&member, "VolumesWithoutSnapshot").1.contains("cache (emptyDir)"), "{session}");
+}
+
+#[tokio::test]
+async fn the_policy_keeps_the_newest_of_each_claim_and_touches_no_others() {
+    let shop = shop(Driver::TakesAtOnce).await;
+    put_configuration(&shop, "nightly", &json!({}));
+    put_configuration(&shop, "other", &json!({"retentionPolicy": {"keepLast": 1}}));
+    shop.put_session("other-1700000000", "BackupConfiguration", "other");
+    assert_eq!(phase(&shop.run("other-1700000000").await), "Succeeded");
+    shop.world.server.put(
+        &format!("{SNAPSHOTS}/by-hand"),
+        json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+            "spec": {"source": {"persistentVolumeClaimName": "web"}},
+            "status": {"boundVolumeSnapshotContentName": "c", "readyToUse": true, "creationTime": "2020-01-01T00:00:00Z"}}),
+    );
+    for second in [1_700_000_100, 1_700_000_200] {
+        run(&shop, second).await;
+    }
+    let session = run(&shop, 1_700_000_300).await;
+    assert_eq!(names(&shop), ["by-hand", "web-1700000000", "web-1700000200", "web-1700000300"]);
+    let (status, message) = condition(&session, "RetentionPolicyApplied");
+    assert_eq!((status.as_str(), message.as_str()), ("True", "deleted VolumeSnapshots web-1700000100"));
+}
+
+#[tokio::test]
+async fn a_dry_run_names_what_it_would_delete() {
+    let shop = shop(Driver::TakesAtOnce).await;
+    put_configuration(&shop, "nightly", &json!({"retentionPolicy": {"keepLast": 1, "dryRun": true}}));
+    run(&shop, 1_700_000_100).await;
+    let session = run(&shop, 1_700_000_200).await;
+    assert_eq!(names(&shop).len(), 2);
+    let (_, message) = condition(&session, "RetentionPolicyApplied");
+    assert_eq!(message, "a dry run would delete VolumeSnapshots web-1700000100");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_deleted_is_a_warning() {
+    let shop = shop(Driver::TakesAtOnce).await;
+    put_configuration(&shop, "nightly", &json!({"retentionPolicy": {"keepLast": 1}}));
+    run(&shop, 1_700_000_100).await;
+    let requests = Requests::new(Verb::Delete, &format!("{SNAPSHOTS}/*"));
+    shop.world.server.fail(requests, lifeboat_control::testing::When::Always, 403);
+    let session = run(&shop, 1_700_000_200).await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    let (status, message) = condition(&session, "RetentionPolicyApplied");
+    assert!(status == "False" && message.contains("delete VolumeSnapshot shop/web-1700000100"), "{message}");
+}
+
+/// Hooks that are noted; after the second one the storage has uploaded everything.
+struct ReadyAfterRelease {
+    server: ApiServer,
+    noted: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Commands for ReadyAfterRelease {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        let command = request.command.join(" ");
+        locked(&self.noted).push(format!("{}: {command}", request.pod));
+        if command == "release" {
+            for path in self.server.paths(&format!("{SNAPSHOTS}/")) {
+                self.server.change(&path, &json!({"status": {"readyToUse": true}}));
+            }
+        }
+        Ok(ExecOutput::default())
+    }
+}
+
+#[tokio::test]
+async fn the_pod_is_released_as_soon_as_the_snapshot_is_taken_and_the_host_ends_when_it_is_ready() {
+    let mut shop = shop(Driver::StillUploads).await;
+    let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}},
+        "postBackup": {"executionPolicy": "OnSuccess", "exec": {"command": ["release"]}}});
+    // A hook that waited for the upload would wait until the timeOut.
+    put_configuration(&shop, "nightly", &json!({"hooks": hooks, "timeOut": "20s"}));
+    let commands = ReadyAfterRelease { server: shop.world.server.clone(), noted: Mutex::default() };
+    let commands = Arc::new(commands);
+    shop.world.context.commands = commands.clone();
+    let session = run(&shop, 1_700_000_100).await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    assert_eq!(*locked(&commands.noted), ["web-1: quiesce", "web-1: release"]);
+    assert_eq!(host(&session, 0)["consistency"], "Quiesced");
+    assert_eq!(host(&session, 0)["postHook"], "Succeeded");
+}
+
+/// A pod that is gone as soon as it was quiesced.
+struct GoneAfterQuiesce(ApiServer);
+
+#[async_trait]
+impl Commands for GoneAfterQuiesce {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        assert_eq!(request.command, ["quiesce"], "no other pod gets a hook");
+        self.0.remove("/api/v1/namespaces/shop/pods/web-1");
+        Ok(ExecOutput::default())
+    }
+}
+
+#[tokio::test]
+async fn no_snapshot_is_begun_once_the_quiesced_pod_was_replaced_and_one_that_was_begun_stays() {
+    for begun in [false, true] {
+        let mut shop = shop(Driver::TakesAtOnce).await;
+        let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}},
+            "postBackup": {"exec": {"command": ["release"]}}});
+        put_configuration(&shop, "nightly", &json!({"hooks": hooks}));
+        if begun {
+            // By a server that died before it noted the snapshot.
+            occupied(&shop, &json!({"lifeboat.io/backup-session": "uid-nightly-1700000100"}));
+        }
+        shop.world.context.commands = Arc::new(GoneAfterQuiesce(shop.world.server.clone()));
+        let session = run(&shop, 1_700_000_100).await;
+        assert_eq!(phase(&session), "Failed", "{session}");
+        assert_eq!(names(&shop).len(), usize::from(begun), "{session}");
+        assert_eq!(error(&session).contains("was replaced before the host was read"), !begun, "{session}");
+        assert!(error(&session).contains("the hook after the host failed"), "{session}");
+    }
+}
+
+#[rstest]
+#[case::missing_class(json!({"target": {"snapshotClassName": "gone"}}), "\"gone\" (target.snapshotClassName) does not exist")]
+#[case::of_another_driver(json!({"target": {"snapshotClassName": "other"}}), "is of driver other.example")]
+#[case::no_target(json!({"target": {"ref": {"name": "gone"}}}), "Deployment shop/gone does not exist")]
+#[tokio::test]
+async fn what_cannot_be_snapshotted_fails_and_is_named(#[case] changes: Value, #[case] says: &str) {
+    let shop = shop(Driver::TakesAtOnce).await;
+    put_configuration(&shop, "nightly", &changes);
+    let session = run(&shop, 1_700_000_100).await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(session["status"]["targets"][0].to_string().replace('\\', "").contains(says), "{session}");
+    assert_eq!(names(&shop), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_cluster_without_snapshots_is_named_with_the_next_step() {
+    let shop = shop(Driver::Absent).await;
+    put_configuration(&shop, "nightly", &json!({}));
+    shop.world.server.without("snapshot.storage.k8s.io");
+    let session = run(&shop, 1_700_000_100).await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    let member = json!({"status": session["status"]["targets"][0]});
+    let (_, message) = condition(&member, "BackupExecutorEnsured");
+    assert!(message.contains("does not serve snapshot.storage.k8s.io/v1"), "{message}");
+    assert!(message.contains("install the CSI snapshot CRDs"), "{message}");
+}
+
+/// A VolumeSnapshot that has the name of one that a session needs.
+fn occupied(shop: &Shop, labels: &Value) {
+    shop.world.server.put(
+        &format!("{SNAPSHOTS}/web-1700000100"),
+        json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"labels": labels},
+            "spec": {"source": {"persistentVolumeClaimName": "web"}},
+            "status": {"boundVolumeSnapshotContentName": "c", "readyToUse": true, "creationTime": "2020-01-01T00:00:00Z"}}),
+    );
+}
+
+#[tokio::test]
+async fn a_snapshot_of_the_name_is_adopted_only_if_the_session_made_it() {
+    let of_session = |uid: &str| json!({"lifeboat.io/backup-session": uid});
+    for (labels, expected, text) in [
+        (json!({}), "Failed", "VolumeSnapshot web-1700000100 exists and was not made by this session"),
+        (of_session("uid-nightly-1700000100"), "Succeeded", ""),
+        // Another invoker was due in the same second.
+        (of_session("uid-other-1700000100"), "Succeeded", ""),
+    ] {
+        let shop = shop(Driver::TakesAtOnce).await;
+        put_configuration(&shop, "nightly", &json!({}));
+        occupied(&shop, &labels);
+        let session = run(&shop, 1_700_000_100).await;
+        assert_eq!(phase(&session), expected, "{labels}: {session}");
+        assert!(error(&session).contains(text), "{session}");
+        let of_another = labels == of_session("uid-other-1700000100");
+        let name = host(&session, 0)["snapshots"][0]["name"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(names(&shop).len(), if of_another { 2 } else { 1 });
+        assert_eq!(name.starts_with("web-1700000100-"), of_another, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_a_cancelled_session_does_not_need_is_deleted() {
+    for driver in [Driver::Fails, Driver::StillUploads] {
+        let shop = shop(driver).await;
+        put_configuration(&shop, "nightly", &json!({}));
+        shop.put_session("nightly-1700000100", "BackupConfiguration", "nightly");
+        let cancel = CancellationToken::new();
+        let begun = cancel.clone();
+        shop.world.server.on_write(move |_, write| {
+            if write.kind == WriteKind::Created && write.path.starts_with(SNAPSHOTS) {
+                begun.cancel();
+            }
+        });
+        let (session, record) = shop.parts("nightly-1700000100");
+        let ended = Box::pin(advance(&shop.world.context, &session, &record, &cancel)).await;
+        assert!(matches!(ended, Ok(Advance::Ended)));
+        let session = shop.object("nightly-1700000100");
+        assert_eq!(phase(&session), "Failed", "{session}");
+        assert!(error(&session).contains("VolumeSnapshot web-1700000100: "), "{session}");
+        assert!(error(&session).contains("was cancelled, or its timeOut passed"), "{session}");
+        assert!(host(&session, 0)["snapshots"].is_null(), "{session}");
+        assert_eq!(names(&shop), Vec::<String>::new(), "{driver:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_somebody_deletes_meanwhile_fails_its_host() {
+    let shop = shop(Driver::StillUploads).await;
+    put_configuration(&shop, "nightly", &json!({}));
+    shop.world.server.on_write(|server, write| {
+        let is_status = write.path.ends_with("/backupsessions/nightly-1700000100");
+        let is_taken = is_status && server.get(&write.path).unwrap().to_string().contains("web-1700000100");
+        if is_taken && server.get(&format!("{SNAPSHOTS}/web-1700000100")).is_some() {
+            server.remove(&format!("{SNAPSHOTS}/web-1700000100"));
+        }
+    });
+    let session = run(&shop, 1_700_000_100).await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(error(&session).contains("was deleted while it was waited for"), "{session}");
+}
+
+#[tokio::test]
+async fn a_server_that_died_at_any_write_is_followed_by_one_that_takes_no_second_snapshot() {
+    let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}}, "postBackup": {"exec": {"command": ["release"]}}});
+    for number in 1.. {
+        let shop = shop(Driver::TakesAtOnce).await;
+        put_configuration(&shop, "nightly", &json!({"hooks": hooks}));
+        shop.put_session("nightly-1700000100", "BackupConfiguration", "nightly");
+        let (written, dies) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (count, wake) = (written.clone(), dies.clone());
+        shop.world.server.on_write(move |_, _| {
+            if count.fetch_add(1, Ordering::Relaxed) + 1 == number {
+                wake.notify_one();
+            }
+        });
+        let died = tokio::select! {
+            biased;
+            () = dies.notified() => true,
+            ran = shop.advance("nightly-1700000100") => {
+                assert!(matches!(ran, Ok(Advance::Ended)), "after {number} writes");
+                false
+            }
+        };
+        if phase(&shop.object("nightly-1700000100")) != "Succeeded" {
+            shop.run("nightly-1700000100").await;
+        }
+        let session = shop.object("nightly-1700000100");
+        assert_eq!(phase(&session), "Succeeded", "after {number} writes: {session}");
+        assert_eq!(names(&shop), ["web-1700000100"], "after {number} writes");
+        let created = shop.world.server.created();
+        let made = created.iter().filter(|path| path.starts_with(SNAPSHOTS)).count();
+        assert_eq!(made, 1, "after {number} writes: {created:?}");
+        assert_eq!(shop.commands().last().map(String::as_str), Some("web-1: release"));
+        if !died {
+            assert!(number > 5, "a session writes more often");
+            return;
+        }
+    }
+}
