@@ -9,9 +9,9 @@
 //! A repository that only movers can open (a volume, pods with a cloud identity) is opened by movers that `by_mover` sends; callers see no
 //! difference.
 
+mod by_mover;
 pub(crate) mod claims;
 pub(crate) mod controller;
-mod by_mover;
 mod effects;
 mod host;
 mod look;

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
+use futures::TryStreamExt;
 use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
 use lifeboat_cluster::testing::failure;
-use futures::TryStreamExt;
 use lifeboat_control::locked;
 use lifeboat_control::testing::{ApiServer, Requests};
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
@@ -267,8 +267,7 @@ impl World {
         let source = tempfile::tempdir().unwrap();
         std::fs::write(source.path().join("file"), tags.join(",")).unwrap();
         let directory = std::fs::File::open(source.path()).unwrap().into();
-        let mut options =
-            BackupOptions::new(Source::Root { directory, path: "/data".to_owned() }, host);
+        let mut options = BackupOptions::new(Source::Root { directory, path: "/data".to_owned() }, host);
         options.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
         let (lock, progress) = (LockOptions::default(), Arc::new(Progress::default()));
         let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;

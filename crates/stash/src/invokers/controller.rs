@@ -87,9 +87,8 @@ async fn forget_gone(context: &Context, kind: &InvokerKind, there: &Known) {
 async fn release_left(context: &Context, kind: &InvokerKind, there: &Known) {
     let uids: BTreeSet<String> = there.state().iter().filter_map(|object| object.uid()).collect();
     let scope = context.served.scope();
-    let is_left = |claim: &Claim| {
-        claim.kind == *kind && scope.includes(&claim.namespace) && !uids.contains(&claim.uid)
-    };
+    let is_left =
+        |claim: &Claim| claim.kind == *kind && scope.includes(&claim.namespace) && !uids.contains(&claim.uid);
     let left = context.records.with_claims(is_left);
     for id in left.iter().filter_map(|name| ReservedId::of_config_map(name)) {
         if let Err(error) = release_gone(context, &id).await {

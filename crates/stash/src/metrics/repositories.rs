@@ -131,7 +131,11 @@ mod tests {
         }
         let moved = RepositoryLabels { bucket: "other".into(), ..labels.clone() };
         repositories.set(&moved, values);
-        assert_eq!(metrics.render().matches("stash_repository_size_bytes{").count(), 1, "one backend at a time");
+        assert_eq!(
+            metrics.render().matches("stash_repository_size_bytes{").count(),
+            1,
+            "one backend at a time"
+        );
         repositories.retain(|namespace, name| (namespace, name) == ("shop", "r"));
         assert!(metrics.render().contains("shop"));
         repositories.retain(|_, _| false);

@@ -148,10 +148,7 @@ pub(super) async fn forget(
 }
 
 /// The Repository as it is now, and what opens it.
-async fn current(
-    context: &Context,
-    key: &RepositoryKey,
-) -> Result<(Repository, Access), RepositoryProblem> {
+async fn current(context: &Context, key: &RepositoryKey) -> Result<(Repository, Access), RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
     let access = access_of(context, &repository).await?.access;

@@ -50,7 +50,9 @@ async fn still_claims(core: &Core, id: &ReservedId, claim: &Claim) -> Result<boo
     if claim.is_deletion() {
         let repository = repository(core, &claim.repository).await?;
         let is_same = |found: &Repository| found.metadata.uid.as_deref() == Some(claim.uid.as_str());
-        return Ok(repository.is_some_and(|found| is_same(&found) && found.metadata.deletion_timestamp.is_some()));
+        return Ok(
+            repository.is_some_and(|found| is_same(&found) && found.metadata.deletion_timestamp.is_some())
+        );
     }
     let Some(resource) = invoker_resource(&claim.kind) else { return Ok(true) };
     let api = objects::namespaced(&core.client, &claim.namespace, &resource);

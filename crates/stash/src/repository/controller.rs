@@ -115,8 +115,7 @@ async fn forget_gone(context: &Context, there: &Known) {
             .iter()
             .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
             .collect();
-        let is_there =
-            |namespace: &str, name: &str| known.contains(&(namespace.to_owned(), name.to_owned()));
+        let is_there = |namespace: &str, name: &str| known.contains(&(namespace.to_owned(), name.to_owned()));
         context.metrics.repositories.retain(is_there);
     }
 }

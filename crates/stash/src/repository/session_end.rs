@@ -49,10 +49,8 @@ pub(crate) async fn after_session(
         None => look::look(context, &access, true).await?,
     };
     verified(context, &repository, &record::location(&backend), &looked.id).await?;
-    let observed = Observed {
-        conditions: vec![ConditionType::RepositoryReachable.yes("")],
-        ..Observed::default()
-    };
+    let observed =
+        Observed { conditions: vec![ConditionType::RepositoryReachable.yes("")], ..Observed::default() };
     let more = |status: &mut RepositoryStatus| note_end(status, end);
     shown::with(context, &repository, &backend, &looked, &observed, more).await?;
     if access.is_opened_by_server()

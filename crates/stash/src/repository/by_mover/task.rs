@@ -60,7 +60,8 @@ pub(super) async fn request(
         dead_owners: dead_owners(&to_json(repository)),
         wait_seconds: LOCK_WAIT.as_secs(),
     };
-    let deadline = SignedDuration::try_from(LIMIT).ok().and_then(|limit| context.now().checked_add(limit).ok());
+    let deadline =
+        SignedDuration::try_from(LIMIT).ok().and_then(|limit| context.now().checked_add(limit).ok());
     let task = Task {
         uid: task.to_string(),
         parts: parts(task, works),

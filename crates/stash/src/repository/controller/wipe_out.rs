@@ -211,7 +211,8 @@ async fn hold(context: &Context, repository: &Repository) -> Result<(), NotWiped
     if reservations::claim_deletion(context, &id, &claim).await? {
         return Ok(());
     }
-    let message = "the data is not deleted: another object has reserved the repository; delete or change it first";
+    let message =
+        "the data is not deleted: another object has reserved the repository; delete or change it first";
     Err(NotWiped::Refused(message.to_owned()))
 }
 

@@ -148,7 +148,10 @@ async fn a_mover_that_fails_is_the_reason_and_no_other_follows_at_once() {
     assert_eq!(movers.works().len(), 1);
     assert!(task_on_record(&world, "local").is_null());
     let annotations = world.repository("local")["metadata"]["annotations"].to_string();
-    assert!(annotations.contains("cluster/mover-pod"), "its locks are noted for the next mover: {annotations}");
+    assert!(
+        annotations.contains("cluster/mover-pod"),
+        "its locks are noted for the next mover: {annotations}"
+    );
     // A changed spec is tried at once, and the next mover removes the locks.
     world.change("local", &json!({"metadata": {"generation": 2}}));
     ready(&world.context, &key).await.unwrap();

@@ -1,8 +1,8 @@
 //! Restores on the API server in memory, with movers that end as the tests ask.
 
 mod blocking;
-mod checked;
 mod by_mover;
+mod checked;
 mod cluster;
 mod databases;
 mod devices;

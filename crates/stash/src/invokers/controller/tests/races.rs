@@ -62,7 +62,9 @@ async fn of_two_batches_at_once_one_wins_although_writes_of_the_record_are_refus
     #[case] repositories: [&str; 2],
 ) {
     // Of the writes of the record, those with these numbers are refused as if somebody else had written.
-    for refused in [&[][..], &[1], &[2], &[3], &[1, 2], &[1, 3], &[2, 3], &[1, 2, 3], &[2, 4], &[1, 2, 3, 4, 5]] {
+    for refused in
+        [&[][..], &[1], &[2], &[3], &[1, 2], &[1, 3], &[2, 3], &[1, 2, 3], &[2, 4], &[1, 2, 3, 4, 5]]
+    {
         for verb in [Verb::Create, Verb::Patch] {
             let world = two_batches(repositories).await;
             for number in refused {
@@ -145,14 +147,20 @@ async fn a_session_that_is_asked_for_while_the_record_changes_holds_the_reposito
                 // The record is given to the other one as a whole.
                 let record = Record::default().with(&rival);
                 let data = json!({"data": {"reservations.json": record.encode().unwrap()}});
-                if server.get(&map).is_some() { server.change(&map, &data) } else { write_claim(server, &map, &rival) }
+                if server.get(&map).is_some() {
+                    server.change(&map, &data)
+                } else {
+                    write_claim(server, &map, &rival)
+                }
             }
             None
         });
         let standing = reservations::confirm(&world.context, &id, &claim_of("one", "r")).await.unwrap();
         let record = reservations::read(&world.context, &id).await.unwrap();
         match standing {
-            Standing::Holds => assert_eq!(record.standing("u-one"), Standing::Holds, "before request {moment}"),
+            Standing::Holds => {
+                assert_eq!(record.standing("u-one"), Standing::Holds, "before request {moment}")
+            }
             Standing::Waits(conflict) => assert_eq!(conflict.name, "two", "before request {moment}"),
             Standing::Absent => panic!("before request {moment}"),
         }

@@ -86,7 +86,8 @@ async fn the_data_on_a_volume_is_never_deleted_with_its_repository() {
     put_invoker(&world);
     ready(&world.context, &key).await.unwrap();
     world.server.remove(INVOKER);
-    let deleted = json!({"deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["lifeboat.io/wipe-out"]});
+    let deleted =
+        json!({"deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["lifeboat.io/wipe-out"]});
     world.change("r", &json!({"spec": {"wipeOut": true}, "metadata": deleted}));
     let object = reconciled(&world, &state(), "r").await;
     let (status, message) = condition(&object, "DataWipedOut");
@@ -119,9 +120,11 @@ async fn no_reconcile_waits_for_storage_and_other_repositories_are_looked_at() {
     world.put_repository("r");
     let state = state();
     // With a deletion, too: both would wait for ever.
-    for change in [json!({}), json!({"spec": {"wipeOut": true}, "metadata": {
-        "deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["lifeboat.io/wipe-out"]}})]
-    {
+    for change in [
+        json!({}),
+        json!({"spec": {"wipeOut": true}, "metadata": {
+        "deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["lifeboat.io/wipe-out"]}}),
+    ] {
         world.change("stuck", &change);
         let object: DynamicObject = serde_json::from_value(world.repository("stuck")).unwrap();
         let action = reconcile(Arc::new(object), world.context.clone(), state.clone()).await.unwrap();

@@ -199,7 +199,9 @@ async fn of_a_repository_without_a_prefix_the_data_of_others_below_it_stays_and_
     let root = world.put_backend("r", backend(""));
     world.snapshot(&root, "app", &[]).await;
     let mut kept = Vec::new();
-    for (name, prefix) in [("below", "data"), ("deeper", "data/ab"), ("keys", "keys"), ("own", "lifeboat/state")] {
+    for (name, prefix) in
+        [("below", "data"), ("deeper", "data/ab"), ("keys", "keys"), ("own", "lifeboat/state")]
+    {
         let key = world.put_backend(name, backend(prefix));
         world.snapshot(&key, "app", &[]).await;
         kept.extend(world.stores.keys("bkt", &format!("{prefix}/config")).await);
@@ -208,7 +210,10 @@ async fn of_a_repository_without_a_prefix_the_data_of_others_below_it_stays_and_
     let bucket = world.stores.bucket("bkt");
     bucket.put("photos/a.jpg", "of a person").await.unwrap();
     let before = world.stores.keys("bkt", "").await;
-    world.change("r", &json!({"spec": {"wipeOut": true}, "metadata": {"finalizers": ["lifeboat.io/wipe-out"]}}));
+    world.change(
+        "r",
+        &json!({"spec": {"wipeOut": true}, "metadata": {"finalizers": ["lifeboat.io/wipe-out"]}}),
+    );
     delete(&world, "r");
     assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
     let after = world.stores.keys("bkt", "").await;
@@ -245,7 +250,8 @@ async fn nobody_reserves_a_repository_whose_data_is_being_deleted() {
     // What a claim would get while the data is deleted: the record says so from the first file on.
     world.server.on_write(move |server, write| {
         if write.path.contains("/configmaps/") {
-            locked(&tried).extend(server.get(&write.path).map(|map| map["data"]["reservations.json"].clone()));
+            locked(&tried)
+                .extend(server.get(&write.path).map(|map| map["data"]["reservations.json"].clone()));
         }
     });
     delete(&world, "r");

@@ -18,7 +18,11 @@ use crate::context::Context;
 
 /// The objects that use the repository: those that have reserved it or wait for it, and those that name its Repository. Names of other
 /// namespaces are not shown.
-pub(super) async fn of(context: &Context, repository: &Repository, id: &str) -> Result<Vec<String>, NotWiped> {
+pub(super) async fn of(
+    context: &Context,
+    repository: &Repository,
+    id: &str,
+) -> Result<Vec<String>, NotWiped> {
     let (namespace, _) = object::parts(repository);
     let uid = repository.uid().unwrap_or_default();
     let mut users = BTreeSet::new();

@@ -72,7 +72,10 @@ async fn a_mover_that_died_is_looked_for_in_the_repository() {
     shop.put_session("s", "BackupConfiguration", "nightly");
     let session = shop.run("s").await;
     assert_eq!(phase(&session), "Failed", "{session}");
-    assert!(host(&session, 0)["error"].as_str().unwrap_or_default().contains("the mover was killed"), "{session}");
+    assert!(
+        host(&session, 0)["error"].as_str().unwrap_or_default().contains("the mover was killed"),
+        "{session}"
+    );
     assert_eq!(kinds(&movers)[..3], ["init", "backup", "look"]);
 }
 
