@@ -86,6 +86,7 @@ pub enum MoverPodError {
         "namespace {namespace} never admits a pod with the resources of the mover ({message}): set runtimeSettings.container.resources"
     )]
     Resources { namespace: String, message: String },
+    #[error(
         "the volume can only be reached through a directory of its node, by a mover in Lifeboat's own namespace, and that mover cannot \
          open the repository: {reason}; use a Repository whose Secret has the keys of its storage, or a claim with access mode \
          ReadWriteOnce or ReadWriteMany"

@@ -176,8 +176,7 @@ impl Record {
 
     /// The holders that use a Repository object, as its status lists them.
     pub fn references(&self, repository: &RepositoryName) -> Vec<TypedObjectRef> {
-        let own =
-            self.holders.iter().filter(|claim| claim.repository == *repository && !claim.is_deletion());
+        let own = self.holders.iter().filter(|claim| claim.repository == *repository && !claim.is_deletion());
         let reference = |claim: &Claim| TypedObjectRef {
             api_group: Some(GROUP.to_owned()),
             kind: Some(claim.kind.to_string()),

@@ -38,7 +38,8 @@ pub fn place(backend: &Backend) -> Option<String> {
 /// Host and port. The usual ports of http and https count as one, because a server may listen on both.
 fn host(url: &Url) -> String {
     let name = url.host_str().unwrap_or_default();
-    let global = GLOBAL.iter().find(|domain| name.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.')));
+    let global =
+        GLOBAL.iter().find(|domain| name.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.')));
     match (global, url.port_or_known_default()) {
         (Some(domain), _) => (*domain).to_owned(),
         (None, None | Some(80 | 443)) => name.to_owned(),
