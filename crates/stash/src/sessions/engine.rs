@@ -95,7 +95,7 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
-    /// Whether the data of a host is fixed although the host has not ended: the hook after it runs, and [`Self::settle_host`] follows.
+    /// Whether the data of a host is fixed although the host has not ended: [`Self::settle_host`] follows.
     fn is_taken(&self, _host: &HostState) -> bool {
         false
     }
@@ -162,7 +162,7 @@ async fn run_member(
     } else {
         all(hosts.clone().into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
-    all(hosts.into_iter().map(|host| settle(work, member, host, cancel))).await?;
+    settle::settle_all(work, member, hosts, cancel).await?;
     work.member_ended(member).await?;
     Ok(())
 }
@@ -292,6 +292,9 @@ async fn host_to_end(
     if !state.phase.has_ended() && !work.is_taken(&state) {
         return Err(Stopped::Left);
     }
+    if !state.phase.has_ended() && !settle::may_release(work, record.member) {
+        settle(work, record, cancel).await?;
+    }
     after(work, record).await
 }
 
@@ -350,6 +353,7 @@ async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stoppe
         // A claim that waits for its first pod has not failed.
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(End::Succeeded),
         phase if phase.has_ended() => Some(End::Failed),
+        // Only a hook that always runs does so before the end is known.
         _ => work.is_taken(&host).then_some(End::Succeeded),
     };
     match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
