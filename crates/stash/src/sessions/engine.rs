@@ -105,7 +105,7 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Moves the data of one host; its end is on record afterwards.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
-    /// Whether the data of a host is fixed although the host has not ended: the hook after it runs, and [`Self::settle_host`] follows.
+    /// Whether the data of a host is fixed although the host has not ended: [`Self::settle_host`] follows.
     fn is_taken(&self, _host: &HostState) -> bool {
         false
     }
@@ -175,7 +175,7 @@ async fn run_member(
     } else {
         all(hosts.clone().into_iter().map(|host| run_host(work, member, host, cancel))).await?;
     }
-    all(hosts.into_iter().map(|host| settle(work, member, host, cancel))).await?;
+    settle::settle_all(work, member, hosts, cancel).await?;
     work.member_ended(member).await?;
     Ok(())
 }
@@ -345,6 +345,9 @@ async fn host_to_end(
     let state = record.state().await;
     if !state.phase.has_ended() && !work.is_taken(&state) {
         return Err(Stopped::Left);
+    }
+    if !state.phase.has_ended() && !settle::may_release(work, record.member) {
+        settle(work, record, cancel).await?;
     }
     after(work, record).await
 }

@@ -79,6 +79,7 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
         // A claim that waits for its first pod has not failed.
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(End::Succeeded),
         phase if phase.has_ended() => Some(End::Failed),
+        // Only a hook that always runs does so before the end is known.
         _ => work.is_taken(&host).then_some(End::Succeeded),
     };
     match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {

@@ -5,13 +5,13 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::hooks::{InvokerSummary, StatusSummary, Summary, TargetSummary, ValidHook};
 use lifeboat_plan::stash::invoker::MemberHooks;
-use lifeboat_plan::stash::state::{HostState, WorkPhase};
+use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::HostPod;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::work::BackupWork;
-use crate::sessions::engine::{HookMoment, SessionWork};
+use crate::sessions::engine::HookMoment;
 use crate::sessions::hooks::{self, HookFailure, HookPlace, HookRun, pod_ref, recorded_pod};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::tasks::{HookMark, hook_task};
@@ -107,8 +107,6 @@ impl BackupWork {
     }
 
     fn summary(&self, member: usize, host: &HostState) -> Summary {
-        // The data of such a host is fixed: as far as a hook can know, it succeeded.
-        let phase = if self.is_taken(host) { WorkPhase::Succeeded } else { host.phase };
         let target = self.member(member).and_then(|member| member.target.as_ref());
         Summary {
             name: self.record.name.clone(),
@@ -121,7 +119,7 @@ impl BackupWork {
                 namespace: target.key.namespace.clone(),
             }),
             status: StatusSummary {
-                phase: phase.to_string(),
+                phase: host.phase.to_string(),
                 duration: host.duration.map(|duration| duration.to_string()).unwrap_or_default(),
                 error: host.error.clone().unwrap_or_default(),
             },

@@ -1,22 +1,39 @@
-//! Waits for the end of hosts whose data is fixed while the storage still works on it. The hooks after them have run by then, so that no pod
-//! stays quiesced for as long as a storage system uploads a snapshot.
+//! Hosts whose data is fixed while the storage still works on it: a hook that always runs after its host releases the pod at once, so that
+//! no pod stays quiesced for as long as a storage system uploads a snapshot. Other hooks need the end of the host, and wait for it.
 
+use lifeboat_plan::stash::hooks::PostPolicy;
 use lifeboat_plan::stash::hosts::HostName;
 use tokio_util::sync::CancellationToken;
 
-use super::{SessionWork, Stopped, again_later, is_refusal, on_record};
+use super::{SessionWork, Stopped, again_later, all, is_refusal, on_record};
 use crate::sessions::host_record::HostRecord;
+
+/// Whether the hook after the hosts of a member does not depend on their ends.
+pub(super) fn may_release(work: &dyn SessionWork, member: usize) -> bool {
+    let post = work.hooks(member).and_then(|hooks| hooks.post.as_ref());
+    post.is_none_or(|(_, policy)| *policy == PostPolicy::Always)
+}
+
+/// Waits for the ends of all hosts of a member.
+pub(super) async fn settle_all(
+    work: &dyn SessionWork,
+    member: usize,
+    hosts: Vec<HostName>,
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let record = |host| HostRecord { session: work.record().clone(), member, host };
+    let records: Vec<HostRecord> = hosts.into_iter().map(record).collect();
+    all(records.iter().map(|record| settle(work, record, cancel))).await
+}
 
 /// Waits for the end of one host. One that has ended is left alone.
 pub(super) async fn settle(
     work: &dyn SessionWork,
-    member: usize,
-    host: HostName,
+    record: &HostRecord,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let record = HostRecord { session: work.record().clone(), member, host };
     while !record.state().await.phase.has_ended() {
-        match work.settle_host(&record, cancel).await {
+        match work.settle_host(record, cancel).await {
             Ok(()) if work.record().is_gone().await => return Err(Stopped::Gone),
             Ok(()) if record.state().await.phase.has_ended() => {}
             Ok(()) => return Err(Stopped::Left),

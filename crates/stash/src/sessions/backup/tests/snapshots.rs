@@ -17,6 +17,9 @@ enum Driver {
     TakesAtOnce,
     /// It takes snapshots, which become ready only when a test says so.
     StillUploads,
+    /// It takes snapshots, which become ready, or vanish, after the status of the session shows that they are taken.
+    UploadsOnceSeen,
+    LosesOnceSeen,
     Fails,
     Absent,
 }
@@ -52,6 +55,9 @@ fn control(server: &ApiServer, driver: Driver) {
     let seconds = AtomicI64::new(1_767_225_600);
     server.on_write(move |server, write| {
         let is_new = write.kind == WriteKind::Created && write.path.starts_with(SNAPSHOTS);
+        if write.path.contains("/backupsessions/") {
+            later(server, &write.path, driver);
+        }
         if !is_new || driver == Driver::Absent {
             return;
         }
@@ -68,6 +74,19 @@ fn control(server: &ApiServer, driver: Driver) {
         }
         server.change(&write.path, &json!({"status": status}));
     });
+}
+
+/// What the driver does with a snapshot that a session has on record.
+fn later(server: &ApiServer, session: &str, driver: Driver) {
+    let name = server.get(session).map(|session| host(&session, 0)["snapshots"][0]["name"].clone());
+    let Some(Value::String(name)) = name else { return };
+    let path = format!("{SNAPSHOTS}/{name}");
+    let is_there = server.get(&path).is_some();
+    match driver {
+        Driver::UploadsOnceSeen if is_there => server.change(&path, &json!({"status": {"readyToUse": true}})),
+        Driver::LosesOnceSeen if is_there => drop(server.remove(&path)),
+        _ => {}
+    }
 }
 
 /// An invoker of Deployment `web` with the driver, and without a Repository.
@@ -202,19 +221,22 @@ async fn a_snapshot_that_cannot_be_deleted_is_a_warning() {
     assert!(status == "False" && message.contains("delete VolumeSnapshot shop/web-1700000100"), "{message}");
 }
 
-/// Hooks that are noted; after the second one the storage has uploaded everything.
-struct ReadyAfterRelease {
+/// Hooks that note whether the snapshot was ready when they ran. After `release` the storage has uploaded everything.
+struct NotedWithReadiness {
     server: ApiServer,
     noted: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl Commands for ReadyAfterRelease {
+impl Commands for NotedWithReadiness {
     async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
         let command = request.command.join(" ");
-        locked(&self.noted).push(format!("{}: {command}", request.pod));
+        let paths = self.server.paths(&format!("{SNAPSHOTS}/"));
+        let is_ready =
+            |path: &String| self.server.get(path).is_some_and(|one| one["status"]["readyToUse"] == true);
+        locked(&self.noted).push(format!("{command}: {}", paths.iter().any(is_ready)));
         if command == "release" {
-            for path in self.server.paths(&format!("{SNAPSHOTS}/")) {
+            for path in paths {
                 self.server.change(&path, &json!({"status": {"readyToUse": true}}));
             }
         }
@@ -222,19 +244,26 @@ impl Commands for ReadyAfterRelease {
     }
 }
 
-#[tokio::test]
-async fn the_pod_is_released_as_soon_as_the_snapshot_is_taken_and_the_host_ends_when_it_is_ready() {
-    let mut shop = shop(Driver::StillUploads).await;
-    let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}},
-        "postBackup": {"executionPolicy": "OnSuccess", "exec": {"command": ["release"]}}});
+/// Runs a session with a hook after the host; gives it, and the hooks that ran.
+async fn run_with_hooks(driver: Driver, after: &Value) -> (Value, Vec<String>) {
+    let mut shop = shop(driver).await;
+    let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}}, "postBackup": after});
     // A hook that waited for the upload would wait until the timeOut.
     put_configuration(&shop, "nightly", &json!({"hooks": hooks, "timeOut": "20s"}));
-    let commands = ReadyAfterRelease { server: shop.world.server.clone(), noted: Mutex::default() };
+    let commands = NotedWithReadiness { server: shop.world.server.clone(), noted: Mutex::default() };
     let commands = Arc::new(commands);
     shop.world.context.commands = commands.clone();
     let session = run(&shop, 1_700_000_100).await;
+    let noted = locked(&commands.noted).clone();
+    (session, noted)
+}
+
+#[tokio::test]
+async fn the_pod_is_released_as_soon_as_the_snapshot_is_taken_and_the_host_ends_when_it_is_ready() {
+    let after = json!({"exec": {"command": ["release"]}});
+    let (session, noted) = run_with_hooks(Driver::StillUploads, &after).await;
     assert_eq!(phase(&session), "Succeeded", "{session}");
-    assert_eq!(*locked(&commands.noted), ["web-1: quiesce", "web-1: release"]);
+    assert_eq!(noted, ["quiesce: false", "release: false"]);
     assert_eq!(host(&session, 0)["consistency"], "Quiesced");
     assert_eq!(host(&session, 0)["postHook"], "Succeeded");
 }
@@ -269,6 +298,19 @@ async fn no_snapshot_is_begun_once_the_quiesced_pod_was_replaced_and_one_that_wa
         assert_eq!(error(&session).contains("was replaced before the host was read"), !begun, "{session}");
         assert!(error(&session).contains("the hook after the host failed"), "{session}");
     }
+}
+
+#[tokio::test]
+async fn a_hook_that_depends_on_the_end_of_the_host_waits_for_it() {
+    let after = json!({"executionPolicy": "OnSuccess", "exec": {"command": ["report"]}});
+    let (session, noted) = run_with_hooks(Driver::UploadsOnceSeen, &after).await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    assert_eq!(noted, ["quiesce: false", "report: true"]);
+    // A snapshot that fails after it was taken is no success.
+    let after = json!({"executionPolicy": "OnFailure", "exec": {"command": ["alarm"]}});
+    let (session, noted) = run_with_hooks(Driver::LosesOnceSeen, &after).await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert_eq!(noted, ["quiesce: false", "alarm: false"]);
 }
 
 #[rstest]
@@ -357,15 +399,8 @@ async fn a_snapshot_that_a_cancelled_session_does_not_need_is_deleted() {
 
 #[tokio::test]
 async fn a_snapshot_that_somebody_deletes_meanwhile_fails_its_host() {
-    let shop = shop(Driver::StillUploads).await;
+    let shop = shop(Driver::LosesOnceSeen).await;
     put_configuration(&shop, "nightly", &json!({}));
-    shop.world.server.on_write(|server, write| {
-        let is_status = write.path.ends_with("/backupsessions/nightly-1700000100");
-        let is_taken = is_status && server.get(&write.path).unwrap().to_string().contains("web-1700000100");
-        if is_taken && server.get(&format!("{SNAPSHOTS}/web-1700000100")).is_some() {
-            server.remove(&format!("{SNAPSHOTS}/web-1700000100"));
-        }
-    });
     let session = run(&shop, 1_700_000_100).await;
     assert_eq!(phase(&session), "Failed", "{session}");
     assert!(error(&session).contains("was deleted while it was waited for"), "{session}");
