@@ -19,7 +19,7 @@ use crate::pack::{self, PackedBlob};
 const fn largest(kind: FileKind) -> usize {
     match kind {
         FileKind::Lock => 64 * 1024,
-        FileKind::Snapshot => 32 * 1024 * 1024,
+        FileKind::Snapshot => 8 * 1024 * 1024,
         FileKind::Config | FileKind::Key | FileKind::Index | FileKind::Pack => 512 * 1024 * 1024,
     }
 }
