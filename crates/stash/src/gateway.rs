@@ -11,7 +11,8 @@ use lifeboat_transfer::repositories::RepositoryKey;
 
 use crate::context::Context;
 use crate::invokers::{not_allowed, read_repository};
-use crate::repository::{STORAGE, TenantRepositories, parts_of};
+use crate::repository::{TenantRepositories, parts_of};
+use crate::repository_key::STORAGE;
 
 /// Lets the gateway open the Repositories of this API.
 pub(crate) fn serve_repositories(context: &Context) {

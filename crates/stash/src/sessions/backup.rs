@@ -35,7 +35,7 @@ use lifeboat_transfer::attempts::{Effects, ServerEffects, WorkContext};
 use tokio_util::sync::CancellationToken;
 
 use super::batch_hooks::{self, BatchHooks};
-use super::engine::{Stopped, give_up_members, run_members};
+use super::engine::{Stopped, run_members};
 use super::finalizer;
 use super::kind::SessionKind;
 use super::record::SessionRecord;

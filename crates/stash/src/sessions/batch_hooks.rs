@@ -95,14 +95,6 @@ impl BatchHooks<'_> {
         self.run(hook, HookMark::Post, post, &CancellationToken::new()).await.map(drop)
     }
 
-    /// The same for a batch whose members cannot run: only what the hook before them began is ended.
-    pub(crate) async fn after_begun(&self) -> Result<(), Stopped> {
-        if self.status_of(self.conditions.pre).await.is_none() {
-            return Ok(());
-        }
-        self.after().await
-    }
-
     async fn status_of(&self, kind: ConditionType) -> Option<Truth> {
         self.record.read(|state| kind.status_in(&state.conditions)).await
     }

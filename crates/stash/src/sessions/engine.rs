@@ -15,7 +15,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::MemberHooks;
-use lifeboat_plan::stash::state::{MemberState, WorkPhase};
+use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
 use super::batch_hooks::HookConditions;
@@ -226,20 +226,6 @@ async fn settle_hooks(work: &dyn SessionWork, member: usize) -> Result<(), Stopp
                 ended => break ended?,
             }
         }
-    }
-    Ok(())
-}
-
-/// Ends all members, because nothing can be moved any more: hosts that have not ended fail, and hooks that are owed run.
-pub(crate) async fn give_up_members(work: &dyn SessionWork, message: &str) -> Result<(), Stopped> {
-    let count = work.record().read(|state| state.members.len()).await;
-    for member in 0..count {
-        for record in records(work, member).await {
-            if !record.state().await.phase.has_ended() {
-                on_record(record.failed(message).await?)?;
-            }
-        }
-        settle_hooks(work, member).await?;
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ pub(crate) async fn task_work(
         _ => None,
     };
     let named = named_task(request.direction, request.task, app.as_ref())?;
-    let repository = read_repository(context, request.key).await?;
+    let repository = read_repository(context, request.key, &namespace).await?;
     let access = app.as_ref().map(AppAccess::of).transpose()?;
     let own = read_task(context, &named.name).await?;
     if own.is_some() && namespace != request.namespace {
@@ -137,6 +137,7 @@ async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<Ap
 async fn read_repository(
     context: &Context,
     key: &RepositoryKey,
+    namespace: &str,
 ) -> Result<Option<RepositoryVariables>, TaskProblem> {
     let (own, name) = parts_of(key);
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), own);

@@ -14,10 +14,7 @@ use lifeboat_plan::stash::rules::{RestoreInto, RestoreRequest, Selection, Snapsh
 use lifeboat_plan::stash::session::{TargetVolumes, wait_until};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState};
-use lifeboat_plan::stash::targets::{
-    RestoreFacts, RestorePlan, Site, TargetFacts, active_pods, device_errors, restore_plan,
-};
-use serde_json::Value;
+use lifeboat_plan::stash::targets::{RestoreFacts, RestorePlan, device_errors, restore_plan};
 use tokio_util::sync::CancellationToken;
 
 use super::choice::on_record;

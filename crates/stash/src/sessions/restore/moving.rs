@@ -165,7 +165,7 @@ impl RestoreWork {
             // That of the target: only an AppBinding may be elsewhere.
             MoverSource::Volumes { .. } => {
                 let target = self.target(record.member);
-                target.map_or(&self.record.namespace, |target| &target.namespace).clone()
+                target.map_or(&self.record.namespace, |(_, target)| &target.namespace).clone()
             }
             MoverSource::NodeDirectory { .. } => self.transfers.settings.namespace.clone(),
         };

@@ -1,7 +1,10 @@
 //! Driver VolumeSnapshotter: VolumeSnapshots of claims, on an API server whose snapshot controller the tests play.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
 
+use async_trait::async_trait;
+use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
 use lifeboat_control::testing::{ApiServer, Requests, Verb, WriteKind};
 use rstest::rstest;
 use tokio::sync::Notify;
