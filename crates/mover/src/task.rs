@@ -123,8 +123,8 @@ pub struct BackupWork {
     /// Patterns of files that are left out, in restic's syntax; a leading slash means the root of the snapshot.
     #[serde(default)]
     pub excludes: Vec<String>,
-    /// A directory below that of the source that is read instead. For mounts with a subPath, and for a path below a
-    /// mount; the proof is still about the volume. Version 2.
+    /// A directory below that of the source that is read instead, or a single file, whose name `at` has. For mounts with a
+    /// subPath, and for a path below a mount; the proof is still about the volume. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_path: Option<String>,
     /// The path of the directory in the snapshot, for example `/source/data`, where restic stores a directory that it
@@ -197,7 +197,7 @@ pub struct RestoreWork {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
     /// The directory of the snapshot whose content is restored into the target, for example `/source/data`; by
-    /// default the root of the snapshot. Version 2.
+    /// default the root of the snapshot. Or a single file, which is restored as the file at `sub_path`, whose name it has. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// A directory below that of the target that is filled instead, and created if it is missing. For mounts with a

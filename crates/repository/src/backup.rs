@@ -48,6 +48,11 @@ pub enum Source {
         directory: OwnedFd,
         path: String,
     },
+    /// One entry of an open directory, stored at `path`, whose last component is its name: nothing else of the directory is stored.
+    Entry {
+        directory: OwnedFd,
+        path: String,
+    },
     /// A block device, or an image of one, stored as one file of this name.
     Device {
         file: File,

@@ -5,6 +5,7 @@ mod input;
 mod report;
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use lifeboat_repository::Error;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::WorkContext;
 use super::failure::{self, Failed};
 use super::open::Opened;
-use super::proof::Volume;
+use super::proof::{Volume, has_file};
 use crate::report::{BackedUp, Cause, Failure, Level, Listed};
 use crate::task::{BackupWork, INCOMPLETE_TAG, UID_TAG, UNREADABLE_TAG, unreadable};
 use input::Input;
@@ -76,6 +77,7 @@ impl Backup<'_> {
             repository: repository.clone(),
             tag,
             volume: input.directory.as_ref().map(|directory| Arc::clone(&directory.volume)),
+            file: input.directory.as_ref().and_then(|directory| directory.file.clone()),
             seen: seen.into_iter().map(|(id, _)| id).collect(),
         };
         let options = self.options(input, confirm)?;
@@ -196,6 +198,8 @@ struct Confirmation {
     repository: Repository,
     tag: String,
     volume: Option<Arc<Volume>>,
+    /// The only file that is read.
+    file: Option<Arc<(OwnedFd, String)>>,
     /// Snapshots that do not belong to this task.
     seen: HashSet<SnapshotId>,
 }
@@ -212,6 +216,12 @@ impl Confirmation {
             let proved = tokio::task::spawn_blocking(move || volume.prove()).await;
             let proved = proved.map_err(|_| Error::Cancelled)?;
             proved.map_err(Objection::WrongVolume)?;
+        }
+        if let Some((directory, name)) = self.file.as_deref()
+            && !has_file(directory, name)
+        {
+            let message = format!("the file '{name}' was deleted while it was read");
+            return Err(Objection::WrongVolume(Failure { cause: Cause::Source, message }).into());
         }
         // Another pod of the same task may have been faster.
         for file in self.repository.list(FileKind::Snapshot).await? {

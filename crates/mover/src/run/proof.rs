@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, open, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
+use rustix::io::Errno;
 use serde::Deserialize;
 
 use crate::report::{Cause, Failure};
@@ -22,6 +23,22 @@ pub(super) struct Volume {
     path: PathBuf,
     directory: OwnedFd,
     proof: Option<Proof>,
+}
+
+/// What a path below a volume leads to.
+pub(super) enum Below {
+    Directory(OwnedFd),
+    File {
+        /// The directory that has it.
+        directory: OwnedFd,
+        name: String,
+    },
+}
+
+/// Whether a directory has a file of this name; a symbolic link is none.
+pub(super) fn has_file(directory: &OwnedFd, name: &str) -> bool {
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
 /// The file that the kubelet keeps beside a CSI volume's mount point.
@@ -49,20 +66,26 @@ impl Volume {
         &self.path
     }
 
-    /// Opens a directory below the volume's root. A symbolic link in the path is refused: it could lead out of the
-    /// volume.
-    pub(super) fn open_below(&self, sub_path: &str) -> Result<OwnedFd, Failure> {
+    /// Opens what is below the volume's root: a directory, or the one that has the file. A symbolic link in the path is
+    /// refused: it could lead out of the volume.
+    pub(super) fn open_below(&self, sub_path: &str) -> Result<Below, Failure> {
         let failed = |error: io::Error| {
             let path = self.path.display();
             let message = format!("cannot open directory '{sub_path}' of the volume '{path}': {error}");
             Failure { cause: Cause::Source, message }
         };
         let mut directory = self.directory.try_clone().map_err(failed)?;
-        for name in names_of("subPath", sub_path)? {
-            let opened = openat(&directory, name, DIRECTORY, Mode::empty());
-            directory = opened.map_err(|error| failed(error.into()))?;
+        let names = names_of("subPath", sub_path)?;
+        for (place, &name) in names.iter().enumerate() {
+            match openat(&directory, name, DIRECTORY, Mode::empty()) {
+                Ok(opened) => directory = opened,
+                Err(Errno::NOTDIR) if place + 1 == names.len() && has_file(&directory, name) => {
+                    return Ok(Below::File { directory, name: name.to_owned() });
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
         }
-        Ok(directory)
+        Ok(Below::Directory(directory))
     }
 
     pub(super) fn stat(&self) -> Result<Stat, Failure> {

@@ -25,7 +25,7 @@ use super::proof::{Volume, names_of};
 use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
 use crate::task::{RestoreWork, Target};
-use folder::Folder;
+use folder::{Folder, Found};
 use wanted::Wanted;
 
 /// One restore.
@@ -137,24 +137,21 @@ impl Restore<'_> {
     ) -> Result<Restored, Failed> {
         let (work, repository) = (self.work, &self.opened.repository);
         let wanted = Wanted::new(work)?;
-        let folder = Folder::find(repository, snapshot, work.folder.as_deref(), cancel).await?;
+        let folder = match Folder::find(repository, snapshot, work.folder.as_deref(), cancel).await? {
+            Found::Directory(folder) => folder,
+            Found::Entry => {
+                let work = of_entry(work)?;
+                let restore = Restore { context: self.context, work: &work, opened: self.opened };
+                return Box::pin(restore.fill(snapshot, volume, cancel)).await;
+            }
+        };
         if wanted.is_everything() {
             space::check(repository, snapshot, folder.tree, volume, work.sparse, cancel).await?;
         }
         let root = self.root(volume)?;
         let beside = work.into.as_deref().map(|name| made_directory(&root, name)).transpose()?;
         let target = beside.as_ref().unwrap_or(&root);
-        let options = RestoreOptions {
-            // The directory that was proved, even if its path now leads elsewhere.
-            target: PathBuf::from(format!("/proc/self/fd/{}", target.as_fd().as_raw_fd())),
-            subfolder: work.folder.as_ref().map(PathBuf::from),
-            select: Some(wanted.select()),
-            select_xattr: Some(Arc::new(is_settable)),
-            sparse: work.sparse,
-            verify: true,
-            stop_when_full: true,
-            ..RestoreOptions::default()
-        };
+        let options = self.options(target, &wanted);
         let progress = Arc::clone(&self.context.progress);
         let restored = restore(repository, snapshot, options, progress, cancel.clone()).await;
         let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
@@ -188,6 +185,20 @@ impl Restore<'_> {
         })
     }
 
+    fn options(&self, target: &OwnedFd, wanted: &Wanted) -> RestoreOptions {
+        RestoreOptions {
+            // The directory that was proved, even if its path now leads elsewhere.
+            target: PathBuf::from(format!("/proc/self/fd/{}", target.as_fd().as_raw_fd())),
+            subfolder: self.work.folder.as_ref().map(PathBuf::from),
+            select: Some(wanted.select()),
+            select_xattr: Some(Arc::new(is_settable)),
+            sparse: self.work.sparse,
+            verify: true,
+            stop_when_full: true,
+            ..RestoreOptions::default()
+        }
+    }
+
     /// The directory that counts as the volume's root: its own, or the one at the sub-path.
     fn root(&self, volume: &Volume) -> Result<OwnedFd, Failure> {
         let own = volume.directory().try_clone();
@@ -212,6 +223,26 @@ impl Restore<'_> {
         let written = writing.await.map_err(std::io::Error::other).flatten();
         Ok(written.map_err(|error| unwritable(volume, &error))?)
     }
+}
+
+/// The restore of a single entry of a snapshot: of the directory that has it, without the others.
+fn of_entry(work: &RestoreWork) -> Result<RestoreWork, Failure> {
+    let folder = work.folder.as_deref().unwrap_or_default();
+    let sub_path = work.sub_path.as_deref().unwrap_or_default();
+    let (stored, target) = (Path::new(folder), Path::new(sub_path));
+    if target.file_name().is_none() || stored.file_name() != target.file_name() {
+        let message = format!(
+            "'{folder}' is a single file in the snapshot, and would be restored as '{sub_path}' of the volume; expected the same name: mount \
+             the directory that the file belongs into"
+        );
+        return Err(Failure { cause: Cause::Target, message });
+    }
+    let above = |path: &Path| {
+        let above = path.parent().map(|above| above.to_string_lossy().into_owned());
+        above.filter(|above| !matches!(above.as_str(), "" | "/"))
+    };
+    let paths = if work.paths.is_empty() { vec![folder.to_owned()] } else { work.paths.clone() };
+    Ok(RestoreWork { folder: above(stored), sub_path: above(target), paths, ..work.clone() })
 }
 
 /// Creates the directory or opens the existing one. A symbolic link is refused.

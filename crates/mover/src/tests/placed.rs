@@ -132,10 +132,69 @@ async fn a_directory_below_the_volume_is_stored_and_filled() {
     assert_eq!(names, [".velero", "cache/large", "deep/er/query.sql", "deep/note.txt", "file"]);
 }
 
+fn single(world: &World, sub_path: &str, at: &str) -> Task {
+    backup(world, |work| (work.sub_path, work.at) = (Some(sub_path.to_owned()), Some(at.to_owned())))
+}
+
+/// As restic stores and restores a file that is named by its path.
+#[rstest::rstest]
+#[case::of_the_volume("app/deep/note.txt", "/source/data/app/deep/note.txt")]
+#[case::mounted_alone("app/deep/note.txt", "/etc/note.txt")]
+#[case::at_the_root("app/deep/note.txt", "/note.txt")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_file_is_stored_at_its_path_and_comes_back(#[case] sub_path: &str, #[case] at: &str) {
+    let world = World::new().await;
+    fill(&world);
+    let mode = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(world.path("volume").join(sub_path), mode).unwrap();
+    let stored = world.run(&single(&world, sub_path, at)).await.backed_up();
+    assert_eq!((stored.files, stored.bytes), (1, 4));
+    let snapshot = world.repository().await.load_snapshots().await.unwrap().remove(0).1;
+    assert_eq!(snapshot.paths, [at]);
+
+    std::fs::create_dir_all(world.path("target/app/deep")).unwrap();
+    std::fs::write(world.path("target/app/deep/other"), "stays").unwrap();
+    let task = restore(&world, &stored.snapshot, "target", |work| {
+        (work.folder, work.sub_path) = (Some(at.to_owned()), Some(sub_path.to_owned()));
+    });
+    let restored = world.run(&task).await.restored();
+    assert!(restored.verified && restored.files == 1, "{restored:?}");
+    assert_eq!(files(&world, "target"), ["app/deep/note.txt", "app/deep/other"]);
+    let expected = tree(&world.path("volume/app/deep")).remove(std::path::Path::new("note.txt"));
+    assert_eq!(tree(&world.path("target/app/deep")).remove(std::path::Path::new("note.txt")), expected);
+    world.assert_nothing_is_locked().await;
+}
+
+/// A rule of a restore may name a file of a directory that was stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_stored_directory_comes_back_alone() {
+    let world = World::new().await;
+    fill(&world);
+    let id = world.run(&backup(&world, |_| {})).await.backed_up().snapshot;
+    let task = restore(&world, &id, "target", |work| {
+        work.folder = Some("/source/data/app/deep/note.txt".into());
+        work.sub_path = Some("app/deep/note.txt".into());
+    });
+    world.run(&task).await.restored();
+    assert_eq!(files(&world, "target"), ["app/deep/note.txt"]);
+    let task = restore(&world, &id, "target", |work| {
+        work.folder = Some("/source/data/app/deep/note.txt".into());
+        work.sub_path = Some("app/other.txt".into());
+    });
+    let failure = world.run(&task).await.failed();
+    assert!(failure.message.contains("expected the same name"), "{}", failure.message);
+}
+
 type Spoil = fn(&mut BackupWork);
 
 #[rstest::rstest]
 #[case::link(|work: &mut BackupWork| work.sub_path = Some("away".into()), Cause::Source, "cannot open directory 'away'")]
+#[case::renamed(
+    |work: &mut BackupWork| (work.sub_path, work.at) = (Some("app/deep/note.txt".into()), Some("/etc/app.txt".into())),
+    Cause::Source,
+    "another name than the file 'note.txt'"
+)]
+#[case::below_a_file(|work: &mut BackupWork| work.sub_path = Some("app/file/deeper".into()), Cause::Source, "cannot open directory")]
 #[case::missing(|work: &mut BackupWork| work.sub_path = Some("none".into()), Cause::Source, "none")]
 #[case::up(|work: &mut BackupWork| work.sub_path = Some("../other".into()), Cause::Task, "subPath: '../other'")]
 #[case::relative(|work: &mut BackupWork| work.at = Some("source".into()), Cause::Source, "'source'")]

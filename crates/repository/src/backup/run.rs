@@ -1,6 +1,7 @@
 //! One backup, from the choice of the parent to the finished snapshot, which the caller writes.
 
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -29,6 +30,7 @@ use crate::saver::Saver;
 use crate::snapshot::{Snapshot, Summary};
 use crate::snapshots::{self, Found, ParentQuery};
 use crate::source::directory::{self, DirectoryHandle};
+use crate::source::filter::Filter;
 use crate::source::metadata::NodeReader;
 use crate::source::scan::{ScanTotals, scan};
 use crate::source::targets;
@@ -176,7 +178,7 @@ impl Draft {
 /// The paths in the snapshot's metadata.
 fn paths(source: &Source) -> Result<Vec<String>> {
     match source {
-        Source::Root { path, .. } => Ok(vec![place(path)?]),
+        Source::Root { path, .. } | Source::Entry { path, .. } => Ok(vec![place(path)?]),
         Source::Stream { name, .. } | Source::Command { name, .. } | Source::Device { name, .. } => {
             Ok(vec![format!("/{}", name.trim_matches('/'))])
         }
@@ -248,15 +250,15 @@ impl Job {
         match options.source {
             Source::Root { directory, path } => {
                 drop(worker);
-                let path = place(&path)?;
-                let walk = || {
-                    let walk = DirectoryHandle::of(&directory)
-                        .and_then(|directory| Walk::at(directory, path.as_bytes(), &options.filter));
-                    walk.map_err(Error::file("read the directory", &path))
-                };
-                let scanned = options.scan.then(walk).transpose()?;
                 let walker = Walker { context: &context, change: options.change, files, may_be_empty };
-                follow(&walker, walk()?, scanned, parent)
+                let open = OpenSource { directory, path: place(&path)?, begin: Walk::at };
+                open.follow(&walker, &options.filter, options.scan, parent)
+            }
+            Source::Entry { directory, path } => {
+                drop(worker);
+                let walker = Walker { context: &context, change: options.change, files, may_be_empty: false };
+                let open = OpenSource { directory, path: place(&path)?, begin: Walk::of_entry };
+                open.follow(&walker, &options.filter, options.scan, parent)
             }
             Source::Device { file, name } => {
                 drop(files);
@@ -288,6 +290,28 @@ impl Job {
                 not_empty(bytes, may_be_empty)
             }
         }
+    }
+}
+
+/// How the walk of an open directory begins: with everything in it, or with one entry.
+type Begin = for<'a> fn(Arc<DirectoryHandle>, &[u8], &'a Filter) -> io::Result<Walk<'a>>;
+
+/// An open directory, and the path at which it or its entry is stored.
+struct OpenSource {
+    directory: OwnedFd,
+    path: String,
+    begin: Begin,
+}
+
+impl OpenSource {
+    fn follow(self, walker: &Walker<'_>, filter: &Filter, scan: bool, parent: Option<BlobId>) -> Result<()> {
+        let walk = || {
+            let handle = DirectoryHandle::of(&self.directory);
+            let walk = handle.and_then(|handle| (self.begin)(handle, self.path.as_bytes(), filter));
+            walk.map_err(Error::file("read", &self.path))
+        };
+        let scanned = scan.then(walk).transpose()?;
+        follow(walker, walk()?, scanned, parent)
     }
 }
 

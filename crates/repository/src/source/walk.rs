@@ -108,9 +108,22 @@ impl<'a> Walk<'a> {
     /// Everything in one directory, stored at an absolute, cleaned path of the snapshot. Paths start at the
     /// snapshot's root.
     pub fn at(directory: Arc<DirectoryHandle>, path: &[u8], filter: &'a Filter) -> io::Result<Self> {
+        let names = directory.names()?;
+        Ok(Self::placed(directory, names, path, filter))
+    }
+
+    /// One entry of a directory, stored at an absolute, cleaned path of the snapshot whose last component is its name.
+    pub fn of_entry(directory: Arc<DirectoryHandle>, path: &[u8], filter: &'a Filter) -> io::Result<Self> {
+        let (above, name) = path::split(path).ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
+        directory.stat(name)?;
+        Ok(Self::placed(directory, vec![name.to_vec()], above, filter))
+    }
+
+    /// These entries of a directory, which is stored at a path of the snapshot.
+    fn placed(directory: Arc<DirectoryHandle>, names: Vec<Vec<u8>>, path: &[u8], filter: &'a Filter) -> Self {
         let mut problems = Vec::new();
         let surroundings = filter.surroundings(&directory, path, None, &mut problems);
-        let names = directory.names()?.into_iter();
+        let names = names.into_iter();
         let content = OpenDirectory { directory, names, surroundings, path_length: path.len() };
         let components = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let above: Vec<_> = components.map(<[u8]>::to_vec).collect();
@@ -119,7 +132,7 @@ impl<'a> Walk<'a> {
         } else {
             Frame::Synthesized(Some(Box::new(Placed { names: above.into_iter(), content })))
         };
-        Ok(Self { filter, current: b"/", stack: vec![lowest], path: b"/".to_vec(), problems })
+        Self { filter, current: b"/", stack: vec![lowest], path: b"/".to_vec(), problems }
     }
 
     /// The next event of the frame on top; `None` to try again.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::report::{Cause, Failure};
 use crate::run::block;
 use crate::run::child::Output;
-use crate::run::proof::Volume;
+use crate::run::proof::{Below, Volume};
 use crate::task::{BackupWork, Proof, Source};
 
 /// The path of a directory in the snapshot, unless the task sets one.
@@ -31,6 +31,8 @@ pub(super) struct Directory {
     /// Must still be the same volume at the end.
     pub(super) volume: Arc<Volume>,
     pub(super) stat: Stat,
+    /// The only file that is read, and the directory that has it.
+    pub(super) file: Option<Arc<(OwnedFd, String)>>,
 }
 
 impl Input {
@@ -53,15 +55,40 @@ impl Input {
 
     fn of_directory(work: &BackupWork, path: &Path, proof: Option<&Proof>) -> Result<Self, Failure> {
         let volume = Volume::open(path, proof)?;
-        let directory = match &work.sub_path {
+        let below = match &work.sub_path {
             Some(sub_path) => volume.open_below(sub_path)?,
-            None => volume.directory().try_clone().map_err(|error| unreadable("", path, &error))?,
+            None => {
+                let root = volume.directory().try_clone();
+                Below::Directory(root.map_err(|error| unreadable("", path, &error))?)
+            }
+        };
+        let at = work.at.clone().unwrap_or_else(|| ROOT.to_owned());
+        let (directory, name) = match below {
+            Below::Directory(directory) => (directory, None),
+            Below::File { directory, name } => (directory, Some(name)),
         };
         let stat = fstat(directory.as_fd()).map_err(|error| unreadable("", path, &error.into()))?;
-        let at = work.at.clone().unwrap_or_else(|| ROOT.to_owned());
-        let source = backup::Source::Root { directory, path: at };
-        Ok(Self { source, directory: Some(Directory { volume: Arc::new(volume), stat }) })
+        let (source, file) = match name {
+            None => (backup::Source::Root { directory, path: at }, None),
+            Some(name) => {
+                must_have_its_name(&at, &name)?;
+                let kept = directory.try_clone().map_err(|error| unreadable("", path, &error))?;
+                (backup::Source::Entry { directory, path: at }, Some(Arc::new((kept, name))))
+            }
+        };
+        Ok(Self { source, directory: Some(Directory { volume: Arc::new(volume), stat, file }) })
     }
+}
+
+/// A file keeps its name in the snapshot: it is put back under it.
+fn must_have_its_name(at: &str, name: &str) -> Result<(), Failure> {
+    if Path::new(at).file_name().is_some_and(|last| last == name) {
+        return Ok(());
+    }
+    let message = format!(
+        "at: '{at}' has another name than the file '{name}' of the volume; mount the directory of the file, or name the path like the file"
+    );
+    Err(Failure { cause: Cause::Source, message })
 }
 
 fn no_device(path: &Path, error: &io::Error) -> Failure {

@@ -25,6 +25,13 @@ pub(super) struct Folder {
     owner: Option<Owner>,
 }
 
+/// What the path of a restore is in the snapshot.
+pub(super) enum Found {
+    Directory(Folder),
+    /// A file, a link or another single entry.
+    Entry,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     mode: u32,
@@ -33,16 +40,16 @@ struct Owner {
 }
 
 impl Folder {
-    /// The directory at `path`, or the root of the snapshot.
+    /// What is at `path`, or the root of the snapshot.
     pub(super) async fn find(
         repository: &Repository,
         snapshot: &Snapshot,
         path: Option<&str>,
         cancel: &CancellationToken,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Found, Failed> {
         let Some(path) = path else {
             let owner = snapshot.tags.iter().find_map(|tag| Owner::of_tag(tag));
-            return Ok(Self { tree: snapshot.tree, owner });
+            return Ok(Found::Directory(Self { tree: snapshot.tree, owner }));
         };
         let finding = Self::at(repository, snapshot, Path::new(path));
         tokio::select! {
@@ -55,18 +62,23 @@ impl Folder {
         repository: &Repository,
         snapshot: &Snapshot,
         path: &Path,
-    ) -> Result<Self, lifeboat_repository::Error> {
+    ) -> Result<Found, lifeboat_repository::Error> {
         let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
-        let tree = find_directory(&reader, snapshot.tree, path).await?;
-        // Directories above the backed-up paths were synthesized or belong to the system.
-        let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
-        let (Some(parent), Some(name), true) = (path.parent(), path.file_name(), is_content) else {
-            return Ok(Self { tree, owner: None });
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            let tree = find_directory(&reader, snapshot.tree, path).await?;
+            return Ok(Found::Directory(Self { tree, owner: None }));
         };
         let parent = find_directory(&reader, snapshot.tree, parent).await?;
         let nodes = reader.load_tree(&parent).await?;
         let node = nodes.iter().find(|node| node.name == name.as_encoded_bytes());
-        Ok(Self { tree, owner: node.and_then(Owner::of_node) })
+        if node.is_some_and(|node| !node.is_directory()) {
+            return Ok(Found::Entry);
+        }
+        let tree = find_directory(&reader, snapshot.tree, path).await?;
+        // Directories above the backed-up paths were synthesized or belong to the system.
+        let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
+        let owner = node.filter(|_| is_content).and_then(Owner::of_node);
+        Ok(Found::Directory(Self { tree, owner }))
     }
 
     /// Sets the owner and mode of the directory, if the snapshot has them. False if this user may not set them: only

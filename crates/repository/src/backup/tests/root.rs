@@ -121,3 +121,29 @@ async fn what_is_not_confirmed_becomes_no_snapshot() {
     assert!(repository.load_snapshots().await.unwrap().is_empty());
     assert!(repository.list(crate::files::FileKind::Lock).await.unwrap().is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_entry_of_a_directory_is_stored_without_the_others() {
+    let source = tempfile::tempdir().unwrap();
+    for name in ["app.db", "other"] {
+        std::fs::write(source.path().join(name), noise(5000, 1)).unwrap();
+    }
+    let repository = memory_repository().await;
+    let entry = |path: &str| {
+        let directory = std::fs::File::open(source.path()).unwrap().into();
+        BackupOptions::new(Source::Entry { directory, path: path.to_owned() }, "host")
+    };
+    let first = make(&repository, entry("/source/data/app.db")).await.unwrap();
+    assert_eq!(first.snapshot.paths, ["/source/data/app.db"]);
+    let reader = reader(&repository).await;
+    let data = node_at(&reader, first.snapshot.tree, "/source/data".as_ref()).await.subtree.unwrap();
+    let names: Vec<_> = reader.load_tree(&data).await.unwrap().into_iter().map(|node| node.name).collect();
+    assert_eq!(names, [b"app.db"]);
+    // The next one finds it again.
+    let second = make(&repository, entry("/source/data/app.db")).await.unwrap();
+    assert_eq!((second.snapshot.parent, second.snapshot.tree), (first.snapshot_id, first.snapshot.tree));
+    assert_eq!(second.snapshot.summary.unwrap().counts.files_unmodified, 1);
+    let gone = make(&repository, entry("/source/data/gone")).await.unwrap_err();
+    assert!(gone.to_string().contains("/source/data/gone"), "{gone}");
+    assert!(make(&repository, entry("/")).await.is_err());
+}
