@@ -247,6 +247,8 @@ async fn keys_of_a_repository_in_another_namespace_are_not_brought_along() {
     shop.world.put_secret("bank", crate::testing::PASSWORD);
     let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
     shop.world.put_repository_in("bank", "r", backend);
+    let policy = json!({"spec": {"usagePolicy": {"allowedNamespaces": {"from": "All"}}}});
+    shop.world.server.change(&crate::testing::path("bank", "r"), &policy);
     shop.put_configuration("nightly", &json!({"repository": {"namespace": "bank"}}));
     shop.put_session("s", "BackupConfiguration", "nightly");
     let session = shop.run("s").await;
