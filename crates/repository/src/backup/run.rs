@@ -1,6 +1,6 @@
 //! One backup, from the choice of the parent to the finished snapshot, which the caller writes.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{IsTerminal, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -251,13 +251,13 @@ impl Job {
             Source::Root { directory, path } => {
                 drop(worker);
                 let walker = Walker { context: &context, change: options.change, files, may_be_empty };
-                let open = OpenSource { directory, path: place(&path)?, begin: Walk::at };
+                let open = OpenSource { directory, path: place(&path)?, is_entry: false };
                 open.follow(&walker, &options.filter, options.scan, parent)
             }
             Source::Entry { directory, path } => {
                 drop(worker);
                 let walker = Walker { context: &context, change: options.change, files, may_be_empty: false };
-                let open = OpenSource { directory, path: place(&path)?, begin: Walk::of_entry };
+                let open = OpenSource { directory, path: place(&path)?, is_entry: true };
                 open.follow(&walker, &options.filter, options.scan, parent)
             }
             Source::Device { file, name } => {
@@ -293,21 +293,25 @@ impl Job {
     }
 }
 
-/// How the walk of an open directory begins: with everything in it, or with one entry.
-type Begin = for<'a> fn(Arc<DirectoryHandle>, &[u8], &'a Filter) -> io::Result<Walk<'a>>;
-
 /// An open directory, and the path at which it or its entry is stored.
 struct OpenSource {
     directory: OwnedFd,
     path: String,
-    begin: Begin,
+    /// Only the entry of this name is stored.
+    is_entry: bool,
 }
 
 impl OpenSource {
     fn follow(self, walker: &Walker<'_>, filter: &Filter, scan: bool, parent: Option<BlobId>) -> Result<()> {
         let walk = || {
-            let handle = DirectoryHandle::of(&self.directory);
-            let walk = handle.and_then(|handle| (self.begin)(handle, self.path.as_bytes(), filter));
+            let (handle, path) = (DirectoryHandle::of(&self.directory), self.path.as_bytes());
+            let walk = handle.and_then(|handle| {
+                if self.is_entry {
+                    Walk::of_entry(handle, path, filter)
+                } else {
+                    Walk::at(handle, path, filter)
+                }
+            });
             walk.map_err(Error::file("read", &self.path))
         };
         let scanned = scan.then(walk).transpose()?;
