@@ -1,6 +1,7 @@
 //! RestoreSession and RestoreBatch: restores into one target, or several. The controller starts the work on each open restore; the work waits
 //! for what is missing, has the engine run the members, and ends the restore ([`finish`]).
 
+mod at_once;
 mod blocking;
 mod by_snapshot;
 mod by_task;

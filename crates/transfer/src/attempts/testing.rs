@@ -34,6 +34,8 @@ pub struct FakeEffects {
     pub unusable: Mutex<Option<(String, bool)>>,
     /// Whether storage fails when it is asked which snapshots the repository holds.
     pub mute: AtomicBool,
+    /// Whether movers run until they are cancelled.
+    pub until_cancelled: AtomicBool,
     /// Whether movers that restore report that they failed.
     pub restores_fail: AtomicBool,
     /// Whether the mover is cancelled at the moment when it ends.
@@ -196,6 +198,11 @@ impl Effects for FakeEffects {
         }
         if self.late.load(Ordering::Relaxed) {
             cancel.cancel();
+        }
+        if self.until_cancelled.load(Ordering::Relaxed) {
+            cancel.cancelled().await;
+            self.requests.lock().unwrap().push(request);
+            return Ok(killed_when_cancelled());
         }
         let end = self.ends.lock().unwrap().pop_front();
         let end = end.unwrap_or_else(|| {

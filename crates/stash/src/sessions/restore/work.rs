@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use futures::future::try_join_all;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::hooks::ValidHook;
@@ -107,25 +106,12 @@ impl RestoreWork {
     }
 
     /// Makes the claims that do not exist yet.
-    async fn make_claims(&self, found: &FoundMember) -> Result<(), ApiError> {
+    pub(super) async fn make_claims(&self, found: &FoundMember) -> Result<(), ApiError> {
         let claims = Claims::new(&self.context.core.client);
         for claim in &found.new_claims {
             claims.make(&claim.object).await?;
         }
         Ok(())
-    }
-
-    /// Restores into volumes that no workload has to be stopped for.
-    async fn write_at_once(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
-        let found = self.found(member);
-        self.make_claims(&found).await?;
-        if !cancel.is_cancelled() && !self.block_backups(member, &found).await? {
-            return Ok(());
-        }
-        let records = self.hosts(member).await;
-        let restores = records.iter().map(|record| self.restore(record, &found, cancel));
-        try_join_all(restores).await?;
-        self.settle_blocking(member, &found).await
     }
 
     /// Stops the workload of a member, restores, and starts it.

@@ -154,3 +154,25 @@ async fn an_app_binding_carries_the_record_of_a_dump_that_was_not_loaded() {
     assert_eq!(again["status"]["phase"], "Succeeded", "{again}");
     assert_eq!(record(), "");
 }
+
+/// A pod that starts in the middle would read and write beside the mover.
+#[tokio::test]
+async fn a_pod_that_comes_to_use_a_claim_ends_its_restore() {
+    let cluster = Cluster::new().await;
+    cluster.claim("data");
+    cluster.snapshot("app", "/data").await;
+    let put_pod = |server: &lifeboat_control::testing::ApiServer| {
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes}, "status": {"phase": "Running"}});
+        server.put("/api/v1/namespaces/shop/pods/debug", pod);
+    };
+    cluster.restore_session("back", &into("PersistentVolumeClaim", "data", "app"), &json!({}));
+    let server = cluster.world.server.clone();
+    cluster.effects.meanwhile(move || put_pod(&server));
+    cluster.effects.until_cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Failed", "{back}");
+    let error = back["status"]["stats"][0]["error"].as_str().unwrap_or_default();
+    assert!(error.contains("pod debug (claim data) came to use the volumes"), "{error}");
+    assert_eq!(cluster.record_on("data")["name"], "back", "a mover wrote");
+}
