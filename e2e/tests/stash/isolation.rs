@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use lifeboat_e2e::{Engine, Fault, RESTORE_SESSIONS, StashTest, User, condition, contents, s3, wait_for};
+use serde_json::Value;
 
 use super::databases::MARIADB;
 use super::gateway::Token;
@@ -85,7 +86,7 @@ fn a_repository_elsewhere_is_used_where_it_allows_that_and_its_keys_stay_there()
     vault.storage.close("PUT", "/data/", Fault::Hold, 1000);
     let session = shop.begin(CONFIGURATION, "nightly");
     vault.storage.wait_until_reached(90);
-    shop.wait_for_movers(1);
+    assert_without_identity(&shop.wait_for_movers(1)[0]);
     shop.assert_no_credentials();
     vault.storage.open();
     let session = shop.ended(&session);
@@ -107,6 +108,15 @@ fn a_repository_elsewhere_is_used_where_it_allows_that_and_its_keys_stay_there()
     shop.assert_no_mover_is_left();
     vault.repository("repo").ok(Engine::Restic, &["check", "--read-data", "--no-lock"]);
     vault.assert_nothing_is_left("repo");
+}
+
+/// A mover is nobody in the cluster: it has no token.
+fn assert_without_identity(pod: &Value) {
+    let spec = &pod["spec"];
+    assert_eq!(spec["automountServiceAccountToken"], false, "{spec:#}");
+    assert_eq!(spec["serviceAccountName"], "default", "{spec:#}");
+    let volumes = spec["volumes"].to_string();
+    assert!(!volumes.contains("serviceAccountToken") && !volumes.contains("hostPath"), "{volumes}");
 }
 
 #[test]
@@ -142,7 +152,9 @@ fn an_app_binding_elsewhere_needs_the_right_to_use_it_and_its_secret_stays_there
     bank.delete(&["secret", "keys"]);
     MARIADB.put_as(&bank, "db");
     MARIADB.fill_of(&bank, "db");
-    shop.put_repository("repo");
+    // The mover runs beside the database, and the password of the repository goes there.
+    let allows = "  usagePolicy: {allowedNamespaces: {from: All}}\n";
+    shop.put_repository_with("repo", &shop.s3_backend("repo"), allows);
     let user = User::new();
     user.grant(&shop.tenant.name, "admin");
     let configuration = |hooks: &str| {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use lifeboat_e2e::tree::Listing;
-use lifeboat_e2e::{RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, contents};
+use lifeboat_e2e::{Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, contents};
 
 use super::workloads::{
     claim_target, content_of_claim, into, member, put_claim, put_daemon_set, put_workload, target,
@@ -88,6 +88,59 @@ fn every_access_mode_comes_back_in_place() {
             workload("node", "Deployment", "ReadWriteOnce"),
         ],
     );
+}
+
+/// A pod with a device, which is a file of zeros at first.
+const DISK: &str = "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: disk}
+spec: {accessModes: [ReadWriteOnce], volumeMode: Block, storageClassName: box-csi, resources: {requests: {storage: 16Mi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: disk}
+spec:
+  selector: {matchLabels: {app: disk}}
+  template:
+    metadata: {labels: {app: disk}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: main
+        image: TEST_IMAGE
+        imagePullPolicy: IfNotPresent
+        command: [sleep, infinity]
+        volumeDevices: [{name: data, devicePath: /dev/xvda}]
+      volumes: [{name: data, persistentVolumeClaim: {claimName: disk}}]
+";
+
+#[test]
+fn a_block_device_comes_back_in_place() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    test.tenant.apply(DISK);
+    test.wait_for_ready("disk", 1);
+    let on_disk = |script: &str| {
+        test.kubectl().args(["exec", "deployment/disk", "--", "sh", "-c", script]).ok().trim().to_owned()
+    };
+    on_disk("yes 'a line of the device' | head -c 1000000 > /dev/xvda && sync");
+    let before = on_disk("sha256sum /dev/xvda");
+    let mounts = "volumeMounts: [{name: data, mountPath: /dev/xvda}]";
+    let target =
+        format!("{{alias: disk, ref: {{apiVersion: apps/v1, kind: Deployment, name: disk}}, {mounts}}}");
+    test.put_configuration("nightly", &target, "");
+    test.run("BackupConfiguration", "nightly", "Succeeded");
+    assert_eq!(test.snapshots("repo"), ["disk /dev/xvda"]);
+    let dump = ["dump", "latest", "/dev/xvda", "--host", "disk", "--no-lock"];
+    let dump = test.repository("repo").ok(Engine::Restic, &dump);
+    assert!(dump.starts_with("a line of the device\na line"), "genuine restic reads the device");
+    assert_eq!(dump.len(), 16 << 20, "all of it");
+    on_disk("yes damaged | head -c 2000000 > /dev/xvda && sync");
+    test.restore("back", &format!("  target: {target}"), "");
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    test.wait_for_ready("disk", 1);
+    assert_eq!(on_disk("sha256sum /dev/xvda"), before);
+    test.assert_nothing_is_left("repo");
 }
 
 #[test]

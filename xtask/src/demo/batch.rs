@@ -60,7 +60,7 @@ fn serves(arguments: &str) -> bool {
         "--stash=false" => Some(false),
         _ => None,
     };
-    arguments.filter_map(decides).last().unwrap_or(false)
+    arguments.filter_map(decides).next_back().unwrap_or(false)
 }
 
 fn put_notes(target: &Target) -> Result<()> {
