@@ -195,7 +195,7 @@ async fn together(
         if state.phase.has_ended() || (cancel.is_cancelled() && state.run.pre_hook.is_none()) {
             continue;
         }
-        if let Err(message) = before(work, record).await? {
+        if let Some(message) = before(work, record).await? {
             on_record(record.failed(message).await?)?;
         }
     }
@@ -318,8 +318,8 @@ async fn host_to_end(
             on_record(record.failed(NOT_BEGUN).await?)?;
         } else {
             match before(work, record).await? {
-                Ok(()) => work.run_host(record.clone(), cancel).await?,
-                Err(message) => {
+                None => work.run_host(record.clone(), cancel).await?,
+                Some(message) => {
                     on_record(record.failed(message).await?)?;
                 }
             }

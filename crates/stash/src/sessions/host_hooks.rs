@@ -10,17 +10,14 @@ use super::engine::{HookMoment, SessionWork, Stopped, on_record};
 use super::hooks::{HookFailure, HookPlace};
 use super::host_record::{HostRecord, host_of};
 
-/// The hook before the host. The inner error is the reason why the host is not worked on.
-pub(super) async fn before(
-    work: &dyn SessionWork,
-    record: &HostRecord,
-) -> Result<Result<(), String>, Stopped> {
+/// The hook before the host. Gives the reason why the host is not worked on, if there is one.
+pub(super) async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Option<String>, Stopped> {
     let hook = work.hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
     match (pre_step(hook.is_some(), &record.state().await), hook) {
         (HookStep::Run, Some(hook)) => {
             let pod = match work.hook_place(record, hook).await? {
                 HookPlace::At(pod) => pod,
-                HookPlace::Skip(why) => return skip(work, record, &why).await.map(Ok),
+                HookPlace::Skip(why) => return skip(work, record, &why).await.map(|()| None),
             };
             work.hold().await?;
             let started = record.change(|host| {
@@ -31,8 +28,8 @@ pub(super) async fn before(
             run_before(work, record, hook).await
         }
         (HookStep::Continue, Some(hook)) => run_before(work, record, hook).await,
-        (HookStep::Ended(HookPhase::Failed), _) => Ok(Err("the hook before the host failed".to_owned())),
-        _ => Ok(Ok(())),
+        (HookStep::Ended(HookPhase::Failed), _) => Ok(Some("the hook before the host failed".to_owned())),
+        _ => Ok(None),
     }
 }
 
@@ -40,7 +37,7 @@ async fn run_before(
     work: &dyn SessionWork,
     record: &HostRecord,
     hook: &ValidHook,
-) -> Result<Result<(), String>, Stopped> {
+) -> Result<Option<String>, Stopped> {
     let ran = has_run(work.run_hook(record, hook, HookMoment::Before).await)?;
     let (kind, now) = (work.hook_conditions().pre, record.session.now());
     let ran = ran.map_err(|failure| failure.to_string());
@@ -51,7 +48,7 @@ async fn run_before(
         }
     });
     on_record(changed.await?)?;
-    Ok(ran.map_err(|message| format!("the hook before the host failed: {message}")))
+    Ok(ran.err().map(|message| format!("the hook before the host failed: {message}")))
 }
 
 /// Records that the hook before a host has nothing to run in.
