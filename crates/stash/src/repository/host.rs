@@ -2,6 +2,7 @@
 //! later. Called for every mover and every look.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -27,6 +28,9 @@ use crate::context::Context;
 use crate::repository_key::{key_of, parts_of};
 use crate::storage_config::{bucket, rest};
 
+/// How long storage may take until requests can be sent to it.
+const OPENING: Duration = Duration::from_secs(30);
+
 /// The repositories of Repositories, with these objects as records.
 pub(crate) struct TenantRepositories(pub(crate) Context);
 
@@ -47,6 +51,8 @@ pub(super) enum NoAccess {
     Backend(#[from] BackendProblem),
     #[error("{0}")]
     Storage(String),
+    #[error("the storage did not answer within {} seconds", OPENING.as_secs())]
+    NoAnswer,
     #[error(transparent)]
     Api(#[from] ApiError),
 }
@@ -55,8 +61,8 @@ impl From<NoAccess> for RepositoryProblem {
     fn from(problem: NoAccess) -> Self {
         match problem {
             NoAccess::Api(error) => Self::Api(error),
-            // It may be that it is being exchanged.
-            NoAccess::NoSecret { .. } => Self::Storage(problem.to_string()),
+            // The Secret may be about to be exchanged.
+            NoAccess::NoSecret { .. } | NoAccess::NoAnswer => Self::Storage(problem.to_string()),
             other => Self::Unusable(other.to_string()),
         }
     }
@@ -75,11 +81,14 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     let backend = backend::access(&repository.spec.backend, &secret.data.unwrap_or_default())?;
     let storage = storage(&backend).map_err(|error| NoAccess::Storage(storage_message(&error)))?;
     let opening = match backend.opened_by {
-        OpenedBy::Server => context
-            .stores
-            .open(&storage, backend.connections)
-            .await
-            .map_err(|error| NoAccess::Storage(storage_message(&error)))?,
+        OpenedBy::Server => {
+            // Amazon is asked for the region of a bucket.
+            let opening = context.stores.open(&storage, backend.connections);
+            match tokio::time::timeout(OPENING, opening).await {
+                Ok(opened) => opened.map_err(|error| NoAccess::Storage(storage_message(&error)))?,
+                Err(_elapsed) => return Err(NoAccess::NoAnswer),
+            }
+        }
         OpenedBy::Movers(reason) => ServerOpening::MoversOnly(reason.to_string()),
     };
     let passwords = Passwords { to_try: vec![backend.password.clone()], missing: String::new() };

@@ -61,12 +61,12 @@ impl ReservedId {
     }
 
     /// Both names that the repository of an object may have.
-    pub(super) fn both(namespace: &str, id: &str) -> [Self; 2] {
+    pub(crate) fn both(namespace: &str, id: &str) -> [Self; 2] {
         [Self::of_server(id), Self::of_movers(namespace, id)]
     }
 
     /// The name of its ConfigMap.
-    pub(super) fn config_map(&self) -> String {
+    pub(crate) fn config_map(&self) -> String {
         reservation::config_map_name(&self.0)
     }
 }
@@ -76,7 +76,7 @@ fn api(core: &Core) -> Api<ConfigMap> {
 }
 
 /// The record in a ConfigMap; an empty one if it has none.
-pub(super) fn record_of(map: &ConfigMap) -> Result<Record, RecordError> {
+pub(crate) fn record_of(map: &ConfigMap) -> Result<Record, RecordError> {
     match map.data.as_ref().and_then(|data| data.get(reservation::KEY)) {
         Some(text) => Record::decode(text),
         None => Ok(Record::default()),
@@ -116,8 +116,15 @@ pub(crate) async fn confirm(
             return Ok(standing);
         }
         let (map, record) = found(core, id).await?;
-        let standing = record.standing(&claim.uid);
-        let Some(map) = map.filter(|_| standing == Standing::Holds) else { return Ok(standing) };
+        let map = match (map, record.standing(&claim.uid)) {
+            (Some(map), Standing::Holds) => map,
+            // Somebody wrote since: the next round says what follows.
+            _ if tries < TRIES => {
+                tries += 1;
+                continue;
+            }
+            (_, standing) => return Ok(standing),
+        };
         match touch(core, id, &map).await {
             Err(error) if (error.is_conflict() || error.is_not_found()) && tries < TRIES => tries += 1,
             touched => return touched.map(|()| Standing::Holds).map_err(Into::into),

@@ -73,8 +73,9 @@ async fn a_bucket_without_keys_is_opened_by_pods_with_the_identity_of_their_serv
     let id = ready(&world.context, &key).await.unwrap().id;
     assert_eq!(world.repository("cloud")["metadata"]["annotations"]["lifeboat.io/repository-id"], id);
     let (job, task) = movers.sent().remove(0);
+    let task_uid = task.uid;
     assert_eq!((job.pod.service_account.as_deref(), job.pod.repository_volume), (Some("cloud"), None));
-    let Transport::Direct(direct) = &task.repository.unwrap().transport else { panic!("{job:?}") };
+    let Transport::Direct(direct) = &task.repository.unwrap().transport else { panic!("{task_uid}") };
     assert_eq!((direct.bucket.as_str(), direct.credentials.as_ref()), ("bkt", None));
 }
 
@@ -193,6 +194,6 @@ async fn a_mover_through_a_nodes_directory_gets_no_such_repository() {
     let refused = pod_settings(&context.core, context.movers.settings(), &request).await.unwrap();
     assert!(refused.unwrap_err().to_string().contains("it is on a volume"));
     let usual = MoverJob { repository: world.put_repository("r").to_string(), ..job };
-    let request = PodRequest { job: &usual, ..request };
+    let request = PodRequest { job: &usual, runtime: None, target: None };
     pod_settings(&context.core, context.movers.settings(), &request).await.unwrap().unwrap();
 }

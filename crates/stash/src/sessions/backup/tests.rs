@@ -210,10 +210,14 @@ async fn a_deployment_is_backed_up_by_one_mover_on_the_node_of_its_pod() {
 async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
     let shop = Shop::new().await;
     for (name, changes, text) in [
-        ("no-target", json!({"target": {"ref": {"name": "gone"}}}), "Deployment shop/gone does not exist"),
+        (
+            "no-target",
+            json!({"target": {"alias": "one", "ref": {"name": "gone"}}}),
+            "Deployment shop/gone does not exist",
+        ),
         (
             "no-volume",
-            json!({"target": {"volumeMounts": [{"name": "other", "mountPath": "/data"}]}}),
+            json!({"target": {"alias": "two", "volumeMounts": [{"name": "other", "mountPath": "/data"}]}}),
             "which pod web-1 does not have; expected one of data",
         ),
     ] {
@@ -250,6 +254,8 @@ async fn keys_of_a_repository_in_another_namespace_are_not_brought_along() {
     shop.world.put_secret("bank", crate::testing::PASSWORD);
     let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
     shop.world.put_repository_in("bank", "r", backend);
+    let policy = json!({"spec": {"usagePolicy": {"allowedNamespaces": {"from": "All"}}}});
+    shop.world.server.change(&crate::testing::path("bank", "r"), &policy);
     shop.put_configuration("nightly", &json!({"repository": {"namespace": "bank"}}));
     shop.put_session("s", "BackupConfiguration", "nightly");
     let session = shop.run("s").await;

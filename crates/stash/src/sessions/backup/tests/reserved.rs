@@ -113,10 +113,9 @@ async fn a_session_that_had_begun_when_its_repository_was_lost_ends_and_releases
     assert_eq!(phase(&session), "Failed", "{session}");
     assert!(session["status"]["targets"].to_string().contains("bank/vault"), "{session}");
     assert_eq!(shop.commands().last().map(String::as_str), Some("web-1: release"));
-    let record = reservations::read(
-        &shop.world.context,
-        &ReservedId::of_config_map(config_map(&shop).await.rsplit('/').next().unwrap()).unwrap(),
-    );
+    let map = config_map(&shop).await;
+    let id = ReservedId::of_config_map(map.rsplit('/').next().unwrap()).unwrap();
+    let record = reservations::read(&shop.world.context, &id);
     assert_eq!(record.await.unwrap().holders()[0].name, "vault");
 }
 
