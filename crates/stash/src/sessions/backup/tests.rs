@@ -207,10 +207,14 @@ async fn a_deployment_is_backed_up_by_one_mover_on_the_node_of_its_pod() {
 async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
     let shop = Shop::new().await;
     for (name, changes, text) in [
-        ("no-target", json!({"target": {"ref": {"name": "gone"}}}), "Deployment shop/gone does not exist"),
+        (
+            "no-target",
+            json!({"target": {"alias": "one", "ref": {"name": "gone"}}}),
+            "Deployment shop/gone does not exist",
+        ),
         (
             "no-volume",
-            json!({"target": {"volumeMounts": [{"name": "other", "mountPath": "/data"}]}}),
+            json!({"target": {"alias": "two", "volumeMounts": [{"name": "other", "mountPath": "/data"}]}}),
             "which pod web-1 does not have; expected one of data",
         ),
     ] {
