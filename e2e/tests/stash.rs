@@ -5,6 +5,7 @@
 mod backends;
 mod backups;
 mod bad_input;
+mod bad_tasks;
 mod batches;
 mod choices;
 mod cluster_restores;

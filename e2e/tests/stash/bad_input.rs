@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use lifeboat_e2e::{Engine, RESTORE_SESSIONS, StashTest, get, kubectl, s3, unique, variable, wait_for};
+use lifeboat_e2e::{Engine, RESTORE_SESSIONS, StashTest, get, s3, wait_for};
 use serde_json::Value;
 
+use super::bad_tasks::BadTasks;
 use super::workloads::{claim_target, deployment, into, member, put_deployment, target};
 
 const CONFIGURATION: &str = "BackupConfiguration";
@@ -255,56 +256,6 @@ spec:
     }
 }
 
-/// Functions of which each does something wrong; cluster-scoped, so with names of their own. Deleted when it is dropped.
-struct Tasks {
-    prefix: String,
-}
-
-const FUNCTIONS: [(&str, &str, &str); 4] = [
-    ("variable", "IMAGE", "echo ${nothing}"),
-    ("addon", "stashed/stash-mysql:8.0.14", "true"),
-    ("image", "localhost/no-such-image:1", "true"),
-    ("full", "IMAGE", "head -c 4000000 /dev/zero > ${INTERIM_DATA_DIR}/zeros"),
-];
-
-impl Tasks {
-    fn apply() -> Self {
-        let prefix = unique("bad");
-        let image = variable("LIFEBOAT_TEST_IMAGE");
-        let mut all = String::new();
-        for (name, of, script) in FUNCTIONS.iter().chain(&[("no-function", "", "")]) {
-            let _ = write!(
-                all,
-                "apiVersion: stash.appscode.com/v1beta1
-kind: Task
-metadata: {{name: {prefix}-{name}}}
-spec: {{steps: [{{name: {prefix}-{name}}}]}}
----
-"
-            );
-            if !of.is_empty() {
-                let image = of.replace("IMAGE", &image);
-                let _ = write!(
-                    all,
-                    "apiVersion: stash.appscode.com/v1beta1
-kind: Function
-metadata: {{name: {prefix}-{name}}}
-spec: {{image: '{image}', command: [sh, -c], args: ['{script}']}}
----
-"
-                );
-            }
-        }
-        kubectl().args(["apply", "-f", "-"]).input(&all).ok();
-        Self { prefix }
-    }
-
-    /// A BackupConfiguration whose task is one of these.
-    fn configuration(&self, name: &str, more: &str) -> String {
-        of_claim(name, &format!("  task: {{name: {}-{name}}}\n{more}", self.prefix))
-    }
-}
-
 /// A BackupConfiguration of a claim of its name, so that no session waits for another.
 fn of_claim(name: &str, more: &str) -> String {
     let claim = format!(
@@ -318,20 +269,12 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {{re
     claim + &configuration(name, "repo", &claim_target(name, name), more)
 }
 
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        for (name, ..) in FUNCTIONS.iter().chain(&[("no-function", "", "")]) {
-            let names =
-                ["task", "function"].map(|kind| format!("{kind}.stash.appscode.com/{}-{name}", self.prefix));
-            kubectl().args(["delete", "--ignore-not-found", "--wait=false"]).args(&names).run();
-        }
-    }
-}
-
 #[test]
 fn a_session_that_cannot_work_fails_with_the_cause() {
     let test = shop();
-    let tasks = Tasks::apply();
+    let tasks = BadTasks::apply();
+    let with =
+        |task: &str, more: &str| of_claim(task, &format!("  task: {{name: {}}}\n{more}", tasks.name(task)));
     put_deployment(&test, "api");
     let volume = deployment("volume", "web").replace("name: data", "name: other");
     let small =
@@ -340,11 +283,11 @@ fn a_session_that_cannot_work_fails_with_the_cause() {
         configuration("volume", "repo", &volume, ""),
         configuration("small", "repo", &deployment("small", "api"), small),
         of_claim("no-task", "  task: {name: none-backup-1}\n"),
-        tasks.configuration("no-function", ""),
-        tasks.configuration("variable", ""),
-        tasks.configuration("addon", ""),
-        tasks.configuration("image", ""),
-        tasks.configuration("full", "  tempDir: {medium: Memory, sizeLimit: 1Mi}\n"),
+        with("no-function", ""),
+        with("variable", ""),
+        with("addon", ""),
+        with("image", ""),
+        with("full", "  tempDir: {medium: Memory, sizeLimit: 1Mi}\n"),
     ];
     test.tenant.apply(&all.concat());
     let cases: [Case; 8] = [
