@@ -55,12 +55,11 @@ impl Input {
 
     fn of_directory(work: &BackupWork, path: &Path, proof: Option<&Proof>) -> Result<Self, Failure> {
         let volume = Volume::open(path, proof)?;
-        let below = match &work.sub_path {
-            Some(sub_path) => volume.open_below(sub_path)?,
-            None => {
-                let root = volume.directory().try_clone();
-                Below::Directory(root.map_err(|error| unreadable("", path, &error))?)
-            }
+        let below = if let Some(sub_path) = &work.sub_path {
+            volume.open_below(sub_path)?
+        } else {
+            let root = volume.directory().try_clone();
+            Below::Directory(root.map_err(|error| unreadable("", path, &error))?)
         };
         let at = work.at.clone().unwrap_or_else(|| ROOT.to_owned());
         let (directory, name) = match below {
