@@ -80,8 +80,8 @@ pub fn restored_claims(
         if !names.insert(claim.name.clone()) {
             return Err(RestoredClaimError::SameName { name: claim.name });
         }
-        let named = data_source(&claim, namespace)?;
-        claims.push(RestoredClaim { claim, ordinal, named });
+        let snapshot = data_source(&claim, namespace)?;
+        claims.push(RestoredClaim { claim, ordinal, named: snapshot });
     }
     Ok(claims)
 }

@@ -33,9 +33,9 @@ pub fn removable<'a>(
             && claim_of(snapshot) == claim
             && SnapshotState::of(snapshot).stage == Stage::Ready
     };
-    let timed = |snapshot: &'a Value| Some((taken_at(snapshot)?, snapshot));
+    let with_time = |snapshot: &'a Value| Some((taken_at(snapshot)?, snapshot));
     let mut found: Vec<(Timestamp, &'a Value)> =
-        snapshots.iter().filter(is_candidate).filter_map(timed).collect();
+        snapshots.iter().filter(is_candidate).filter_map(with_time).collect();
     let name = |snapshot: &'a Value| text(snapshot, "/metadata/name");
     found.sort_by(|one, other| (other.0, name(other.1)).cmp(&(one.0, name(one.1))));
     let times: Vec<Timestamp> = found.iter().map(|(time, _)| *time).collect();
@@ -67,7 +67,9 @@ pub(super) fn kept(keep: &KeepPolicy, times: &[Timestamp]) -> Vec<bool> {
         let time = time.to_zoned(TimeZone::UTC);
         let is_oldest = position + 1 == times.len();
         // Every bucket is asked: each counts for itself.
-        buckets.iter_mut().fold(false, |kept, bucket| bucket.takes(&time, position, is_oldest) || kept)
+        let takers =
+            buckets.iter_mut().filter_map(|bucket| bucket.takes(&time, position, is_oldest).then_some(()));
+        takers.count() > 0
     };
     times.iter().enumerate().map(is_kept).collect()
 }

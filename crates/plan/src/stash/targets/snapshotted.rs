@@ -146,11 +146,11 @@ fn user(facts: &TargetFacts, object: &Value, claim: &str) -> Option<HostPod> {
     } else {
         pods_of(object, &facts.between, &facts.pods)
     };
-    let uses = |pod: &&Value| {
+    let has_claim = |pod: &&Value| {
         let name = text(pod, "/metadata/name");
         !has_ended(pod) && volumes(pod).iter().any(|volume| claim_of(name, volume).as_deref() == Some(claim))
     };
-    let users: Vec<&Value> = pods.into_iter().filter(uses).collect();
+    let users: Vec<&Value> = pods.into_iter().filter(has_claim).collect();
     standing(&facts.title(), &users).ok().map(HostPod::of)
 }
 
