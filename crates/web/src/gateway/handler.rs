@@ -68,7 +68,7 @@ impl Gateway {
         let response = match answered {
             Ok(response) => response,
             Err(refusal) => {
-                self.log(&grant, &parts, &refusal);
+                log(&grant, &parts, &refusal);
                 refusal.into_response()
             }
         };
@@ -164,17 +164,17 @@ impl Gateway {
             Ok(Some((chunk, (body, metrics, turn))))
         }))
     }
+}
 
-    fn log(&self, grant: &Grant, parts: &Parts, refusal: &Refusal) {
-        let (task, repository) = (&grant.task, &grant.repository);
-        let method = parts.method.as_str();
-        let path: String = parts.uri.path().chars().take(LOGGED).collect();
-        let status = refusal.status().as_u16();
-        if refusal.status() == StatusCode::NOT_FOUND {
-            tracing::debug!(task, repository, method, path, status, reason = %refusal, "gateway");
-        } else {
-            tracing::warn!(task, repository, method, path, status, reason = %refusal, "the gateway refused a request");
-        }
+fn log(grant: &Grant, parts: &Parts, refusal: &Refusal) {
+    let (task, repository) = (&grant.task, &grant.repository);
+    let method = parts.method.as_str();
+    let path: String = parts.uri.path().chars().take(LOGGED).collect();
+    let status = refusal.status().as_u16();
+    if refusal.status() == StatusCode::NOT_FOUND {
+        tracing::debug!(task, repository, method, path, status, reason = %refusal, "gateway");
+    } else {
+        tracing::warn!(task, repository, method, path, status, reason = %refusal, "the gateway refused a request");
     }
 }
 

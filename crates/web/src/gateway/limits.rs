@@ -13,6 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::refusal::Refusal;
+use super::rules::LARGEST;
+use super::spool::PIECE;
 
 /// Requests that move data, in all and of one task. A mover sends three packs and reads four at once.
 const BULK: usize = 48;
@@ -24,6 +26,9 @@ const LIGHT_OF_TASK: usize = 8;
 /// storage busy; the others wait on disk.
 const SPOOLED: u64 = 128 * 1024 * 1024;
 const MEMORY: u64 = 40 * 1024 * 1024;
+// The largest file fits; and of 64 MiB that the gateway may take, 16 MiB are left for connections.
+const _: () = assert!(LARGEST <= MEMORY && LARGEST <= SPOOLED);
+const _: () = assert!(MEMORY + (BULK * PIECE) as u64 <= 48 * 1024 * 1024);
 /// Bytes are counted in units of this size.
 const UNIT: u64 = 4 * 1024;
 /// How long a request waits for its turn.
@@ -137,15 +142,7 @@ fn units(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::LARGEST;
     use super::*;
-
-    #[test]
-    fn the_largest_file_fits_into_every_limit() {
-        assert!(LARGEST <= MEMORY && LARGEST <= SPOOLED);
-        let received = u64::try_from(BULK * super::super::spool::PIECE).unwrap();
-        assert!(MEMORY + received <= 48 * 1024 * 1024, "16 MiB are left for connections");
-    }
 
     #[tokio::test]
     async fn one_task_cannot_take_the_turns_of_others_and_locks_have_turns_of_their_own() {

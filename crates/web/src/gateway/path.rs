@@ -91,8 +91,8 @@ mod tests {
 
     const ID: &str = "245bc4c430d393f74fbe7b13325e30dbde9fb0745e50caad57c446c93d20096b";
 
-    fn file(file_type: FileType) -> Result<Route, NoRoute> {
-        Ok(Route::File(FileName::Of(file_type, ID.to_owned())))
+    fn file(file_type: FileType) -> Route {
+        Route::File(FileName::Of(file_type, ID.to_owned()))
     }
 
     #[rstest]
@@ -100,10 +100,10 @@ mod tests {
     #[case::config("/stash/shop/r/config", Ok(Route::File(FileName::Config)))]
     #[case::packs("/stash/shop/r/data/", Ok(Route::List(FileType::Data)))]
     #[case::locks("/stash/shop/r/locks/", Ok(Route::List(FileType::Lock)))]
-    #[case::pack("/stash/shop/r/data/ID", file(FileType::Data))]
-    #[case::index("/stash/shop/r/index/ID", file(FileType::Index))]
-    #[case::key("/stash/shop/r/keys/ID", file(FileType::Key))]
-    #[case::snapshot("/stash/shop/r/snapshots/ID", file(FileType::Snapshot))]
+    #[case::pack("/stash/shop/r/data/ID", Ok(file(FileType::Data)))]
+    #[case::index("/stash/shop/r/index/ID", Ok(file(FileType::Index)))]
+    #[case::key("/stash/shop/r/keys/ID", Ok(file(FileType::Key)))]
+    #[case::snapshot("/stash/shop/r/snapshots/ID", Ok(file(FileType::Snapshot)))]
     #[case::without_a_slash("/stash/shop/r", Err(NoRoute::Elsewhere))]
     #[case::other_repository("/stash/shop/other/config", Err(NoRoute::Elsewhere))]
     #[case::longer_name("/stash/shop/r2/config", Err(NoRoute::Elsewhere))]

@@ -22,8 +22,9 @@ pub(super) enum Action {
 /// Whether an action moves much data. Renewing a lock must not wait behind packs.
 pub(super) fn is_bulk(action: &Action) -> bool {
     match action {
-        Action::List(file_type) | Action::Add(file_type, _) => *file_type != FileType::Lock,
-        Action::Read(FileName::Of(file_type, _)) => *file_type != FileType::Lock,
+        Action::List(file_type) | Action::Add(file_type, _) | Action::Read(FileName::Of(file_type, _)) => {
+            *file_type != FileType::Lock
+        }
         Action::Read(FileName::Config) | Action::Look(_) | Action::Unlock(_) => false,
     }
 }

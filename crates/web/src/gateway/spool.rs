@@ -85,12 +85,17 @@ async fn receive_all(body: Body, size: u64, name: &str, directory: &Path) -> Res
 }
 
 fn is_name_of(digest: &[u8], name: &str) -> bool {
+    hex(digest) == name
+}
+
+/// The name of a file with this SHA-256.
+pub(super) fn hex(digest: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut hex = String::with_capacity(64);
     for byte in digest {
         let _ = write!(hex, "{byte:02x}");
     }
-    hex == name
+    hex
 }
 
 /// A temporary file and the hash of what was written.
@@ -157,7 +162,7 @@ mod tests {
     use super::*;
 
     fn name(content: &[u8]) -> String {
-        Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&Sha256::digest(content))
     }
 
     async fn received(content: &[u8], size: usize, name: &str) -> Result<Bytes, Refusal> {

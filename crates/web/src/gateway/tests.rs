@@ -28,7 +28,7 @@ const REPOSITORY: &str = "stash/shop/r";
 const TOKEN: &str = "TOKEN-";
 
 fn id(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    super::spool::hex(&Sha256::digest(content))
 }
 
 /// A lock: its user, `shared` or `exclusive`, and how many seconds ago it was made.
@@ -119,7 +119,10 @@ impl RepositoryFiles for Files {
         let content = self.content(name)?;
         let size = content.len() as u64;
         let part = match range {
-            Some(range) => content.slice(range.start as usize..range.end as usize),
+            Some(range) => {
+                let at = |offset: u64| usize::try_from(offset).unwrap();
+                content.slice(at(range.start)..at(range.end))
+            }
             None => content,
         };
         Ok(FileContent { size, body: stream::iter([Ok(part)]).boxed() })

@@ -70,7 +70,7 @@ async fn deleting_the_lock_of_another_task_or_of_the_server() {
     // What cannot be read may be anybody's.
     let path = format!("/{}", world.repositories.add("locks", b"sealed with another key"));
     assert_refused(&world, ("backup", "DELETE", &path), b"", (403, "only locks that it made")).await;
-    let path = format!("/{}", world.repositories.add("locks", &[b'x'; 20_000]));
+    let path = format!("/{}", world.repositories.add("locks", &vec![b'x'; 20_000]));
     assert_refused(&world, ("backup", "DELETE", &path), b"", (403, "only locks that it made")).await;
 }
 
