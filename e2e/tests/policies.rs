@@ -78,7 +78,7 @@ impl Tenant {
 
     /// Gives a user rights in this namespace, and waits until the authorizer knows them.
     fn grant(&self, user: &User, rights: &[&str]) {
-        let rule = |right: &&str| {
+        let allowed = |right: &&str| {
             let (verb, resource) = right.split_once(' ').unwrap();
             let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
             let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
@@ -89,7 +89,7 @@ impl Tenant {
             };
             json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]})
         };
-        let rules: Vec<Value> = rights.iter().map(rule).collect();
+        let rules: Vec<Value> = rights.iter().map(allowed).collect();
         let name = format!("{}-more", user.name);
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": name, "namespace": self.0}, "rules": rules});

@@ -52,7 +52,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),
-        Command::Server(args) => server::run(settings, *args).await,
+        Command::Server(args) => Box::pin(server::run(settings, *args)).await,
         Command::Volume(command) => Box::pin(volume::run(&settings, command)).await,
         Command::Mover(args) => mover::run(args).await,
         Command::RestoreWait(args) => restore_wait::run(args).await,

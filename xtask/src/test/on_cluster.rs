@@ -62,13 +62,13 @@ impl Run {
 
     /// Tests of schemas and admission policies, on an empty API server.
     pub(crate) fn api(&mut self) -> Result<Tally> {
+        const MODULES: [&str; 2] = ["schemas", "policies"];
         if self.args.context.is_some() {
             println!(
                 "skipped, needs an empty API server: every test of e2e/tests/schemas.rs and policies.rs"
             );
             return Ok(Tally::default());
         }
-        const MODULES: [&str; 2] = ["schemas", "policies"];
         let tests = self.on_the_cluster(&MODULES)?.threads(1);
         let outcome = tests.run(|name| self.wants(&MODULES, name))?;
         Ok(self.filtered(outcome)? + self.compared_with_upstream()?)

@@ -117,7 +117,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
-    lifeboat_operator::run(&settings.connection, server, stop)
+    Box::pin(lifeboat_operator::run(&settings.connection, server, stop))
         .await
         .map_err(|error| CliError::failed("the server ended", error))
 }

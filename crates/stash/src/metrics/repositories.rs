@@ -72,7 +72,9 @@ impl RepositoryMetrics {
             (&known.namespace, &known.name) == (&labels.namespace, &labels.name) && *known != labels
         };
         let before: Vec<RepositoryLabels> = locked(&self.shown).iter().filter(is_same).cloned().collect();
-        before.iter().for_each(|before| self.remove(before));
+        for before in &before {
+            self.remove(before);
+        }
         locked(&self.shown).insert(labels.clone());
         let set = |gauges: &Gauges, value: Option<i64>| {
             if let Some(value) = value {

@@ -216,7 +216,7 @@ async fn maintenance(
     };
     let (context, memory) = (context.clone(), state.memory.clone());
     state.maintenances.start(&uid.clone(), |_| async move {
-        match maintain::carry_out(&context, &repository, run).await {
+        match Box::pin(maintain::carry_out(&context, &repository, run)).await {
             Ok(true) => _ = locked(&memory.failures).remove(&uid),
             Ok(false) => _ = locked(&memory.failures).insert(uid, context.now()),
             Err(error) => {

@@ -124,7 +124,7 @@ pub(crate) async fn forget(
 ) -> Result<(), RepositoryProblem> {
     let host = TenantRepositories(context.clone());
     match Box::pin(context.repositories.forget(&host, key, ids)).await {
-        Err(RepositoryProblem::MoversOnly(_)) => by_mover::forget(context, key, ids).await,
+        Err(RepositoryProblem::MoversOnly(_)) => Box::pin(by_mover::forget(context, key, ids)).await,
         forgotten => forgotten,
     }
 }
@@ -141,7 +141,7 @@ pub(super) async fn forget_from(
     if ids.is_empty() {
         return Ok(());
     }
-    let Some(opened) = opened else { return by_mover::forget(context, key, ids).await };
+    let Some(opened) = opened else { return Box::pin(by_mover::forget(context, key, ids)).await };
     // Only IDs that this repository listed come here.
     let named: Vec<SnapshotId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
     let lock = LockOptions { wait: LOCK_WAIT, ..LockOptions::default() };

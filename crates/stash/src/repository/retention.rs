@@ -56,7 +56,7 @@ pub(crate) async fn apply_policy(
     key: &RepositoryKey,
     request: &PolicyRequest<'_>,
 ) -> Result<Applied, RepositoryProblem> {
-    let listing = listing(context, key).await?;
+    let listing = Box::pin(listing(context, key)).await?;
     if listing.id != request.id {
         return Err(RepositoryProblem::Unusable(format!(
             "the storage holds the repository {} now, and the session has reserved {}; nothing was removed",
@@ -85,7 +85,7 @@ pub(crate) async fn apply_policy(
     }
     if !request.dry_run {
         let ids: Vec<String> = applied.removed.iter().map(|fact| fact.id.clone()).collect();
-        forget_from(context, key, listing.opened.as_ref(), &ids, listing.all).await?;
+        Box::pin(forget_from(context, key, listing.opened.as_ref(), &ids, listing.all)).await?;
     }
     Ok(applied)
 }
@@ -97,10 +97,10 @@ pub(crate) async fn forget_safety_copies(
     hosts: &BTreeSet<HostName>,
     needed: &BTreeSet<String>,
 ) -> Result<(), RepositoryProblem> {
-    let listing = listing(context, key).await?;
+    let listing = Box::pin(listing(context, key)).await?;
     let facts: Vec<SnapshotFact> = listing.found.iter().map(fact).collect();
     let old = expired_safety_copies(&facts, hosts, needed, context.core.now());
-    forget_from(context, key, listing.opened.as_ref(), &old, listing.all).await
+    Box::pin(forget_from(context, key, listing.opened.as_ref(), &old, listing.all)).await
 }
 
 async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, RepositoryProblem> {

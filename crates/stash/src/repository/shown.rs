@@ -34,8 +34,8 @@ pub(super) async fn with(
     more: impl Fn(&mut RepositoryStatus),
 ) -> Result<(), ApiError> {
     let (namespace, name) = object::parts(repository);
-    let content = Some(Content::of(&looked.snapshots, looked.bytes));
-    let (observed, now) = (Observed { content, ..observed.clone() }, context.now());
+    let shown = Some(Content::of(&looked.snapshots, looked.bytes));
+    let (observed, now) = (Observed { content: shown, ..observed.clone() }, context.now());
     let changed = |repository: &Repository| {
         let mut status = status::status(&repository.status.clone().unwrap_or_default(), &observed, now);
         more(&mut status);

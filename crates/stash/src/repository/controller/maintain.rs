@@ -77,7 +77,7 @@ pub(super) async fn carry_out(
     let end = match run {
         // The end was recorded, and the server stopped before it removed the number.
         Run { prune: false, check: false, .. } => None,
-        run => match ended(context, repository, &task, run).await? {
+        run => match Box::pin(ended(context, repository, &task, run)).await? {
             Some(end) => Some(end),
             None => return Ok(true),
         },
@@ -114,7 +114,7 @@ async fn ended(
     task: &TaskId,
     run: Run,
 ) -> Result<Option<MaintenanceEnd>, ApiError> {
-    let request = match request(context, repository, task, run).await? {
+    let request = match Box::pin(request(context, repository, task, run)).await? {
         Ok(request) => request,
         Err(message) => return Ok(Some(MaintenanceEnd::Failed(message))),
     };

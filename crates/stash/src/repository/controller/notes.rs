@@ -27,7 +27,7 @@ pub(super) fn has_any(repository: &Repository) -> bool {
 pub(super) async fn work_off(context: &Context, repository: &Repository) -> Result<bool, ApiError> {
     let value = to_json(repository);
     let is_unlocked = remove_locks(context, repository, &value).await?;
-    let is_settled = forget_late(context, repository, &value).await?;
+    let is_settled = Box::pin(forget_late(context, repository, &value)).await?;
     Ok(is_unlocked && is_settled)
 }
 
@@ -64,12 +64,12 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
         if found.unwanted.is_empty() {
             return Ok(());
         }
-        let Some(stored) = stored(context, repository).await? else { return Ok(()) };
+        let Some(stored) = Box::pin(stored(context, repository)).await? else { return Ok(()) };
         let late = stored.iter().filter(|snapshot| is_late(snapshot, &found.unwanted, &sessions));
         let late: Vec<String> = late.map(|snapshot| snapshot.id.clone()).collect();
-        if late.is_empty() { Ok(()) } else { forget(context, &key, &late).await }
+        if late.is_empty() { Ok(()) } else { Box::pin(forget(context, &key, &late)).await }
     };
-    match forgotten.await {
+    match Box::pin(forgotten).await {
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
@@ -92,7 +92,7 @@ async fn stored(
     let (namespace, name) = object::parts(repository);
     let key = key_of(namespace, name);
     if access_of(context, repository).await?.access.is_opened_by_server() {
-        return snapshots(context, &key).await.map(Some);
+        return Box::pin(snapshots(context, &key)).await.map(Some);
     }
     Ok(context.looks.known(&key).map(|looked| looked.snapshots))
 }

@@ -30,14 +30,13 @@ impl BackupWork {
             name: self.invoker.id.name.clone(),
         };
         loop {
-            let (on, start) = match self.begun_on(member).await {
-                Some(on) => (on, MemberStart::Start),
-                None => {
-                    let around = Surroundings::read(&self.context, &self.record, &invoker).await?;
-                    let target = around.target(&self.context, valid).await?;
-                    let start = around.member(&self.record, target.as_ref());
-                    (target.map(|target| target.on).unwrap_or_default(), start)
-                }
+            let (on, start) = if let Some(on) = self.begun_on(member).await {
+                (on, MemberStart::Start)
+            } else {
+                let around = Surroundings::read(&self.context, &self.record, &invoker).await?;
+                let target = around.target(&self.context, valid).await?;
+                let start = around.member(&self.record, target.as_ref());
+                (target.map(|target| target.on).unwrap_or_default(), start)
             };
             let message = match start {
                 MemberStart::Refuse(reason) => return Err(NoHosts::Failed(reason.to_string())),

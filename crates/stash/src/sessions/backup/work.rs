@@ -308,12 +308,12 @@ impl SessionWork for BackupWork {
 
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError> {
         let plan = locked(&self.at_work.plans).get(&(record.member, record.host.clone())).cloned();
-        let source = match plan.map(|plan| plan.source) {
-            Some(Ok(source)) => source,
-            Some(Err(error)) => return record.failed(error.to_string()).await.map(drop),
-            None => {
-                return record.failed("the target has no such host any more".to_owned()).await.map(drop);
-            }
+        let Some(plan) = plan else {
+            return record.failed("the target has no such host any more".to_owned()).await.map(drop);
+        };
+        let source = match plan.source {
+            Ok(source) => source,
+            Err(error) => return record.failed(error.to_string()).await.map(drop),
         };
         self.note_pod(&record, &source).await?;
         let Some(key) = &self.key else { return self.take_snapshot(&record, &source, cancel).await };

@@ -33,8 +33,8 @@ impl RestoreWork {
         let mut restores = pin!(try_join_all(restores));
         if disturbed.is_none() {
             disturbed = tokio::select! {
-                restored = &mut restores => {
-                    restored?;
+                ended = &mut restores => {
+                    ended?;
                     return self.settle_blocking(member, &found).await;
                 }
                 reason = self.disturbance(&found) => Some(reason),

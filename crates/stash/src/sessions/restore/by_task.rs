@@ -80,7 +80,7 @@ pub(super) async fn try_find(
             "rules: include and exclude choose files, and a dump is restored whole; remove them",
         ));
     }
-    let snapshots = match work.snapshots().await? {
+    let snapshots = match Box::pin(work.snapshots()).await? {
         Ok(snapshots) => snapshots,
         Err(observed) => return Ok(Tried::Waits(observed)),
     };

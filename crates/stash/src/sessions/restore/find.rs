@@ -77,7 +77,7 @@ impl RestoreWork {
             } else if by_task::is_for(valid) {
                 Box::pin(by_task::try_find(self, member, valid)).await?
             } else {
-                self.try_find(member, valid).await?
+                Box::pin(self.try_find(member, valid)).await?
             };
             match tried {
                 Tried::Found(ready) => return self.put_on_record(member, valid, *ready).await,
@@ -123,7 +123,7 @@ impl RestoreWork {
         if let Some(message) = plan.waits_for() {
             return Ok(Tried::Waits(ConditionType::RestoreTargetFound.no(message)));
         }
-        let snapshots = match self.snapshots().await? {
+        let snapshots = match Box::pin(self.snapshots()).await? {
             Ok(snapshots) => snapshots,
             Err(observed) => return Ok(Tried::Waits(observed)),
         };
@@ -157,7 +157,7 @@ impl RestoreWork {
 
     /// The snapshots of the repository. The inner error is what the restore waits for.
     pub(super) async fn snapshots(&self) -> Result<Result<Vec<SnapshotFact>, Observation>, NoHosts> {
-        match repository::snapshots(&self.context, self.key()).await {
+        match Box::pin(repository::snapshots(&self.context, self.key())).await {
             Ok(snapshots) => Ok(Ok(snapshots.into_iter().map(fact).collect())),
             Err(problem) if problem.is_missing() => Ok(Ok(Vec::new())),
             Err(problem) if problem.may_pass() => {

@@ -112,8 +112,8 @@ impl Taking<'_> {
         let Some(name) = name.filter(|_| !state.phase.has_ended()) else { return Ok(()) };
         let message = match self.wait(&name, Stage::Ready, cancel).await? {
             Waited::Reached(found) => {
-                let stats = self.stats(&name, &found, &state);
-                let changed = self.record.change(|host| host.snapshots = vec![stats]).await?;
+                let ready = self.stats(&name, &found, &state);
+                let changed = self.record.change(|host| host.snapshots = vec![ready]).await?;
                 return if changed { self.record.succeeded().await.map(drop) } else { Ok(()) };
             }
             Waited::NotOurs => format!("VolumeSnapshot {name} was replaced by another object"),

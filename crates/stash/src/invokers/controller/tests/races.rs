@@ -94,17 +94,14 @@ fn claim_of(name: &str, repository: &str) -> Claim {
 /// Another server puts a claim on record, whatever is there.
 fn write_claim(server: &ApiServer, map: &str, claim: &Claim) {
     let text = |record: &Record| json!({"data": {"reservations.json": record.with(claim).encode().unwrap()}});
-    match server.get(map) {
-        Some(found) => {
-            let record = Record::decode(found["data"]["reservations.json"].as_str().unwrap()).unwrap();
-            server.change(map, &text(&record));
-        }
-        None => {
-            let mut made = text(&Record::default());
-            made["apiVersion"] = json!("v1");
-            made["kind"] = json!("ConfigMap");
-            server.put(map, made);
-        }
+    if let Some(found) = server.get(map) {
+        let record = Record::decode(found["data"]["reservations.json"].as_str().unwrap()).unwrap();
+        server.change(map, &text(&record));
+    } else {
+        let mut made = text(&Record::default());
+        made["apiVersion"] = json!("v1");
+        made["kind"] = json!("ConfigMap");
+        server.put(map, made);
     }
 }
 
@@ -148,9 +145,9 @@ async fn a_session_that_is_asked_for_while_the_record_changes_holds_the_reposito
                 let record = Record::default().with(&rival);
                 let data = json!({"data": {"reservations.json": record.encode().unwrap()}});
                 if server.get(&map).is_some() {
-                    server.change(&map, &data)
+                    server.change(&map, &data);
                 } else {
-                    write_claim(server, &map, &rival)
+                    write_claim(server, &map, &rival);
                 }
             }
             None
@@ -159,7 +156,7 @@ async fn a_session_that_is_asked_for_while_the_record_changes_holds_the_reposito
         let record = reservations::read(&world.context, &id).await.unwrap();
         match standing {
             Standing::Holds => {
-                assert_eq!(record.standing("u-one"), Standing::Holds, "before request {moment}")
+                assert_eq!(record.standing("u-one"), Standing::Holds, "before request {moment}");
             }
             Standing::Waits(conflict) => assert_eq!(conflict.name, "two", "before request {moment}"),
             Standing::Absent => panic!("before request {moment}"),

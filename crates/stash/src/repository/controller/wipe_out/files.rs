@@ -49,9 +49,8 @@ async fn delete_below(store: &Store, directory: &str, left: &mut Left) -> Result
     loop {
         let info = match listing.try_next().await {
             Ok(Some(info)) => info,
-            Ok(None) => break,
             // A REST server has no other directories than restic's.
-            Err(lifeboat_store::Error::Unsupported { .. }) => break,
+            Ok(None) | Err(lifeboat_store::Error::Unsupported { .. }) => break,
             Err(error) => return Err(error.into()),
         };
         if is_own_file(&info.key) {

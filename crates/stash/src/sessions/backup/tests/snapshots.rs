@@ -67,13 +67,12 @@ fn control(server: &ApiServer, driver: Driver) {
         let second = seconds.fetch_add(1, Ordering::Relaxed);
         let taken = jiff::Timestamp::from_second(second).unwrap().to_string();
         let mut status = json!({"boundVolumeSnapshotContentName": "content"});
-        match driver {
-            Driver::Fails => status["error"] = json!({"message": "the quota is used up"}),
-            _ => {
-                status["creationTime"] = json!(taken);
-                status["restoreSize"] = json!("1Gi");
-                status["readyToUse"] = json!(driver == Driver::TakesAtOnce);
-            }
+        if driver == Driver::Fails {
+            status["error"] = json!({"message": "the quota is used up"});
+        } else {
+            status["creationTime"] = json!(taken);
+            status["restoreSize"] = json!("1Gi");
+            status["readyToUse"] = json!(driver == Driver::TakesAtOnce);
         }
         server.change(&write.path, &json!({"status": status}));
     });

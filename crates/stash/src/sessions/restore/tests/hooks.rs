@@ -6,7 +6,7 @@ use super::cluster::{Cluster, member};
 use crate::testing::condition;
 use lifeboat_transfer::attempts::testing::fails;
 
-fn with_hooks(target: Value) -> Value {
+fn with_hooks(target: &Value) -> Value {
     json!({"target": target, "hooks": {
         "preRestore": {"exec": {"command": ["quiesce"]}},
         "postRestore": {"exec": {"command": ["release"]}},
@@ -18,7 +18,7 @@ async fn hooks_run_before_the_workload_is_stopped_and_after_it_was_started() {
     let cluster = Cluster::new().await;
     cluster.deployment("web", 1);
     cluster.snapshot("app", "/data").await;
-    cluster.restore_session("back", &with_hooks(member("Deployment", "web", "app")), &json!({}));
+    cluster.restore_session("back", &with_hooks(&member("Deployment", "web", "app")), &json!({}));
     let back = cluster.ended("back").await;
     assert_eq!(back["status"]["phase"], "Succeeded", "{back}");
     assert_eq!(cluster.commands(), ["web-0: quiesce", "web-0: release"]);
@@ -31,7 +31,7 @@ async fn a_hook_that_fails_before_a_host_stops_nothing() {
     let cluster = Cluster::new().await;
     cluster.deployment("web", 1);
     cluster.snapshot("app", "/data").await;
-    let mut spec = with_hooks(member("Deployment", "web", "app"));
+    let mut spec = with_hooks(&member("Deployment", "web", "app"));
     spec["hooks"]["preRestore"]["exec"]["command"] = json!(["fail"]);
     cluster.restore_session("back", &spec, &json!({}));
     let back = cluster.ended("back").await;
@@ -48,7 +48,7 @@ async fn a_workload_that_is_down_needs_no_hook_before_it_and_gets_the_one_after(
     let cluster = Cluster::new().await;
     cluster.deployment("web", 1);
     cluster.snapshot("app", "/data").await;
-    let spec = with_hooks(member("Deployment", "web", "app"));
+    let spec = with_hooks(&member("Deployment", "web", "app"));
     cluster.restore_session("back", &spec, &json!({}));
     cluster.copies_then(fails("no space left on device"));
     let back = cluster.ended("back").await;
@@ -82,7 +82,7 @@ async fn hooks_of_an_app_binding_run_in_a_ready_pod_of_its_service() {
     server.put("/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/db", slice);
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main"}]}});
     server.put("/api/v1/namespaces/shop/pods/db-0", pod);
-    let mut spec = with_hooks(json!({"alias": "db", "ref": {"kind": "AppBinding", "name": "db"}}));
+    let mut spec = with_hooks(&json!({"alias": "db", "ref": {"kind": "AppBinding", "name": "db"}}));
     spec["task"] = json!({"name": "mysql-restore-8.0.14"});
     cluster.restore_session("back", &spec, &json!({}));
     let back = cluster.ended("back").await;
