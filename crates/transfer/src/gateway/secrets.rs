@@ -113,13 +113,12 @@ fn changed(
             (current, None)
         }
     };
-    let token = match data.get(TOKEN).filter(|key| key.0.len() >= TOKEN_KEY) {
-        Some(key) => key.0.clone(),
-        None => {
-            let key = rand::random::<[u8; TOKEN_KEY]>().to_vec();
-            changes[TOKEN] = encoded(&key);
-            key
-        }
+    let token = if let Some(key) = data.get(TOKEN).filter(|key| key.0.len() >= TOKEN_KEY) {
+        key.0.clone()
+    } else {
+        let key = rand::random::<[u8; TOKEN_KEY]>().to_vec();
+        changes[TOKEN] = encoded(&key);
+        key
     };
     let trusted = [Some(&current), next.as_ref()].into_iter().flatten();
     let trusted: Vec<&str> = trusted.map(|known| known.authority.certificate.as_str()).collect();
