@@ -39,6 +39,6 @@ fn a_database_and_an_app_come_back_after_their_namespace_was_lost() {
     // And the batch goes on, beside the snapshots from before.
     test.put_batch("all", &[database("backup"), member(&deployment("app", "web"))], "");
     test.run(BATCH, "all", "Succeeded");
-    assert_eq!(test.snapshots("repo").len(), 4);
+    assert_eq!(test.backups("repo").len(), 4);
     test.assert_nothing_is_left("repo");
 }
