@@ -1,6 +1,7 @@
 //! Two batches race for one repository, or for two Repositories with one bucket: whatever comes between the reads and the writes of their
 //! reservations, one holds it and the other names it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
@@ -137,9 +138,10 @@ async fn a_session_that_is_asked_for_while_the_record_changes_holds_the_reposito
         let opened = ready(&world.context, &key_of(SHOP, "r")).await.unwrap();
         let id = ReservedId::new(&opened.access, SHOP, &opened.id);
         let map = format!("/api/v1/namespaces/lifeboat/configmaps/{}", id.config_map());
-        let (seen, other) = (AtomicUsize::new(0), claim_of("two", "r"));
-        let rival = other.clone();
+        let seen = Arc::new(AtomicUsize::new(0));
+        let (counted, rival) = (seen.clone(), claim_of("two", "r"));
         world.server.answer(move |server, asked| {
+            let seen = &counted;
             if asked.path.contains("/configmaps") && seen.fetch_add(1, Ordering::Relaxed) + 1 == moment {
                 // The record is given to the other one as a whole.
                 let record = Record::default().with(&rival);
@@ -153,6 +155,8 @@ async fn a_session_that_is_asked_for_while_the_record_changes_holds_the_reposito
             None
         });
         let standing = reservations::confirm(&world.context, &id, &claim_of("one", "r")).await.unwrap();
+        // What the test itself reads is not disturbed.
+        seen.store(usize::MAX / 2, Ordering::Relaxed);
         let record = reservations::read(&world.context, &id).await.unwrap();
         match standing {
             Standing::Holds => {

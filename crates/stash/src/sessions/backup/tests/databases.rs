@@ -102,6 +102,8 @@ async fn a_database_of_another_namespace_is_dumped_there_and_its_session_stays_h
     shop.world.put_secret("bank", crate::testing::PASSWORD);
     let backend = json!({"s3": {"endpoint": "minio:9000", "bucket": "bkt", "prefix": "bank"}});
     shop.world.put_repository_in("bank", "r", backend);
+    let policy = json!({"spec": {"usagePolicy": {"allowedNamespaces": {"from": "All"}}}});
+    shop.world.server.change(&crate::testing::path("bank", "r"), &policy);
     let repository = json!({"name": "r", "namespace": "bank"});
     shop.put_batch("all", &[], &json!({"members": [member_elsewhere()], "repository": repository}));
     shop.put_session("s", "BackupBatch", "all");
@@ -123,6 +125,6 @@ async fn keys_of_a_repository_are_not_brought_to_a_database_of_another_namespace
     let session = shop.run("s").await;
     assert_eq!(phase(&session), "Failed", "{session}");
     let error = host(&session, 0)["error"].as_str().unwrap_or_default();
-    assert!(error.contains("Repository shop/r is in another namespace than the data"), "{session}");
+    assert!(error.contains("Repository shop/r does not allow namespace bank"), "{session}");
     assert!(locked(&shop.movers.requests).is_empty());
 }

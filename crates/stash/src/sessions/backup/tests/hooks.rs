@@ -63,6 +63,7 @@ async fn the_pod_of_the_hook_is_on_record_before_it_runs() {
 })]
 #[case::the_repository_cannot_be_opened(|shop: &Shop| {
     shop.world.server.remove("/api/v1/namespaces/shop/secrets/keys");
+    shop.movers.will(lifeboat_transfer::attempts::testing::fails("the repository cannot be opened"));
 })]
 #[tokio::test]
 async fn the_hook_after_a_host_runs_in_the_pod_of_the_one_before(#[case] meanwhile: fn(&Shop)) {
@@ -162,7 +163,9 @@ async fn each_hook_that_began_is_ended_wherever_the_server_is_killed(
     let killer = Killer::on(&shop.world.server);
     for nth in 1.. {
         let (name, before) = (format!("s{nth}"), shop.commands().len());
-        shop.put_configuration(&name, &hooks());
+        let mut changes = hooks();
+        changes["target"] = json!({"alias": name});
+        shop.put_configuration(&name, &changes);
         shop.put_session(&name, "BackupConfiguration", &name);
         if !well {
             shop.movers.will(lifeboat_transfer::attempts::testing::fails("the disk is broken"));

@@ -90,7 +90,7 @@ async fn keys_of_a_repository_are_not_brought_to_a_database_of_another_namespace
     let back = cluster.ended("back").await;
     assert_eq!(back["status"]["phase"], "Failed", "{back}");
     let said = back["status"]["stats"][0].to_string();
-    assert!(said.contains("Repository shop/r is in another namespace than the data"), "{back}");
+    assert!(said.contains("Repository shop/r does not allow namespace bank"), "{back}");
     assert!(cluster.works().is_empty());
 }
 
