@@ -184,7 +184,8 @@ mod tests {
             };
             store.wait_until_ready().await.unwrap();
             server.change("/api/v1/namespaces/shop", &change);
-            // Whatever is to be told was told when the next change is known.
+            // When the next change is known, the signal for the previous change has been given, if it is given at
+            // all.
             server.put("/api/v1/namespaces/last", json!({"apiVersion": "v1", "kind": "Namespace"}));
             while store.get(&ObjectRef::new("last")).is_none() {
                 tokio::task::yield_now().await;

@@ -1,7 +1,8 @@
-//! The gateway of movers: gives them tokens in place of the keys of a repository, and serves the repository to whoever shows
-//! one. Every replica serves, leader or not. `web` speaks the protocol; here are the keys of tokens and certificates, the
-//! question whether a task is still on record, and the open repositories. Tokens and the renewal of certificates are decided
-//! in `plan::transfer::gateway`; the design note is docs/design/0008-gateway.md.
+//! The gateway for movers: gives them tokens instead of the keys of a repository, and serves the repository to
+//! clients with a valid token. Every replica serves, whether it is the leader or not. Crate `web` implements the
+//! protocol; this module has the keys of tokens and certificates, the check whether a task is still recorded, and the
+//! open repositories. Tokens and the renewal of certificates are decided in `plan::transfer::gateway`; the design
+//! note is docs/design/0008-gateway.md.
 
 mod certificates;
 mod files;

@@ -159,7 +159,7 @@ impl SessionState {
         state
     }
 
-    /// The same with driver VolumeSnapshotter: there is no repository to make, check or measure.
+    /// A new backup with driver VolumeSnapshotter, which has no repository to create, check or measure.
     pub fn new_snapshot_backup(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
         let mut state = Self::new_restore(targets);
         if let Some(last) = state.members.last_mut() {

@@ -24,7 +24,8 @@ pub(crate) fn invoker_resource(kind: &InvokerKind) -> Option<ApiResource> {
     }
 }
 
-/// Removes the claims whose objects are gone. A record that cannot be read is left to whoever claims the repository.
+/// Removes the claims of objects that no longer exist. A record that cannot be read is ignored here; the next caller
+/// that claims the repository reports the error.
 pub(crate) async fn release_gone(core: &Core, id: &ReservedId) -> Result<(), ApiError> {
     let record = match reservations::read(core, id).await {
         Ok(record) => record,

@@ -47,7 +47,8 @@ impl TenantEffects {
         TenantRepositories(self.context.clone())
     }
 
-    /// Whether only movers open the repository. One that nothing opens is left to whoever opens it, which says why.
+    /// Whether only movers open the repository. False if its access cannot be determined: the caller then tries to
+    /// open it and gets the reason.
     async fn is_opened_by_movers(&self, key: &RepositoryKey) -> bool {
         if let Some(known) = locked(&self.by_movers).get(key) {
             return *known;

@@ -1,5 +1,6 @@
-//! Finalizers of sessions. A restore that stopped a workload starts it, or leaves its record there, before its object goes. A session that
-//! ran the hook before a host or a batch runs the one after it first: without its object nobody would know that a pod is quiesced.
+//! Finalizers of sessions. A restore that stopped a workload starts it, or leaves its record on the workload, before
+//! its object is deleted. A session that ran the hook before a host or a batch runs the hook after it first, because
+//! the object is the only record that a pod is quiesced.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;

@@ -1,5 +1,6 @@
-//! Tasks of movers for sessions: their names, and the proof that a Job belongs to a session. A Job in a tenant's namespace counts only
-//! if the session that it names has its task on record: labels are claims of whoever may create Jobs there.
+//! Tasks of movers for sessions: their names, and the proof that a Job belongs to a session. A Job in a tenant's
+//! namespace counts only if the session that it names has recorded its task, because every user who may create Jobs
+//! there can write any label.
 
 use async_trait::async_trait;
 use kube::ResourceExt;

@@ -52,7 +52,7 @@ macro_rules! condition_types {
                 }
             }
 
-            /// The reason that goes with a status.
+            /// The reason of the condition for this status.
             #[allow(clippy::match_same_arms, reason = "one line for each type, from the table below")]
             fn reason(self, truth: Truth) -> &'static str {
                 match (self, truth) {

@@ -114,8 +114,8 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
     }
 }
 
-/// Why no mover is sent to look at a repository that only movers open; None if one is. Without a user nobody says how it is opened, and
-/// nobody needs to know.
+/// Why no mover is started to inspect a repository that only movers open; None if one is started. If no object uses
+/// the Repository, no runtimeSettings for the mover exist, and an inspection is not needed.
 async fn no_mover(
     context: &Context,
     repository: &Repository,

@@ -1,9 +1,10 @@
-//! Deletes the data of a Repository with it. A finalizer holds the object until the data is gone, or until it is clear that it stays: then
-//! the status says why. Nothing is deleted unless the repository in the backend is the one on record, this Repository alone uses it,
-//! and nobody else can reserve it meanwhile.
+//! Deletes the data of a Repository together with the object. A finalizer keeps the object until the data is deleted;
+//! if the data cannot be deleted, the status says why. Nothing is deleted unless the repository in the backend is the
+//! recorded one, no other object uses it, and no other object can reserve it in the meantime.
 //!
-//! Before the first file is deleted, a digest of the repository's config is noted; the config itself is deleted last. So a server that
-//! continues after a crash knows that the files are those of the same repository, although its keys are gone.
+//! Before the first file is deleted, a digest of the repository's config is recorded; the config itself is deleted
+//! last. So a server that continues after a crash can verify that the files belong to the same repository, although
+//! its keys are already deleted.
 
 mod files;
 mod users;

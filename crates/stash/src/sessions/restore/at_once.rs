@@ -1,5 +1,6 @@
-//! Restores into volumes that no workload is stopped for: claims that nobody uses, new ones, and volumes of running pods where an annotation
-//! asks for that. A pod that comes to use a claim while it is written ends the restore, as at a standstill.
+//! Restores into volumes without stopping a workload: claims that no pod uses, new claims, and, if an annotation
+//! requests it, volumes of running pods. If a pod starts to use a claim while data is written to it, the restore
+//! ends, as during a standstill.
 
 use std::pin::pin;
 
