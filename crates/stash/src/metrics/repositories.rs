@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 /// Upstream's prefixes: the older and the newer.
 const PREFIXES: [&str; 2] = ["stash_repository", "stash_appscode_com_repository"];
 
-/// Which Repository, with upstream's labels.
+/// Identifies a Repository, with upstream's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RepositoryLabels {
     pub(crate) namespace: String,
