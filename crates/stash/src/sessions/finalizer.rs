@@ -13,15 +13,15 @@ use serde_json::json;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
 
-/// How often a change is tried that meets other changes of the object.
+/// How often a change is tried if the object is changed in the meantime.
 const TRIES: u32 = 5;
 
-/// Why the object of a session is held.
+/// Why a finalizer keeps the object of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// A workload is stopped, or may be.
     Standstill,
-    /// A hook is owed.
+    /// A hook is still due.
     Hooks,
 }
 
@@ -36,7 +36,7 @@ impl Hold {
     }
 }
 
-/// Whether a session is held.
+/// Whether a finalizer keeps the session.
 pub(super) fn is_on(object: &DynamicObject) -> bool {
     Hold::ALL.into_iter().any(|hold| has(object, hold))
 }
@@ -96,7 +96,7 @@ async fn set(
         let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
         let differs = |found: &DynamicObject| holds.iter().any(|hold| has(found, *hold) != wanted);
         let Some(found) = found.filter(differs) else { return Ok(()) };
-        // One that is being deleted takes no new finalizers.
+        // An object that is being deleted accepts no new finalizers.
         if wanted && found.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }

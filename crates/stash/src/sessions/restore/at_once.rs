@@ -51,7 +51,7 @@ impl RestoreWork {
         self.settle_blocking(member, &found).await
     }
 
-    /// Completes when a pod came to use what is written.
+    /// Completes when a pod starts to use the volumes that are written.
     async fn disturbance(&self, found: &FoundMember) -> String {
         loop {
             tokio::time::sleep(self.transfers.pace).await;
@@ -68,7 +68,8 @@ impl RestoreWork {
         }
     }
 
-    /// The pods that came to use the claims since they were found free; None where there are none, or running pods are written into.
+    /// The pods that started to use the claims since these were found unused; None if there are none, or if the
+    /// restore writes into running pods.
     async fn come_to_use(&self, found: &FoundMember) -> Result<Option<String>, ApiError> {
         let into_running = found.destinations.values().any(|destination| destination.pod.is_some());
         if into_running || found.claims.is_empty() {
