@@ -142,7 +142,7 @@ impl Gateway {
         names
     }
 
-    /// The keys of tokens and certificates, which are made where there are none.
+    /// The keys of tokens and certificates, which are created if they do not exist.
     async fn secrets(&self) -> Result<Arc<GatewaySecrets>, SecretsError> {
         let mut known = self.shared.secrets.lock().await;
         if let Some((read, secrets)) = known.as_ref()

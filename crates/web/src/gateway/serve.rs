@@ -22,7 +22,7 @@ use super::handler::Gateway;
 use super::tls::ServerTls;
 use crate::{WebError, listen};
 
-/// Connections at once. A mover has about ten.
+/// The maximum number of connections. A mover has about ten.
 const CONNECTIONS: usize = 256;
 /// How long a new connection may take until it has shown a valid token.
 const ADMISSION: Duration = Duration::from_secs(20);
