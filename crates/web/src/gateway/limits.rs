@@ -1,9 +1,9 @@
-//! What the gateway uses at most, whatever clients do: requests at once, for each task and in all, bytes in temporary
-//! files, and bytes of files that are being handed to storage. Requests wait for their turn, first come first served, and
-//! are told to try again after a minute.
+//! The limits of what the gateway uses: concurrent requests, for each task and in total, bytes in temporary files,
+//! and bytes of files that are being written to storage. Requests wait for their turn, first come first served; after
+//! a minute the response asks the client to try again.
 //!
-//! Memory: [`MEMORY`] for files on their way to storage, [`super::spool::PIECE`] for each upload that is being received,
-//! and the buffers of connections, whose number is limited in `serve`. Everything else is streamed.
+//! Memory: [`MEMORY`] for files that are being written to storage, [`super::spool::PIECE`] for each upload that is
+//! being received, and the buffers of connections, whose number is limited in `serve`. Everything else is streamed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +16,17 @@ use super::refusal::Refusal;
 use super::rules::LARGEST;
 use super::spool::PIECE;
 
-/// Requests that move data, in all and of one task. A mover sends three packs and reads four at once.
+/// Requests that move data, in total and of one task. A mover sends three packs and reads four at once.
 const BULK: usize = 48;
 const BULK_OF_TASK: usize = 8;
 /// Other requests: locks, the config, sizes.
 const LIGHT: usize = 64;
 const LIGHT_OF_TASK: usize = 8;
-/// Bytes in temporary files, and of files that are being handed to storage. Two packs of the usual size at once keep
-/// storage busy; the others wait on disk.
+/// Bytes in temporary files, and of files that are being written to storage. Two packs of the usual size at a time
+/// keep storage busy; the others wait on disk.
 const SPOOLED: u64 = 128 * 1024 * 1024;
 const MEMORY: u64 = 40 * 1024 * 1024;
-// The largest file fits; and of 64 MiB that the gateway may take, 16 MiB are left for connections.
+// The largest file fits, and of the 64 MiB that the gateway may use, 16 MiB are left for connections.
 const _: () = assert!(LARGEST <= MEMORY && LARGEST <= SPOOLED);
 const _: () = assert!(MEMORY + (BULK * PIECE) as u64 <= 48 * 1024 * 1024);
 /// Bytes are counted in units of this size.

@@ -76,7 +76,7 @@ async fn finish_repository(
     hosts: &BTreeSet<HostName>,
 ) -> Result<Option<Observation>, Stopped> {
     let key = key_of(&repository.namespace, &repository.name);
-    // The reservation may have been lost while movers were at work.
+    // The reservation may have been lost while movers ran.
     let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
     let (applied, removed) = match &held {
         Ok(reserved) => apply_retention(context, &key, record, work, reserved, hosts).await,
@@ -104,7 +104,7 @@ async fn finish_repository(
     }))
 }
 
-/// What metrics show of a session.
+/// The values of a session for the metrics.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
     let seconds = |duration: Option<GoDuration>| {
         duration.and_then(GoDuration::to_std).map(|duration| duration.as_secs_f64())
@@ -147,7 +147,8 @@ pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Sto
     complete(record, None).await
 }
 
-/// Ends a session that cannot go on because its invoker is gone, and with it the hooks that its hosts may owe: they are named.
+/// Ends a session that cannot continue because its invoker no longer exists. The hooks that were still due cannot run
+/// and are named.
 pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), Stopped> {
     const GONE: &str = "its invoker is gone or not valid any more";
     let now = record.now();
@@ -191,7 +192,8 @@ async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Resu
     written(changed.await?)
 }
 
-/// Forgets the snapshots that the policy does not keep, of the session's own hosts. A failure is a warning: the data is safe.
+/// Forgets the snapshots of the session's own hosts that the policy does not keep. A failure is only a warning,
+/// because the data is stored.
 async fn apply_retention(
     context: &Context,
     key: &RepositoryKey,
@@ -222,7 +224,7 @@ fn stored_snapshots(state: &SessionState) -> Vec<String> {
     hosts.flat_map(|host| &host.snapshots).filter_map(|stats| stats.name.clone()).collect()
 }
 
-/// What a policy did, or would do.
+/// The message about what a policy removed, or would remove.
 fn observed(applied: &Applied, dry_run: bool) -> Observation {
     let kind = ConditionType::RetentionPolicyApplied;
     if !applied.kept_whole.is_empty() {
@@ -245,7 +247,7 @@ fn not_applied(problem: &NotReserved) -> Observation {
     }
 }
 
-/// What follows a session that has ended: a retry, and the deletion of old sessions.
+/// After a session has ended: creates a retry, and deletes old sessions.
 pub(super) async fn after_end(
     context: &Context,
     session: &BackupSession,
@@ -284,7 +286,7 @@ pub(super) async fn after_end(
     }
 }
 
-/// Makes the session of a retry, with the owner of the one that failed.
+/// Creates the session of a retry, with the owner of the failed session.
 async fn make_retry(
     context: &Context,
     session: &BackupSession,
