@@ -1,10 +1,9 @@
 //! Newtypes for names and IDs that must not be mixed up: the name of a location with that of a namespace, the ID of a task
-//! with the UID of a Backup. They are created where text is read (an object's spec, a label, an annotation) and can be
-//! used as `&str` everywhere.
+//! with the UID of a Backup. They are created where text is read (an object's spec, a label, an annotation). None of them
+//! is a `&str` by itself: [`LocationName::as_str`] shows where a name becomes plain text.
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,13 +22,10 @@ macro_rules! identity {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
-        }
 
-        impl Deref for $name {
-            type Target = str;
-
-            fn deref(&self) -> &str {
-                &self.0
+            /// Whether the field that it was read from was missing or empty.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
             }
         }
 
@@ -84,6 +80,17 @@ identity! {
 identity! {
     /// The UID of a Backup. UIDs are never reused, so an object or snapshot that has it belongs to no other backup.
     BackupUid
+}
+
+identity! {
+    /// One half of the key of a repository: where it is stored. Each API has its own texts: the name of a
+    /// BackupStorageLocation, or a word of another API.
+    StorageName
+}
+
+identity! {
+    /// The other half of the key of a repository: its name in that storage, which is unique there.
+    RepositoryName
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) async fn delete(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(message) = &ran.unread {
-        let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
+        let uid = gathered.backup.as_ref().map(Backup::backup_uid).unwrap_or_default();
         tracing::warn!(
             backup = gathered.name,
             problem = message,
