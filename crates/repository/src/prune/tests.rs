@@ -14,7 +14,6 @@ use rstest::rstest;
 use super::plan::MaxUnused;
 use super::*;
 use crate::files::OWN_PREFIX;
-use crate::id::BlobKind;
 use crate::index::{IndexFile, IndexedPack};
 use crate::testing::sample::{Files, backup, file, restore};
 use crate::testing::unreliable::{Fault, Unreliable};

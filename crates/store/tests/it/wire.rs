@@ -2,12 +2,11 @@
 
 mod lists;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use bytes::Bytes;
-use futures::{TryStreamExt, stream};
+use futures::stream;
 use lifeboat_store::{Environment, Error, RetryPolicy, Store, StoreConfig, Tuning, open};
 use rstest::rstest;
 

@@ -1,6 +1,9 @@
 //! Commands that show or change what is in snapshots.
 
-use super::*;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::repository::bench::{Bench, code, messages, stderr, stdout};
 
 #[test]
 fn what_is_in_a_snapshot_is_listed_found_compared_and_counted() {

@@ -1,21 +1,15 @@
 mod observed;
 mod snapshotter;
 
-use jiff::Timestamp;
-use lifeboat_api::stash::{
-    BackupBatchSpec, BackupConfigurationSpec, InvokerKind, InvokerPhase, RestoreBatchSpec,
-    RestoreSessionSpec, TargetRef,
-};
+use lifeboat_api::stash::{BackupBatchSpec, BackupConfigurationSpec, RestoreBatchSpec, RestoreSessionSpec};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::stash::hosts::collisions;
-use crate::stash::reservation::{Claim, Record, RepositoryName, Standing};
+use crate::stash::reservation::RepositoryName;
 use crate::stash::retention::{KeepPolicy, Retention};
 use crate::stash::session::Order;
-use crate::stash::state::conditions::ConditionType;
-use crate::stash::state::{SessionPhase, SessionState};
 
 fn target() -> Value {
     json!({

@@ -1,6 +1,7 @@
 //! Prune on repositories that are damaged.
 
 use super::*;
+use crate::id::BlobKind;
 
 #[tokio::test]
 async fn a_missing_or_damaged_tree_stops_the_prune_before_it_changes_anything() {

@@ -1,6 +1,12 @@
 //! Lists of objects and of uploads, page by page.
 
-use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::TryStreamExt;
+use rstest::rstest;
+
+use super::super::server::{Reply, Seen, Server};
+use super::opened;
 
 fn page(keys: &[&str], next: Option<&str>) -> String {
     let modified = "<LastModified>2026-11-15T10:00:00.000Z</LastModified>";

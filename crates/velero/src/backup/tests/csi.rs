@@ -5,10 +5,9 @@ mod moved;
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
 use lifeboat_plan::transfer::snapshots::SERVER;
-use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::velero::csi::{OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
-use crate::backup::journal::{Journal, OperationEntry};
 use crate::backup::world::archived_object;
 use crate::volume_plugin::tests::FakeSnapshotter;
 

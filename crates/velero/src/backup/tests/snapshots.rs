@@ -9,7 +9,6 @@ use lifeboat_plugin::volume::VolumeProgress;
 use super::*;
 use crate::volume_plugin::tests::{FakeSnapshotter, bytes};
 
-const JOURNAL: &str = "/api/v1/namespaces/lifeboat/configmaps/lifeboat-journal-uid-b";
 const OBJECTS: &str = "/apis/velero.io/v1/namespaces/lifeboat/volumepluginbackups/";
 
 fn add_location(server: &mut Server, name: &str, snapshotter: FakeSnapshotter) -> Arc<FakeSnapshotter> {

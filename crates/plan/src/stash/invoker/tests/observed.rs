@@ -1,6 +1,12 @@
 //! The status of invokers and restores.
 
+use jiff::Timestamp;
+use lifeboat_api::stash::{InvokerKind, InvokerPhase, TargetRef};
+
 use super::*;
+use crate::stash::reservation::{Claim, Record, Standing};
+use crate::stash::state::conditions::ConditionType;
+use crate::stash::state::{SessionPhase, SessionState};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_000).unwrap()

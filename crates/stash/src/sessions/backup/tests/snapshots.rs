@@ -2,11 +2,8 @@
 
 mod hooks;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
 
-use async_trait::async_trait;
-use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
 use lifeboat_control::testing::{ApiServer, Requests, Verb, WriteKind};
 use rstest::rstest;
 use tokio::sync::Notify;

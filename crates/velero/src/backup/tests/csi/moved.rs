@@ -1,6 +1,9 @@
 //! Snapshots whose data is moved to the repository.
 
+use lifeboat_plan::velero::csi::CLAIM_BACKUPPER;
+
 use super::*;
+use crate::backup::journal::{Journal, OperationEntry};
 
 const UPLOADS: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datauploads";
 

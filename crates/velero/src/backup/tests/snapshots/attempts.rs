@@ -2,6 +2,8 @@
 
 use super::*;
 
+const JOURNAL: &str = "/api/v1/namespaces/lifeboat/configmaps/lifeboat-journal-uid-b";
+
 fn put_journal(server: &Server, status: &Value) {
     let entry = json!({"object": "vpb-x", "snapshot": {
         "spec": {"backupName": "b", "backupUID": "uid-b", "location": "disk", "persistentVolumeName": "pv-data",

@@ -1,5 +1,10 @@
 //! Hooks around a snapshot, and pods that go away between them.
 
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use lifeboat_cluster::exec::{Commands, ExecError, ExecOutput, ExecRequest};
+
 use super::*;
 
 /// Hooks that note whether the snapshot was ready when they ran. After `release` the storage has uploaded everything.
