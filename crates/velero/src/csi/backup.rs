@@ -261,7 +261,7 @@ fn operation_of(claim: &Value, backup: &Backup) -> String {
 fn begun(mut claim: Value, upload: &Value, operation: String, backup: &Backup) -> BackupOutcome {
     let (place, name) = (backup.namespace().unwrap_or_default(), text(upload, "/metadata/name"));
     let snapshot = text(upload, "/spec/csiSnapshot/volumeSnapshot");
-    claim["metadata"]["annotations"][data_Movement::Upload_NAME] = json!(format!("{place}/{name}"));
+    claim["metadata"]["annotations"][data_movement::UPLOAD_NAME] = json!(format!("{place}/{name}"));
     claim["metadata"]["annotations"][SNAPSHOT_NAME] = json!(snapshot);
     claim["metadata"]["labels"][SNAPSHOT_NAME] = json!(snapshot);
     claim["metadata"]["labels"][names::BACKUP_NAME] = json!(lifeboat_plan::label::value(&backup.name_any()));

@@ -43,7 +43,7 @@ impl RestoreItemAction for ClaimAction {
         if !noted || !wants_data(restore) || exists(from_backup, restore, cluster).await? {
             return Ok(RestoreOutcome::item(input.item));
         }
-        if from_backup["metadata"]["annotations"].get(data_Movement::Upload_NAME).is_some() {
+        if from_backup["metadata"]["annotations"].get(data_movement::UPLOAD_NAME).is_some() {
             return self.moved(input, cluster).await;
         }
         match self.0.usable().await {
@@ -142,7 +142,7 @@ async fn download(
 
 /// The DataUpload that moved a claim's data, as the backup names it.
 fn upload_of(claim: &Value) -> ItemId {
-    let name = claim["metadata"]["annotations"][data_Movement::Upload_NAME].as_str().unwrap_or_default();
+    let name = claim["metadata"]["annotations"][data_movement::UPLOAD_NAME].as_str().unwrap_or_default();
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     ItemId::namespaced(GroupResource::new("velero.io", "datauploads"), namespace, name)
 }

@@ -1,7 +1,7 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
-mod left_behind;
 mod moved;
+mod orphans;
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
 use lifeboat_plan::transfer::snapshots::SERVER;

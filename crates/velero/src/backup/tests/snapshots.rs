@@ -253,52 +253,6 @@ async fn a_snapshot_that_nobody_ends_is_ended(
     assert!(object["status"]["completionTimestamp"].is_string());
 }
 
-#[rstest]
-#[case::deleted(json!({"providerSnapshotID": "snap-old", "phase": "Completed"}), &["delete snap-old"], "")]
-#[case::unknown(json!({"phase": "New"}), &[], "may be left behind")]
-#[tokio::test]
-async fn a_backup_that_fails_leaves_no_snapshot_unnamed(
-    #[case] entry: Value,
-    #[case] expected: &[&str],
-    #[case] message: &str,
-) {
-    let (server, snapshotter) = server(FakeSnapshotter::default()).await;
-    put_journal(&server, &entry);
-    let annotations = json!({"lifeboat.io/cancel": "true"});
-    server.add("b", json!({"storageLocation": "default"}), &interrupted(annotations));
-    assert_eq!(server.settle("b").await, "Failed");
-    assert_eq!(calls(&snapshotter), expected);
-    let reason = server.get("b")["status"]["failureReason"].as_str().unwrap().to_owned();
-    assert!(reason.contains(message), "{reason}");
-}
-
-#[rstest]
-#[case::deleted(FakeSnapshotter::default(), None)]
-#[case::left(undeletable(), Some("snap-old"))]
-#[tokio::test]
-async fn the_files_of_a_backup_that_failed_list_the_snapshots_that_are_left(
-    #[case] snapshotter: FakeSnapshotter,
-    #[case] left: Option<&str>,
-) {
-    let (server, _) = server(snapshotter).await;
-    put_journal(&server, &json!({"providerSnapshotID": "snap-old", "phase": "Completed"}));
-    for file in ["volumesnapshots", "volumeinfo"] {
-        let key = format!("backups/b/b-{file}.json.gz");
-        let stale = lifeboat_archive::documents::encode(&json!([{"spec": {}}])).unwrap();
-        ObjectStore::put(&server.store(), &key, stale).await.unwrap();
-    }
-    let annotations = json!({"lifeboat.io/cancel": "true"});
-    server.add("b", json!({"storageLocation": "default"}), &interrupted(annotations));
-    assert_eq!(server.settle("b").await, "Failed");
-    let keys = ObjectStore::keys(&server.store(), "backups/b/").await.unwrap();
-    assert!(!keys.iter().any(|key| key.contains("volumeinfo")), "{keys:?}");
-    assert_eq!(keys.iter().any(|key| key.contains("volumesnapshots")), left.is_some(), "{keys:?}");
-    if let Some(left) = left {
-        let snapshots: Vec<NativeSnapshot> = stored(&server, "volumesnapshots.json.gz").await;
-        assert_eq!(snapshots[0].status.provider_snapshot_id, left);
-    }
-}
-
 #[tokio::test]
 async fn a_backup_that_storage_fails_at_last_shows_no_snapshot_as_running() {
     let (server, _) = server(FakeSnapshotter::with_progress(vec![bytes(5, 10)])).await;
