@@ -52,7 +52,7 @@ pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, OpenPod, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
-pub(crate) use upload::{chain, upload_failure, upload_outcome};
+pub(crate) use upload::{upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
 use written::Written;
