@@ -6,11 +6,11 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::queue::{Change, Waiting, changes};
 use serde_json::{Value, json};
 
 use super::{State, shown_phase};
-use crate::backup::locked;
 use crate::context::Context;
 
 /// Reads the whole queue and writes what changes.

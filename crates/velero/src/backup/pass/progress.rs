@@ -8,11 +8,10 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use lifeboat_cluster::MANAGER;
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-
-use super::locked;
 
 /// How often the object is read.
 const LOOK: Duration = Duration::from_secs(1);
