@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client};
 use lifeboat_api::velero::names;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::data_movement;
 use lifeboat_plugin::actions::{ActionError, OperationProgress};
 use serde_json::{Value, json};
 
 use super::backup::failed;
 use super::objects::text;
+use crate::transfers;
 
 pub(super) const UPLOAD: (&str, &str) = ("DataUpload", "datauploads");
 pub(super) const DOWNLOAD: (&str, &str) = ("DataDownload", "datadownloads");
@@ -124,12 +125,7 @@ pub(super) async fn cancel(
 ) -> Result<(), ActionError> {
     let Some(found) = find(client, namespace, kind, operation).await.map_err(failed)? else { return Ok(()) };
     let name = found.metadata.name.unwrap_or_default();
-    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-    let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-    match api(client, namespace, kind).patch(&name, &params, &patch).await.attempt(format!("cancel {name}")) {
-        Err(error) if !error.is_not_found() => Err(failed(error)),
-        _ => Ok(()),
-    }
+    transfers::cancel(&api(client, namespace, kind), &name).await.map_err(failed)
 }
 
 /// Cancels the DataUploads of a backup that belong to none of these operations: an interrupted attempt created them
@@ -149,9 +145,7 @@ pub(crate) async fn cancel_unused(
     for object in listed.items {
         let of_backup = label(&object, names::BACKUP_UID) == backup_uid;
         if of_backup && !used.contains(&label(&object, names::ASYNC_OPERATION_ID)) {
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-            uploads.patch(&name, &PatchParams::default(), &patch).await.attempt(format!("cancel {name}"))?;
+            transfers::cancel(&uploads, object.metadata.name.as_deref().unwrap_or_default()).await?;
         }
     }
     Ok(())
