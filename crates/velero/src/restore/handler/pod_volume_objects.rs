@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt};
-use lifeboat_api::velero::{DataMovePhase, PodVolumeRestore, names};
+use lifeboat_api::velero::{PodVolumeRestore, names};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::pod_volumes::has_ended;
 use serde_json::Value;
 
 use crate::context::Context;
@@ -94,8 +95,7 @@ pub(crate) async fn end_open(context: &Context, uid: &str) {
         }
     };
     for (name, object) in found {
-        let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-        if !DataMovePhase::from(phase).is_terminal() {
+        if !has_ended(&object) {
             api.cancel(&name).await;
         }
     }
