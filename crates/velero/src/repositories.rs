@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use lifeboat_api::common::{LocationName, NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::password::{SECRET, to_try};
-use lifeboat_plan::velero::backup_repository::{self, RepositoryId};
+use lifeboat_plan::transfer::repository_notes;
+use lifeboat_plan::velero::backup_repository::RepositoryId;
 use lifeboat_repository::repository::{Identity, Options, Repository};
 pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
 use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
@@ -119,11 +120,11 @@ impl RepositoryRecords for LocationRepositories {
         task: &TaskId,
         deadline: Timestamp,
     ) -> Result<(), ApiError> {
-        object::note(&self.0, about(key), backup_repository::give_up(task, deadline)).await
+        object::note(&self.0, about(key), repository_notes::give_up(task, deadline)).await
     }
 
     async fn note_dead_owner(&self, key: &RepositoryKey, owner: &str) -> Result<(), ApiError> {
-        object::note(&self.0, about(key), backup_repository::note_dead(owner)).await
+        object::note(&self.0, about(key), repository_notes::note_dead(owner)).await
     }
 }
 

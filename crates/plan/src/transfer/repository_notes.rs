@@ -154,4 +154,22 @@ mod tests {
         let one = |task: &str| vec![TaskId::new(task)];
         assert_eq!(found, GivenUp { wanted: one("a"), unwanted: one("b"), unknown: one("c") });
     }
+
+    #[test]
+    fn dead_owners_are_noted_until_their_locks_are_gone() {
+        let object = note_dead("cluster/pod-1");
+        assert_eq!(object["metadata"]["annotations"]["dead-owner.lifeboat.io/pod-1"], "cluster/pod-1");
+        let owners = dead_owners(&object);
+        assert_eq!(owners, ["cluster/pod-1"]);
+        let gone = json!({"metadata": {"annotations": {"dead-owner.lifeboat.io/pod-1": null}}});
+        assert_eq!(unlocked(&owners), gone);
+    }
+
+    #[test]
+    fn a_maintenance_is_under_way_until_its_end_is_recorded() {
+        let mut object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
+        assert!(is_under_way(&object, &task("u", 7)) && !is_under_way(&object, &task("u", 6)));
+        object["metadata"]["annotations"] = json!({});
+        assert!(!is_under_way(&object, &task("u", 7)));
+    }
 }

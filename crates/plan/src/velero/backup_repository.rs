@@ -10,11 +10,7 @@ use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
 use crate::label;
-use crate::transfer::repository_notes::{self, TaskFate, after};
-pub use crate::transfer::repository_notes::{
-    EMPTIED, GivenUp, MAINTAIN_SINCE, MAINTENANCE, dead_owners, give_up, is_under_way, looked_for, note_dead,
-    task, unlocked,
-};
+use crate::transfer::repository_notes::{self, GivenUp, MAINTAIN_SINCE, MAINTENANCE, TaskFate, after};
 use crate::velero::pod_volumes;
 
 /// How many runs are kept in the status: upstream's number.
@@ -172,6 +168,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::transfer::repository_notes::{give_up, looked_for};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -270,24 +267,6 @@ mod tests {
         let named: Vec<&str> =
             named.iter().filter(|(_, list)| !list.is_empty()).map(|(name, _)| *name).collect();
         assert_eq!(named, [expected]);
-    }
-
-    #[test]
-    fn dead_owners_are_noted_until_their_locks_are_gone() {
-        let object = note_dead("cluster/pod-1");
-        assert_eq!(object["metadata"]["annotations"]["dead-owner.lifeboat.io/pod-1"], "cluster/pod-1");
-        let owners = dead_owners(&object);
-        assert_eq!(owners, ["cluster/pod-1"]);
-        let gone = json!({"metadata": {"annotations": {"dead-owner.lifeboat.io/pod-1": null}}});
-        assert_eq!(unlocked(&owners), gone);
-    }
-
-    #[test]
-    fn a_maintenance_is_under_way_until_its_end_is_recorded() {
-        let mut object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
-        assert!(is_under_way(&object, &task("u", 7)) && !is_under_way(&object, &task("u", 6)));
-        object["metadata"]["annotations"] = json!({});
-        assert!(!is_under_way(&object, &task("u", 7)));
     }
 
     #[test]

@@ -16,9 +16,8 @@ use kube::runtime::controller::Action;
 use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::LongWork;
-use lifeboat_plan::velero::backup_repository::{
-    Due, dead_owners, due, given_up, is_restic, looked_for, unlocked,
-};
+use lifeboat_plan::transfer::repository_notes::{dead_owners, looked_for, unlocked};
+use lifeboat_plan::velero::backup_repository::{Due, due, given_up, is_restic};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

@@ -13,7 +13,8 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
-use lifeboat_plan::velero::backup_repository::{self, EMPTIED, MAINTENANCE};
+use lifeboat_plan::transfer::repository_notes::{self, EMPTIED, MAINTENANCE};
+use lifeboat_plan::velero::backup_repository;
 use lifeboat_repository::files::FileKind;
 use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
 use serde_json::json;
@@ -45,7 +46,7 @@ async fn under_way(
 ) -> Result<Option<DynamicObject>, ApiError> {
     let name = object.name_any();
     let found = api.get_opt(&name).await.attempt(format!("read BackupRepository {name}"))?;
-    Ok(found.filter(|found| backup_repository::is_under_way(&objects::to_json(found), run)))
+    Ok(found.filter(|found| repository_notes::is_under_way(&objects::to_json(found), run)))
 }
 
 /// Runs the maintenance to its end and records the end.
@@ -55,7 +56,7 @@ pub(super) async fn carry_out(
     object: &DynamicObject,
     number: u64,
 ) -> Result<(), ApiError> {
-    let task = backup_repository::task(&object.uid().unwrap_or_default(), number);
+    let task = repository_notes::task(&object.uid().unwrap_or_default(), number);
     let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
     let api = objects::namespaced(&context.client, &context.namespace, resource);
     let Some(object) = &under_way(&api, object, &task).await? else { return Ok(()) };
