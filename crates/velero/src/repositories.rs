@@ -15,8 +15,8 @@ use lifeboat_plan::password::{SECRET, to_try};
 use lifeboat_plan::transfer::repository_notes;
 use lifeboat_plan::velero::backup_repository::RepositoryId;
 use lifeboat_repository::repository::{Identity, Options, Repository};
-pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
-use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
+pub(crate) use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
+use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, Storage};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -128,11 +128,6 @@ impl RepositoryRecords for LocationRepositories {
     }
 }
 
-/// Reads the credentials of a mover's repository.
-pub(crate) fn keys(context: &Context, key: &RepositoryKey) -> Arc<dyn Keys> {
-    Arc::new(SourceKeys { source: host(context), key: key.clone() })
-}
-
 pub(crate) async fn access(context: &Context, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
     host(context).access(key).await
 }
@@ -164,16 +159,6 @@ pub(crate) async fn forget_tasks(
     tasks: &[TaskId],
 ) -> Result<(), RepositoryProblem> {
     Box::pin(context.repositories.forget_tasks(host(context).as_ref(), key, tasks)).await
-}
-
-/// Clears the record's mark that the repository was emptied, because it has a snapshot.
-pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(), ApiError> {
-    host(context).set_emptied(&access.key, false).await
-}
-
-/// Removes the locks of an owner that has ended for certain.
-pub(crate) async fn unlock(context: &Context, key: &RepositoryKey, owner: &str) {
-    Box::pin(context.repositories.unlock(host(context).as_ref(), key, owner)).await;
 }
 
 pub(crate) async fn remove_locks(

@@ -10,7 +10,9 @@ use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
 use crate::label;
-use crate::transfer::repository_notes::{self, GivenUp, MAINTAIN_SINCE, MAINTENANCE, TaskFate, after};
+use crate::transfer::repository_notes::{
+    self, GivenUp, MAINTAIN_SINCE, MAINTENANCE, TaskFate, after, running_number,
+};
 use crate::velero::pod_volumes;
 
 /// How many runs are kept in the status: upstream's number.
@@ -108,7 +110,7 @@ pub enum Due {
 /// When maintenance is due. `default`: the frequency, if the object sets none; zero means only on request.
 pub fn due(object: &Value, default: Duration, now: Timestamp) -> Due {
     let annotations = &object["metadata"]["annotations"];
-    if let Some(number) = annotations[MAINTENANCE].as_str().and_then(|text| text.parse().ok()) {
+    if let Some(number) = running_number(object) {
         return Due::GoOn(number);
     }
     let number = |at: Timestamp| at.as_second().unsigned_abs();
