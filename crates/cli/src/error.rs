@@ -103,14 +103,7 @@ impl CliError {
 
     /// An error and its causes, on one line.
     pub(crate) fn text_of(error: &dyn std::error::Error) -> String {
-        let mut text = error.to_string();
-        let mut next = error.source();
-        while let Some(error) = next {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            next = error.source();
-        }
-        text
+        lifeboat_cluster::chain(error)
     }
 }
 

@@ -23,6 +23,8 @@ pub mod write;
 
 pub use connect::{ConnectError, ConnectOptions, connect, connect_patient};
 
+use std::error::Error;
+
 use kube::core::Status;
 
 /// The field manager and the reporter of events.
@@ -95,14 +97,23 @@ impl ApiError {
 
     /// The error and its causes, on one line.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        text
+        chain(self)
     }
+}
+
+/// An error and its causes, on one line. A cause whose text is already there is left out: some errors show their source
+/// in their own message.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// Adds what was attempted to an API error.
@@ -113,5 +124,27 @@ pub trait Attempt<T> {
 impl<T> Attempt<T> for Result<T, kube::Error> {
     fn attempt(self, attempt: impl Into<String>) -> Result<T, ApiError> {
         self.map_err(|error| ApiError { attempt: attempt.into(), source: error.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error that shows its source in its own message.
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot write a log: {source}")]
+    struct Repeating {
+        source: std::io::Error,
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the backup failed")]
+    struct Plain(#[source] Repeating);
+
+    #[test]
+    fn a_chain_of_errors_names_each_cause_once() {
+        let error = Plain(Repeating { source: std::io::Error::other("the disk is full") });
+        assert_eq!(chain(&error), "the backup failed: cannot write a log: the disk is full");
     }
 }

@@ -1,13 +1,14 @@
 //! What every controller needs, whichever custom resources it serves: [`Core`] (client, events, metrics, clock,
 //! scope), watches in a scope ([`Scope`], [`Watches`]) of objects whose shape is not trusted ([`dynamic`]), work that
-//! outlives a reconcile ([`LongWork`]), locks by name ([`Turns`]), and reports of objects that cannot be read or
-//! written ([`Refused`], [`unreadable`]).
+//! outlives a reconcile ([`LongWork`]), locks by name ([`Turns`]), records of effects ([`ConfigMapJournal`]), and reports
+//! of objects that cannot be read or written ([`Refused`], [`unreadable`]).
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod backoff;
 mod clock;
 mod core;
 pub mod dynamic;
+mod journal;
 mod locks;
 mod long_work;
 mod refused;
@@ -21,6 +22,7 @@ mod watches;
 
 pub use clock::Clock;
 pub use core::{Core, Written};
+pub use journal::{ConfigMapJournal, JournalError};
 pub use locks::locked;
 pub use long_work::LongWork;
 pub use refused::Refused;

@@ -13,7 +13,7 @@ mod metrics;
 mod records;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turn;
 
 use std::sync::{Arc, Mutex};

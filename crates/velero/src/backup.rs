@@ -25,7 +25,7 @@ mod volumes;
 pub(crate) mod world;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Known, LongWork};
+use lifeboat_control::{Known, LongWork, locked};
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -242,8 +242,4 @@ async fn unreadable(
         }
         Err(error) => Err(error),
     }
-}
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,7 +13,6 @@ mod data_movement;
 mod deletion;
 mod downloads;
 mod expiry;
-mod journals;
 mod locations;
 mod lookup;
 mod metrics;

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
 use lifeboat_archive::{Bounded, ObjectStore};
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt, chain, objects};
 use lifeboat_control::unreadable;
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
 use lifeboat_plan::velero::garbage::LocationState;
@@ -80,10 +80,7 @@ pub enum LocationError {
 impl LocationError {
     /// The error with its causes, for people.
     pub(crate) fn chain(&self) -> String {
-        match self {
-            Self::Api(error) => error.chain(),
-            other => other.to_string(),
-        }
+        chain(self)
     }
 
     /// The location's state as the decisions in crate `plan` need it.

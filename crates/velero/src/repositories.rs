@@ -12,10 +12,11 @@ use jiff::Timestamp;
 use lifeboat_api::common::{LocationName, NamespaceName, RepositoryName, StorageName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::password::{SECRET, to_try};
-use lifeboat_plan::velero::backup_repository::{self, RepositoryId};
+use lifeboat_plan::transfer::repository_notes;
+use lifeboat_plan::velero::backup_repository::RepositoryId;
 use lifeboat_repository::repository::{Identity, Options, Repository};
-pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
-use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
+pub(crate) use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
+use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, Storage};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -127,17 +128,12 @@ impl RepositoryRecords for LocationRepositories {
         task: &TaskId,
         deadline: Timestamp,
     ) -> Result<(), ApiError> {
-        object::note(&self.0, &about(key), backup_repository::give_up(task, deadline)).await
+        object::note(&self.0, &about(key), repository_notes::give_up(task, deadline)).await
     }
 
     async fn note_dead_owner(&self, key: &RepositoryKey, owner: &str) -> Result<(), ApiError> {
-        object::note(&self.0, &about(key), backup_repository::note_dead(owner)).await
+        object::note(&self.0, &about(key), repository_notes::note_dead(owner)).await
     }
-}
-
-/// Reads the credentials of a mover's repository.
-pub(crate) fn keys(context: &Context, key: &RepositoryKey) -> Arc<dyn Keys> {
-    Arc::new(SourceKeys { source: host(context), key: key.clone() })
 }
 
 pub(crate) async fn access(context: &Context, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
@@ -171,16 +167,6 @@ pub(crate) async fn forget_tasks(
     tasks: &[TaskId],
 ) -> Result<(), RepositoryProblem> {
     Box::pin(context.repositories.forget_tasks(host(context).as_ref(), key, tasks)).await
-}
-
-/// Clears the record's mark that the repository was emptied, because it has a snapshot.
-pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(), ApiError> {
-    host(context).set_emptied(&access.key, false).await
-}
-
-/// Removes the locks of an owner that has ended for certain.
-pub(crate) async fn unlock(context: &Context, key: &RepositoryKey, owner: &str) {
-    Box::pin(context.repositories.unlock(host(context).as_ref(), key, owner)).await;
 }
 
 pub(crate) async fn remove_locks(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::VolumeSnapshotLocation;
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt, chain, objects};
 use lifeboat_plan::label;
 use lifeboat_plan::velero::location::SecretKey;
 use lifeboat_plugin::host::{Session, qualified};
@@ -48,10 +48,7 @@ pub(crate) enum SnapshotterError {
 impl SnapshotterError {
     /// The error with its causes, for people.
     pub(crate) fn chain(&self) -> String {
-        match self {
-            Self::Api(error) => error.chain(),
-            Self::Unusable(message) => message.clone(),
-        }
+        chain(self)
     }
 
     pub(crate) fn unusable(name: &str, message: &str) -> Self {

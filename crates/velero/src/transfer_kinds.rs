@@ -9,12 +9,11 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
+use lifeboat_api::velero::{DataDownload, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, unreadable};
-use lifeboat_plan::velero::pod_volumes::status;
+use lifeboat_plan::velero::pod_volumes::{has_ended, status};
 use lifeboat_transfer::attempts::WorkContext;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -71,7 +70,7 @@ async fn reconcile<K: TransferKind>(
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    if has_ended(&object) {
+    if has_ended(&object.data) {
         return Ok(Action::await_change());
     }
     let Some(shown) = read::<K>(&object, &context, &state).await?.filter(K::is_ours) else {
@@ -111,16 +110,6 @@ async fn run_transfer<K: TransferKind>(work: &WorkContext, shown: &K, cancel: &C
     }
 }
 
-fn has_ended(object: &DynamicObject) -> bool {
-    phase(object).is_terminal()
-}
-
-/// The phase of an object of any of the four kinds.
-fn phase(object: &DynamicObject) -> DataMovePhase {
-    let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    DataMovePhase::from(phase)
-}
-
 /// An object as it is now.
 enum Fresh<K> {
     Open(Box<K>),
@@ -134,7 +123,7 @@ async fn fresh<K: TransferKind>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiE
     let found = core.objects::<K>().get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
     let found = found.filter(|found| found.uid() == shown.uid());
     match found {
-        Some(found) if has_ended(&found) => Ok(Fresh::Ended),
+        Some(found) if has_ended(&found.data) => Ok(Fresh::Ended),
         Some(found) => Ok(Fresh::Open(Box::new(objects::typed(&found).unwrap_or_else(|_| shown.clone())))),
         None => Ok(Fresh::Open(Box::new(shown.clone()))),
     }
@@ -157,7 +146,7 @@ async fn read<K: TransferKind>(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::testing::Cluster;

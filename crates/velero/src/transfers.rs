@@ -12,14 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Resource;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::{Api, Resource};
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{DataMovePhase, names};
-use lifeboat_cluster::ApiError;
+use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_control::Core;
 use lifeboat_plan::velero::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners};
 use lifeboat_transfer::attempts::{ServerEffects, Transfer, TransferSpec, WorkContext};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use followed::FollowedTransfers;
@@ -48,6 +50,16 @@ pub(crate) trait TransferKind:
         work: &WorkContext,
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<(), ApiError>> + Send;
+}
+
+/// Cancels a transfer: its controller ends the mover. One that is gone needs no cancelling.
+pub(crate) async fn cancel(api: &Api<DynamicObject>, name: &str) -> Result<(), ApiError> {
+    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+    let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
+    match api.patch(name, &params, &patch).await.attempt(format!("cancel {name}")) {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The context of the server's work on transfers.
@@ -105,4 +117,25 @@ pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
         dead_owners: dead_owners(note(DEAD_OWNERS)),
     };
     (Transfer::new(work, record.clone(), spec), record)
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_api::velero::PodVolumeBackup;
+
+    use super::*;
+    use crate::testing::Cluster;
+
+    #[tokio::test]
+    async fn a_transfer_that_is_gone_needs_no_cancelling() {
+        let cluster = Cluster::new().await;
+        let open =
+            json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup", "metadata": {"name": "open"}});
+        cluster.put("podvolumebackups", &open);
+        let api = cluster.context.objects::<PodVolumeBackup>();
+        for name in ["open", "gone"] {
+            cancel(&api, name).await.unwrap();
+        }
+        assert_eq!(cluster.get("podvolumebackups", "open").unwrap()["spec"]["cancel"], true);
+    }
 }

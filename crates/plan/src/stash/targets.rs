@@ -35,6 +35,7 @@ pub use devices::{DeviceError, device_errors};
 pub use mounts::{Mount, MountPlan, MountedPath, find_mount, mount_above};
 pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};
+pub(in crate::stash) use pods::has_ended;
 pub use pods::{PodsError, active_pods, pod_template, pods_of, why_not_ready};
 pub use restore::{Destination, Missing, RestoreFacts, RestoreHost, RestorePlan, restore_plan};
 pub use snapshot_class::{SnapshotClassError, check_class};

@@ -115,16 +115,61 @@ pub fn unlocked(owners: &[String]) -> Value {
     json!({"metadata": {"annotations": gone}})
 }
 
+/// One maintenance, numbered by the second in which it began. Its work is derived from the object and this number, so
+/// that a server that continues it does the same work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaintenanceRun {
+    pub number: u64,
+    pub prune: bool,
+    pub check: bool,
+}
+
+impl MaintenanceRun {
+    /// Whether there is nothing to do: the end of the run is recorded, and the server stopped before it removed the number.
+    pub fn is_recorded(self) -> bool {
+        !self.prune && !self.check
+    }
+
+    /// The task of its mover.
+    pub fn task(self, repository_uid: &str) -> TaskId {
+        task(repository_uid, self.number)
+    }
+
+    /// When it began; None if the number is not one of a server.
+    pub fn begun(self) -> Option<Timestamp> {
+        Timestamp::from_second(i64::try_from(self.number).ok()?).ok()
+    }
+
+    /// The patch before the mover is sent.
+    pub fn begin(self) -> Value {
+        json!({"metadata": {"annotations": {MAINTENANCE: self.number.to_string()}}})
+    }
+}
+
+/// The patch that removes the number of a maintenance whose end is recorded.
+pub fn take_off() -> Value {
+    json!({"metadata": {"annotations": {MAINTENANCE: null}}})
+}
+
 /// The task of a maintenance.
-pub fn task(repository_uid: &str, number: u64) -> TaskId {
+fn task(repository_uid: &str, number: u64) -> TaskId {
     TaskId::new(format!("{repository_uid}-m{number}"))
+}
+
+/// Whether Lifeboat itself forgot the last snapshot.
+pub fn is_emptied(object: &Value) -> bool {
+    !object["metadata"]["annotations"][EMPTIED].is_null()
+}
+
+/// The number of the maintenance that is running.
+pub fn running_number(object: &Value) -> Option<u64> {
+    object["metadata"]["annotations"][MAINTENANCE].as_str()?.parse().ok()
 }
 
 /// Whether a task is the running maintenance.
 pub fn is_under_way(object: &Value, run: &TaskId) -> bool {
-    let number = object["metadata"]["annotations"][MAINTENANCE].as_str().and_then(|text| text.parse().ok());
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    number.is_some_and(|number| task(uid, number) == *run)
+    running_number(object).is_some_and(|number| task(uid, number) == *run)
 }
 
 /// The time after a pause.
@@ -153,5 +198,25 @@ mod tests {
         });
         let one = |task: &str| vec![TaskId::new(task)];
         assert_eq!(found, GivenUp { wanted: one("a"), unwanted: one("b"), unknown: one("c") });
+    }
+
+    #[test]
+    fn dead_owners_are_noted_until_their_locks_are_gone() {
+        let object = note_dead("cluster/pod-1");
+        assert_eq!(object["metadata"]["annotations"]["dead-owner.lifeboat.io/pod-1"], "cluster/pod-1");
+        let owners = dead_owners(&object);
+        assert_eq!(owners, ["cluster/pod-1"]);
+        let gone = json!({"metadata": {"annotations": {"dead-owner.lifeboat.io/pod-1": null}}});
+        assert_eq!(unlocked(&owners), gone);
+    }
+
+    #[test]
+    fn a_maintenance_is_under_way_until_its_end_is_recorded() {
+        let mut object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
+        let run = |number| MaintenanceRun { number, prune: true, check: true };
+        assert_eq!(run(7).begin()["metadata"]["annotations"], object["metadata"]["annotations"]);
+        assert!(is_under_way(&object, &run(7).task("u")) && !is_under_way(&object, &run(6).task("u")));
+        object["metadata"]["annotations"] = json!({});
+        assert!(!is_under_way(&object, &run(7).task("u")));
     }
 }

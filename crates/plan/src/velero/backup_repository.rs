@@ -11,10 +11,8 @@ use lifeboat_api::velero::{DataMovePhase, DataUpload, PodVolumeBackup, names};
 use serde_json::{Value, json};
 
 use crate::label;
-use crate::transfer::repository_notes::{self, TaskFate, after};
-pub use crate::transfer::repository_notes::{
-    EMPTIED, GivenUp, MAINTAIN_SINCE, MAINTENANCE, dead_owners, give_up, is_under_way, looked_for, note_dead,
-    task, unlocked,
+use crate::transfer::repository_notes::{
+    self, GivenUp, MAINTAIN_SINCE, MAINTENANCE, TaskFate, after, running_number,
 };
 use crate::velero::pod_volumes;
 
@@ -138,7 +136,7 @@ pub enum Due {
 /// When maintenance is due. `default`: the frequency, if the object sets none; zero means only on request.
 pub fn due(object: &Value, default: Duration, now: Timestamp) -> Due {
     let annotations = &object["metadata"]["annotations"];
-    if let Some(number) = annotations[MAINTENANCE].as_str().and_then(|text| text.parse().ok()) {
+    if let Some(number) = running_number(object) {
         return Due::GoOn(number);
     }
     let number = |at: Timestamp| at.as_second().unsigned_abs();
@@ -198,6 +196,7 @@ mod tests {
 
     use super::*;
     use crate::velero::typed;
+    use crate::transfer::repository_notes::{give_up, looked_for};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -299,24 +298,6 @@ mod tests {
         let named: Vec<&str> =
             named.iter().filter(|(_, list)| !list.is_empty()).map(|(name, _)| *name).collect();
         assert_eq!(named, [expected]);
-    }
-
-    #[test]
-    fn dead_owners_are_noted_until_their_locks_are_gone() {
-        let object = note_dead("cluster/pod-1");
-        assert_eq!(object["metadata"]["annotations"]["dead-owner.lifeboat.io/pod-1"], "cluster/pod-1");
-        let owners = dead_owners(&object);
-        assert_eq!(owners, ["cluster/pod-1"]);
-        let gone = json!({"metadata": {"annotations": {"dead-owner.lifeboat.io/pod-1": null}}});
-        assert_eq!(unlocked(&owners), gone);
-    }
-
-    #[test]
-    fn a_maintenance_is_under_way_until_its_end_is_recorded() {
-        let mut object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
-        assert!(is_under_way(&object, &task("u", 7)) && !is_under_way(&object, &task("u", 6)));
-        object["metadata"]["annotations"] = json!({});
-        assert!(!is_under_way(&object, &task("u", 7)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use lifeboat_api::crds::NAME_LABEL;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, chain};
 use lifeboat_control::Core;
 use lifeboat_plan::label;
 use lifeboat_plan::stash::reservation::{self, Claim, Record, RecordError, Standing};
@@ -28,10 +28,7 @@ pub(crate) enum ReservationError {
 impl ReservationError {
     /// The error with its causes.
     pub(crate) fn chain(&self) -> String {
-        match self {
-            Self::Api(error) => error.chain(),
-            Self::Record { .. } => self.to_string(),
-        }
+        chain(self)
     }
 }
 

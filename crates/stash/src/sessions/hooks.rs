@@ -25,8 +25,11 @@ use lifeboat_transfer::repositories::NoKeys;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::engine::HookMoment;
 use super::hook_authority::{Verification, verification};
+use super::host_record::HostRecord;
 use super::pod::{PodRequest, pod_settings};
+use super::tasks::{HookMark, hook_task};
 use crate::context::Context;
 
 /// How long a command or a call may take.
@@ -101,6 +104,42 @@ pub(super) async fn recorded_pod(core: &Core, pod: &HookPodRef) -> Result<Value,
     let found = found.map_err(HookFailure::Api)?.filter(|found| found.uid().as_deref() == Some(uid));
     let gone = || HookFailure::PodGone { namespace: namespace.clone(), name: name.clone() };
     found.as_ref().map(objects::to_json).ok_or_else(gone)
+}
+
+/// A hook before or after a host.
+pub(super) struct HostHook<'a> {
+    pub(super) record: &'a HostRecord,
+    pub(super) hook: &'a ValidHook,
+    pub(super) when: HookMoment,
+    pub(super) summary: &'a Summary,
+    /// The pod that is read or written.
+    pub(super) pod: Option<&'a Value>,
+    /// The annotations of the object with the hook.
+    pub(super) annotations: &'a BTreeMap<String, String>,
+}
+
+/// Runs the hook before or after a host to its end. The hook after a host reverts what the hook before it did, so only its own
+/// time limit cancels it, not `cancel`, which ends with the deadline of the session.
+pub(super) async fn run_of_host(
+    context: &Context,
+    due: HostHook<'_>,
+    cancel: &CancellationToken,
+) -> Result<(), HookFailure> {
+    let HostRecord { session, member, host } = due.record;
+    let (mark, cancel) = match due.when {
+        HookMoment::Before => (HookMark::Pre, cancel.clone()),
+        HookMoment::After => (HookMark::Post, CancellationToken::new()),
+    };
+    let of_host = HookRun {
+        hook: due.hook,
+        summary: due.summary,
+        pod: due.pod,
+        owner: session.owner(),
+        task: hook_task(&session.uid, *member, host, mark),
+        namespace: &session.namespace,
+        annotations: due.annotations,
+    };
+    run(context, of_host, &cancel).await
 }
 
 /// Runs a hook to its end.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::common::names::EXCLUDE_FROM_BACKUP;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, chain};
 use lifeboat_control::Core;
 use lifeboat_plan::time;
 use lifeboat_plan::transfer::gateway::{AUTHORITY_LIFE, AuthorityPlan, SECRET, authority_plan};
@@ -52,13 +52,7 @@ pub(super) enum SecretsError {
 impl SecretsError {
     /// The error with its causes.
     pub(super) fn chain(&self) -> String {
-        match self {
-            Self::Api(error) => error.chain(),
-            Self::Certificate(error) => {
-                let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-                format!("{error}{}", cause.unwrap_or_default())
-            }
-        }
+        chain(self)
     }
 }
 

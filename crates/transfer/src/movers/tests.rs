@@ -1,4 +1,4 @@
-mod cluster;
+pub(crate) mod cluster;
 mod looks;
 mod namespaces;
 

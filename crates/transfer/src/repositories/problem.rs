@@ -1,6 +1,6 @@
 //! Why a repository cannot be used.
 
-use lifeboat_cluster::ApiError;
+use lifeboat_cluster::{ApiError, chain};
 
 /// Why a repository cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,10 +23,7 @@ pub enum RepositoryProblem {
 impl RepositoryProblem {
     /// The problem with its causes, for people.
     pub fn chain(&self) -> String {
-        match self {
-            Self::Api(error) => error.chain(),
-            other => other.to_string(),
-        }
+        chain(self)
     }
 
     /// Whether the password is missing or wrong.
@@ -51,7 +48,7 @@ impl RepositoryProblem {
 
 /// An error of the repository engine with its causes and a hint.
 fn message(error: &lifeboat_repository::Error) -> String {
-    let text = with_causes(error);
+    let text = chain(error);
     match error.hint() {
         Some(hint) => format!("{text}; {hint}"),
         None => text,
@@ -60,18 +57,5 @@ fn message(error: &lifeboat_repository::Error) -> String {
 
 /// An error of storage with its causes, where they add something, and a hint.
 pub fn storage_message(error: &lifeboat_store::Error) -> String {
-    format!("{}; {}", with_causes(error), error.hint())
-}
-
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
+    format!("{}; {}", chain(error), error.hint())
 }

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{Backup, names};
 use lifeboat_archive::{BackupFiles, ObjectStore};
-use lifeboat_cluster::{ApiError, objects};
+use lifeboat_cluster::{ApiError, chain, objects};
 use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::velero::backup::validate::ValidBackup;
@@ -25,8 +25,8 @@ use super::volumes::native::open::open as open_snapshotters;
 use super::{State, finish};
 use crate::backup::journal::Journal;
 use crate::backup::pass::{
-    About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, chain, longest,
-    run as run_pass, upload_outcome,
+    About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, longest, run as run_pass,
+    upload_outcome,
 };
 use crate::backup::problem::BackupProblem;
 use crate::backup::volumes::copies::Copying;

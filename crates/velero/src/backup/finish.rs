@@ -14,17 +14,17 @@ use lifeboat_api::common::Time;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_archive::documents::encode_backup;
 use lifeboat_archive::{BackupFiles, ObjectStore};
-use lifeboat_cluster::ApiError;
+use lifeboat_cluster::{ApiError, chain};
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::{ARCHIVE_BYTES, phase};
 use serde_json::Value;
 
+use super::State;
 use super::counted::count;
 use super::journal::Journal;
-use super::pass::chain;
 use super::problem::{BackupProblem, wait};
 use super::status::{Run, read, write};
 use super::storage::{Storage, has_archive, open};
-use super::{State, locked};
 use crate::context::Context;
 use crate::csi;
 

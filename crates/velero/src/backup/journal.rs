@@ -15,6 +15,7 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::{ConfigMapJournal, JournalError};
 use lifeboat_plan::label;
 use lifeboat_plan::velero::backup::JOURNAL;
 use serde::de::DeserializeOwned;
@@ -23,7 +24,6 @@ use serde_json::json;
 
 use super::pass::OpenPod;
 use super::volumes::native::SnapshotEntry;
-use crate::journals::{ConfigMapJournal, JournalError};
 
 /// The journal of one backup. The ConfigMap is created with its first entry.
 #[derive(Clone)]

@@ -33,6 +33,7 @@ use kube::Client;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, Results};
 use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
+use lifeboat_control::locked;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::backup::validate::ValidBackup;
@@ -41,7 +42,6 @@ use lifeboat_plugin::Registry;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
-use super::locked;
 use super::volumes::copies::Copying;
 use super::volumes::native::Snapshotters;
 use super::volumes::{csi, native};
@@ -52,7 +52,7 @@ pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, OpenPod, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
-pub(crate) use upload::{chain, upload_failure, upload_outcome};
+pub(crate) use upload::{upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
 use written::Written;

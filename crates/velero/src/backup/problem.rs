@@ -8,13 +8,14 @@ use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 
+use super::State;
 use super::journal::Journal;
 use super::status::Run;
 use super::storage::open;
 use super::undo::Undoing;
-use super::{State, locked};
 use crate::context::Context;
 
 /// When the end of a Backup is tried again after a failure.

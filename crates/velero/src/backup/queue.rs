@@ -7,11 +7,11 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::queue::{Change, Waiting, changes};
 use serde_json::{Value, json};
 
 use super::{State, shown_phase};
-use crate::backup::locked;
 use crate::context::Context;
 
 /// Reads the whole queue and writes what changes.

@@ -5,13 +5,13 @@ use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, decode, decode_list, encode};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
+use lifeboat_cluster::chain;
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::Files;
 use lifeboat_plan::velero::deletion::Stored;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::backup::pass::chain;
 use crate::backup::problem::BackupProblem;
 use crate::context::Context;
 use crate::locations::{self, Location, LocationError, stored_backup};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, names};
-use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::data_movement::Progress;
 use lifeboat_plan::velero::typed::read;
 use lifeboat_plugin::actions::{ActionError, OperationProgress};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::backup::failed;
 use super::objects::text;
+use crate::transfers;
 
 /// The two kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,17 +201,7 @@ pub(super) async fn cancel(
         return Ok(());
     };
     let name = found.metadata.name.unwrap_or_default();
-    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-    let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-    match movement
-        .api(client, namespace)
-        .patch(&name, &params, &patch)
-        .await
-        .attempt(format!("cancel {name}"))
-    {
-        Err(error) if !error.is_not_found() => Err(failed(error)),
-        _ => Ok(()),
-    }
+    transfers::cancel(&movement.api(client, namespace), &name).await.map_err(failed)
 }
 
 /// Cancels the DataUploads of a backup that belong to none of these operations: an interrupted attempt created them
@@ -230,9 +221,7 @@ pub(crate) async fn cancel_unused(
     for object in listed.items {
         let of_backup = *backup_uid == label(&object, names::BACKUP_UID).as_str();
         if of_backup && !used.contains(&label(&object, names::ASYNC_OPERATION_ID)) {
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-            uploads.patch(&name, &PatchParams::default(), &patch).await.attempt(format!("cancel {name}"))?;
+            transfers::cancel(&uploads, object.metadata.name.as_deref().unwrap_or_default()).await?;
         }
     }
     Ok(())

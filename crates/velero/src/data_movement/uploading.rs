@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
-use lifeboat_api::velero::{DataMovePhase, DataUpload, names};
+use lifeboat_api::velero::{DataUpload, names};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
-use lifeboat_plan::velero::pod_volumes::{backup_tag, report_key, status};
+use lifeboat_plan::velero::pod_volumes::{backup_tag, has_ended, report_key, status};
 use lifeboat_transfer::attempts::{
     End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, failed, run_transfer,
     wrong_result,
@@ -233,7 +233,7 @@ impl Uploading<'_> {
                 && text("/spec/sourceNamespace") == self.object.spec.source_namespace
                 && other.data["spec"]["cancel"] != true
                 && other.metadata.deletion_timestamp.is_none()
-                && !DataMovePhase::from(text("/status/phase")).is_terminal()
+                && !has_ended(&other.data)
         };
         Ok(all.iter().any(needs))
     }

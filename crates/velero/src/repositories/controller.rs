@@ -16,9 +16,8 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::LongWork;
-use lifeboat_plan::velero::backup_repository::{
-    Due, TaskOwner, dead_owners, due, given_up, is_restic, looked_for, unlocked,
-};
+use lifeboat_plan::transfer::repository_notes::{dead_owners, looked_for, unlocked};
+use lifeboat_plan::velero::backup_repository::{Due, TaskOwner, due, given_up, is_restic};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,8 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupRepository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::backup_repository::{self, EMPTIED, RepositoryId};
+use lifeboat_plan::transfer::repository_notes::EMPTIED;
+use lifeboat_plan::velero::backup_repository::{self, RepositoryId};
 use serde_json::{Value, json};
 
 use crate::context::Context;

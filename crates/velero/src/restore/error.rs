@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use lifeboat_archive::{NameError, SpoolError, StoreError};
-use lifeboat_cluster::ApiError;
+use lifeboat_cluster::{ApiError, chain};
 use lifeboat_plan::items::filter::FilterError;
 
 use super::validate::{ModifierError, PolicyError};
@@ -59,15 +59,4 @@ impl RestoreError {
     pub(super) fn format(action: &'static str, key: &str, error: &dyn std::fmt::Display) -> Self {
         Self::Document { action, key: key.to_owned(), cause: error.to_string() }
     }
-}
-
-/// An error and its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -8,7 +8,7 @@ use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::Core;
 use lifeboat_plan::transfer::attempts::task_uid;
 use lifeboat_plan::transfer::movers::Owner;
-use lifeboat_plan::velero::backup_repository::is_under_way;
+use lifeboat_plan::transfer::repository_notes::is_under_way;
 use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt};
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
 use serde_json::Value;

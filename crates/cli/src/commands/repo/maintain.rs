@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::time;
-use lifeboat_plan::velero::backup_repository::MAINTAIN_SINCE;
+use lifeboat_plan::transfer::repository_notes::MAINTAIN_SINCE;
 use serde_json::{Value, json};
 
 use crate::error::CliError;

@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::json::text;
+use crate::stash::targets::has_ended;
 use crate::transfer::directory::claim_of;
 
 /// Label of a mover's pod: the UID of the object that it works for.
@@ -45,10 +46,6 @@ pub fn users(claims: &BTreeSet<String>, pods: &[Value], session: Option<&str>) -
     let used = active.flat_map(|pod| claims_of_pod(pod).map(move |claim| user(pod, claim)));
     let found: BTreeSet<VolumeUser> = used.filter(|user| claims.contains(&user.claim)).collect();
     found.into_iter().collect()
-}
-
-fn has_ended(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
 fn claims_of_pod(pod: &Value) -> impl Iterator<Item = String> {

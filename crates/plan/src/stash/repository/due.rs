@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::record;
 use crate::stash::state::conditions::{ConditionType, NOT_OPENED_BY_MOVER, Truth};
-use crate::transfer::repository_notes::{MAINTAIN_SINCE, MAINTENANCE, after};
+use crate::transfer::repository_notes::{MAINTAIN_SINCE, MAINTENANCE, MaintenanceRun, after};
 
 /// The interval between inspections of a usable repository, if no session inspects it.
 const REST: Duration = Duration::from_hours(6);
@@ -84,21 +84,12 @@ fn rest(due: Option<Timestamp>, now: Timestamp) -> Look {
     }
 }
 
-/// One maintenance, numbered by the second in which it began. Its work is derived from the object and this number, so
-/// that a server that continues it does the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    pub number: u64,
-    pub prune: bool,
-    pub check: bool,
-}
-
 /// The next step of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maintenance {
     /// This run was started and its end is not recorded: it continues.
-    GoOn(Run),
-    Now(Run),
+    GoOn(MaintenanceRun),
+    Now(MaintenanceRun),
     /// Nothing is due before this time has passed.
     In(Duration),
     /// Nothing is due until something changes.
@@ -111,14 +102,11 @@ pub fn maintenance(repository: &Repository, failed: Option<Timestamp>, now: Time
     let number = |at: Timestamp| at.as_second().unsigned_abs();
     let running = annotation(repository, MAINTENANCE).and_then(|text| text.parse::<u64>().ok());
     if let Some(number) = running {
-        let begun =
-            i64::try_from(number).ok().and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(now);
+        let run = MaintenanceRun { number, prune: false, check: false };
+        let begun = run.begun().unwrap_or(now);
         let (prune, check) = due_at(repository);
-        return Maintenance::GoOn(Run {
-            number,
-            prune: prune.is_some_and(|due| due <= begun),
-            check: check.is_some_and(|due| due <= begun),
-        });
+        let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= begun);
+        return Maintenance::GoOn(MaintenanceRun { prune: is_due(prune), check: is_due(check), ..run });
     }
     if annotation(repository, record::ID).is_none() {
         return Maintenance::Nothing;
@@ -135,7 +123,8 @@ pub fn maintenance(repository: &Repository, failed: Option<Timestamp>, now: Time
             let asked = asked(repository).map_or(now, |asked| now.max(after(asked, ALMOST_A_SECOND)));
             let begun = Timestamp::from_second(asked.as_second()).unwrap_or(now);
             let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= begun);
-            Maintenance::Now(Run { number: number(begun), prune: is_due(prune), check: is_due(check) })
+            let (prune, check) = (is_due(prune), is_due(check));
+            Maintenance::Now(MaintenanceRun { number: number(begun), prune, check })
         }
     }
 }
@@ -251,8 +240,8 @@ mod tests {
         json!({"lifeboat.io/repository-id": "a"})
     }
 
-    const fn run(number: u64, prune: bool, check: bool) -> Run {
-        Run { number, prune, check }
+    const fn run(number: u64, prune: bool, check: bool) -> MaintenanceRun {
+        MaintenanceRun { number, prune, check }
     }
 
     #[rstest]

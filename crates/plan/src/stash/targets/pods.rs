@@ -102,7 +102,7 @@ pub(super) fn is_terminating(pod: &Value) -> bool {
 }
 
 /// Whether all containers have ended for good: such a pod uses no volume any more.
-pub(super) fn has_ended(pod: &Value) -> bool {
+pub(in crate::stash) fn has_ended(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 

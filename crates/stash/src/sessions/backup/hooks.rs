@@ -9,13 +9,11 @@ use lifeboat_plan::stash::invoker::MemberHooks;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::HostPod;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::work::BackupWork;
 use crate::sessions::engine::HookMoment;
-use crate::sessions::hooks::{self, HookFailure, HookPlace, HookRun, pod_ref, recorded_pod};
+use crate::sessions::hooks::{self, HookFailure, HookPlace, HostHook, pod_ref, recorded_pod};
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::tasks::{HookMark, hook_task};
 
 impl BackupWork {
     /// The pod that is read, if one of the hooks needs it.
@@ -67,23 +65,10 @@ impl BackupWork {
     ) -> Result<(), HookFailure> {
         let state = record.state().await;
         let pod = if hook.needs_pod() { self.hook_pod(record.member, &state).await? } else { None };
-        // The hook after a host reverts what the hook before it did, so only its own time limit cancels it, not the
-        // session's deadline.
-        let (mark, cancel) = match when {
-            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
-            HookMoment::After => (HookMark::Post, CancellationToken::new()),
-        };
         let summary = self.summary(record.member, &state);
-        let run = HookRun {
-            hook,
-            summary: &summary,
-            pod: pod.as_ref(),
-            owner: self.record.owner(),
-            task: hook_task(&self.record.uid, record.member, &record.host, mark),
-            namespace: &self.record.namespace,
-            annotations: &self.invoker.annotations,
-        };
-        hooks::run(&self.context, run, &cancel).await
+        let annotations = &self.invoker.annotations;
+        let due = HostHook { record, hook, when, summary: &summary, pod: pod.as_ref(), annotations };
+        hooks::run_of_host(&self.context, due, &self.cancel).await
     }
 
     /// The pod of the hook before the host; without such a hook the pod that was read.

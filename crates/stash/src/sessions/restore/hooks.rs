@@ -13,14 +13,12 @@ use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::{RestoreFacts, restore_plan};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::by_task;
 use super::work::RestoreWork;
 use crate::sessions::engine::HookMoment;
-use crate::sessions::hooks::{self, HookFailure, HookPlace, HookRun, pod_ref, recorded_pod};
+use crate::sessions::hooks::{self, HookFailure, HookPlace, HostHook, pod_ref, recorded_pod};
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::tasks::{HookMark, hook_task};
 use crate::target::{self, TargetName};
 use crate::tasks::endpoint_pod;
 
@@ -65,23 +63,10 @@ impl RestoreWork {
             },
             HookMoment::After => self.pod_after(record, &state).await?,
         };
-        // The hook after a host reverts what the hook before it did, so only its own time limit cancels it, not the
-        // restore's deadline.
-        let (mark, cancel) = match when {
-            HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
-            HookMoment::After => (HookMark::Post, CancellationToken::new()),
-        };
         let summary = self.summary(record.member, &state);
-        let run = HookRun {
-            hook,
-            summary: &summary,
-            pod: pod.as_ref(),
-            owner: self.record.owner(),
-            task: hook_task(&self.record.uid, record.member, &record.host, mark),
-            namespace: &self.record.namespace,
-            annotations: self.object.annotations(),
-        };
-        hooks::run(&self.context, run, &cancel).await
+        let annotations = self.object.annotations();
+        let due = HostHook { record, hook, when, summary: &summary, pod: pod.as_ref(), annotations };
+        hooks::run_of_host(&self.context, due, &self.cancel).await
     }
 
     /// The pod of the hook after a host: the pod of the hook before it or, if the workload was stopped and started, a

@@ -23,16 +23,16 @@ use crate::settings::MoverSettings;
 
 /// The pods of movers, and what is to become of them.
 #[derive(Default)]
-pub(super) struct Pods {
+pub(crate) struct Pods {
     /// The states that the pod of each Job goes through, one at each look; the last one stays.
     states: BTreeMap<String, VecDeque<Value>>,
     /// What a pod becomes when it is deleted.
-    pub(super) on_delete: Option<Value>,
+    pub(crate) on_delete: Option<Value>,
     /// The states of pods whose Job is made later.
     script: Vec<Value>,
-    pub(super) log: String,
+    pub(crate) log: String,
     /// The most Jobs that there were at once.
-    pub(super) most: usize,
+    pub(crate) most: usize,
 }
 
 impl Pods {
@@ -107,18 +107,18 @@ fn place(path: &str) -> (Option<String>, String) {
     }
 }
 
-pub(super) struct Fake {
-    pub(super) movers: Movers,
-    pub(super) server: ApiServer,
-    pub(super) pods: Arc<Mutex<Pods>>,
+pub(crate) struct Fake {
+    pub(crate) movers: Movers,
+    pub(crate) server: ApiServer,
+    pub(crate) pods: Arc<Mutex<Pods>>,
 }
 
 impl Fake {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(|settings| settings.at_once = 20).await
     }
 
-    pub(super) async fn with(change: impl FnOnce(&mut MoverSettings)) -> Self {
+    pub(crate) async fn with(change: impl FnOnce(&mut MoverSettings)) -> Self {
         let mut settings = MoverSettings {
             image: "localhost/lifeboat:dev".into(),
             node_access: true,
@@ -148,21 +148,21 @@ impl Fake {
     }
 
     /// The pods of Jobs that are made from now on.
-    pub(super) fn script(&self, states: &[Value]) {
+    pub(crate) fn script(&self, states: &[Value]) {
         self.pods.lock().unwrap().script = states.to_vec();
     }
 
     /// An object by the end of its path, such as `jobs/mover-a-1`.
-    pub(super) fn object(&self, inside: &str) -> Option<Value> {
+    pub(crate) fn object(&self, inside: &str) -> Option<Value> {
         object(&self.server, inside)
     }
 
-    pub(super) fn has(&self, inside: &str) -> bool {
+    pub(crate) fn has(&self, inside: &str) -> bool {
         self.object(inside).is_some()
     }
 
     /// Puts an object into the namespace that it names, or else into that of movers.
-    pub(super) fn put(&self, inside: &str, object: Value) {
+    pub(crate) fn put(&self, inside: &str, object: Value) {
         let group = match inside.split_once('/') {
             Some(("jobs", _)) => "/apis/batch/v1",
             Some(("secrets", _)) => "/api/v1",
@@ -172,7 +172,7 @@ impl Fake {
         self.server.put(&format!("{group}/namespaces/{namespace}/{inside}"), object);
     }
 
-    pub(super) fn remove(&self, inside: &str) {
+    pub(crate) fn remove(&self, inside: &str) {
         let end = format!("/{inside}");
         for path in self.server.paths(&end).into_iter().filter(|path| path.ends_with(&end)) {
             self.server.remove(&path);
@@ -180,7 +180,7 @@ impl Fake {
     }
 
     /// The Jobs and Secrets of movers that there are, by the ends of their paths.
-    pub(super) fn left(&self) -> Vec<String> {
+    pub(crate) fn left(&self) -> Vec<String> {
         let mut left: Vec<String> = self.server.paths("/mover-").iter().map(|path| place(path).1).collect();
         left.retain(|inside| !inside.starts_with("pods/"));
         left.sort();
@@ -188,21 +188,21 @@ impl Fake {
     }
 
     /// Method and end of the path of every request that changes something.
-    pub(super) fn changes(&self) -> Vec<String> {
+    pub(crate) fn changes(&self) -> Vec<String> {
         let writes = self.server.writes();
         let split = writes.iter().filter_map(|write| write.split_once(' '));
         split.map(|(method, path)| format!("{method} {}", place(path).1)).collect()
     }
 
     /// The server may not list Jobs and Secrets of all namespaces.
-    pub(super) fn limit_rights(&self) {
+    pub(crate) fn limit_rights(&self) {
         for list in ["/apis/batch/v1/jobs", "/api/v1/secrets"] {
             self.server.fail(Requests::new(Verb::List, list), When::Always, 403);
         }
     }
 
     /// A Job that is there, with these states of its pod.
-    pub(super) fn put_job(&self, wanted: &MoverJob, states: &[Value]) {
+    pub(crate) fn put_job(&self, wanted: &MoverJob, states: &[Value]) {
         let mut job = lifeboat_plan::transfer::movers::job::job(wanted).unwrap();
         job["metadata"]["uid"] = json!("job-uid");
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
@@ -217,7 +217,7 @@ fn object(server: &ApiServer, inside: &str) -> Option<Value> {
     found.and_then(|path| server.get(&path))
 }
 
-pub(super) fn pod(state: Value) -> Value {
+pub(crate) fn pod(state: Value) -> Value {
     json!({
         "metadata": {"uid": "pod-uid"},
         "spec": {"nodeName": "a", "containers": [{"name": "mover"}]},
@@ -225,24 +225,24 @@ pub(super) fn pod(state: Value) -> Value {
     })
 }
 
-pub(super) fn starting() -> Value {
+pub(crate) fn starting() -> Value {
     pod(json!({"waiting": {"reason": "ContainerCreating"}}))
 }
 
-pub(super) fn running() -> Value {
+pub(crate) fn running() -> Value {
     pod(json!({"running": {}}))
 }
 
-pub(super) fn ended(reason: &str, code: i64, message: &str) -> Value {
+pub(crate) fn ended(reason: &str, code: i64, message: &str) -> Value {
     pod(json!({"terminated": {"reason": reason, "exitCode": code, "message": message}}))
 }
 
-pub(super) fn reported(uid: &str, outcome: Outcome) -> Value {
+pub(crate) fn reported(uid: &str, outcome: Outcome) -> Value {
     let result = TaskResult::new(uid, outcome);
     ended("Completed", 0, &serde_json::to_string(&result).unwrap())
 }
 
-pub(super) fn job(uid: &str) -> MoverJob {
+pub(crate) fn job(uid: &str) -> MoverJob {
     let settings = MoverSettings { image: "localhost/lifeboat:dev".into(), ..MoverSettings::default() };
     MoverJob {
         task: TaskId::new(uid),
@@ -261,7 +261,7 @@ pub(super) fn job(uid: &str) -> MoverJob {
     }
 }
 
-pub(super) fn request(uid: &str) -> MoverRequest {
+pub(crate) fn request(uid: &str) -> MoverRequest {
     let repository =
         RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
     let lock = LockTerms { cluster: "cluster-uid".into(), ..LockTerms::default() };
@@ -270,7 +270,7 @@ pub(super) fn request(uid: &str) -> MoverRequest {
 }
 
 /// What opens the repository: a password, as it is at the moment; none where it is missing.
-pub(super) struct Password(pub(super) Mutex<Option<&'static str>>);
+pub(crate) struct Password(pub(super) Mutex<Option<&'static str>>);
 
 impl Default for Password {
     fn default() -> Self {
@@ -309,14 +309,14 @@ impl TaskRecords for HeldRecords {
 
 /// Keeps what it learns.
 #[derive(Default)]
-pub(super) struct Notes(pub(super) Mutex<Vec<String>>);
+pub(crate) struct Notes(pub(super) Mutex<Vec<String>>);
 
 impl Notes {
     fn add(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
 
-    pub(super) fn all(&self) -> Vec<String> {
+    pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }

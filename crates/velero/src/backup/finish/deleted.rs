@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::{Ending, Stage};
 
 use crate::backup::State;
 use crate::backup::journal::Journal;
-use crate::backup::locked;
 use crate::backup::pass::Stop;
 use crate::backup::problem::BackupProblem;
 use crate::backup::status::Run;

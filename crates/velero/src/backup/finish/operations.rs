@@ -8,13 +8,13 @@ use kube::runtime::controller::Action;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, OperationPhase};
 use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::phase::{self, Counts};
 use lifeboat_plan::velero::backup::{CANCEL, is_cancelled};
 use lifeboat_plugin::Registry;
 use serde_json::{Value, json};
 
 use crate::backup::State;
-use crate::backup::locked;
 use crate::backup::pass::longest;
 use crate::backup::problem::{BackupProblem, wait};
 use crate::backup::status::Run;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, Results, decode, decode_list, encode};
 use lifeboat_archive::{BackupFiles, ObjectStore, WriterOptions, rewrite};
+use lifeboat_cluster::chain;
 use lifeboat_cluster::discovery::discover;
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::velero::backup::results::{ResultSubject, result_message};
 
-use crate::backup::pass::{chain, read_again};
+use crate::backup::pass::read_again;
 use crate::backup::problem::BackupProblem;
 use crate::context::Context;
 

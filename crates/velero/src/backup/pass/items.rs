@@ -62,7 +62,7 @@ pub(super) enum ItemError {
     #[error("{0}")]
     Unwritable(serde_json::Error),
     /// Storage does not accept the archive: the whole backup has failed.
-    #[error("{}", super::upload::chain(.0))]
+    #[error("{}", lifeboat_cluster::chain(.0))]
     Upload(ArchiveError),
     #[error("{0}")]
     Archive(ArchiveError),

@@ -9,11 +9,10 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use lifeboat_api::common::BackupUid;
 use lifeboat_cluster::MANAGER;
+use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-
-use super::locked;
 
 /// How often the object is read.
 const LOOK: Duration = Duration::from_secs(1);

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use lifeboat_archive::documents::Results;
 use lifeboat_archive::{Level, RunLog};
+use lifeboat_control::locked;
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::velero::backup::results::{self, result_message};
-
-use super::locked;
 
 /// How many messages are kept for the results; the log has all of them.
 const MOST: usize = 20_000;

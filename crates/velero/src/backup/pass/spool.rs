@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-
-use super::locked;
+use lifeboat_control::locked;
 
 /// Where an item is in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

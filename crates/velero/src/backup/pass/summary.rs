@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lifeboat_archive::{ArchiveSize, SpoolLimits};
+use lifeboat_cluster::chain;
 use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::volume_plugin::stored;
 use serde_json::Value;
 
-use super::{About, Outcome, Pass, PassError, PassResults, Report, upload};
+use super::{About, Outcome, Pass, PassError, PassResults, Report};
 
 impl Pass {
     /// Completes the archive and sums up.
@@ -36,7 +37,7 @@ impl Pass {
                 return Err(PassError::Stopped);
             }
             let written = writer.finish().await.map_err(|error| {
-                PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
+                PassError::Failed(format!("the archive cannot be written: {}", chain(&error)))
             })?;
             restorable(&written, &SpoolLimits::default()).map_err(PassError::Failed)?;
             Ok(written)

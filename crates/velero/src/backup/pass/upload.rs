@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lifeboat_archive::documents::{DocumentError, encode, encode_null};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
+use lifeboat_cluster::chain;
 
 use super::{Outcome, Report};
 
@@ -83,18 +84,4 @@ async fn put_log(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) 
         Ok(written) => written.map(drop).map_err(|cause| UploadError::Store { key, cause }),
         Err(_elapsed) => Err(UploadError::Slow { key }),
     }
-}
-
-/// The error and its causes, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let message = cause.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
+use lifeboat_control::locked;
 use lifeboat_plan::catalogue::ItemId;
-
-use super::locked;
 
 /// Items that were claimed. Both hash keys are random, so that no one can construct two items whose digests collide.
 #[derive(Default)]

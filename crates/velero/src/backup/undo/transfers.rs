@@ -10,12 +10,12 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{DataUpload, PodVolumeBackup, names};
 use lifeboat_archive::documents::BackupVolumeInfo;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::json::text;
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{has_ended, status};
 use lifeboat_plan::velero::typed::read;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::repositories::{forget, in_time};
 use super::{Left, Undoing};
@@ -23,6 +23,7 @@ use crate::backup::storage::list;
 use crate::backup::volumes::copies::unquiet;
 use crate::context::Context;
 use crate::repositories::{self, RepositoryKey};
+use crate::transfers;
 
 /// The two kinds of objects whose movers store snapshots in repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +257,7 @@ impl Discard<'_> {
     /// Lists the objects, and cancels the running ones: their controller forgets what their movers stored.
     async fn cancel_open(&mut self, left: &mut Left) {
         let (mut cancelled, mut problems) = (BTreeSet::new(), Vec::new());
+        let api = self.transfer.api(self.context);
         // The second iteration finds transfers that ended before they were cancelled.
         for _ in 0..2 {
             problems.clear();
@@ -274,7 +276,7 @@ impl Discard<'_> {
             }
             for name in self.open() {
                 if cancelled.insert(name.clone())
-                    && let Err(error) = self.cancel(&name).await
+                    && let Err(error) = transfers::cancel(&api, &name).await
                 {
                     left.keep(format!("{} may still run: {}", self.transfer.noun(), error.chain()));
                 }
@@ -286,21 +288,6 @@ impl Discard<'_> {
         left.is_worth_a_try |= !problems.is_empty();
         for problem in problems {
             left.keep(problem);
-        }
-    }
-
-    async fn cancel(&self, name: &str) -> Result<(), ApiError> {
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-        match self
-            .transfer
-            .api(self.context)
-            .patch(name, &params, &patch)
-            .await
-            .attempt(format!("cancel {name}"))
-        {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
         }
     }
 
@@ -339,6 +326,8 @@ fn is_of(object: &Value, uid: &BackupUid) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testing::Cluster;
     use crate::testing::repositories::{PASSWORD, prepare, snapshot, snapshots};

@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 use crate::backup::journal::{NotStarted, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
-use crate::transfers::{FollowedTransfers, limit};
+use crate::transfers::{self, FollowedTransfers, limit};
 use crate::typed::readable;
 
 /// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
@@ -265,7 +265,9 @@ impl Pass {
             return;
         }
         for name in self.copying.followed.open() {
-            cancel(&self.copying.followed.api, &name).await;
+            if let Err(error) = transfers::cancel(&self.copying.followed.api, &name).await {
+                tracing::warn!(error = error.chain(), object = name, "cannot cancel a PodVolumeBackup");
+            }
             let message = "it did not end in time and was cancelled";
             self.copying.followed.update(&name, |one| {
                 one["status"]["phase"] = json!(DataMovePhase::Failed);
@@ -276,16 +278,8 @@ impl Pass {
     }
 }
 
-/// Cancels a PodVolumeBackup.
-async fn cancel(api: &Api<DynamicObject>, name: &str) {
-    patch(api, name, &json!({"spec": {"cancel": true}})).await;
-}
-
 pub(crate) async fn unquiet(api: &Api<DynamicObject>, name: &str) {
-    patch(api, name, &json!({"metadata": {"annotations": {CONSISTENCY: LIVE}}})).await;
-}
-
-async fn patch(api: &Api<DynamicObject>, name: &str, patch: &Value) {
+    let patch = json!({"metadata": {"annotations": {CONSISTENCY: LIVE}}});
     let params = kube::api::PatchParams {
         field_manager: Some(lifeboat_cluster::MANAGER.into()),
         ..Default::default()

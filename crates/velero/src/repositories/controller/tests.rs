@@ -1,6 +1,6 @@
 //! Repositories are created, shown and checked, and maintained by movers.
 
-use lifeboat_plan::velero::backup_repository::{EMPTIED, MAINTAIN_SINCE};
+use lifeboat_plan::transfer::repository_notes::{EMPTIED, MAINTAIN_SINCE};
 use serde_json::json;
 
 use super::*;

@@ -16,13 +16,11 @@ use kube::{Api, Client, Resource, ResourceExt};
 use lifeboat_api::velero::Restore;
 use lifeboat_archive::documents::RestoreOperation;
 use lifeboat_cluster::ApiError;
+use lifeboat_control::{ConfigMapJournal, JournalError, locked};
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::label::digest;
 use lifeboat_plan::velero::backup::JOURNAL;
 use serde_json::{Value, json};
-
-use crate::journals::{ConfigMapJournal, JournalError};
-use lifeboat_control::locked;
 
 /// Why an operation is not recorded in the journal.
 #[derive(Debug, thiserror::Error)]

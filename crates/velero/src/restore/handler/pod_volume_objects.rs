@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt};
-use lifeboat_api::velero::{DataMovePhase, PodVolumeRestore, names};
-use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
-use serde_json::{Value, json};
+use lifeboat_api::velero::{PodVolumeRestore, names};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::pod_volumes::has_ended;
+use serde_json::Value;
 
 use crate::context::Context;
-use crate::transfers::FollowedTransfers;
+use crate::transfers::{self, FollowedTransfers};
 
 /// The message for a PodVolumeRestore that was deleted before its end.
 pub(super) const DELETED: &str = "its PodVolumeRestore was deleted";
@@ -61,10 +62,8 @@ impl PodVolumeRestores for PodVolumeApi {
     }
 
     async fn cancel(&self, name: &str) {
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        let cancelled = self.0.patch(name, &params, &Patch::Merge(json!({"spec": {"cancel": true}}))).await;
-        if let Err(error) = cancelled {
-            tracing::warn!(%error, object = name, "cannot cancel a PodVolumeRestore");
+        if let Err(error) = transfers::cancel(&self.0, name).await {
+            tracing::warn!(error = error.chain(), object = name, "cannot cancel a PodVolumeRestore");
         }
     }
 }
@@ -96,8 +95,7 @@ pub(crate) async fn end_open(context: &Context, uid: &str) {
         }
     };
     for (name, object) in found {
-        let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-        if !DataMovePhase::from(phase).is_terminal() {
+        if !has_ended(&object) {
             api.cancel(&name).await;
         }
     }

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use lifeboat_cluster::list::{ListQuery, Pager, get_raw};
+use lifeboat_control::locked;
 use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::velero::backup::snapshots::is_wanted;
 use lifeboat_plan::velero::backup::volumes::{VolumeBook, VolumeSettings};
 use serde_json::Value;
 
 use super::{Pods, Unwanted};
-use crate::backup::locked;
 use crate::backup::pass::Pass;
 
 impl Pass {

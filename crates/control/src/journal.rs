@@ -1,5 +1,5 @@
 //! A journal in a ConfigMap: text entries under keys, each written before the effect that it records, so that a
-//! server that starts later knows about it. Used by backups and restores, which define the entries.
+//! server that starts later knows about it. Used by controllers whose work has effects; they define the entries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// An entry that could not be written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalError {
+pub enum JournalError {
     /// The API server rejects the ConfigMap itself: an object holds at most a megabyte, and the entry does not fit.
     #[error(transparent)]
     Full(kube::Error),
@@ -31,28 +31,28 @@ pub(crate) enum JournalError {
 
 /// One ConfigMap. It is created with its first entry.
 #[derive(Clone)]
-pub(crate) struct ConfigMapJournal {
+pub struct ConfigMapJournal {
     api: Api<ConfigMap>,
     metadata: ObjectMeta,
 }
 
 impl ConfigMapJournal {
-    pub(crate) fn new(api: Api<ConfigMap>, metadata: ObjectMeta) -> Self {
+    pub fn new(api: Api<ConfigMap>, metadata: ObjectMeta) -> Self {
         Self { api, metadata }
     }
 
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// All entries; empty if there is no ConfigMap.
-    pub(crate) async fn read(&self) -> Result<BTreeMap<String, String>, ApiError> {
+    pub async fn read(&self) -> Result<BTreeMap<String, String>, ApiError> {
         let found = self.api.get_opt(self.name()).await.attempt("read the journal")?;
         Ok(found.and_then(|found| found.data).unwrap_or_default())
     }
 
     /// Writes entries by their keys; null removes one. They are durable when this returns Ok.
-    pub(crate) async fn write(&self, entries: &Value) -> Result<(), JournalError> {
+    pub async fn write(&self, entries: &Value) -> Result<(), JournalError> {
         for attempt in 1.. {
             match self.write_once(entries).await {
                 Ok(()) => break,
@@ -67,7 +67,7 @@ impl ConfigMapJournal {
 
     /// Deletes the ConfigMap. A failure is only logged: a later server finds the journal, or it is deleted with its
     /// owner.
-    pub(crate) async fn remove(&self) {
+    pub async fn remove(&self) {
         match self.api.delete(self.name(), &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
