@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ObjectReference;
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_mover::report::{LogLine, Maintained, Outcome, TaskResult};
