@@ -157,7 +157,7 @@ impl Maintenance<'_> {
         if let Some(end) = &end {
             self.report(end).await;
         }
-        self.movers.clear(&self.namespace, &task).await?;
+        self.movers.clear(self.namespace.as_str(), &task).await?;
         Ok(end)
     }
 
