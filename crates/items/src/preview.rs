@@ -5,7 +5,7 @@
 mod dry_run;
 mod fights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use lifeboat_plan::catalogue::ItemId;
@@ -172,31 +172,42 @@ fn not_started(run: &Run, head: &ItemHead<'_>) -> Would {
     }
 }
 
-/// The line of a namespace of the backup, which is created if items are restored into it.
+/// The line of a namespace of the backup, which is created if items are restored into it. A namespace that the Restore
+/// does not select is created too if an additional item is restored into it.
 fn namespace_would(run: &Run, head: &ItemHead<'_>) -> Would {
-    if !run.homes().contains(head.name) {
-        return not_started(run, head);
-    }
+    let is_home = run.homes().contains(head.name);
     match run.namespaces.state(run.rules.target(head.name)) {
-        Some(Ok(NamespaceState::Created)) => Would::Create,
-        Some(Ok(NamespaceState::WasThere)) => Would::Skip("it is there".to_owned()),
-        Some(Err(error)) => Would::Fail(error.to_string()),
-        None => not_started(run, head),
+        Some(Ok(NamespaceState::Created)) if is_home || !is_of_another(run, head) => Would::Create,
+        Some(Ok(NamespaceState::WasThere)) if is_home => Would::Skip("it is there".to_owned()),
+        Some(Err(error)) if is_home => Would::Fail(error.to_string()),
+        _ => not_started(run, head),
     }
+}
+
+/// Whether another namespace of the backup is restored under the name of this one, and has the line of the plan.
+fn is_of_another(run: &Run, head: &ItemHead<'_>) -> bool {
+    let (homes, target) = (run.homes(), run.rules.target(head.name));
+    let mut others = run.source.heads().filter(|other| other.is_namespace() && other.name != head.name);
+    others.any(|other| homes.contains(other.name) && run.rules.target(other.name) == target)
 }
 
 /// Namespaces that are created although the backup does not have them.
 fn further_namespaces(run: &Run) -> impl Iterator<Item = PlannedItem> {
-    let held: Vec<&str> = run.source.heads().filter(ItemHead::is_namespace).map(|head| head.name).collect();
-    let targets = |names: &[&str]| -> std::collections::BTreeSet<String> {
-        names.iter().map(|name| run.rules.target(name).to_owned()).collect()
-    };
-    let homes: Vec<&str> = run.works().iter().filter_map(Work::namespace).collect();
-    let known = targets(&held);
+    let target = |name: &str| run.rules.target(name).to_owned();
+    let heads = || run.source.heads();
+    let known: BTreeSet<String> =
+        heads().filter(ItemHead::is_namespace).map(|head| target(head.name)).collect();
+    let homes: BTreeSet<&str> = run
+        .works()
+        .iter()
+        .filter_map(Work::namespace)
+        .chain(heads().filter_map(|head| head.namespace))
+        .collect();
+    let targets: BTreeSet<String> = homes.into_iter().map(target).collect();
     let created = |name: &String| {
         !known.contains(name) && run.namespaces.state(name) == Some(Ok(NamespaceState::Created))
     };
-    let further: Vec<String> = targets(&homes).into_iter().filter(created).collect();
+    let further: Vec<String> = targets.into_iter().filter(created).collect();
     further.into_iter().map(|item| PlannedItem {
         resource: "namespaces".to_owned(),
         item,

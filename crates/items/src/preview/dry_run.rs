@@ -10,7 +10,9 @@ use kube::core::Status;
 use lifeboat_cluster::lookup::Reader;
 use lifeboat_cluster::write::{Answer, Target};
 use lifeboat_cluster::{ApiError, Cause};
-use lifeboat_plan::catalogue::ResourceType;
+use lifeboat_plan::catalogue::{GroupResource, ResourceType};
+use lifeboat_plan::items::modifiers;
+use lifeboat_plan::selector::Selector;
 use serde_json::{Value, json};
 
 use crate::effects::{Awaited, Effects, Waited};
@@ -22,6 +24,8 @@ type ObjectKey = (String, String, Option<String>, String);
 /// Reads the cluster and remembers what a restore would have changed.
 pub struct DryRun {
     cluster: Arc<dyn Reader>,
+    /// The type and the namespace of the objects that are remembered whole.
+    kept: Option<(GroupResource, String)>,
     imagined: Mutex<BTreeMap<ObjectKey, Imagined>>,
     /// Existing objects that a create request found: the next read of each is answered from here.
     met: Mutex<BTreeMap<ObjectKey, Value>>,
@@ -31,7 +35,7 @@ pub struct DryRun {
 /// An object whose state would differ from the cluster's.
 #[derive(Clone)]
 enum Imagined {
-    /// It would have been created: its metadata.
+    /// It would have been created or changed: its metadata, or the whole object if its content is read later.
     Created(Value),
     /// The restore would have waited until it was deleted.
     Gone,
@@ -39,7 +43,27 @@ enum Imagined {
 
 impl DryRun {
     pub fn new(cluster: Arc<dyn Reader>) -> Self {
-        Self { cluster, imagined: Mutex::default(), met: Mutex::default(), notes: Mutex::default() }
+        Self {
+            cluster,
+            kept: None,
+            imagined: Mutex::default(),
+            met: Mutex::default(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// Remembers objects of this type in this namespace whole, not only their metadata: actions read the settings that the
+    /// restore itself has created.
+    #[must_use]
+    pub fn keeping(mut self, resource: GroupResource, namespace: &str) -> Self {
+        self.kept = Some((resource, namespace.to_owned()));
+        self
+    }
+
+    fn is_kept(&self, (group, plural, home, _): &ObjectKey) -> bool {
+        self.kept.as_ref().is_some_and(|(resource, namespace)| {
+            resource.group == *group && resource.resource == *plural && home.as_ref() == Some(namespace)
+        })
     }
 
     /// What a restore would wait for, for people.
@@ -85,20 +109,19 @@ impl Reader for DryRun {
         selector: &str,
     ) -> Result<Vec<Value>, ApiError> {
         let mut found = self.cluster.list(known, namespace, selector).await?;
-        // Labels of imagined objects are not compared: only settings of actions are listed by label, and a restore
-        // does not use the settings that it restores itself.
-        if selector.is_empty() {
-            let imagined = locked(&self.imagined);
-            let of_type = imagined.iter().filter(|((group, plural, home, _), _)| {
-                *group == known.id.group
-                    && *plural == known.id.resource
-                    && namespace.is_none_or(|namespace| home.as_deref() == Some(namespace))
-            });
-            found.extend(of_type.filter_map(|(_, one)| match one {
-                Imagined::Created(object) => Some(object.clone()),
-                Imagined::Gone => None,
-            }));
-        }
+        let Ok(selector) = Selector::parse(selector) else { return Ok(found) };
+        let imagined = locked(&self.imagined);
+        found.retain(|object| !imagined.contains_key(&listed_key(known, object)));
+        let of_type = imagined.iter().filter(|((group, plural, home, _), _)| {
+            *group == known.id.group
+                && *plural == known.id.resource
+                && namespace.is_none_or(|namespace| home.as_deref() == Some(namespace))
+        });
+        let created = of_type.filter_map(|(_, one)| match one {
+            Imagined::Created(object) => Some(object),
+            Imagined::Gone => None,
+        });
+        found.extend(created.filter(|object| selector.matches(&labels(object))).cloned());
         Ok(found)
     }
 }
@@ -117,13 +140,25 @@ impl Effects for DryRun {
                 }
             }
         }
-        let labels = object.pointer("/metadata/labels").cloned().unwrap_or_default();
-        let metadata = json!({"name": target.name, "namespace": target.namespace, "labels": labels});
-        locked(&self.imagined).insert(key, Imagined::Created(json!({"metadata": metadata})));
+        let remembered = if self.is_kept(&key) {
+            object.clone()
+        } else {
+            let labels = object.pointer("/metadata/labels").cloned().unwrap_or_default();
+            json!({"metadata": {"name": target.name, "namespace": target.namespace, "labels": labels}})
+        };
+        locked(&self.imagined).insert(key, Imagined::Created(remembered));
         Ok(object.clone())
     }
 
-    async fn merge(&self, _: &Target, _: Option<&str>, _: &Value) -> Result<(), ApiError> {
+    async fn merge(&self, target: &Target, part: Option<&str>, patch: &Value) -> Result<(), ApiError> {
+        let key = key(target);
+        if part.is_none()
+            && self.is_kept(&key)
+            && let Ok(Some(mut object)) = self.get(target).await
+        {
+            modifiers::merge(&mut object, patch);
+            locked(&self.imagined).insert(key, Imagined::Created(object));
+        }
         Ok(())
     }
 
@@ -145,6 +180,18 @@ impl Effects for DryRun {
 fn key(target: &Target) -> ObjectKey {
     let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
     (group.to_owned(), target.plural.clone(), target.namespace.clone(), target.name.clone())
+}
+
+/// The key of an object in a list, whose elements have no type of their own.
+fn listed_key(known: &ResourceType, object: &Value) -> ObjectKey {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let name = text("/metadata/name").unwrap_or_default();
+    (known.id.group.clone(), known.id.resource.clone(), text("/metadata/namespace"), name)
+}
+
+fn labels(object: &Value) -> BTreeMap<String, String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 fn already_exists(target: &Target) -> ApiError {

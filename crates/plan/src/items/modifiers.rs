@@ -210,8 +210,8 @@ impl Patch {
     }
 }
 
-/// JSON merge patch, RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
+/// Applies a JSON merge patch, RFC 7386.
+pub fn merge(target: &mut Value, patch: &Value) {
     let Some(changes) = patch.as_object() else {
         *target = patch.clone();
         return;

@@ -11,7 +11,7 @@ use lifeboat_api::velero::Restore;
 use lifeboat_archive::{RunLog, Spool};
 use lifeboat_cluster::lookup::ClusterLookup;
 use lifeboat_cluster::write::{Throttle, Writer};
-use lifeboat_plan::catalogue::Catalogue;
+use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::items::priorities::Priorities;
 use lifeboat_plan::items::trust;
 use lifeboat_plan::velero::restore::validate::ValidRestore;
@@ -137,7 +137,10 @@ pub(crate) async fn restore(
 
 /// Finds out what a restore would do, through the same code as [`restore`], with effects that write nothing.
 pub(crate) async fn preview(job: Job, tools: &Tools) -> Previewed {
-    let dry_run = Arc::new(DryRun::new(Arc::new(writer(tools))));
+    // The settings of actions are ConfigMaps in Lifeboat's namespace; a restore may create them itself.
+    let home = job.restore.namespace().unwrap_or_default();
+    let dry_run = DryRun::new(Arc::new(writer(tools))).keeping(GroupResource::new("", "configmaps"), &home);
+    let dry_run = Arc::new(dry_run);
     let outcomes = Arc::new(Outcomes::default());
     let progress = Arc::new(Progress::default());
     let backup = job.restore.spec.backup_name.clone().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Dry runs.
 
 use lifeboat_plan::velero::restore::volumes::DataIn;
+use rstest::rstest;
 use serde_json::json;
 
 use super::shop;
@@ -70,4 +71,59 @@ async fn a_claim_whose_snapshot_failed_is_created_in_the_preview_as_in_the_resto
     let (planned, _) = world().dry_run().await;
     let claim = planned.items.iter().find(|item| item.resource == "persistentvolumeclaims").unwrap();
     assert_eq!(claim.would, Would::Create);
+}
+
+/// The namespace of an additional item is created although the Restore does not select it. The dry run used to leave it
+/// out, or to call it not selected.
+#[rstest]
+#[case::of_the_backup(true)]
+#[case::of_no_backup(false)]
+#[tokio::test]
+async fn the_namespace_of_an_additional_item_is_in_the_preview(#[case] is_held: bool) {
+    let mut class = object("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", "fast");
+    class["metadata"]["labels"] = json!({"app": "web"});
+    class["metadata"]["annotations"] = json!({"csi.storage.k8s.io/snapshotter-list-secret-name": "key",
+        "csi.storage.k8s.io/snapshotter-list-secret-namespace": "vault"});
+    let mut objects = vec![class, object("v1", "Secret", "vault/key")];
+    if is_held {
+        objects.push(object("v1", "Namespace", "vault"));
+    }
+    let world = || {
+        let mut world = World::new(objects.clone());
+        world.csi = true;
+        world.spec = json!({"labelSelector": {"matchLabels": {"app": "web"}}});
+        world
+    };
+    let (_, api) = world().restore().await;
+    assert!(api.object("/api/v1/namespaces/vault").is_some());
+    let (planned, _) = world().dry_run().await;
+    let namespaces = planned.items.iter().filter(|item| item.resource == "namespaces");
+    let found: Vec<_> = namespaces.map(|item| (item.item.as_str(), &item.would)).collect();
+    assert_eq!(found, [("vault", &Would::Create)]);
+}
+
+/// An action reads its settings from the cluster, also those that the same restore has created. The dry run used to miss
+/// these.
+#[tokio::test]
+async fn settings_of_an_action_that_are_restored_count_in_the_preview() {
+    let settings = |name: &str| {
+        let mut map = object("v1", "ConfigMap", &format!("lifeboat/{name}"));
+        map["metadata"]["labels"] = json!({"velero.io/plugin-config": "",
+            "velero.io/change-image-name": "RestoreItemAction"});
+        map["data"] = json!({"1": "i,mirror/i"});
+        map
+    };
+    let mut objects = shop();
+    objects.push(settings("restored"));
+    let world = || {
+        let mut world = World::new(objects.clone());
+        world.there.push(("/api/v1/namespaces/lifeboat/configmaps/live", settings("live")));
+        world
+    };
+    let (ended, _) = world().restore().await;
+    let doubled = "found more than one ConfigMap";
+    assert!(ended.results.errors.namespaces["shop"].iter().any(|error| error.contains(doubled)));
+    let (planned, _) = world().dry_run().await;
+    let pod = planned.items.iter().find(|item| item.resource == "pods").unwrap();
+    assert!(matches!(&pod.would, Would::Fail(why) if why.contains(doubled)), "{pod:?}");
 }
