@@ -156,27 +156,35 @@ async fn versions(
     spool: &Spool,
     catalogue: &Catalogue,
 ) -> Result<BTreeMap<GroupResource, String>, RestoreError> {
-    let stored = spool.other_versions();
-    if stored.is_empty() {
+    if spool.other_versions().is_empty() {
         return Ok(BTreeMap::new());
     }
     let everywhere = context.settings.backup.has_feature("EnableAPIGroupVersions");
-    let preferences =
-        if everywhere { gather::preferred_versions(context).await? } else { VersionPreferences::default() };
+    let preferences = if everywhere { Some(gather::preferred_versions(context).await?) } else { None };
+    Ok(chosen_versions(spool, catalogue, preferences.as_ref()))
+}
+
+/// The further version that is restored of each type. `preferences`: None if the feature is off.
+pub(super) fn chosen_versions(
+    spool: &Spool,
+    catalogue: &Catalogue,
+    preferences: Option<&VersionPreferences>,
+) -> BTreeMap<GroupResource, String> {
+    let none = VersionPreferences::default();
     let preferred: BTreeMap<&GroupResource, &str> =
         spool.items().map(|item| (item.resource(), item.version())).collect();
     let mut chosen = BTreeMap::new();
-    for (resource, others) in stored {
+    for (resource, others) in spool.other_versions() {
         let Some(preferred) = preferred.get(resource) else { continue };
-        if !everywhere && catalogue.version(resource, preferred).is_some() {
+        if preferences.is_none() && catalogue.version(resource, preferred).is_some() {
             continue;
         }
         let others: Vec<&str> = others.into_iter().collect();
-        if let Some(version) = choose(resource, preferred, &others, catalogue, &preferences) {
+        if let Some(version) = choose(resource, preferred, &others, catalogue, preferences.unwrap_or(&none)) {
             chosen.insert(resource.clone(), version);
         }
     }
-    Ok(chosen)
+    chosen
 }
 
 async fn open(context: &Context, backup: &Backup) -> Result<Location, RestoreError> {

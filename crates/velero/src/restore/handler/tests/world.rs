@@ -1,6 +1,6 @@
 //! A backup of a few objects, and the API server of `lifeboat_control::testing` into which they are restored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,10 +22,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
+use crate::restore::prepare::chosen_versions;
 
 use super::super::{
     Filler, Job, Journal, NativeVolumes, PreviewedVolumes, RestoredItems, Times, Tools, preview, restore,
 };
+use super::agreement::Effective;
 use lifeboat_items::preview::Planned;
 use lifeboat_items::progress::Progress;
 
@@ -101,6 +103,11 @@ pub(super) struct World {
     pub(super) csi: bool,
     /// Whether the cluster serves the kinds of CSI snapshots.
     pub(super) csi_served: bool,
+    /// Types that the cluster serves instead of those of the backup with the same kind: `apiVersion` and kind. Of several
+    /// versions it prefers the first.
+    pub(super) serves: Vec<(String, String)>,
+    /// Notes which actions do something.
+    pub(super) watch: Option<Arc<Effective>>,
     /// Snapshots of volume plugins; volumes from them are not really made.
     pub(super) snapshots: Vec<Snapshot>,
     /// Copies of volumes of pods; nothing is really copied.
@@ -127,6 +134,8 @@ impl World {
             actions: lifeboat_plugin::builtin::restore::actions(),
             csi: false,
             csi_served: false,
+            serves: Vec::new(),
+            watch: None,
             snapshots: Vec::new(),
             copies: Vec::new(),
             volumes: BTreeMap::new(),
@@ -187,10 +196,14 @@ impl World {
         let mut spec = self.spec;
         spec["backupName"] = json!("b");
         let restore_object = restore_object(&spec, &self.annotations);
-        let catalogue = Arc::new(catalogue(&spool));
-        let valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
+        let catalogue = Arc::new(catalogue(&spool, &self.serves));
+        let mut valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
+        valid.rules.versions = chosen_versions(&spool, &catalogue, None);
         let directory = tempfile::tempdir().unwrap();
-        let actions = actions(self.actions, self.csi, &direct);
+        let mut actions = actions(self.actions, self.csi, &direct);
+        if let Some(watch) = &self.watch {
+            actions = actions.into_iter().map(|action| watch.watch(action)).collect();
+        }
         let journal = Arc::new(Journal::new(direct.clone(), "lifeboat", &restore_object));
         let begun = journal.read().await.unwrap();
         let job = Job {
@@ -283,7 +296,10 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
+/// The archive of a backup of these objects. An object that comes again is another version of the first, which is the one
+/// that the old cluster preferred.
 pub(super) async fn spool(objects: &[Value]) -> Spool {
+    let mut known = BTreeSet::new();
     let store: Arc<dyn ObjectStore> = Arc::new(Store::memory());
     let writer = ArchiveWriter::start(store.clone(), "b.tar.gz", &WriterOptions { threads: 1 });
     for object in objects {
@@ -294,8 +310,9 @@ pub(super) async fn spool(objects: &[Value]) -> Spool {
             namespace: text("/metadata/namespace").map(str::to_owned),
             name: text("/metadata/name").unwrap().to_owned(),
         };
-        let version = version.rsplit('/').next().unwrap();
-        writer.append(&id, version, true, object.to_string().into()).await.unwrap();
+        let version = self::version(version);
+        let preferred = known.insert(id.clone());
+        writer.append(&id, version, preferred, object.to_string().into()).await.unwrap();
     }
     writer.finish().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -303,28 +320,39 @@ pub(super) async fn spool(objects: &[Value]) -> Spool {
     Spool::read(reading, directory.path(), SpoolLimits::default()).await.unwrap()
 }
 
-/// The types of the items, and a few that actions ask for.
-fn catalogue(spool: &Spool) -> Catalogue {
+/// The types of the items, and a few that actions ask for. `serves`: see [`World::serves`].
+fn catalogue(spool: &Spool, serves: &[(String, String)]) -> Catalogue {
     let mut types = BTreeMap::new();
     let asked = [
         ("v1", "ConfigMap"),
         ("v1", "ServiceAccount"),
         ("discovery.k8s.io/v1", "EndpointSlice"),
+        ("storage.k8s.io/v1", "StorageClass"),
         ("velero.io/v1", "Backup"),
     ];
-    let own = spool.items().map(|item| (item.resource().clone(), item.api_version(), item.kind()));
-    let asked =
-        asked.map(|(version, kind)| (GroupResource::new(group(version), plural(kind)), version, kind));
-    for (id, version, kind) in own.chain(asked).filter(|(id, ..)| id.group != "example.org") {
+    let own = spool.items().map(|item| (item.api_version(), item.kind()));
+    let own = own.filter(|(_, kind)| serves.iter().all(|(_, served)| served != kind));
+    let served = serves.iter().map(|(version, kind)| (version.as_str(), kind.as_str()));
+    for (api_version, kind) in own.chain(asked).chain(served) {
+        let (id, version) = (GroupResource::new(group(api_version), plural(kind)), version(api_version));
+        if id.group == "example.org" {
+            continue;
+        }
+        let preferred =
+            serves.iter().find(|(_, served)| served == kind).is_none_or(|(first, _)| first == api_version);
         let known = ResourceType {
             id: id.clone(),
-            version: version.rsplit('/').next().unwrap().into(),
+            version: version.into(),
             kind: kind.into(),
             singular: kind.to_lowercase(),
-            preferred: true,
+            preferred,
             ..ResourceType::default()
         };
-        types.insert(id, known);
+        types.insert((id, version.to_owned()), known);
     }
     Catalogue::new(types.into_values().collect())
+}
+
+fn version(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or_default()
 }
