@@ -18,5 +18,6 @@ pub mod restore;
 pub mod schedule;
 pub mod server_status;
 pub mod sync;
+pub mod typed;
 pub mod volume_plugin;
 pub mod volume_settings;

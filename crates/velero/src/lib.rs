@@ -36,6 +36,7 @@ mod sync;
 mod testing;
 mod transfer_kinds;
 mod transfers;
+mod typed;
 mod volume_plugin;
 mod wiring;
 

@@ -81,7 +81,10 @@ async fn reconcile<K: TransferKind>(
     state.transfers.start(&uid, |cancel| async move { run_transfer(&work, &shown, &cancel).await });
     if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
         state.transfers.cancel(&uid);
-        if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
+        if matches!(
+            phase(&object),
+            DataMovePhase::Accepted | DataMovePhase::Prepared | DataMovePhase::InProgress
+        ) {
             // Only if the object has not changed, because its end may have been written in the meantime.
             objects::merge(&context.objects::<K>(), &object, status::canceling()).await?;
         }
@@ -109,8 +112,13 @@ async fn run_transfer<K: TransferKind>(work: &WorkContext, shown: &K, cancel: &C
 }
 
 fn has_ended(object: &DynamicObject) -> bool {
+    phase(object).is_terminal()
+}
+
+/// The phase of an object of any of the four kinds.
+fn phase(object: &DynamicObject) -> DataMovePhase {
     let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    DataMovePhase::from(phase).is_terminal()
+    DataMovePhase::from(phase)
 }
 
 /// An object as it is now.

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifeboat_api::common::GoDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lifeboat_api::common::time::seconds;
-use lifeboat_api::velero::names;
+use lifeboat_api::common::{GoDuration, TaskId};
+use lifeboat_api::velero::{DataMovePhase, DataUpload, PodVolumeBackup, names};
 use serde_json::{Value, json};
 
 use crate::label;
@@ -79,19 +80,44 @@ pub fn object(about: RepositoryId<'_>, identifier: &str, frequency: Duration) ->
     })
 }
 
-/// Sorts the tasks that were given up. `objects`: all PodVolumeBackups and DataUploads. A task is recorded before the
-/// end of its object, so the object decides; if the object is gone, nothing is deleted.
-pub fn given_up(repository: &Value, objects: &[Value]) -> GivenUp {
+/// What a PodVolumeBackup or a DataUpload says about the tasks of its movers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskOwner {
+    uid: String,
+    /// The task of the current attempt.
+    task: TaskId,
+    phase: DataMovePhase,
+}
+
+impl TaskOwner {
+    fn new(metadata: &ObjectMeta, phase: &DataMovePhase) -> Self {
+        let uid = metadata.uid.clone().unwrap_or_default();
+        Self { uid, task: pod_volumes::task_of(metadata), phase: phase.clone() }
+    }
+}
+
+impl From<&PodVolumeBackup> for TaskOwner {
+    fn from(copy: &PodVolumeBackup) -> Self {
+        Self::new(&copy.metadata, copy.phase())
+    }
+}
+
+impl From<&DataUpload> for TaskOwner {
+    fn from(upload: &DataUpload) -> Self {
+        Self::new(&upload.metadata, upload.phase())
+    }
+}
+
+/// Sorts the tasks that were given up. `owners`: all PodVolumeBackups and DataUploads. A task is recorded before the end of
+/// its object, so the object decides; if the object is gone, nothing is deleted.
+pub fn given_up(repository: &Value, owners: &[TaskOwner]) -> GivenUp {
     repository_notes::given_up(repository, |task| {
-        let object = objects.iter().find(|object| {
-            object["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty() && task.starts_with(uid))
-        });
-        match object {
+        match owners.iter().find(|owner| !owner.uid.is_empty() && task.starts_with(&owner.uid)) {
             None => TaskFate::Unknown,
-            Some(object) if pod_volumes::task_of(object) != task => TaskFate::Unwanted,
-            Some(object) => match object["status"]["phase"].as_str() {
-                Some("Failed" | "Canceled") => TaskFate::Unwanted,
-                Some("Completed") => TaskFate::Wanted,
+            Some(owner) if owner.task != *task => TaskFate::Unwanted,
+            Some(owner) => match owner.phase {
+                DataMovePhase::Failed | DataMovePhase::Canceled => TaskFate::Unwanted,
+                DataMovePhase::Completed => TaskFate::Wanted,
                 _ => TaskFate::Unknown,
             },
         }
@@ -168,10 +194,10 @@ pub fn ended(object: &Value, begun: Timestamp, failure: Option<&str>, now: Times
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_api::common::TaskId;
     use rstest::rstest;
 
     use super::*;
+    use crate::velero::typed;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -265,7 +291,10 @@ mod tests {
     ) {
         let object = json!({"metadata": {"uid": "u", "annotations": {pod_volumes::ATTEMPT: attempt}},
             "status": {"phase": phase}});
-        let found = given_up(&give_up(&TaskId::new("u-1"), at(NOW)), &[object]);
+        let copy: PodVolumeBackup = typed::read(&object).unwrap();
+        let found = given_up(&give_up(&TaskId::new("u-1"), at(NOW)), &[TaskOwner::from(&copy)]);
+        let upload: DataUpload = typed::read(&object).unwrap();
+        assert_eq!(TaskOwner::from(&upload), TaskOwner::from(&copy));
         let named = [("unwanted", &found.unwanted), ("wanted", &found.wanted), ("unknown", &found.unknown)];
         let named: Vec<&str> =
             named.iter().filter(|(_, list)| !list.is_empty()).map(|(name, _)| *name).collect();

@@ -4,7 +4,7 @@
 
 mod objects;
 
-pub use objects::{NotMoved, Progress, download, moved_claim, operation, progress, result_of, upload};
+pub use objects::{NotMoved, Progress, download, moved_claim, operation, result_of, upload};
 
 use serde_json::Value;
 

@@ -15,6 +15,7 @@ pub use object::{CopySettings, PodVolume, backup_name, backup_object, backup_tag
 pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
 pub use waiting::{CONTAINER, PodLeft, Wait, WaitState, mark, started, stayed, take_mark, wait_container};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lifeboat_api::common::TaskId;
 use lifeboat_api::velero::DataMovePhase;
 use serde_json::Value;
@@ -45,9 +46,10 @@ pub fn has_ended(object: &Value) -> bool {
 }
 
 /// The task of an object's current attempt.
-pub fn task_of(object: &Value) -> TaskId {
-    let number = attempt(object["metadata"]["annotations"][ATTEMPT].as_str());
-    task_uid(text(object, "/metadata/uid"), number)
+pub fn task_of(metadata: &ObjectMeta) -> TaskId {
+    let annotation = metadata.annotations.as_ref().and_then(|all| all.get(ATTEMPT));
+    let number = attempt(annotation.map(String::as_str));
+    task_uid(metadata.uid.as_deref().unwrap_or_default(), number)
 }
 
 /// The owners of locks in an object's annotation.

@@ -18,7 +18,7 @@ use lifeboat_plugin::actions::{
 };
 use serde_json::{Value, json};
 
-use super::movement;
+use super::movement::{self, Movement};
 use super::objects::{NotTaken, Snapshots, Taken, TimeLimit, text};
 use super::together::{GroupError, Groups, Origin};
 
@@ -84,12 +84,12 @@ impl BackupItemAction for ClaimAction {
 
     async fn progress(&self, operation: &str, backup: &Backup) -> Result<OperationProgress, ActionError> {
         let namespace = backup.namespace().unwrap_or_default();
-        movement::progress(self.snapshots.client(), &namespace, movement::UPLOAD, operation).await
+        movement::progress(self.snapshots.client(), &namespace, Movement::Upload, operation).await
     }
 
     async fn cancel(&self, operation: &str, backup: &Backup) -> Result<(), ActionError> {
         let namespace = backup.namespace().unwrap_or_default();
-        movement::cancel(self.snapshots.client(), &namespace, movement::UPLOAD, operation).await
+        movement::cancel(self.snapshots.client(), &namespace, Movement::Upload, operation).await
     }
 }
 
@@ -110,7 +110,7 @@ impl ClaimAction {
         let mut wanted = data_movement::upload(&of, &claim, &taken.snapshot, &taken.content, &operation);
         let (namespace, snapshot) =
             (text(&taken.snapshot, "/metadata/namespace"), text(&taken.snapshot, "/metadata/name"));
-        match movement::make(self.snapshots.client(), movement::UPLOAD, &wanted).await {
+        match movement::make(self.snapshots.client(), Movement::Upload, &wanted).await {
             Ok(name) => wanted["metadata"]["name"] = json!(name),
             Err(error) => {
                 let left = self.snapshots.remove(namespace, snapshot, None, true).await.err();

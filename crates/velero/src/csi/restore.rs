@@ -3,12 +3,13 @@
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::velero::Restore;
+use lifeboat_api::velero::{DataUpload, Restore};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::items::existing::{is_new, is_ours};
 use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plan::velero::data_movement;
+use lifeboat_plan::velero::typed::read;
 use lifeboat_plugin::actions::{
     ActionError, AppliesTo, BackupItems, Intent, Lookup, OperationProgress, RestoreInput, RestoreItemAction,
     RestoreOutcome,
@@ -16,7 +17,7 @@ use lifeboat_plugin::actions::{
 use serde_json::Value;
 
 use super::backup::failed;
-use super::movement;
+use super::movement::{self, Movement};
 use super::objects::{Snapshots, Unusable, text};
 
 /// Sets a claim's data source to its snapshot.
@@ -76,12 +77,12 @@ impl RestoreItemAction for ClaimAction {
 
     async fn progress(&self, operation: &str, restore: &Restore) -> Result<OperationProgress, ActionError> {
         let namespace = restore.namespace().unwrap_or_default();
-        movement::progress(self.0.client(), &namespace, movement::DOWNLOAD, operation).await
+        movement::progress(self.0.client(), &namespace, Movement::Download, operation).await
     }
 
     async fn cancel(&self, operation: &str, restore: &Restore) -> Result<(), ActionError> {
         let namespace = restore.namespace().unwrap_or_default();
-        movement::cancel(self.0.client(), &namespace, movement::DOWNLOAD, operation).await
+        movement::cancel(self.0.client(), &namespace, Movement::Download, operation).await
     }
 }
 
@@ -101,7 +102,7 @@ impl ClaimAction {
         let wanted = download(from_backup, restore, backup, cluster, &target, &operation).await?;
         let mut outcome = RestoreOutcome { fills_claim: true, ..RestoreOutcome::item(item) };
         if intent == Intent::Restore {
-            movement::make(self.0.client(), movement::DOWNLOAD, &wanted).await.map_err(failed)?;
+            movement::make(self.0.client(), Movement::Download, &wanted).await.map_err(failed)?;
             outcome.operation_id = Some(operation);
         }
         Ok(outcome)
@@ -128,6 +129,9 @@ async fn download(
     );
     let backup = cluster.get(&backup).await?;
     let backup = backup.ok_or_else(|| ActionError::Failed("its Backup is gone".to_owned()))?;
+    let upload: DataUpload = read(&upload).map_err(|error| {
+        ActionError::Failed(format!("its DataUpload in the backup cannot be read: {error}"))
+    })?;
     let result = data_movement::result_of(&upload, text(&backup, "/spec/storageLocation"));
     let result = result.map_err(|error| ActionError::Failed(error.to_string()))?;
     let of = serde_json::to_value(restore).map_err(|error| ActionError::Failed(error.to_string()))?;

@@ -9,21 +9,22 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::LongWork;
 use lifeboat_plan::velero::backup_repository::{
-    Due, dead_owners, due, given_up, is_restic, looked_for, unlocked,
+    Due, TaskOwner, dead_owners, due, given_up, is_restic, looked_for, unlocked,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryKey, RepositoryProblem, object};
+use crate::typed::{Typed, readable};
 use crate::{dynamic, locations};
 
 /// How often a repository that cannot be used is checked again, and one that can be.
@@ -120,12 +121,12 @@ async fn forget_late(
     if given_up(&value, &[]).is_nothing() {
         return Ok(true);
     }
-    let mut copies = Vec::new();
-    for api in [context.objects::<PodVolumeBackup>(), context.objects::<DataUpload>()] {
-        let listed = api.list(&ListParams::default()).await.attempt("list the copies of volumes")?;
-        copies.extend(listed.items.iter().map(objects::to_json));
-    }
-    let (found, looked) = (given_up(&value, &copies), context.now());
+    let mut owners = Vec::new();
+    let copies = context.objects::<PodVolumeBackup>();
+    owners.extend(all::<PodVolumeBackup>(&copies).await?.iter().map(TaskOwner::from));
+    let uploads = context.objects::<DataUpload>();
+    owners.extend(all::<DataUpload>(&uploads).await?.iter().map(TaskOwner::from));
+    let (found, looked) = (given_up(&value, &owners), context.now());
     match repositories::forget_tasks(context, key, &found.unwanted).await {
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
@@ -139,6 +140,13 @@ async fn forget_late(
         object::change(context, object, patch).await?;
     }
     Ok(false)
+}
+
+/// All objects of a kind. One that cannot be read is left out: nothing is known about its tasks, and nothing of them is
+/// deleted.
+async fn all<K: Typed>(api: &Api<DynamicObject>) -> Result<Vec<K>, ApiError> {
+    let listed = api.list(&ListParams::default()).await.attempt("list the copies of volumes")?;
+    Ok(listed.items.iter().filter_map(|object| readable(&objects::to_json(object))).collect())
 }
 
 /// Whether the repository opens. A repository that was never written to is created with the first volume.

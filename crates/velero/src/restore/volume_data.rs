@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use lifeboat_api::velero::{DataMovePhase, DataUpload, PodVolumeBackup};
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo};
 use lifeboat_archive::{BackupFiles, ObjectStore, Spool};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
@@ -16,6 +17,7 @@ use serde_json::Value;
 use super::after::document;
 use super::error::RestoreError;
 use super::handler::VolumeKey;
+use crate::typed::{all_readable, readable};
 
 /// Reads all of these.
 pub(super) async fn read(
@@ -65,7 +67,7 @@ pub(super) async fn copies(
     let upstreams: Option<Vec<Value>> = document(store, &files.pod_volume_backups()).await?;
     let mut all = own.unwrap_or_default();
     all.extend(upstreams.unwrap_or_default());
-    Ok(pod_volumes::copies(&all))
+    Ok(pod_volumes::copies(&all_readable(&all)))
 }
 
 /// The volumes that the restore has not reported yet: without copies of pod volumes that were restored or have an
@@ -160,9 +162,9 @@ impl Older<'_> {
         }
         let uploads = GroupResource::new("velero.io", "datauploads");
         for item in self.spool.items().filter(|item| *item.resource() == uploads) {
-            let Some(upload) = self.object(&item.id()).await else { continue };
-            let claim = text(&upload, "/spec/sourcePVC");
-            found.push(self.of_claim(text(&upload, "/spec/sourceNamespace"), claim, true).await);
+            let upload = self.object(&item.id()).await;
+            let Some(upload) = upload.as_ref().and_then(readable::<DataUpload>) else { continue };
+            found.push(self.of_claim(&upload.spec.source_namespace, &upload.spec.source_pvc, true).await);
         }
         found.retain(|info| !info.pv_name.is_empty() || !info.pvc_name.is_empty() || info.pvb_info.is_some());
         found.retain(|info| info.pv_name.is_empty() || !self.known.contains(&info.pv_name));
@@ -176,27 +178,32 @@ impl Older<'_> {
         }
         let copies: Option<Vec<Value>> = document(self.store, &self.files.pod_volume_backups()).await?;
         let mut found = Vec::new();
-        for copy in copies.unwrap_or_default() {
-            let (namespace, name) = (text(&copy, "/spec/pod/namespace"), text(&copy, "/spec/pod/name"));
-            let volume = text(&copy, "/spec/volume");
-            let pod = self.object(&ItemId::namespaced(core("pods"), namespace, name)).await;
-            let claim = pod.as_ref().and_then(|pod| claim_of(pod, volume)).unwrap_or_default();
-            let mut info = self.of_claim(namespace, claim, false).await;
-            "PodVolumeBackup".clone_into(&mut info.backup_method);
-            if text(&copy, "/status/phase") == "Failed" {
-                "failed".clone_into(&mut info.result);
-            }
-            info.pvb_info = Some(PodVolumeInfo {
-                volume_name: volume.to_owned(),
-                pod_name: name.to_owned(),
-                pod_namespace: namespace.to_owned(),
-                uploader_type: text(&copy, "/spec/uploaderType").to_owned(),
-                snapshot_handle: text(&copy, "/status/snapshotID").to_owned(),
-                ..PodVolumeInfo::default()
-            });
-            found.push(info);
+        for copy in all_readable::<PodVolumeBackup>(&copies.unwrap_or_default()) {
+            found.push(self.pod_volume(copy).await);
         }
         Ok(found)
+    }
+
+    async fn pod_volume(&self, copy: PodVolumeBackup) -> BackupVolumeInfo {
+        let has_failed = *copy.phase() == DataMovePhase::Failed;
+        let PodVolumeBackup { spec, status, .. } = copy;
+        let (namespace, name) = (spec.pod.namespace.unwrap_or_default(), spec.pod.name.unwrap_or_default());
+        let pod = self.object(&ItemId::namespaced(core("pods"), namespace.as_str(), name.as_str())).await;
+        let claim = pod.as_ref().and_then(|pod| claim_of(pod, &spec.volume)).unwrap_or_default();
+        let mut info = self.of_claim(&namespace, claim, false).await;
+        "PodVolumeBackup".clone_into(&mut info.backup_method);
+        if has_failed {
+            "failed".clone_into(&mut info.result);
+        }
+        info.pvb_info = Some(PodVolumeInfo {
+            volume_name: spec.volume,
+            pod_name: name,
+            pod_namespace: namespace,
+            uploader_type: spec.uploader_type.map(|uploader| uploader.to_string()).unwrap_or_default(),
+            snapshot_handle: status.and_then(|status| status.snapshot_id).unwrap_or_default(),
+            ..PodVolumeInfo::default()
+        });
+        info
     }
 
     /// The info of a claim's CSI snapshot; its volume is the one that the claim in the archive names.

@@ -1,6 +1,10 @@
 //! DataUpload and DataDownload: the objects that the actions create, and the progress they report.
 
 use jiff::Timestamp;
+use lifeboat_api::common::Time;
+use lifeboat_api::velero::{
+    DataDownload, DataMoveOperationProgress, DataMovePhase, DataUpload, DataUploadStatus,
+};
 use serde_json::{Map, Value, json};
 
 use super::{SELECTOR, text};
@@ -61,17 +65,17 @@ pub struct NotMoved {
 }
 
 /// The content of the result ConfigMap that a restore needs from a DataUpload.
-pub fn result_of(upload: &Value, location: &str) -> Result<Value, NotMoved> {
-    let snapshot = text(upload, "/status/snapshotID");
-    if snapshot.is_empty() {
-        return Err(NotMoved { phase: text(upload, "/status/phase").to_owned() });
-    }
+pub fn result_of(upload: &DataUpload, location: &str) -> Result<Value, NotMoved> {
+    let DataUploadStatus { snapshot_id, phase, progress, .. } = upload.status.clone().unwrap_or_default();
+    let Some(snapshot) = snapshot_id.filter(|snapshot| !snapshot.is_empty()) else {
+        return Err(NotMoved { phase: phase.map(|phase| phase.to_string()).unwrap_or_default() });
+    };
     Ok(json!({
         "backupStorageLocation": location,
-        "datamover": text(upload, "/spec/datamover"),
+        "datamover": upload.spec.datamover.as_deref().unwrap_or_default(),
         "snapshotID": snapshot,
-        "snapshotSize": upload["status"]["progress"]["totalBytes"].as_i64().unwrap_or_default(),
-        "sourceNamespace": text(upload, "/spec/sourceNamespace"),
+        "snapshotSize": progress.and_then(|progress| progress.total_bytes).unwrap_or_default(),
+        "sourceNamespace": upload.spec.source_namespace,
     }))
 }
 
@@ -142,28 +146,67 @@ pub struct Progress {
     pub updated: Option<Timestamp>,
 }
 
-pub fn progress(object: &Value) -> Progress {
-    let phase = text(object, "/status/phase");
-    let number = |field: &str| object["status"]["progress"][field].as_i64().unwrap_or_default();
-    let message = text(object, "/status/message");
-    let (completed, error) = match phase {
-        "Completed" => (true, String::new()),
-        "Failed" if message.is_empty() => (true, "it failed without a message".to_owned()),
-        "Canceled" if message.is_empty() => (true, "it was cancelled".to_owned()),
-        "Failed" | "Canceled" => (true, message.to_owned()),
-        _ => (false, String::new()),
-    };
-    // Shows users what it waits for.
-    let shown =
-        if completed || message.is_empty() { phase.to_owned() } else { format!("{phase}: {message}") };
-    Progress {
-        completed,
-        error,
-        done: number("bytesDone"),
-        total: number("totalBytes"),
-        phase: shown,
-        started: text(object, "/status/startTimestamp").parse().ok(),
-        updated: text(object, "/status/completionTimestamp").parse().ok(),
+/// The fields of the status that both kinds have.
+struct Reported {
+    phase: Option<DataMovePhase>,
+    message: Option<String>,
+    progress: Option<DataMoveOperationProgress>,
+    started: Option<Time>,
+    ended: Option<Time>,
+}
+
+impl From<&DataUpload> for Progress {
+    fn from(upload: &DataUpload) -> Self {
+        let status = upload.status.clone().unwrap_or_default();
+        Self::from(Reported {
+            phase: status.phase,
+            message: status.message,
+            progress: status.progress,
+            started: status.start_timestamp,
+            ended: status.completion_timestamp,
+        })
+    }
+}
+
+impl From<&DataDownload> for Progress {
+    fn from(download: &DataDownload) -> Self {
+        let status = download.status.clone().unwrap_or_default();
+        Self::from(Reported {
+            phase: status.phase,
+            message: status.message,
+            progress: status.progress,
+            started: status.start_timestamp,
+            ended: status.completion_timestamp,
+        })
+    }
+}
+
+impl From<Reported> for Progress {
+    fn from(reported: Reported) -> Self {
+        let phase = reported.phase.as_ref().map_or("", DataMovePhase::as_str);
+        let message = reported.message.unwrap_or_default();
+        let (completed, error) = match &reported.phase {
+            Some(DataMovePhase::Completed) => (true, String::new()),
+            Some(DataMovePhase::Failed) if message.is_empty() => {
+                (true, "it failed without a message".to_owned())
+            }
+            Some(DataMovePhase::Canceled) if message.is_empty() => (true, "it was cancelled".to_owned()),
+            Some(DataMovePhase::Failed | DataMovePhase::Canceled) => (true, message.clone()),
+            _ => (false, String::new()),
+        };
+        // Shows users what it waits for.
+        let shown =
+            if completed || message.is_empty() { phase.to_owned() } else { format!("{phase}: {message}") };
+        let moved = reported.progress.unwrap_or_default();
+        Self {
+            completed,
+            error,
+            done: moved.bytes_done.unwrap_or_default(),
+            total: moved.total_bytes.unwrap_or_default(),
+            phase: shown,
+            started: reported.started.map(|time| time.0),
+            updated: reported.ended.map(|time| time.0),
+        }
     }
 }
 
@@ -187,6 +230,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::velero::typed::read;
 
     #[test]
     fn an_upload_names_its_snapshot_its_claim_and_its_backup_always_the_same_way() {
@@ -209,12 +253,13 @@ mod tests {
     fn a_download_follows_from_the_upload_in_the_backup() {
         let upload = json!({"spec": {"sourceNamespace": "shop"}, "status": {"phase": "Completed", "snapshotID": "abc",
             "progress": {"totalBytes": 7}}});
+        let upload: DataUpload = read(&upload).unwrap();
         let result = result_of(&upload, "default").unwrap();
         let restore = json!({"metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru"}});
         let made = download(&restore, &result, "data", "copy", "dd-ru.cu", "10m0s");
         assert_eq!(made["spec"]["targetVolume"], json!({"pvc": "data", "pv": "", "namespace": "copy"}));
         assert_eq!((&made["spec"]["snapshotID"], &made["spec"]["snapshotSize"]), (&json!("abc"), &json!(7)));
-        let failed = json!({"status": {"phase": "Failed"}});
+        let failed: DataUpload = read(&json!({"status": {"phase": "Failed"}})).unwrap();
         assert!(result_of(&failed, "default").unwrap_err().to_string().contains("'Failed'"));
     }
 
@@ -234,7 +279,9 @@ mod tests {
     #[case(json!({"phase": "Failed", "message": "no room"}), true, "no room")]
     #[case(json!({"phase": "Canceled"}), true, "it was cancelled")]
     fn progress_is_read_from_the_phase(#[case] status: Value, #[case] completed: bool, #[case] error: &str) {
-        let progress = progress(&json!({"status": status}));
+        let object = json!({"status": status});
+        let progress = Progress::from(&read::<DataUpload>(&object).unwrap());
         assert_eq!((progress.completed, progress.error.as_str()), (completed, error));
+        assert_eq!(Progress::from(&read::<DataDownload>(&object).unwrap()), progress);
     }
 }

@@ -1,6 +1,6 @@
 //! The copies in a backup, from its list of PodVolumeBackups; and the PodVolumeRestore for each of them.
 
-use lifeboat_api::velero::names;
+use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, names};
 use serde_json::{Value, json};
 
 use super::object::named;
@@ -23,27 +23,10 @@ pub struct Copied {
     pub incomplete: Option<String>,
 }
 
-/// The copies that can be restored: those with a snapshot. `objects`: PodVolumeBackups, Lifeboat's or upstream's.
-pub fn copies(objects: &[Value]) -> Vec<Copied> {
+/// The copies that can be restored: those with a snapshot. `objects`: Lifeboat's or upstream's.
+pub fn copies(objects: &[PodVolumeBackup]) -> Vec<Copied> {
     let mut found: Vec<Copied> = Vec::new();
-    for object in objects {
-        let snapshot = text(object, "/status/snapshotID").to_owned();
-        let phase = text(object, "/status/phase");
-        if snapshot.is_empty() || !matches!(phase, "Completed" | "Failed") {
-            continue;
-        }
-        let claim = object["metadata"]["annotations"][names::PVC_NAME].as_str();
-        let incomplete = (phase == "Failed").then(|| text(object, "/status/message").to_owned());
-        let one = Copied {
-            namespace: text(object, "/spec/pod/namespace").to_owned(),
-            pod: text(object, "/spec/pod/name").to_owned(),
-            volume: text(object, "/spec/volume").to_owned(),
-            claim: claim.filter(|claim| !claim.is_empty()).map(str::to_owned),
-            snapshot,
-            bytes: object.pointer("/status/progress/totalBytes").and_then(Value::as_i64),
-            uploader: text(object, "/spec/uploaderType").to_owned(),
-            incomplete,
-        };
+    for one in objects.iter().filter_map(copied) {
         let same = |known: &Copied| {
             (&known.namespace, &known.pod, &known.volume) == (&one.namespace, &one.pod, &one.volume)
         };
@@ -52,6 +35,33 @@ pub fn copies(objects: &[Value]) -> Vec<Copied> {
         }
     }
     found
+}
+
+/// The copy that an object made; None if it has no snapshot.
+fn copied(object: &PodVolumeBackup) -> Option<Copied> {
+    let PodVolumeBackup { metadata, spec, status } = object;
+    let status = status.as_ref()?;
+    let snapshot = status.snapshot_id.clone().filter(|snapshot| !snapshot.is_empty())?;
+    let incomplete = match object.phase() {
+        DataMovePhase::Completed => None,
+        DataMovePhase::Failed => Some(status.message.clone().unwrap_or_default()),
+        _ => return None,
+    };
+    let claim = metadata.annotations.as_ref().and_then(|all| all.get(names::PVC_NAME));
+    Some(Copied {
+        namespace: spec.pod.namespace.clone().unwrap_or_default(),
+        pod: spec.pod.name.clone().unwrap_or_default(),
+        volume: spec.volume.clone(),
+        claim: claim.filter(|claim| !claim.is_empty()).cloned(),
+        snapshot,
+        bytes: status.progress.as_ref().and_then(|progress| progress.total_bytes),
+        uploader: spec
+            .uploader_type
+            .as_ref()
+            .map(|uploader| uploader.as_str().to_owned())
+            .unwrap_or_default(),
+        incomplete,
+    })
 }
 
 /// A copy for a volume of a restored pod.
@@ -163,12 +173,13 @@ pub fn restore_object(pod: &PodOf<'_>, copy: &Copied) -> Value {
 mod tests {
     use super::*;
 
-    fn record(volume: &str, phase: &str, snapshot: &str, uploader: &str) -> Value {
-        json!({
+    fn record(volume: &str, phase: &str, snapshot: &str, uploader: &str) -> PodVolumeBackup {
+        let object = json!({
             "metadata": {"annotations": {"velero.io/pvc-name": "data"}},
             "spec": {"pod": {"namespace": "shop", "name": "db-0"}, "volume": volume, "uploaderType": uploader},
             "status": {"phase": phase, "snapshotID": snapshot, "message": "2 files", "progress": {"totalBytes": 7}},
-        })
+        });
+        crate::velero::typed::read(&object).unwrap()
     }
 
     #[test]

@@ -14,6 +14,7 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::json::text;
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{has_ended, status};
+use lifeboat_plan::velero::typed::read;
 use serde_json::{Value, json};
 
 use super::repositories::{forget, in_time};
@@ -56,21 +57,39 @@ impl Transfer {
     }
 
     /// None for a DataUpload of another data mover, whose repositories Lifeboat does not know.
-    fn shown(self, object: &Value) -> Option<Shown> {
-        let namespace = match self {
-            Self::Copy => "/spec/pod/namespace",
-            Self::Movement if !is_built_in(Some(text(object, "/spec/datamover"))) => return None,
-            Self::Movement => "/spec/sourceNamespace",
-        };
-        Some(Shown {
-            repository: RepositoryKey::new(
-                LocationName::new(text(object, "/spec/backupStorageLocation")),
-                NamespaceName::new(text(object, namespace)),
-            ),
-            snapshot: text(object, "/status/snapshotID").to_owned(),
-            has_ended: has_ended(object),
-        })
+    fn shown(self, object: &Value) -> Result<Option<Shown>, serde_json::Error> {
+        match self {
+            Self::Copy => read(object).map(|copy| Some(Shown::of_copy(copy))),
+            Self::Movement => read(object).map(|upload: DataUpload| {
+                is_built_in(upload.spec.datamover.as_deref()).then(|| Shown::of_movement(upload))
+            }),
+        }
     }
+}
+
+impl Shown {
+    fn of_copy(copy: PodVolumeBackup) -> Self {
+        let has_ended = copy.phase().is_terminal();
+        let namespace = copy.spec.pod.namespace.unwrap_or_default();
+        Self {
+            repository: repository(&copy.spec.backup_storage_location, &namespace),
+            snapshot: copy.status.and_then(|status| status.snapshot_id).unwrap_or_default(),
+            has_ended,
+        }
+    }
+
+    fn of_movement(upload: DataUpload) -> Self {
+        let has_ended = upload.phase().is_terminal();
+        Self {
+            repository: repository(&upload.spec.backup_storage_location, &upload.spec.source_namespace),
+            snapshot: upload.status.and_then(|status| status.snapshot_id).unwrap_or_default(),
+            has_ended,
+        }
+    }
+}
+
+fn repository(location: &str, namespace: &str) -> RepositoryKey {
+    RepositoryKey::new(LocationName::new(location), NamespaceName::new(namespace))
 }
 
 impl Undoing<'_> {
@@ -87,9 +106,10 @@ impl Undoing<'_> {
                 Err(problem) => left.keep(format!("copies of volumes may be left behind: {problem}")),
             }
         }
-        let known =
-            known.into_iter().filter_map(|(name, object)| Some((name, Transfer::Copy.shown(&object)?)));
-        let discard = Discard { known: known.collect(), ..self.discard(Transfer::Copy) };
+        let mut discard = self.discard(Transfer::Copy);
+        for (name, object) in known {
+            discard.meet(&name, &object);
+        }
         discard.run(left).await;
     }
 
@@ -114,6 +134,7 @@ impl Undoing<'_> {
             transfer,
             uid: self.uid(),
             known: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             spared: BTreeSet::new(),
             reason: self.text(),
         }
@@ -124,8 +145,7 @@ impl Undoing<'_> {
 fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
     let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
     let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
-    let repository =
-        RepositoryKey::new(LocationName::new(location), NamespaceName::new(&volume.pvc_namespace));
+    let repository = repository(location, &volume.pvc_namespace);
     let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
     // A key that no object's name can have, because it contains a slash.
     built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))
@@ -138,6 +158,7 @@ pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met:
         transfer: Transfer::Copy,
         uid,
         known: BTreeMap::new(),
+        unreadable: BTreeMap::new(),
         spared: met.keys().cloned().collect(),
         reason: "the next attempt of the backup did not find its pod",
     };
@@ -169,6 +190,8 @@ struct Discard<'a> {
     uid: &'a str,
     /// The known transfers by name; the objects may be gone.
     known: BTreeMap<String, Shown>,
+    /// The objects that cannot be read, by name, and why: they are cancelled, and what their movers stored is not known.
+    unreadable: BTreeMap<String, String>,
     /// Names of the objects that are kept.
     spared: BTreeSet<String>,
     reason: &'a str,
@@ -181,6 +204,12 @@ impl Discard<'_> {
             return;
         }
         self.cancel_open(left).await;
+        for (name, problem) in &self.unreadable {
+            left.keep(format!(
+                "{} may be left behind: {name} cannot be read: {problem}",
+                self.transfer.noun()
+            ));
+        }
         left.repositories.extend(self.known.values().map(|shown| shown.repository.clone()));
         let mut made: BTreeMap<&RepositoryKey, Vec<(&str, String)>> = BTreeMap::new();
         for (name, shown) in
@@ -205,6 +234,21 @@ impl Discard<'_> {
         }
     }
 
+    /// Records an object as it is shown.
+    fn meet(&mut self, name: &str, object: &Value) {
+        match self.transfer.shown(object) {
+            Ok(Some(shown)) => drop(self.known.insert(name.to_owned(), shown)),
+            Ok(None) => {}
+            Err(error) => drop(self.unreadable.insert(name.to_owned(), error.to_string())),
+        }
+    }
+
+    /// The names of the transfers that may be running.
+    fn open(&self) -> Vec<String> {
+        let open = self.known.iter().filter(|(_, shown)| !shown.has_ended).map(|(name, _)| name);
+        open.chain(self.unreadable.keys()).cloned().collect()
+    }
+
     /// Lists the objects, and cancels the running ones: their controller forgets what their movers stored.
     async fn cancel_open(&mut self, left: &mut Left) {
         let (mut cancelled, mut problems) = (BTreeSet::new(), Vec::new());
@@ -213,18 +257,20 @@ impl Discard<'_> {
             problems.clear();
             match objects_of(self.context, self.transfer, self.uid).await {
                 Ok(found) => {
-                    let found = found.iter().filter(|(name, _)| !self.spared.contains(*name));
-                    let shown = found.map(|(name, object)| (name.clone(), self.transfer.shown(object)));
-                    self.known.extend(shown.filter_map(|(name, shown)| Some((name, shown?))));
+                    for (name, object) in found {
+                        if !self.spared.contains(&name) {
+                            self.meet(&name, &object);
+                        }
+                    }
                 }
                 Err(error) => {
                     let noun = self.transfer.noun();
                     problems.push(format!("{noun} may be left behind: {}", error.chain()));
                 }
             }
-            for (name, _) in self.known.iter().filter(|(_, shown)| !shown.has_ended) {
+            for name in self.open() {
                 if cancelled.insert(name.clone())
-                    && let Err(error) = self.cancel(name).await
+                    && let Err(error) = self.cancel(&name).await
                 {
                     left.keep(format!("{} may still run: {}", self.transfer.noun(), error.chain()));
                 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::{LocationName, NamespaceName};
-use lifeboat_api::velero::{PodVolumeBackup, names};
+use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 use crate::backup::journal::{NotStarted, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
 use crate::transfers::{FollowedTransfers, limit};
+use crate::typed::readable;
 
 /// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
@@ -227,8 +228,10 @@ impl Pass {
     /// The names of the copies of these pods that were started.
     pub(in crate::backup) fn copies_of(&self, pods: &BTreeSet<(String, String)>) -> Vec<String> {
         let of = |object: &Value| {
-            let text = |field: &str| object["spec"]["pod"][field].as_str().unwrap_or_default().to_owned();
-            pods.contains(&(text("namespace"), text("name")))
+            readable::<PodVolumeBackup>(object).is_some_and(|copy| {
+                let pod = copy.spec.pod;
+                pods.contains(&(pod.namespace.unwrap_or_default(), pod.name.unwrap_or_default()))
+            })
         };
         self.copying.followed.names(of)
     }
@@ -259,7 +262,7 @@ impl Pass {
             cancel(&self.copying.followed.api, &name).await;
             let message = "it did not end in time and was cancelled";
             self.copying.followed.update(&name, |one| {
-                one["status"]["phase"] = json!("Failed");
+                one["status"]["phase"] = json!(DataMovePhase::Failed);
                 one["status"]["message"] = json!(message);
                 one["status"]["completionTimestamp"] = json!(lifeboat_plan::time::seconds(Timestamp::now()));
             });
