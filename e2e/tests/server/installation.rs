@@ -227,17 +227,21 @@ fn policies() -> Vec<Value> {
     all["items"].as_array().into_iter().flatten().filter(is_ours).cloned().collect()
 }
 
-#[test]
-fn stashs_api_is_served_with_what_checks_it_and_leaves_nothing_but_its_kinds() {
-    Installation::ensure();
-    let _as_before = AsBefore;
-    let install = |stash: &str| {
-        let image = variable("LIFEBOAT_IMAGE");
-        lifeboat()
-            .args(["install", "--image", &image, stash, "--server-arg=--store-validation-frequency=10s"])
-            .ok();
-    };
-    install("--stash");
+/// Waits until BackupConfiguration `web` is in this phase and its status says this.
+fn wait_for_configuration(tenant: &Namespace, what: &str, phase: &str, says: &str) {
+    wait_for(what, 60, || {
+        let found = get(&["-n", &tenant.name, "backupconfigurations.stash.appscode.com", "web"]);
+        let status = &found["status"];
+        if status["phase"] == phase && status.to_string().contains(says) {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    });
+}
+
+/// Waits until the API server has checked the expressions of the policies; it may warn about none.
+fn wait_for_type_check() {
     wait_for("the type check of the policies", 60, || {
         for policy in policies().iter().filter(|policy| policy["kind"] == "ValidatingAdmissionPolicy") {
             let status = &policy["status"];
@@ -253,6 +257,20 @@ fn stashs_api_is_served_with_what_checks_it_and_leaves_nothing_but_its_kinds() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn stashs_api_is_served_with_what_checks_it_and_leaves_nothing_but_its_kinds() {
+    Installation::ensure();
+    let _as_before = AsBefore;
+    let install = |stash: &str| {
+        let image = variable("LIFEBOAT_IMAGE");
+        lifeboat()
+            .args(["install", "--image", &image, stash, "--server-arg=--store-validation-frequency=10s"])
+            .ok();
+    };
+    install("--stash");
+    wait_for_type_check();
     let tenant = Namespace::new("tenant");
     tenant.apply(
         "
@@ -266,17 +284,7 @@ spec:
   retentionPolicy: {name: keep, keepLast: 1, prune: false}
 ",
     );
-    let until = |what: &str, phase: &str, says: &str| {
-        wait_for(what, 60, || {
-            let found = get(&["-n", &tenant.name, "backupconfigurations.stash.appscode.com", "web"]);
-            let status = &found["status"];
-            if status["phase"] == phase && status.to_string().contains(says) {
-                Ok(())
-            } else {
-                Err(status.to_string())
-            }
-        });
-    };
+    let until = |what: &str, phase: &str, says: &str| wait_for_configuration(&tenant, what, phase, says);
     until("a server that looks for the Repository", "NotReady", "Repository");
     let name = "backupconfigurations.lifeboat.lifeboat.io";
     kubectl().args(["delete", "validatingadmissionpolicybinding", name]).ok();

@@ -1,8 +1,6 @@
 //! Bad input: many wrong objects in one namespace at once. Each is named with its reason, none harms the others, and nothing is left.
 
-use std::fmt::Write as _;
-
-use lifeboat_e2e::{Engine, RESTORE_SESSIONS, StashTest, get, s3, wait_for};
+use lifeboat_e2e::{Engine, RESTORE_SESSIONS, S3, StashTest, get, s3, wait_for};
 use serde_json::Value;
 
 use super::bad_tasks::BadTasks;
@@ -96,6 +94,22 @@ fn assert_named(test: &StashTest, kind: &str, phase: &str, cases: &[Case]) {
     }
 }
 
+/// Secrets that each lack something, or have something that is wrong.
+fn bad_secrets(s3: &S3) -> String {
+    let secret = |name: &str, data: &str| {
+        format!("{{apiVersion: v1, kind: Secret, metadata: {{name: {name}}}, stringData: {{{data}}}}}\n---\n")
+    };
+    let keys = format!("AWS_ACCESS_KEY_ID: {}, AWS_SECRET_ACCESS_KEY: {}", s3.access_key, s3.secret_key);
+    let half = format!("RESTIC_PASSWORD: x, AWS_ACCESS_KEY_ID: {}", s3.access_key);
+    [
+        secret("without-password", &keys),
+        secret("half", &half),
+        secret("another-password", &format!("RESTIC_PASSWORD: wrong, {keys}")),
+        secret("wrong-keys", &format!("{half}, AWS_SECRET_ACCESS_KEY: no")),
+    ]
+    .concat()
+}
+
 #[test]
 fn a_repository_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
     let test = shop();
@@ -105,22 +119,7 @@ fn a_repository_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
     };
     let good = backend(&s3.endpoint, &prefix);
     let other = backend(&s3.endpoint, &format!("{prefix}-other"));
-    let secret = |name: &str, data: &str| {
-        format!("{{apiVersion: v1, kind: Secret, metadata: {{name: {name}}}, stringData: {{{data}}}}}\n---\n")
-    };
-    let keys = format!("AWS_ACCESS_KEY_ID: {}, AWS_SECRET_ACCESS_KEY: {}", s3.access_key, s3.secret_key);
-    let mut all = String::new();
-    let _ = write!(
-        all,
-        "{}{}{}{}",
-        secret("without-password", &keys),
-        secret("half", &format!("RESTIC_PASSWORD: x, AWS_ACCESS_KEY_ID: {}", s3.access_key)),
-        secret("another-password", &format!("RESTIC_PASSWORD: wrong, {keys}")),
-        secret(
-            "wrong-keys",
-            &format!("RESTIC_PASSWORD: x, AWS_ACCESS_KEY_ID: {}, AWS_SECRET_ACCESS_KEY: no", s3.access_key)
-        ),
-    );
+    let mut all = bad_secrets(&s3);
     // The same machine, where nothing listens.
     let gone = s3.endpoint.rsplit_once(':').map(|(host, _)| format!("{host}:1")).unwrap();
     for (name, secret, backend) in [
@@ -166,6 +165,19 @@ fn a_repository_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
     assert_unharmed(&test);
 }
 
+/// Batches whose members do not fit together, and one with a hook that is not for batches.
+fn apply_bad_batches(test: &StashTest, exec: &str) {
+    let stateful_set = member(&target("app", "apps/v1", "StatefulSet", "db"));
+    test.tenant.apply(
+        &[
+            batch("equal-hosts", &[stateful_set, member(&deployment("app-1", "web"))], ""),
+            batch("no-aliases", &[member(&deployment("", "web")), member(&deployment("", "other"))], ""),
+            batch("command", &[member(&deployment("command", "web"))], exec),
+        ]
+        .concat(),
+    );
+}
+
 #[test]
 fn an_invoker_that_cannot_work_is_invalid_and_names_the_field() {
     let test = shop();
@@ -187,16 +199,7 @@ fn an_invoker_that_cannot_work_is_invalid_and_names_the_field() {
     let template = "{httpPost: {host: example.org, port: 80, body: '{{ now }}'}}";
     all += &configuration("template", "repo", &deployment("template", "web"), &hook(template));
     test.tenant.apply(&all);
-    let exec = hook("{exec: {command: [id]}}");
-    let stateful_set = member(&target("app", "apps/v1", "StatefulSet", "db"));
-    test.tenant.apply(
-        &[
-            batch("equal-hosts", &[stateful_set, member(&deployment("app-1", "web"))], ""),
-            batch("no-aliases", &[member(&deployment("", "web")), member(&deployment("", "other"))], ""),
-            batch("command", &[member(&deployment("command", "web"))], &exec),
-        ]
-        .concat(),
-    );
+    apply_bad_batches(&test, &hook("{exec: {command: [id]}}"));
     assert_named(
         &test,
         CONFIGURATION,

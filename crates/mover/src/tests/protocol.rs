@@ -12,6 +12,28 @@ use crate::task::*;
 
 /// Tasks that version 1 can express, in the order of the fixture.
 fn tasks_of_version_1() -> Vec<Task> {
+    let of = |work, transport| {
+        let repository = RepositoryAccess { transport, passwords: vec!["password-0".into()] };
+        let lock = LockTerms { cluster: "c".into(), dead_owners: vec!["c/p".into()], wait_seconds: 7 };
+        Task {
+            limits: Limits {
+                threads: Some(2),
+                upload: Some(1),
+                download: Some(2),
+                scratch: Some("/s".into()),
+                nice: None,
+            },
+            deadline: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+            ..Task::single("uid-1", work, repository, lock)
+        }
+    };
+    let (works, transports) = (works_of_version_1(), transports());
+    let pairs =
+        works.iter().flat_map(|work| transports.iter().map(|transport| (work.clone(), transport.clone())));
+    pairs.map(|(work, transport)| of(work, transport)).collect()
+}
+
+fn works_of_version_1() -> [TaskWork; 10] {
     let proof = Proof::Csi { file: "/d/vol_data.json".into(), driver: "csi".into(), handle: "v".into() };
     let backup = |source| {
         TaskWork::Backup(BackupWork {
@@ -30,7 +52,7 @@ fn tasks_of_version_1() -> Vec<Task> {
             ..RestoreWork::new("0".repeat(64), target)
         })
     };
-    let works = [
+    [
         backup(Source::Path { path: "/d".into(), proof: Some(proof) }),
         backup(Source::Path { path: "/d".into(), proof: Some(Proof::MountPoint) }),
         backup(Source::Path { path: "/d".into(), proof: None }),
@@ -41,7 +63,10 @@ fn tasks_of_version_1() -> Vec<Task> {
         restore(Target::BlockDevice { path: "/dev".into() }),
         restore(Target::Command { argv: vec!["psql".into()] }),
         TaskWork::Maintain(MaintainWork { prune: true, check: false, empty_is_meant: true }),
-    ];
+    ]
+}
+
+fn transports() -> [Transport; 2] {
     let direct = Transport::Direct(Direct {
         provider: "aws".into(),
         bucket: "b".into(),
@@ -53,25 +78,7 @@ fn tasks_of_version_1() -> Vec<Task> {
         customer_key: Some("key".into()),
     });
     let gateway = Transport::Gateway { url: "https://g".into(), token: "t".into(), ca: Some("ca".into()) };
-    let of = |work, transport| {
-        let repository = RepositoryAccess { transport, passwords: vec!["password-0".into()] };
-        let lock = LockTerms { cluster: "c".into(), dead_owners: vec!["c/p".into()], wait_seconds: 7 };
-        Task {
-            limits: Limits {
-                threads: Some(2),
-                upload: Some(1),
-                download: Some(2),
-                scratch: Some("/s".into()),
-                nice: None,
-            },
-            deadline: Some("2026-01-02T03:04:05Z".parse().unwrap()),
-            ..Task::single("uid-1", work, repository, lock)
-        }
-    };
-    let transports = [direct, gateway];
-    let pairs =
-        works.iter().flat_map(|work| transports.iter().map(|transport| (work.clone(), transport.clone())));
-    pairs.map(|(work, transport)| of(work, transport)).collect()
+    [direct, gateway]
 }
 
 /// Tasks that need version 2: several parts, a part with a UID of its own, and each of the newer fields.

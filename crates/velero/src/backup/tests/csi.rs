@@ -1,11 +1,13 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
+mod moved;
+mod orphans;
+
 use lifeboat_archive::documents::{Results, decode, decode_list};
 use lifeboat_plan::transfer::snapshots::SERVER;
-use lifeboat_plan::velero::csi::{CLAIM_BACKUPPER, OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::velero::csi::{OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
-use crate::backup::journal::{Journal, OperationEntry};
 use crate::backup::world::archived_object;
 use crate::volume_plugin::tests::FakeSnapshotter;
 
@@ -317,149 +319,6 @@ async fn volume_snapshotters_take_what_the_driver_does_not(
 }
 
 #[rstest]
-#[case::of_one_that_failed(Some("Failed"), "Delete")]
-#[case::of_one_that_ended(Some("Completed"), "Retain")]
-#[tokio::test]
-async fn what_a_dead_server_left_is_cleared_up(#[case] phase: Option<&str>, #[case] policy: &str) {
-    let server = server(Driver::Ready, &["fast"]).await;
-    let place = json!({"metadata": {"name": "s", "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}},
-        "spec": {"source": {"persistentVolumeClaimName": "data"}}});
-    server.world.put(&format!("{SNAPSHOTS}/s"), place);
-    take(&server.world, &format!("{SNAPSHOTS}/s"), Driver::Ready);
-    let seen = server.world.watch_changes(&format!("{CONTENTS}/content-s"));
-    if let Some(phase) = phase {
-        server.add("b", spec(), &json!({"status": {"phase": phase}}));
-    }
-    left_behind::clear_snapshots(&server.context, &server.state).await;
-    assert_eq!(left(&server), Vec::<String>::new());
-    assert_eq!(seen.lock().unwrap().last().unwrap()["spec"]["deletionPolicy"], policy);
-}
-
-#[tokio::test]
-async fn snapshots_of_another_installation_are_left_alone() {
-    let server = server(Driver::Ready, &["fast"]).await;
-    let labels = json!({OF_BACKUP: "uid-other", SERVER: "another", "velero.io/backup-name": "b"});
-    let theirs = json!({"metadata": {"name": "s", "namespace": "shop", "labels": labels},
-        "spec": {"source": {"persistentVolumeClaimName": "data"}}});
-    server.world.put(&format!("{SNAPSHOTS}/s"), theirs);
-    take(&server.world, &format!("{SNAPSHOTS}/s"), Driver::Ready);
-    let before = left(&server);
-    left_behind::clear_snapshots(&server.context, &server.state).await;
-    assert_eq!(left(&server), before);
-    assert!(!before.is_empty());
-}
-
-/// A snapshot of a backup whose object is gone.
-fn orphan(server: &Server, location: &str) {
-    let labels = json!({OF_BACKUP: "uid-gone", SERVER: "lifeboat", "velero.io/backup-name": "gone", "velero.io/storage-location": location});
-    let object = json!({"metadata": {"name": "s", "namespace": "shop", "labels": labels},
-        "spec": {"source": {"persistentVolumeClaimName": "data"}}});
-    server.world.put(&format!("{SNAPSHOTS}/s"), object);
-    take(&server.world, &format!("{SNAPSHOTS}/s"), Driver::Ready);
-    let marked = json!({"metadata": {"labels": labels}, "spec": {"deletionPolicy": "Retain"}});
-    server.world.change(&format!("{CONTENTS}/content-s"), &marked);
-}
-
-#[rstest]
-#[case::nowhere("default", None, Some("Delete"))]
-#[case::in_storage("default", Some("uid-gone"), Some("Retain"))]
-#[case::another_of_its_name("default", Some("uid-other"), Some("Delete"))]
-#[case::in_a_location_that_is_gone("elsewhere", None, None)]
-#[case::wherever_it_was("", None, Some("Delete"))]
-#[tokio::test]
-async fn snapshots_of_a_backup_that_is_gone_go_only_where_nobody_has_it(
-    #[case] location: &str,
-    #[case] stored: Option<&str>,
-    #[case] policy: Option<&str>,
-) {
-    let server = server(Driver::Ready, &["fast"]).await;
-    orphan(&server, location);
-    if let Some(uid) = stored {
-        let file = json!({"metadata": {"name": "gone", "uid": uid}}).to_string();
-        ObjectStore::put(&server.store(), "backups/gone/velero-backup.json", file.into()).await.unwrap();
-    }
-    let seen = server.world.watch_changes(&format!("{CONTENTS}/content-s"));
-    left_behind::clear_snapshots(&server.context, &server.state).await;
-    let last = seen.lock().unwrap().last().map(|change| change["spec"]["deletionPolicy"].clone());
-    assert_eq!(last, policy.map(|policy| json!(policy)));
-    assert_eq!(left(&server).len(), if policy.is_some() { 0 } else { 2 }, "what nobody knows of stays");
-}
-
-#[tokio::test]
-async fn snapshots_of_a_backup_that_goes_on_are_left_alone() {
-    let server = server(Driver::Slow, &["fast"]).await;
-    server.add("b", spec(), &json!({}));
-    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
-    left_behind::clear_snapshots(&server.context, &server.state).await;
-    assert_eq!(left(&server).len(), 2);
-}
-
-const UPLOADS: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datauploads";
-
-#[tokio::test]
-async fn data_is_moved_in_the_background_and_the_backup_says_where_it_is() {
-    let server = server(Driver::Ready, &["fast"]).await;
-    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &json!({}));
-    let stale = json!({"metadata": {"name": "zz-stale", "namespace": "lifeboat", "labels": {"velero.io/backup-uid": "uid-b",
-        "velero.io/async-operation-id": "du-of-a-claim-that-is-gone"}}, "spec": {}});
-    server.world.put(&format!("{UPLOADS}/zz-stale"), stale);
-    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
-    assert_eq!(server.world.get(&format!("{UPLOADS}/zz-stale")).unwrap()["spec"]["cancel"], true);
-    let path = server.world.paths(UPLOADS).remove(0);
-    let upload = server.world.get(&path).unwrap();
-    assert!(upload["spec"].get("cancel").is_none());
-    assert_eq!(upload["spec"]["csiSnapshot"]["volumeSnapshot"], *snapshot());
-    assert_eq!(
-        (&upload["spec"]["sourceNamespace"], &upload["spec"]["sourcePVC"]),
-        (&json!("shop"), &json!("data"))
-    );
-    let done = json!({"status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 9, "bytesDone": 9},
-        "incrementalBytes": 3}});
-    server.world.change(&path, &done);
-    assert_eq!(server.settle("b").await, "Completed", "{}", errors(&server).await);
-    let volume = volumes(&server).await.remove(0);
-    assert_eq!((&volume["snapshotDataMoved"], &volume["result"]), (&json!(true), &json!("succeeded")));
-    let moved = &volume["snapshotDataMovementInfo"];
-    assert_eq!(
-        (&moved["snapshotHandle"], &moved["size"], &moved["uploaderType"]),
-        (&json!("abc"), &json!(9), &json!("restic"))
-    );
-    let claim = archived_claim(&server).await;
-    let name = path.rsplit('/').next().unwrap();
-    assert_eq!(claim["metadata"]["annotations"]["velero.io/data-upload-name"], format!("lifeboat/{name}"));
-    let kept = format!("datauploads.velero.io/namespaces/lifeboat/{name}");
-    let kept = archived_object(&server.store(), "backups/b/b.tar.gz", &kept).await.unwrap();
-    assert_eq!(kept["status"]["snapshotID"], "abc", "the archive has it as it became");
-}
-
-#[tokio::test]
-async fn data_that_was_not_moved_makes_the_backup_partial() {
-    let server = server(Driver::Ready, &["fast"]).await;
-    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &json!({}));
-    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
-    let path = server.world.paths(UPLOADS).remove(0);
-    server.world.change(&path, &json!({"status": {"phase": "Failed", "message": "no space in the bucket"}}));
-    assert_eq!(server.settle("b").await, "PartiallyFailed");
-    assert_eq!(volumes(&server).await[0]["result"], "failed");
-    let said = errors(&server).await;
-    assert!(said.contains("claim shop/data was not moved: no space in the bucket"), "{said}");
-}
-
-#[tokio::test]
-async fn a_cancelled_backup_cancels_the_movement() {
-    let server = server(Driver::Ready, &["fast"]).await;
-    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &json!({}));
-    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
-    let path = server.world.paths(UPLOADS).remove(0);
-    server.world.change(
-        &format!("{BACKUPS}/b"),
-        &json!({"metadata": {"annotations": {"lifeboat.io/cancel": "true"}}}),
-    );
-    assert_eq!(server.settle("b").await, "Failed");
-    assert_eq!(server.world.get(&path).unwrap()["spec"]["cancel"], true);
-}
-
-#[rstest]
 #[case::once(Some(1), "Completed", 1)]
 #[case::always(None, "PartiallyFailed", 0)]
 #[tokio::test]
@@ -481,49 +340,4 @@ async fn an_api_server_that_does_not_tell_is_asked_again_and_never_means_no_snap
         assert!(said.contains("cannot read the cluster's snapshot classes"), "{said}");
         assert_eq!(volumes(&server).await[0]["result"], "failed");
     }
-}
-
-#[tokio::test]
-async fn a_server_that_died_before_it_removed_the_journal_does_not_cancel_what_its_backup_waits_for() {
-    let server = server(Driver::Ready, &["fast"]).await;
-    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &json!({}));
-    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
-    let (path, backup) =
-        (server.world.paths(UPLOADS).remove(0), server.world.get(&format!("{BACKUPS}/b")).unwrap());
-    let journal = Journal::new(
-        server.context.client.clone(),
-        &server.context.namespace,
-        &serde_json::from_value(backup).unwrap(),
-    );
-    let entry = OperationEntry {
-        backup: "b".to_owned(),
-        action: CLAIM_BACKUPPER.to_owned(),
-        operation: lifeboat_plan::velero::data_movement::operation("du-", "uid-b", "uid-data"),
-        item: "claim shop/data".to_owned(),
-    };
-    journal.note_operation(&entry).await.unwrap();
-    let found = left_behind::find(&server.context, &server.state).await.unwrap();
-    assert_eq!(found.len(), 1);
-    left_behind::end(&server.context, &found).await;
-    assert!(server.world.get(&path).unwrap()["spec"].get("cancel").is_none());
-    assert_eq!(server.world.paths("lifeboat-operations"), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_movement_of_an_interrupted_attempt_is_taken_over_without_another_snapshot() {
-    let server = server(Driver::Ready, &["fast"]).await;
-    let operation = lifeboat_plan::velero::data_movement::operation("du-", "uid-b", "uid-data");
-    let upload = json!({"apiVersion": "velero.io/v2alpha1", "kind": "DataUpload",
-        "metadata": {"name": "earlier", "namespace": "lifeboat", "labels": {"velero.io/backup-uid": "uid-b",
-            "velero.io/async-operation-id": operation}},
-        "spec": {"csiSnapshot": {"volumeSnapshot": "copied-and-gone"}},
-        "status": {"phase": "Completed", "snapshotID": "abc"}});
-    server.world.put(&format!("{UPLOADS}/earlier"), upload);
-    let begun =
-        json!({"status": {"phase": "InProgress"}, "metadata": {"annotations": {"lifeboat.io/attempt": "1"}}});
-    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &begun);
-    assert_eq!(server.settle("b").await, "Completed", "{}", errors(&server).await);
-    assert_eq!((created(&server), server.world.paths(UPLOADS).len()), (0, 1));
-    let volume = volumes(&server).await.remove(0);
-    assert_eq!(volume["snapshotDataMovementInfo"]["snapshotHandle"], "abc", "{volume}");
 }
