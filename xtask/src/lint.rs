@@ -20,7 +20,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::{generate, run};
-use source::Target;
+use source::{Target, Tests};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
@@ -38,7 +38,7 @@ struct Workspace {
 impl Workspace {
     fn sources(&self) -> Result<&[Target]> {
         if self.sources.get().is_none() {
-            let _ = self.sources.set(source::workspace(&run::checkout())?);
+            let _ = self.sources.set(source::workspace(&run::checkout(), Tests::Removed)?);
         }
         Ok(self.sources.get().map_or(&[], Vec::as_slice))
     }
@@ -64,7 +64,7 @@ pub(crate) fn each(
         ("directions", &|| directions::check(&root)),
         ("cycles", &|| cycles::check(workspace.sources()?)),
         ("neutral", &|| neutral::check(workspace.sources()?)),
-        ("sizes", &|| sizes::check(workspace.sources()?)),
+        ("sizes", &|| sizes::check(workspace.sources()?, &source::workspace(&root, Tests::Kept)?)),
         ("results", &|| results::check(workspace.sources()?)),
         ("names", &|| names::check(&root, workspace.sources()?)),
         ("paths", &|| paths::check(&root)),

@@ -1,14 +1,14 @@
-//! The maximum length of files, of functions and of the server's own crate. Longer ones contain several things that are
-//! easier to read separately. Lines of tests do not count.
+//! The maximum length of files and functions, also of tests, and of the server's own crate, in which lines of tests do not
+//! count. Longer ones contain several things that are easier to read separately.
 
 mod functions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 
 use super::known;
-use super::source::Target;
+use super::source::{SourceFile, Target};
 
 const FILE: usize = 400;
 const FUNCTION: usize = 60;
@@ -37,9 +37,10 @@ struct Found {
     lines: usize,
 }
 
-/// Fails for every package that has more or fewer of them than is known.
-pub(crate) fn check(targets: &[Target]) -> Result<()> {
-    let complaints = complaints(&measure(targets), CRATES, KNOWN);
+/// Fails for every package that has more or fewer of them than is known. `products`: the targets without their tests;
+/// `all`: with them.
+pub(crate) fn check(products: &[Target], all: &[Target]) -> Result<()> {
+    let complaints = complaints(&measure(products, all), CRATES, KNOWN);
     if !complaints.is_empty() {
         bail!(
             "files over {FILE} lines, functions over {FUNCTION} lines or crates that are too large:\n  {}",
@@ -49,27 +50,38 @@ pub(crate) fn check(targets: &[Target]) -> Result<()> {
     Ok(())
 }
 
-fn measure(targets: &[Target]) -> BTreeMap<&str, Found> {
+fn measure<'a>(products: &'a [Target], all: &'a [Target]) -> BTreeMap<&'a str, Found> {
     let mut packages: BTreeMap<&str, Found> = BTreeMap::new();
-    for target in targets {
+    for target in products {
         let found = packages.entry(&target.package).or_default();
-        for file in &target.files {
-            let path = file.path.display();
-            found.lines += file.lines;
-            if file.lines > FILE {
-                found.files.push(format!("{path}: {} lines", file.lines));
-            }
-            for function in functions::of(&file.items) {
-                if function.lines > FUNCTION {
-                    found.functions.push(format!(
-                        "{path}:{}: {} has {} lines",
-                        function.start, function.name, function.lines
-                    ));
-                }
-            }
+        found.lines += target.files.iter().map(|file| file.lines).sum::<usize>();
+    }
+    // Several test programs may share a file.
+    let mut seen = BTreeSet::new();
+    for target in all {
+        let found = packages.entry(&target.package).or_default();
+        for file in target.files.iter().filter(|file| seen.insert(&file.path)) {
+            found.add(file);
         }
     }
     packages
+}
+
+impl Found {
+    fn add(&mut self, file: &SourceFile) {
+        let path = file.path.display();
+        if file.lines > FILE {
+            self.files.push(format!("{path}: {} lines", file.lines));
+        }
+        for function in functions::of(&file.items) {
+            if function.lines > FUNCTION {
+                self.functions.push(format!(
+                    "{path}:{}: {} has {} lines",
+                    function.start, function.name, function.lines
+                ));
+            }
+        }
+    }
 }
 
 fn complaints(
@@ -115,14 +127,18 @@ mod tests {
     use super::*;
     use crate::lint::source::testing;
 
-    fn long(file: usize, function: usize) -> Target {
+    fn text(file: usize, function: usize) -> String {
         let body = "    let _ = 1;\n".repeat(function - 2);
         let blank = "\n".repeat(file - function);
-        testing::target(&[("src/lib.rs", &format!("impl S {{ fn long(&self) {{\n{body}}} }}\n{blank}"))])
+        format!("impl S {{ fn long(&self) {{\n{body}}} }}\n{blank}")
+    }
+
+    fn long(file: usize, function: usize) -> Target {
+        testing::target(&[("src/lib.rs", &text(file, function))])
     }
 
     fn complain(target: Target, known: Known) -> Vec<String> {
-        complaints(&measure(&[target]), &[], &[("sample", known)])
+        complaints(&measure(&[], &[target]), &[], &[("sample", known)])
     }
 
     #[test]
@@ -139,9 +155,27 @@ mod tests {
     }
 
     #[test]
-    fn tests_do_not_count() {
-        let tests = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn g() {}\n".repeat(500));
-        assert!(complain(testing::target(&[("src/lib.rs", &tests)]), Known::default()).is_empty());
+    fn files_and_functions_of_tests_count_too() {
+        let lib = "fn f() {}\n#[cfg(test)]\nmod tests;\n";
+        let with = |tests: &str| testing::with_tests(&[("src/lib.rs", lib), ("src/tests.rs", tests)]);
+        assert!(complain(with(&text(400, 60)), Known::default()).is_empty());
+        let found = complain(with(&text(401, 61)), Known::default());
+        assert!(found.len() == 2 && found[0].contains("src/tests.rs: 401 lines"), "{found:?}");
+        assert!(found[1].contains("src/tests.rs:1: long has 61 lines"), "{found:?}");
+    }
+
+    #[test]
+    fn a_file_of_several_test_programs_is_named_once() {
+        let found = complaints(&measure(&[], &[long(401, 60), long(401, 60)]), &[], &[]);
+        assert!(found.len() == 1 && found[0].matches("src/lib.rs").count() == 1, "{found:?}");
+    }
+
+    #[test]
+    fn tests_do_not_count_for_their_crate() {
+        let tests = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn g() {}\n".repeat(300));
+        let files = [("src/lib.rs", tests.as_str())];
+        let (products, all) = ([testing::target(&files)], [testing::with_tests(&files)]);
+        assert!(complaints(&measure(&products, &all), &[("sample", 100)], &[]).is_empty());
     }
 
     #[test]
@@ -157,7 +191,7 @@ mod tests {
         let crates = [("sample", 300)];
         let with = |lines: usize, known: usize| {
             let known = [("sample", Known { lines: known, ..Known::default() })];
-            complaints(&measure(&[long(lines, 10)]), &crates, &known)
+            complaints(&measure(&[long(lines, 10)], &[]), &crates, &known)
         };
         assert!(with(300, 0).is_empty());
         assert!(with(301, 0)[0].contains("301 lines, at most 300 are allowed"));

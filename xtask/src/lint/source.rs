@@ -1,5 +1,6 @@
-//! The Rust sources of the workspace without their tests. Takes the checkout's root, gives every library, program,
-//! example and build script with its parsed files. The lints `cycles`, `names`, `neutral`, `sizes` and `results` read from here.
+//! The Rust sources of the workspace, with or without their tests. Takes the checkout's root, gives every library, program,
+//! example and build script with its parsed files; with tests also every integration test and benchmark. The lints
+//! `cycles`, `names`, `neutral` and `results` read the sources without tests, `sizes` reads both.
 
 mod tests_out;
 
@@ -19,12 +20,20 @@ pub(crate) struct Target {
     pub(crate) files: Vec<SourceFile>,
 }
 
-/// One file, without items under `#[cfg(test)]` and modules named `tests`.
+/// Whether the sources are read with their tests: items under `#[cfg(test)]` and modules named `tests`, integration tests
+/// and benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tests {
+    Kept,
+    Removed,
+}
+
+/// One file.
 pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
     /// The module path of the file; empty for the root.
     pub(crate) module: Vec<String>,
-    /// The number of lines that are not tests.
+    /// The number of lines, without those of tests if these were removed.
     pub(crate) lines: usize,
     pub(crate) items: Vec<Item>,
 }
@@ -46,8 +55,8 @@ struct PackageTarget {
     src_path: PathBuf,
 }
 
-/// Reads every target of the workspace at `root` except integration tests and benchmarks. Paths are relative to `root`.
-pub(crate) fn workspace(root: &Path) -> Result<Vec<Target>> {
+/// Reads every target of the workspace at `root`. Paths are relative to `root`.
+pub(crate) fn workspace(root: &Path, tests: Tests) -> Result<Vec<Target>> {
     let mut command = run::cargo();
     command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]);
     let text = run::output(command.arg(root.join("Cargo.toml")))?;
@@ -56,48 +65,56 @@ pub(crate) fn workspace(root: &Path) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for package in metadata.packages {
         for target in package.targets {
-            if target.kind.iter().any(|kind| kind == "test" || kind == "bench") {
+            let is_test = target.kind.iter().any(|kind| kind == "test" || kind == "bench");
+            if is_test && tests == Tests::Removed {
                 continue;
             }
             let path = target.src_path.strip_prefix(root).unwrap_or(&target.src_path);
-            targets.push(read(root, &package.name, path)?);
+            targets.push(read(root, &package.name, path, tests)?);
         }
     }
     Ok(targets)
 }
 
 /// Reads the target whose root file is `path`, relative to `root`.
-pub(crate) fn read(root: &Path, package: &str, path: &Path) -> Result<Target> {
-    let mut files = Vec::new();
+pub(crate) fn read(root: &Path, package: &str, path: &Path, tests: Tests) -> Result<Target> {
+    let mut reader = Reader { root, tests, files: Vec::new() };
     let children = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    read_file(root, path, &children, Vec::new(), &mut files)?;
-    Ok(Target { package: package.to_owned(), files })
+    reader.read(path, &children, Vec::new())?;
+    Ok(Target { package: package.to_owned(), files: reader.files })
 }
 
-/// Reads `path` and then the files of its modules, which are in the directory `children`.
-fn read_file(
-    root: &Path,
-    path: &Path,
-    children: &Path,
-    module: Vec<String>,
-    files: &mut Vec<SourceFile>,
-) -> Result<()> {
-    let text =
-        fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut file = syn::parse_file(&text).with_context(|| format!("cannot parse {}", path.display()))?;
-    let lines = text.lines().count() - tests_out::remove(&mut file);
-    let mut declared = Vec::new();
-    declarations(&file.items, children, &module, &mut declared);
-    files.push(SourceFile { path: path.to_path_buf(), module, lines, items: file.items });
-    for Declared { name, module, directory, attribute } in declared {
-        let next = match attribute {
-            Some(given) => path.parent().unwrap_or(Path::new("")).join(given),
-            None => find(root, &directory, &name)
-                .with_context(|| format!("no file for `mod {name}` of {}", path.display()))?,
+/// Reads the files of one target.
+struct Reader<'a> {
+    root: &'a Path,
+    tests: Tests,
+    files: Vec<SourceFile>,
+}
+
+impl Reader<'_> {
+    /// Reads `path` and then the files of its modules, which are in the directory `children`.
+    fn read(&mut self, path: &Path, children: &Path, module: Vec<String>) -> Result<()> {
+        let text = fs::read_to_string(self.root.join(path))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut file = syn::parse_file(&text).with_context(|| format!("cannot parse {}", path.display()))?;
+        let removed = match self.tests {
+            Tests::Kept => 0,
+            Tests::Removed => tests_out::remove(&mut file),
         };
-        read_file(root, &next, &directory.join(&name), module, files)?;
+        let lines = text.lines().count() - removed;
+        let mut declared = Vec::new();
+        declarations(&file.items, children, &module, &mut declared);
+        self.files.push(SourceFile { path: path.to_path_buf(), module, lines, items: file.items });
+        for Declared { name, module, directory, attribute } in declared {
+            let next = match attribute {
+                Some(given) => path.parent().unwrap_or(Path::new("")).join(given),
+                None => find(self.root, &directory, &name)
+                    .with_context(|| format!("no file for `mod {name}` of {}", path.display()))?,
+            };
+            self.read(&next, &directory.join(&name), module)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn find(root: &Path, directory: &Path, name: &str) -> Result<PathBuf> {
@@ -172,9 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn code_of_tests_is_followed_and_counted_where_it_is_kept() {
+        let files =
+            [("src/lib.rs", "fn f() {}\n#[cfg(test)]\nmod tests;\n"), ("src/tests.rs", "\nfn g() {}\n")];
+        let target = testing::with_tests(&files);
+        let found: Vec<_> = target.files.iter().map(|file| (file.lines, file.items.len())).collect();
+        assert_eq!(found, [(3, 2), (2, 1)]);
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
         let directory = testing::directory(&[("src/lib.rs", "mod gone;\n")]);
-        let error = read(directory.path(), "p", Path::new("src/lib.rs")).err().unwrap();
+        let error = read(directory.path(), "p", Path::new("src/lib.rs"), Tests::Removed).err().unwrap();
         assert!(format!("{error:#}").contains("src/gone.rs"), "{error:#}");
     }
 }
@@ -197,6 +223,11 @@ pub(crate) mod testing {
 
     /// Package `sample`, made of these files; the first is its root.
     pub(crate) fn target(files: &[(&str, &str)]) -> Target {
-        read(directory(files).path(), "sample", Path::new(files[0].0)).unwrap()
+        read(directory(files).path(), "sample", Path::new(files[0].0), Tests::Removed).unwrap()
+    }
+
+    /// The same package, read with its tests.
+    pub(crate) fn with_tests(files: &[(&str, &str)]) -> Target {
+        read(directory(files).path(), "sample", Path::new(files[0].0), Tests::Kept).unwrap()
     }
 }
