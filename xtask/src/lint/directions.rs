@@ -227,6 +227,21 @@ mod tests {
                 "lifeboat-store must not use lifeboat-cluster",
             ),
             ("crates/api", "lifeboat-plan.workspace = true", "lifeboat-api must not use lifeboat-plan"),
+            (
+                "crates/velero",
+                "lifeboat-stash.workspace = true",
+                "lifeboat-velero must not use lifeboat-stash",
+            ),
+            (
+                "crates/stash",
+                "lifeboat-velero.workspace = true",
+                "lifeboat-stash must not use lifeboat-velero",
+            ),
+            (
+                "crates/transfer",
+                "lifeboat-velero.workspace = true",
+                "lifeboat-transfer must not use lifeboat-velero",
+            ),
         ] {
             let copy = tempfile::tempdir().unwrap();
             copy_manifests(copy.path());
