@@ -5,6 +5,7 @@
 
 mod duration;
 mod identity;
+pub mod names;
 mod refs;
 mod schema;
 mod string_enum;

@@ -1,13 +1,16 @@
 //! Crates and modules that serve any API, and therefore must not name the kinds of one: `cluster`, `control`, `transfer`,
 //! `items`, and every module of `plan` except `plan::velero` and `plan::stash`. Callers pass the data of a Velero or Stash
-//! object in types of these crates, so that a second API can use them unchanged.
+//! object in types of these crates, so that a second API can use them unchanged. Paths are checked, and texts: a label
+//! or a type that is spelled out needs no import.
+
+mod texts;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
 use super::known;
-use super::source::Target;
+use super::source::{SourceFile, Target};
 use super::uses::{self, Use};
 
 /// Packages that serve any API as a whole.
@@ -22,18 +25,27 @@ const OF_ONE_API: [(&str, &[&str]); 2] = [
     ("lifeboat_plan", &["velero", "stash", "*"]),
 ];
 
-/// How many lines of a file are known to name such kinds. These numbers may only become smaller.
-#[rustfmt::skip] // one line for each file
-const KNOWN: &[(&str, usize)] = &[
-    ("crates/plan/src/items/existing.rs", 1),
-    ("crates/plan/src/items/sanitise.rs", 1),
+/// The groups of one API, as texts name them.
+const GROUPS: [&str; 2] = ["velero.io", "stash.appscode.com"];
+
+/// Files, and folders, whose texts may name the groups of one API, each with the reason.
+const TEXTS: [(&str, &str); 5] = [
+    ("crates/cluster/examples/load/", "it fills a cluster with objects, those of Velero's API included"),
+    ("crates/plan/src/install/", "it makes the manifests of every API"),
+    ("crates/plan/src/items/filter.rs", "it lists the types of every API that no restore creates"),
+    ("crates/plan/src/items/priorities.rs", "it has upstream's order of types"),
+    ("crates/plan/src/items/trust.rs", "it judges the groups of every API"),
 ];
+
+/// How many lines of a file are known to name such kinds. These numbers may only become smaller.
+const KNOWN: &[(&str, usize)] = &[];
 
 const TABLE: &str = "KNOWN in xtask/src/lint/neutral.rs";
 
 /// Fails with every file that has more or fewer such lines than is known.
 pub(crate) fn check(targets: &[Target]) -> Result<()> {
-    let complaints = complaints(targets, KNOWN);
+    let mut complaints = complaints(targets, KNOWN);
+    complaints.extend(unused(targets));
     if !complaints.is_empty() {
         bail!("kinds of one API in code that serves any API:\n  {}", complaints.join("\n  "));
     }
@@ -49,6 +61,10 @@ fn complaints(targets: &[Target], known: &[(&str, usize)]) -> Vec<String> {
             let mut found: Vec<_> = named
                 .map(|used| (used.line, format!("{path}:{}: {}", used.line, used.path.join("::"))))
                 .collect();
+            if !TEXTS.iter().any(|(allowed, _)| path.starts_with(allowed)) {
+                let texts = texts_of_one_api(file);
+                found.extend(texts.map(|(line, text)| (line, format!("{path}:{line}: {text:?}"))));
+            }
             found.sort();
             found.dedup_by_key(|(line, _)| *line);
             files.insert(path, found.into_iter().map(|(_, text)| text).collect());
@@ -64,6 +80,22 @@ fn complaints(targets: &[Target], known: &[(&str, usize)]) -> Vec<String> {
     let gone = known.iter().filter(|(path, _)| !files.contains_key(*path));
     complaints.extend(gone.map(|(path, _)| format!("{path}: no such file; remove the entry in {TABLE}")));
     complaints
+}
+
+/// The texts of a file that name the group of one API, each with its line.
+fn texts_of_one_api(file: &SourceFile) -> impl Iterator<Item = (usize, String)> {
+    texts::of(file).into_iter().filter(|(_, text)| GROUPS.iter().any(|group| text.contains(group)))
+}
+
+/// Entries of [`TEXTS`] that are not needed any more.
+fn unused(targets: &[Target]) -> Vec<String> {
+    let files = || targets.iter().flat_map(|target| &target.files);
+    let is_needed = |allowed: &str| {
+        let mut inside = files().filter(|file| file.path.display().to_string().starts_with(allowed));
+        inside.any(|file| texts_of_one_api(file).next().is_some())
+    };
+    let unused = TEXTS.iter().filter(|(allowed, _)| !is_needed(allowed));
+    unused.map(|(path, _)| format!("{path}: no text names a group; remove the entry in TEXTS")).collect()
 }
 
 /// Whether a module serves any API.
@@ -125,6 +157,45 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_neutral_crate_spells_out_no_group_of_one_api() {
+        for text in [
+            "const A: &str = \"velero.io/exclude-from-backup\";",
+            "fn f() { g(\"backups.velero.io\"); }",
+            "fn f() { json!({\"labels\": {\"velero.io/backup-name\": 1}}); }",
+            "fn f() -> String { format!(\"{}.stash.appscode.com\", 1) }",
+            "#[derive(Error)] enum E { #[error(\"set backup.velero.io/backup-volumes\")] A }",
+        ] {
+            let found = found("lifeboat-transfer", &[("src/lib.rs", text)]);
+            assert!(found.len() == 1 && found[0].contains("src/lib.rs:1: \""), "{text}: {found:?}");
+        }
+        for text in [
+            "/// As `velero.io/backup-name` does.\nfn f() {}",
+            "#[cfg(test)]\nmod tests { const A: &str = \"velero.io/a\"; }",
+            "const A: &str = \"lifeboat.io/attempt\";",
+        ] {
+            assert!(found("lifeboat-transfer", &[("src/lib.rs", text)]).is_empty(), "{text}");
+        }
+        let text = "const A: &str = \"velero.io/a\";";
+        assert!(found("lifeboat-velero", &[("src/lib.rs", text)]).is_empty());
+    }
+
+    #[test]
+    fn texts_of_listed_files_may_name_groups_and_a_list_that_is_too_long_is_refused() {
+        let target = || {
+            let files = [
+                ("crates/plan/src/lib.rs", "mod items;"),
+                ("crates/plan/src/items.rs", "mod trust;"),
+                ("crates/plan/src/items/trust.rs", "const A: &str = \"velero.io\";"),
+            ];
+            [Target { package: "lifeboat-plan".to_owned(), ..testing::target(&files) }]
+        };
+        assert!(complaints(&target(), &[]).is_empty());
+        let unused = unused(&target());
+        assert_eq!(unused.len(), TEXTS.len() - 1, "{unused:?}");
+        assert!(!unused.iter().any(|complaint| complaint.contains("trust.rs")), "{unused:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Labels, annotations and finalizers of group `velero.io` that stock clients, plugins and old backups rely on, with
 //! Velero's names.
 
+pub use crate::common::names::EXCLUDE_FROM_BACKUP;
+
 /// Label: the name of the backup an object belongs to.
 pub const BACKUP_NAME: &str = "velero.io/backup-name";
 /// Label: the UID of the backup an object belongs to.
@@ -23,8 +25,6 @@ pub const POD_UID: &str = "velero.io/pod-uid";
 pub const PVC_UID: &str = "velero.io/pvc-uid";
 /// Label: the ID of the operation an object belongs to.
 pub const ASYNC_OPERATION_ID: &str = "velero.io/async-operation-id";
-/// Label, with value "true": the object is excluded from backups.
-pub const EXCLUDE_FROM_BACKUP: &str = "velero.io/exclude-from-backup";
 /// Label: claims with the same value are snapshotted as one group, unless a backup names another label.
 pub const VOLUME_GROUP: &str = "velero.io/volume-group";
 /// Label: why an expired backup could not be deleted.

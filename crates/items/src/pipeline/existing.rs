@@ -93,7 +93,7 @@ async fn again(
 }
 
 async fn treat(run: &Run, target: &Target, found: Value, wanted: &Value, notes: &mut Notes) -> ItemOutcome {
-    match compare(found, wanted, run.rules.existing) {
+    match compare(found, wanted, run.rules.existing, run.rules.own_labels) {
         Existing::Same => ItemOutcome::Same,
         Existing::Different { warning } => ItemOutcome::Different { warning },
         Existing::Labels { patch } => match run.effects.merge(target, None, &patch).await {

@@ -3,7 +3,6 @@
 //! existing object.
 
 use jiff::Timestamp;
-use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
 use serde_json::{Map, Value, json};
 
 use super::sanitise;
@@ -30,13 +29,19 @@ pub enum Existing {
     Labels { patch: Value },
 }
 
-/// Decides what to do. `found` is the object as read from the API server; `wanted` the one that was to be created.
-pub fn compare(mut found: Value, wanted: &Value, policy: Option<ExistingPolicy>) -> Existing {
+/// Decides what to do. `found` is the object as read from the API server; `wanted` the one that was to be created;
+/// `own_labels` those with the names of backup and restore, in which both may differ.
+pub fn compare(
+    mut found: Value,
+    wanted: &Value,
+    policy: Option<ExistingPolicy>,
+    own_labels: &[&'static str],
+) -> Existing {
     if sanitise::strip(&mut found).is_err() {
         return Existing::Same;
     }
     let update = policy == Some(ExistingPolicy::Update);
-    let labels = labels_of(wanted);
+    let labels = labels_of(wanted, own_labels);
     let old_labels = found.pointer("/metadata/labels").cloned();
     set_labels(&mut found, &labels);
     if found == *wanted {
@@ -72,10 +77,12 @@ fn different(wanted: &Value, policy: Option<ExistingPolicy>) -> String {
     )
 }
 
-/// Whether this restore created the object, in an earlier run of the server.
-pub fn is_ours(found: &Value, restore: &str) -> bool {
-    found.pointer("/metadata/labels").and_then(|labels| labels.get(RESTORE_NAME)).and_then(Value::as_str)
-        == Some(&crate::label::value(restore))
+/// Whether this restore created the object, in an earlier run of the server. `restore`: the label with the name of the
+/// restore, and that name.
+pub fn is_ours(found: &Value, restore: (&str, &str)) -> bool {
+    let (label, name) = restore;
+    found.pointer("/metadata/labels").and_then(|labels| labels.get(label)).and_then(Value::as_str)
+        == Some(&crate::label::value(name))
 }
 
 /// Whether an object was created after the Restore began. Its label may name an earlier Restore of the same name.
@@ -85,12 +92,12 @@ pub fn is_new(found: &Value, begun: Option<Timestamp>) -> bool {
     made.zip(begun).is_none_or(|(made, begun)| made >= begun)
 }
 
-fn labels_of(wanted: &Value) -> [(&'static str, Value); 2] {
-    let label = |name: &'static str| {
-        let value = wanted.pointer("/metadata/labels").and_then(|labels| labels.get(name));
-        (name, value.cloned().unwrap_or_else(|| json!("")))
+fn labels_of(wanted: &Value, names: &[&'static str]) -> Vec<(&'static str, Value)> {
+    let label = |name: &&'static str| {
+        let value = wanted.pointer("/metadata/labels").and_then(|labels| labels.get(*name));
+        (*name, value.cloned().unwrap_or_else(|| json!("")))
     };
-    [label(BACKUP_NAME), label(RESTORE_NAME)]
+    names.iter().map(label).collect()
 }
 
 fn set_labels(object: &mut Value, labels: &[(&str, Value)]) {
@@ -161,8 +168,15 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
 mod tests {
     use super::*;
 
+    const BACKUP: &str = "example.com/backup";
+    const RESTORE: &str = "example.com/restore";
+
+    fn compare(found: Value, wanted: &Value, policy: Option<ExistingPolicy>) -> Existing {
+        super::compare(found, wanted, policy, &[BACKUP, RESTORE])
+    }
+
     fn wanted(kind: &str, rest: &Value) -> Value {
-        let labels = json!({"velero.io/backup-name": "b", "velero.io/restore-name": "r"});
+        let labels = json!({BACKUP: "b", RESTORE: "r"});
         let mut object =
             json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "labels": labels}});
         for (key, value) in rest.as_object().unwrap() {
@@ -187,7 +201,7 @@ mod tests {
         let Existing::Labels { patch } = compare(found, &wanted, Some(ExistingPolicy::Update)) else {
             panic!("labels are brought up to date");
         };
-        assert_eq!(patch["metadata"]["labels"]["velero.io/restore-name"], "r");
+        assert_eq!(patch["metadata"]["labels"][RESTORE], "r");
     }
 
     #[test]
@@ -240,7 +254,8 @@ mod tests {
 
     #[test]
     fn our_own_objects_are_known_by_their_label() {
-        assert!(is_ours(&wanted("Secret", &json!({})), "r"));
-        assert!(!is_ours(&found("Secret", &json!({})), "r"));
+        assert!(is_ours(&wanted("Secret", &json!({})), (RESTORE, "r")));
+        assert!(!is_ours(&wanted("Secret", &json!({})), (BACKUP, "r")));
+        assert!(!is_ours(&found("Secret", &json!({})), (RESTORE, "r")));
     }
 }

@@ -21,6 +21,8 @@ pub struct ItemRules {
     pub modifiers: Modifiers,
     /// Types that are restored in a stored version other than the one that the source cluster preferred.
     pub versions: BTreeMap<GroupResource, String>,
+    /// The labels that [`super::sanitise::mark`] sets. An object that differs only in them is the same.
+    pub own_labels: &'static [&'static str],
 }
 
 impl ItemRules {

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
-use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
 use serde_json::{Map, Value, json};
 
 use crate::label;
@@ -72,14 +71,16 @@ pub fn move_claim(object: &mut Value, mapping: &BTreeMap<String, String>) {
     }
 }
 
-/// Sets the namespace and the labels of a restored object.
-pub fn mark(object: &mut Value, namespace: Option<&str>, restore: &str, backup: &str) {
+/// Sets the namespace of a restored object, and labels that name what it was restored by and from. `names`: each label
+/// with a name, which may be too long for a label.
+pub fn mark(object: &mut Value, namespace: Option<&str>, names: &[(&str, &str)]) {
     if let Some(namespace) = namespace {
         object["metadata"]["namespace"] = json!(namespace);
     }
     let labels = entry(object, "labels");
-    labels.insert(BACKUP_NAME.into(), json!(label::value(backup)));
-    labels.insert(RESTORE_NAME.into(), json!(label::value(restore)));
+    for (label, name) in names {
+        labels.insert((*label).to_owned(), json!(label::value(name)));
+    }
 }
 
 /// Whether a pod or Job has already completed: such objects are not started again.
@@ -219,10 +220,12 @@ mod tests {
     #[test]
     fn a_restored_object_is_marked_with_names_that_are_label_values() {
         let mut object = json!({"metadata": {"namespace": "shop"}});
-        mark(&mut object, Some("copy"), &"r".repeat(70), "b");
+        let restore = "r".repeat(70);
+        let names = [("example.com/backup", "b"), ("example.com/restore", restore.as_str())];
+        mark(&mut object, Some("copy"), &names);
         assert_eq!(object["metadata"]["namespace"], "copy");
-        assert_eq!(object["metadata"]["labels"]["velero.io/backup-name"], "b");
-        assert_eq!(object["metadata"]["labels"]["velero.io/restore-name"].as_str().unwrap().len(), 63);
+        assert_eq!(object["metadata"]["labels"]["example.com/backup"], "b");
+        assert_eq!(object["metadata"]["labels"]["example.com/restore"].as_str().unwrap().len(), 63);
     }
 
     #[test]

@@ -94,9 +94,7 @@ pub enum DirectoryError {
     Block { volume: String },
     #[error("volume {volume}: {driver:?} is not the name of a FlexVolume driver")]
     FlexVolume { volume: String, driver: String },
-    #[error(
-        "volume {volume} is of a kind whose files cannot be found on a node ({kinds}); leave it out with the annotation backup.velero.io/backup-volumes-excludes or a volume policy"
-    )]
+    #[error("volume {volume} is of a kind whose files cannot be found on a node ({kinds})")]
     Kind { volume: String, kinds: String },
     #[error(
         "volume {volume} is the directory {path:?} of its node, which cannot be mounted: expected an absolute path below the root, without '.' and '..'"

@@ -9,6 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use lifeboat_api::common::names::EXCLUDE_FROM_BACKUP;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_control::Core;
 use lifeboat_plan::time;
@@ -21,9 +22,6 @@ use serde_json::{Value, json};
 const TOKEN: &str = "token.key";
 const CURRENT: [&str; 3] = ["ca.crt", "ca.key", "ca.end"];
 const NEXT: [&str; 3] = ["next-ca.crt", "next-ca.key", "next-ca.end"];
-
-/// The label that excludes the Secret from backups, because another cluster creates its own.
-const EXCLUDED: &str = "velero.io/exclude-from-backup";
 
 /// The size of the key of tokens.
 const TOKEN_KEY: usize = 32;
@@ -161,7 +159,8 @@ fn encoded(content: &[u8]) -> Value {
 /// Writes the changes, if the Secret is still as it was read.
 async fn write(api: &Api<Secret>, found: Option<&Secret>, changes: Value) -> Result<(), ApiError> {
     let attempt = format!("write Secret {SECRET}");
-    let labels = json!({"app.kubernetes.io/name": "lifeboat", EXCLUDED: "true"});
+    // Another cluster creates its own Secret, so it is excluded from backups.
+    let labels = json!({"app.kubernetes.io/name": "lifeboat", EXCLUDE_FROM_BACKUP: "true"});
     let Some(found) = found else {
         let mut data = changes;
         if let Some(data) = data.as_object_mut() {

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::velero::Restore;
+use lifeboat_api::velero::{Restore, names};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::items::existing::{is_new, is_ours};
 use lifeboat_plan::transfer::snapshots;
@@ -158,7 +158,8 @@ async fn exists(claim: &Value, restore: &Restore, cluster: &dyn Lookup) -> Resul
     let found = cluster.get(&id).await?;
     // A claim that an interrupted attempt of this restore created is handled in the same way, and recognised as ours.
     let begun = restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
-    let ours = |found: &Value| is_ours(found, &restore.name_any()) && is_new(found, begun);
+    let ours =
+        |found: &Value| is_ours(found, (names::RESTORE_NAME, &restore.name_any())) && is_new(found, begun);
     Ok(found.is_some_and(|found| !ours(&found)))
 }
 

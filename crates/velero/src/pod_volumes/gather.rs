@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::ResourceExt;
+use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task;
-use lifeboat_plan::transfer::directory::{ClaimOf, Directory, KUBELET_ROOT, Proof, claim_of, directory};
+use lifeboat_plan::transfer::directory::{
+    ClaimOf, Directory, DirectoryError, KUBELET_ROOT, Proof, claim_of, directory,
+};
 use lifeboat_plan::transfer::movers::DATA;
 use lifeboat_transfer::attempts::{NotPrepared, WorkContext};
 use serde_json::Value;
@@ -78,7 +81,18 @@ pub(super) async fn directory_on_node(
     let root = root.unwrap_or_else(|| settings.kubelet_root.clone());
     directory(&root, pod, volume, claim)
         .map(|found| (node, found))
-        .map_err(|error| NotPrepared::Because(error.to_string()))
+        .map_err(|error| NotPrepared::Because(message(&error)))
+}
+
+/// The error, and what the owner of the backup can do.
+fn message(error: &DirectoryError) -> String {
+    match error {
+        DirectoryError::Kind { .. } => {
+            let annotation = names::BACKUP_VOLUMES_EXCLUDES;
+            format!("{error}; leave it out with the annotation {annotation} or a volume policy")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The volume's directory as the mover sees it.

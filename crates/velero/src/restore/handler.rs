@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use lifeboat_api::velero::Restore;
+use lifeboat_api::velero::{Restore, names};
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::items::existing::{is_new, is_ours};
 use lifeboat_plan::items::{sanitise, trust};
@@ -106,7 +106,7 @@ impl VeleroHandler {
     /// Whether this restore created an object: it has the restore's label, and is younger than the Restore.
     fn made(&self, found: &Value) -> bool {
         let begun = self.restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
-        is_ours(found, self.name()) && is_new(found, begun)
+        is_ours(found, (names::RESTORE_NAME, self.name())) && is_new(found, begun)
     }
 }
 
@@ -154,7 +154,8 @@ impl ItemHandler for VeleroHandler {
 
     fn mark(&self, object: &mut Value, namespace: Option<&str>) {
         let backup = self.restore.spec.backup_name.as_deref().unwrap_or_default();
-        sanitise::mark(object, namespace, self.name(), backup);
+        let names = [(names::BACKUP_NAME, backup), (names::RESTORE_NAME, self.name())];
+        sanitise::mark(object, namespace, &names);
     }
 
     fn is_ours(&self, found: &Value) -> bool {

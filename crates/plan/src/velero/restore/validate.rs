@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::Catalogue;
-use lifeboat_api::velero::names::RESTORE_STATUS;
+use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME, RESTORE_STATUS};
 use lifeboat_api::velero::{Backup, BackupPhase, ExistingResourcePolicy, RestoreSpec};
 
 use super::hooks::RestoreHooks;
@@ -40,6 +40,7 @@ pub fn compile(
             existing: policy(spec).map(existing),
             modifiers,
             versions: BTreeMap::new(),
+            own_labels: &[BACKUP_NAME, RESTORE_NAME],
         },
         hooks: RestoreHooks::new(spec)?,
         volumes: spec.restore_pvs != Some(false),
