@@ -12,7 +12,7 @@ mod string_enum;
 pub mod time;
 
 pub use duration::{GoDuration, ParseDurationError};
-pub use identity::{BackupUid, LocationName, NamespaceName, TaskId};
+pub use identity::{BackupUid, LocationName, NamespaceName, RepositoryName, StorageName, TaskId};
 pub use k8s_openapi::ByteString;
 pub use k8s_openapi::api::core::v1::{ObjectReference, TypedLocalObjectReference};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};

@@ -110,12 +110,12 @@ impl MoverLooks {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_api::common::{LocationName, NamespaceName};
+    use lifeboat_api::common::{RepositoryName, StorageName};
 
     use super::*;
 
     fn key(name: &str) -> RepositoryKey {
-        RepositoryKey::new(LocationName::new("stash"), NamespaceName::new(name))
+        RepositoryKey::new(StorageName::new("stash"), RepositoryName::new(name))
     }
 
     fn looked(ids: &[&str]) -> Looked {

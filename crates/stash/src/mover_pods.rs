@@ -52,7 +52,7 @@ pub(crate) async fn pod_settings_on(
         return Ok(only_there.map_or(Ok(base), |reason| Err(MoverPodError::RepositoryElsewhere { reason })));
     }
     let base = with_repository_volume(base, repository.as_ref());
-    let namespace = namespace(core, &request.job.namespace).await?;
+    let namespace = namespace(core, request.job.namespace.as_str()).await?;
     let pod = MoverPod {
         base: &base,
         place: &request.job.place,
@@ -83,7 +83,7 @@ pub(crate) async fn pod_settings_on(
 async fn answer_to(core: &Core, settings: &PodSettings, job: &MoverJob) -> Result<Option<DryRun>, ApiError> {
     let wanted = MoverJob { pod: settings.clone(), ..job.clone() };
     match job::dry_run(&wanted) {
-        Ok(manifest) => Jobs::new(&core.client, &wanted.namespace).dry_run(&manifest).await.map(Some),
+        Ok(manifest) => Jobs::new(&core.client, wanted.namespace.as_str()).dry_run(&manifest).await.map(Some),
         // The rights that follow from the labels of the namespace are known without a dry run.
         Err(_) => Ok(None),
     }
@@ -129,7 +129,7 @@ async fn namespace(core: &Core, name: &str) -> Result<Value, ApiError> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use lifeboat_api::common::TaskId;
+    use lifeboat_api::common::{NamespaceName, TaskId};
     use lifeboat_cluster::testing::failure;
     use lifeboat_control::locked;
     use lifeboat_control::testing::ApiServer;
@@ -161,7 +161,12 @@ mod tests {
         });
         let (core, movers) = (server.core().await, MoverSettings::default());
         let volume = MoverVolume { claim: "data".into(), block: false, writable: false };
-        let owner = Owner { kind: "X".into(), namespace: "shop".into(), name: "x".into(), uid: "u".into() };
+        let owner = Owner {
+            kind: "X".into(),
+            namespace: NamespaceName::new("shop"),
+            name: "x".into(),
+            uid: "u".into(),
+        };
         let job = MoverJob {
             task: TaskId::new("t-1"),
             owner,
@@ -169,7 +174,7 @@ mod tests {
             repository: "r".into(),
             group: "g".into(),
             deadline_seconds: 1,
-            namespace: "shop".into(),
+            namespace: NamespaceName::new("shop"),
             pod: movers.pod("lifeboat"),
         };
         let target =

@@ -1,6 +1,6 @@
 //! The key of a Repository among all repositories of the server. Jobs of movers have it as a text.
 
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{RepositoryName, StorageName};
 use lifeboat_transfer::repositories::RepositoryKey;
 
 /// The location of every key of this API. The second part of such a key has a slash, which no namespace in Velero's
@@ -9,7 +9,7 @@ pub(crate) const STORAGE: &str = "stash";
 
 /// The key of a Repository.
 pub(crate) fn key_of(namespace: &str, name: &str) -> RepositoryKey {
-    RepositoryKey::new(LocationName::new(STORAGE), NamespaceName::new(format!("{namespace}/{name}")))
+    RepositoryKey::new(StorageName::new(STORAGE), RepositoryName::new(format!("{namespace}/{name}")))
 }
 
 /// Namespace and name of the Repository that a key stands for.

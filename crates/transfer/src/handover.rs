@@ -155,7 +155,7 @@ impl Handover<'_> {
     /// Deletes the volumes of all attempts.
     pub async fn discard_all(&self) -> Result<(), ApiError> {
         for task in self.transfer.tasks() {
-            self.claims.delete_with_volume(self.movers(), &exposed_name(&task)).await?;
+            self.claims.delete_with_volume(self.movers(), &exposed_name(task.as_str())).await?;
         }
         Ok(())
     }
@@ -219,7 +219,9 @@ impl Handover<'_> {
     /// Deletes the mover's claim and keeps its volume; claims of earlier attempts are deleted with their volumes.
     async fn release(&self) -> Result<(), NotPrepared> {
         let (movers, exposed) = (self.movers(), self.exposed());
-        for earlier in self.transfer.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
+        for earlier in
+            self.transfer.tasks().map(|task| exposed_name(task.as_str())).filter(|name| *name != exposed)
+        {
             self.claims.delete_with_volume(movers, &earlier).await?;
         }
         self.claims.delete(movers, &exposed).await?;
@@ -254,7 +256,7 @@ impl Handover<'_> {
 
     /// The name of the claim of this attempt's mover, in the movers' namespace.
     fn exposed(&self) -> String {
-        exposed_name(&self.transfer.task())
+        exposed_name(self.transfer.task().as_str())
     }
 
     fn movers(&self) -> &str {

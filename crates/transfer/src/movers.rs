@@ -181,7 +181,7 @@ impl Movers {
             return Ok(Ended::Left);
         }
         self.count_running().await?;
-        let jobs = self.jobs(&request.job.namespace);
+        let jobs = self.jobs(request.job.namespace.as_str());
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
             Some(found) => (self.queue.adopt(&self.metrics, candidate), found),
@@ -222,7 +222,7 @@ impl Movers {
             return Ok(Some(found));
         }
         tracing::warn!(
-            namespace = wanted.namespace,
+            namespace = %wanted.namespace,
             job = job::name(&wanted.task),
             "a Job has the name of a mover and belongs to no task; it is removed"
         );

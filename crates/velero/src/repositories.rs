@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lifeboat_api::common::{LocationName, NamespaceName, TaskId};
+use lifeboat_api::common::{LocationName, NamespaceName, RepositoryName, StorageName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::password::{SECRET, to_try};
 use lifeboat_plan::velero::backup_repository::{self, RepositoryId};
@@ -29,8 +29,12 @@ pub(crate) struct LocationRepositories(pub(crate) Context);
 /// The key of a BackupRepository's repository.
 pub(crate) fn key_of(object: &Value) -> RepositoryKey {
     let text = |field: &str| object["spec"][field].as_str().unwrap_or_default();
-    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
-    RepositoryKey::new(LocationName::new(location), NamespaceName::new(namespace))
+    key(&LocationName::new(text("backupStorageLocation")), &NamespaceName::new(text("volumeNamespace")))
+}
+
+/// The key of the repository of a namespace's volumes in a location.
+pub(crate) fn key(location: &LocationName, namespace: &NamespaceName) -> RepositoryKey {
+    RepositoryKey::new(StorageName::new(location.as_str()), RepositoryName::new(namespace.as_str()))
 }
 
 fn host(context: &Context) -> Arc<LocationRepositories> {
@@ -46,7 +50,7 @@ impl From<LocationError> for RepositoryProblem {
 #[async_trait]
 impl AccessSource for LocationRepositories {
     async fn access(&self, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
-        let (context, location) = (&self.0, key.storage());
+        let (context, location) = (&self.0, key.storage().as_str());
         let object = locations::find(context, location).await?;
         let secrets = locations::secrets(context, &object).await?;
         let opening = locations::opening(&object, &secrets, &context.plugins)
@@ -88,26 +92,30 @@ async fn passwords(context: &Context) -> Result<Passwords, ApiError> {
     Ok(Passwords { to_try, missing })
 }
 
-fn about(key: &RepositoryKey) -> RepositoryId<'_> {
-    RepositoryId { location: key.storage(), namespace: key.name() }
+/// The location and namespace that a key was made of.
+fn about(key: &RepositoryKey) -> RepositoryId {
+    RepositoryId {
+        location: LocationName::new(key.storage().as_str()),
+        namespace: NamespaceName::new(key.name().as_str()),
+    }
 }
 
 #[async_trait]
 impl RepositoryRecords for LocationRepositories {
     async fn expect_data(&self, access: &Access) -> Result<(), ApiError> {
-        let object = object::ensure(&self.0, about(&access.key), &access.identifier).await?;
+        let object = object::ensure(&self.0, &about(&access.key), &access.identifier).await?;
         object::set_emptied(&self.0, &object, false).await
     }
 
     async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
-        match object::find(&self.0, about(&access.key)).await? {
+        match object::find(&self.0, &about(&access.key)).await? {
             Some(object) => object::show(&self.0, &object, problem.as_deref()).await,
             None => Ok(()),
         }
     }
 
     async fn set_emptied(&self, key: &RepositoryKey, emptied: bool) -> Result<(), ApiError> {
-        match object::find(&self.0, about(key)).await? {
+        match object::find(&self.0, &about(key)).await? {
             Some(object) => object::set_emptied(&self.0, &object, emptied).await,
             None => Ok(()),
         }
@@ -119,11 +127,11 @@ impl RepositoryRecords for LocationRepositories {
         task: &TaskId,
         deadline: Timestamp,
     ) -> Result<(), ApiError> {
-        object::note(&self.0, about(key), backup_repository::give_up(task, deadline)).await
+        object::note(&self.0, &about(key), backup_repository::give_up(task, deadline)).await
     }
 
     async fn note_dead_owner(&self, key: &RepositoryKey, owner: &str) -> Result<(), ApiError> {
-        object::note(&self.0, about(key), backup_repository::note_dead(owner)).await
+        object::note(&self.0, &about(key), backup_repository::note_dead(owner)).await
     }
 }
 

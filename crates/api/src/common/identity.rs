@@ -23,6 +23,11 @@ macro_rules! identity {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            /// Whether the field that it was read from was missing or empty.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
         }
 
         impl Deref for $name {
@@ -84,6 +89,17 @@ identity! {
 identity! {
     /// The UID of a Backup. UIDs are never reused, so an object or snapshot that has it belongs to no other backup.
     BackupUid
+}
+
+identity! {
+    /// One half of the key of a repository: where it is stored. Each API has its own texts: the name of a
+    /// BackupStorageLocation, or a word of another API.
+    StorageName
+}
+
+identity! {
+    /// The other half of the key of a repository: its name in that storage, which is unique there.
+    RepositoryName
 }
 
 #[cfg(test)]

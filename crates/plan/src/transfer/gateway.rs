@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
+use lifeboat_api::common::NamespaceName;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -61,7 +62,7 @@ impl Claims {
     pub fn owner(&self) -> Owner {
         Owner {
             kind: self.owner_kind.clone(),
-            namespace: self.owner_namespace.clone(),
+            namespace: NamespaceName::new(&self.owner_namespace),
             name: self.owner_name.clone(),
             uid: self.owner_uid.clone(),
         }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 pub use admission::DryRun;
 pub use rights::{NotAllowed, PodSecurity, TargetPod, USER};
 
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 
 /// The default namespace of movers for the Velero API.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat-movers";
@@ -37,7 +37,7 @@ pub struct MoverJob {
     /// The pod is stopped after this time.
     pub deadline_seconds: u64,
     /// The namespace of the Job.
-    pub namespace: String,
+    pub namespace: NamespaceName,
     pub pod: PodSettings,
 }
 
@@ -105,7 +105,7 @@ pub struct PodOverrides {
 pub struct Owner {
     /// As in `PodVolumeBackup`.
     pub kind: String,
-    pub namespace: String,
+    pub namespace: NamespaceName,
     pub name: String,
     pub uid: String,
 }

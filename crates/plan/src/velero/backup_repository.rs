@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::common::time::seconds;
+use lifeboat_api::common::{GoDuration, LocationName, NamespaceName};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
@@ -27,25 +27,25 @@ const NEVER: Duration = Duration::from_hours(24);
 const ALMOST_A_SECOND: Duration = Duration::from_nanos(999_999_999);
 
 /// The location and namespace of a repository.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepositoryId<'a> {
-    pub location: &'a str,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryId {
+    pub location: LocationName,
     /// The namespace whose volumes it holds.
-    pub namespace: &'a str,
+    pub namespace: NamespaceName,
 }
 
-impl RepositoryId<'_> {
+impl RepositoryId {
     /// Selects its objects; long names may share labels, so [`RepositoryId::is_of`] makes the final check.
     pub fn selector(&self) -> String {
         let Self { location, namespace } = self;
-        let (location, namespace) = (label::value(location), label::value(namespace));
+        let (location, namespace) = (label::value(location.as_str()), label::value(namespace.as_str()));
         format!("{}={location},{}={namespace}", names::STORAGE_LOCATION, names::VOLUME_NAMESPACE)
     }
 
     pub fn is_of(&self, object: &Value) -> bool {
         let text = |field: &str| object["spec"][field].as_str().unwrap_or_default();
-        text("backupStorageLocation") == self.location
-            && text("volumeNamespace") == self.namespace
+        self.location == text("backupStorageLocation")
+            && self.namespace == text("volumeNamespace")
             && is_restic(object)
     }
 }
@@ -56,7 +56,7 @@ pub fn is_restic(object: &Value) -> bool {
 }
 
 /// The object of a repository.
-pub fn object(about: RepositoryId<'_>, identifier: &str, frequency: Duration) -> Value {
+pub fn object(about: &RepositoryId, identifier: &str, frequency: Duration) -> Value {
     let RepositoryId { location, namespace } = about;
     json!({
         "apiVersion": "velero.io/v1",
@@ -64,8 +64,8 @@ pub fn object(about: RepositoryId<'_>, identifier: &str, frequency: Duration) ->
         "metadata": {
             "name": label::value(&format!("{namespace}-{location}-restic")),
             "labels": {
-                names::STORAGE_LOCATION: label::value(location),
-                names::VOLUME_NAMESPACE: label::value(namespace),
+                names::STORAGE_LOCATION: label::value(location.as_str()),
+                names::VOLUME_NAMESPACE: label::value(namespace.as_str()),
                 names::REPOSITORY_TYPE: "restic",
             },
         },
@@ -292,11 +292,15 @@ mod tests {
 
     #[test]
     fn an_object_of_a_repository_is_found_by_what_it_says() {
-        let about = RepositoryId { location: "default", namespace: "shop" };
-        let made = object(about, "s3:x/restic/shop", Duration::from_hours(24));
+        let of = |location: &str| RepositoryId {
+            location: LocationName::new(location),
+            namespace: NamespaceName::new("shop"),
+        };
+        let about = of("default");
+        let made = object(&about, "s3:x/restic/shop", Duration::from_hours(24));
         assert!(about.is_of(&made));
         assert_eq!(made["metadata"]["name"], "shop-default-restic");
-        assert!(!RepositoryId { location: "other", namespace: "shop" }.is_of(&made));
+        assert!(!of("other").is_of(&made));
         let mut kopia = made.clone();
         kopia["spec"]["repositoryType"] = json!("kopia");
         assert!(!about.is_of(&kopia));

@@ -1,4 +1,4 @@
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_mover::task::Transport;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
 use lifeboat_transfer::MoverSettings;
@@ -28,7 +28,7 @@ async fn keys(world: &World, key: &RepositoryKey) -> Result<Key, RepositoryProbl
         task: TaskId::new("u.0.ab-1"),
         owner: Owner {
             kind: "BackupSession".into(),
-            namespace: SHOP.into(),
+            namespace: NamespaceName::new(SHOP),
             name: "s".into(),
             uid: "u".into(),
         },
@@ -36,7 +36,7 @@ async fn keys(world: &World, key: &RepositoryKey) -> Result<Key, RepositoryProbl
         repository: key.to_string(),
         group: "g".into(),
         deadline_seconds: 60,
-        namespace: SHOP.into(),
+        namespace: NamespaceName::new(SHOP),
         pod: MoverSettings::default().pod("lifeboat"),
     };
     world.context.gateway.pass(Rights::Backup).keys(key, &job, world.context.now()).read().await

@@ -5,7 +5,7 @@ mod reservations;
 mod retention;
 mod state;
 
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings};
 use serde_json::json;
@@ -133,12 +133,17 @@ async fn pod_of(world: &World, key: &RepositoryKey) -> PodSettings {
     let context = &world.context;
     let job = MoverJob {
         task: TaskId::new("t"),
-        owner: Owner { kind: "Repository".into(), namespace: SHOP.into(), name: "r".into(), uid: "u".into() },
+        owner: Owner {
+            kind: "Repository".into(),
+            namespace: NamespaceName::new(SHOP),
+            name: "r".into(),
+            uid: "u".into(),
+        },
         place: MoverPlace::Anywhere,
         repository: key.to_string(),
         group: String::new(),
         deadline_seconds: 1,
-        namespace: SHOP.into(),
+        namespace: NamespaceName::new(SHOP),
         pod: context.movers.settings().pod(&context.namespace),
     };
     let request = PodRequest { job: &job, runtime: None, target: None };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_api::stash::HookPodRef;
 use lifeboat_cluster::exec::{Commands, ExecError, ExecRequest};
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -157,7 +157,7 @@ async fn call_by_mover(
         repository: String::new(),
         group: format!("{}/{}", run.owner.namespace, run.owner.name),
         deadline_seconds: LIMIT.as_secs() * 2,
-        namespace: run.namespace.to_owned(),
+        namespace: NamespaceName::new(run.namespace),
         pod: movers.settings().pod(&context.core.namespace),
     };
     let request = PodRequest { job: &job, runtime: None, target: None };

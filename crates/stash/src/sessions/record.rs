@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::common::NamespaceName;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::session::SessionKey;
@@ -90,7 +91,7 @@ impl SessionRecord {
     pub(crate) fn owner(&self) -> Owner {
         Owner {
             kind: self.kind.as_str().to_owned(),
-            namespace: self.namespace.clone(),
+            namespace: NamespaceName::new(&self.namespace),
             name: self.name.clone(),
             uid: self.uid.clone(),
         }

@@ -42,7 +42,7 @@ impl TaskRecords for SessionTasks {
     async fn state(&self, _namespace: &str, owner: &Owner, task: &TaskId) -> Result<TaskState, ApiError> {
         if owner.kind == REPOSITORY {
             let resource = objects::resource_of::<Repository>();
-            let api = objects::namespaced(&self.0.client, &owner.namespace, &resource);
+            let api = objects::namespaced(&self.0.client, owner.namespace.as_str(), &resource);
             let attempt = format!("read Repository {}/{}", owner.namespace, owner.name);
             let found = api.get_opt(&owner.name).await.attempt(attempt)?;
             return Ok(
@@ -50,7 +50,7 @@ impl TaskRecords for SessionTasks {
             );
         }
         let Some(kind) = SessionKind::of(&owner.kind) else { return Ok(TaskState::Unknown) };
-        let api = objects::namespaced(&self.0.client, &owner.namespace, &kind.resource());
+        let api = objects::namespaced(&self.0.client, owner.namespace.as_str(), &kind.resource());
         let attempt = format!("read {} {}/{}", owner.kind, owner.namespace, owner.name);
         let found = api.get_opt(&owner.name).await.attempt(attempt)?;
         let Some(found) = found.filter(|found| found.uid().as_deref() == Some(owner.uid.as_str())) else {

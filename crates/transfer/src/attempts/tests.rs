@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{NamespaceName, RepositoryName, StorageName};
 use lifeboat_cluster::ApiError;
 use lifeboat_control::testing::ApiServer;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, PartResult, PartResults, Restored};
@@ -39,7 +39,7 @@ impl AttemptRecord for Notes {
     fn owner(&self) -> Owner {
         Owner {
             kind: "BackupSession".into(),
-            namespace: "shop".into(),
+            namespace: NamespaceName::new("shop"),
             name: "nightly".into(),
             uid: "6f1c".into(),
         }
@@ -159,7 +159,7 @@ async fn host(effects: &Arc<FakeEffects>, restores: bool) -> Host {
     let spec = TransferSpec {
         task_base: "6f1c.0.ab".into(),
         namespace: "shop".into(),
-        key: RepositoryKey::new(LocationName::new("stash"), NamespaceName::new("shop/repo")),
+        key: RepositoryKey::new(StorageName::new("stash"), RepositoryName::new("shop/repo")),
         repository: "Repository shop/repo".into(),
         make: !restores,
         group: "nightly".into(),
@@ -189,8 +189,11 @@ async fn the_mover_gets_all_parts_in_the_transfers_own_namespace() {
     run_transfer(&host, &CancellationToken::new()).await.unwrap();
     let requests = effects.requests.lock().unwrap();
     let (job, task) = (&requests[0].job, &requests[0].task);
-    assert_eq!((job.task.as_str(), &*job.namespace, &*task.uid), ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1"));
-    assert_eq!((&*job.owner.namespace, job.pod.service_account.as_deref()), ("shop", Some("default")));
+    assert_eq!(
+        (job.task.as_str(), job.namespace.as_str(), &*task.uid),
+        ("6f1c.0.ab-1", "shop", "6f1c.0.ab-1")
+    );
+    assert_eq!((job.owner.namespace.as_str(), job.pod.service_account.as_deref()), ("shop", Some("default")));
     let uids: Vec<_> = task.parts.iter().map(|part| part.uid.as_str()).collect();
     assert_eq!(uids, ["6f1c.0.ab-1.0", "6f1c.0.ab-1.1"]);
     assert_eq!(

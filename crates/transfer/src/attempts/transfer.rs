@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifeboat_api::common::{GoDuration, TaskId};
+use lifeboat_api::common::{GoDuration, NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{Limits, LockTerms, Part, Task, TaskWork};
 use lifeboat_plan::transfer::attempts::task_uid;
@@ -220,7 +220,7 @@ impl Transfer {
             repository: self.key.to_string(),
             group: self.group.clone(),
             deadline_seconds: seconds,
-            namespace: self.namespace.clone(),
+            namespace: NamespaceName::new(&self.namespace),
             pod: prepared.pod,
         };
         let keys = match &self.gateway {

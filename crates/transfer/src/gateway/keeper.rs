@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_api::common::{LocationName, NamespaceName, TaskId};
+use lifeboat_api::common::{RepositoryName, StorageName, TaskId};
 use lifeboat_control::locked;
 use lifeboat_mover::task::lock_user;
 use lifeboat_plan::transfer::gateway::{Claims, Rights, TokenError, open};
@@ -125,7 +125,7 @@ impl Gateway {
     async fn open_files(&self, grant: &Grant) -> Result<Arc<StoredFiles>, RepositoryProblem> {
         let unknown = || RepositoryProblem::Unusable("this server does not serve its API".to_owned());
         let (storage, name) = grant.repository.split_once('/').ok_or_else(unknown)?;
-        let key = RepositoryKey::new(LocationName::new(storage), NamespaceName::new(name));
+        let key = RepositoryKey::new(StorageName::new(storage), RepositoryName::new(name));
         let access = self.source(&key).ok_or_else(unknown)?.access(&key).await?;
         let repository = self.shared.repositories.open(&access).await?;
         Ok(Arc::new(StoredFiles::new(repository)))

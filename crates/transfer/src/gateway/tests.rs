@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
-use lifeboat_api::common::{LocationName, NamespaceName, TaskId};
+use lifeboat_api::common::{NamespaceName, RepositoryName, StorageName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_control::testing::ApiServer;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
@@ -28,7 +28,7 @@ use crate::repositories::{
 const PLANTED: &str = "PLANTED-STORAGE-CREDENTIALS";
 
 fn key() -> RepositoryKey {
-    RepositoryKey::new(LocationName::new("stash"), NamespaceName::new("shop/backups"))
+    RepositoryKey::new(StorageName::new("stash"), RepositoryName::new("shop/backups"))
 }
 
 fn job(task: &str) -> MoverJob {
@@ -36,7 +36,7 @@ fn job(task: &str) -> MoverJob {
         task: TaskId::new(task),
         owner: Owner {
             kind: "BackupSession".into(),
-            namespace: "bank".into(),
+            namespace: NamespaceName::new("bank"),
             name: "nightly".into(),
             uid: "u".into(),
         },
@@ -44,7 +44,7 @@ fn job(task: &str) -> MoverJob {
         repository: key().to_string(),
         group: "g".into(),
         deadline_seconds: 60,
-        namespace: "bank".into(),
+        namespace: NamespaceName::new("bank"),
         pod: MoverSettings::default().pod("lifeboat"),
     }
 }

@@ -56,11 +56,11 @@ impl Movers {
         };
         // A Secret that an interrupted try left may hold old credentials.
         if let Err(error) = jobs.put_secret(&secret(request, key)).await {
-            return refusal(&request.job.namespace, error).map(Err);
+            return refusal(request.job.namespace.as_str(), error).map(Err);
         }
         match jobs.create(&job).await {
             Ok(job) => Ok(Ok(job)),
-            Err(error) => refusal(&request.job.namespace, error).map(Err),
+            Err(error) => refusal(request.job.namespace.as_str(), error).map(Err),
         }
     }
 }

@@ -58,7 +58,7 @@ impl AllRecords {
 impl Movers {
     /// What the records say about the task of a Job or Secret.
     pub(super) async fn state(&self, made: &MoverRecord) -> Result<TaskState, ApiError> {
-        self.task_state(&made.namespace, &made.owner, &made.candidate.task).await
+        self.task_state(made.namespace.as_str(), &made.owner, &made.candidate.task).await
     }
 
     /// What the records say about a task. `namespace` is that of its mover.
@@ -112,7 +112,7 @@ mod tests {
                 "labels": {"app.kubernetes.io/name": "lifeboat-mover", "lifeboat.io/owner-kind": kind},
                 "annotations": {"lifeboat.io/task": "u-1"}}});
             let made = job::read(&object).unwrap();
-            let state = all.state(&made.namespace, &made.owner, &made.candidate.task).await;
+            let state = all.state(made.namespace.as_str(), &made.owner, &made.candidate.task).await;
             assert_eq!(state.unwrap(), expected, "{kind}");
         }
     }

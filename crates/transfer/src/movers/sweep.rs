@@ -49,14 +49,14 @@ impl Movers {
         let found = self.found_jobs().await?;
         let mut kept = BTreeSet::new();
         for (object, made) in found.jobs.iter().filter_map(|object| Some((object, job::read(object)?))) {
-            let (namespace, name) = (&made.namespace, text(object, "/metadata/name"));
+            let (namespace, name) = (made.namespace.as_str(), text(object, "/metadata/name"));
             // A Job whose owner's kind this server does not know is kept.
             if self.state(&made).await? == TaskState::Over {
                 let owner = &made.owner.name;
                 tracing::info!(namespace, job = name, owner, "removing the mover of a task that is over");
                 clear(&self.jobs(namespace), name).await?;
             } else {
-                kept.insert((namespace.clone(), name.to_owned()));
+                kept.insert((namespace.to_owned(), name.to_owned()));
             }
         }
         let before = self.core.now() - LEFT;

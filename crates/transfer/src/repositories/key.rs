@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{RepositoryName, StorageName};
 
 /// Identifies a repository. Each API has its own pairs: for Velero's, `storage` is the name of the
 /// BackupStorageLocation and `name` the namespace whose volumes the repository holds. Another API gives `storage` a
 /// prefix of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepositoryKey {
-    storage: LocationName,
-    name: NamespaceName,
+    storage: StorageName,
+    name: RepositoryName,
 }
 
 impl RepositoryKey {
-    pub fn new(storage: LocationName, name: NamespaceName) -> Self {
+    pub fn new(storage: StorageName, name: RepositoryName) -> Self {
         Self { storage, name }
     }
 
-    pub fn storage(&self) -> &LocationName {
+    pub fn storage(&self) -> &StorageName {
         &self.storage
     }
 
-    pub fn name(&self) -> &NamespaceName {
+    pub fn name(&self) -> &RepositoryName {
         &self.name
     }
 }

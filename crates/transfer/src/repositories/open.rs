@@ -54,12 +54,12 @@ impl OpenRepositories {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_api::common::{LocationName, NamespaceName};
+    use lifeboat_api::common::{RepositoryName, StorageName};
 
     use super::*;
 
     fn key(number: usize) -> RepositoryKey {
-        RepositoryKey::new(LocationName::new("default"), NamespaceName::new(number.to_string()))
+        RepositoryKey::new(StorageName::new("default"), RepositoryName::new(number.to_string()))
     }
 
     #[test]

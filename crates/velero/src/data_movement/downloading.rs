@@ -22,7 +22,7 @@ use lifeboat_transfer::handover::{EmptyClaim, Unfilled};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::repositories::RepositoryKey;
+use crate::repositories;
 use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 pub(super) struct Downloading<'a> {
@@ -41,9 +41,9 @@ impl TransferKind for DataDownload {
 
     async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let request = TransferRequest {
-            key: RepositoryKey::new(
-                LocationName::new(&self.spec.backup_storage_location),
-                NamespaceName::new(&self.spec.source_namespace),
+            key: repositories::key(
+                &LocationName::new(&self.spec.backup_storage_location),
+                &NamespaceName::new(&self.spec.source_namespace),
             ),
             make: false,
             group: self.labels().get(names::RESTORE_NAME).cloned().unwrap_or_default(),

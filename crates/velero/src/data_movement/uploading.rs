@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::exposures;
-use crate::repositories::RepositoryKey;
+use crate::repositories;
 use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 /// Annotation: the final status of the object, while objects that were made for it are being removed.
@@ -46,9 +46,9 @@ impl TransferKind for DataUpload {
 
     async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let request = TransferRequest {
-            key: RepositoryKey::new(
-                LocationName::new(&self.spec.backup_storage_location),
-                NamespaceName::new(&self.spec.source_namespace),
+            key: repositories::key(
+                &LocationName::new(&self.spec.backup_storage_location),
+                &NamespaceName::new(&self.spec.source_namespace),
             ),
             make: true,
             group: self.labels().get(names::BACKUP_NAME).cloned().unwrap_or_default(),

@@ -13,7 +13,7 @@ use super::files::list;
 use super::snapshots::SnapshotsDeleted;
 use crate::context::Context;
 use crate::locations::Location;
-use crate::repositories::{self, RepositoryKey};
+use crate::repositories;
 
 /// The copies that a backup lists.
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Copies {
         let mut gone = SnapshotsDeleted::default();
         for (namespace, snapshots) in &self.by_namespace {
             let ids: Vec<String> = snapshots.iter().cloned().collect();
-            let key = RepositoryKey::new(LocationName::new(&location.name), NamespaceName::new(namespace));
+            let key = repositories::key(&LocationName::new(&location.name), &NamespaceName::new(namespace));
             match repositories::forget(context, &key, &ids).await {
                 Ok(()) => gone.any = true,
                 Err(problem) => gone.problems.push(format!(

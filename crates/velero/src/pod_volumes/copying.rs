@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
-use crate::repositories::RepositoryKey;
+use crate::repositories;
 use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 struct Copying<'a> {
@@ -35,9 +35,9 @@ impl TransferKind for PodVolumeBackup {
 
     async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let request = TransferRequest {
-            key: RepositoryKey::new(
-                LocationName::new(&self.spec.backup_storage_location),
-                NamespaceName::new(self.spec.pod.namespace.as_deref().unwrap_or_default()),
+            key: repositories::key(
+                &LocationName::new(&self.spec.backup_storage_location),
+                &NamespaceName::new(self.spec.pod.namespace.as_deref().unwrap_or_default()),
             ),
             make: true,
             group: backup_of(self),
@@ -161,7 +161,7 @@ impl Copying<'_> {
             tags: tags.collect(),
             excludes: vec![format!("/{DONE_DIRECTORY}")],
             report: Some(report_key(&self.transfer.group, &self.transfer.task())),
-            ..BackupWork::new(source, host(self.transfer.key.name(), pod, &spec.volume, claim))
+            ..BackupWork::new(source, host(self.transfer.key.name().as_str(), pod, &spec.volume, claim))
         }
     }
 
@@ -190,7 +190,7 @@ impl Copying<'_> {
     async fn found_pod(&self) -> Result<Option<Value>, ApiError> {
         let pod = &self.object.spec.pod;
         let name = pod.name.as_deref().unwrap_or_default();
-        gather::pod(&self.transfer.work, self.transfer.key.name(), name).await
+        gather::pod(&self.transfer.work, self.transfer.key.name().as_str(), name).await
     }
 
     /// The pod's namespace and name, for messages.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
-use crate::repositories::RepositoryKey;
+use crate::repositories;
 use crate::transfers::{ObjectRecord, Shows, TransferKind, TransferRequest, transfer};
 
 struct Filling<'a> {
@@ -36,9 +36,9 @@ impl TransferKind for PodVolumeRestore {
 
     async fn run_transfer(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let request = TransferRequest {
-            key: RepositoryKey::new(
-                LocationName::new(&self.spec.backup_storage_location),
-                NamespaceName::new(&self.spec.source_namespace),
+            key: repositories::key(
+                &LocationName::new(&self.spec.backup_storage_location),
+                &NamespaceName::new(&self.spec.source_namespace),
             ),
             make: false,
             group: label(self, names::RESTORE_NAME),

@@ -146,7 +146,7 @@ async fn is_usable(context: &Context, key: &RepositoryKey, object: &Value) -> Re
     let is_new = matches!(object["status"]["phase"].as_str(), None | Some("" | "New"));
     let access = repositories::access(context, key).await?;
     // Storage that cannot be reached is reported by its location; reported here too, the phase would flap.
-    let found = locations::find(context, key.storage()).await?;
+    let found = locations::find(context, key.storage().as_str()).await?;
     if found.phase() != Some(&lifeboat_api::velero::BackupStorageLocationPhase::Available) {
         let message = format!("its location '{}' is not available", key.storage());
         return Err(RepositoryProblem::Unusable(message));

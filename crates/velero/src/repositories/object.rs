@@ -15,10 +15,7 @@ fn api(context: &Context) -> Api<DynamicObject> {
     objects::namespaced(&context.client, &context.namespace, &resource)
 }
 
-pub(super) async fn find(
-    context: &Context,
-    about: RepositoryId<'_>,
-) -> Result<Option<DynamicObject>, ApiError> {
+pub(super) async fn find(context: &Context, about: &RepositoryId) -> Result<Option<DynamicObject>, ApiError> {
     let listed = api(context).list(&ListParams::default().labels(&about.selector())).await;
     let mut found = listed.attempt("list BackupRepositories")?.items;
     found.sort_by_key(ResourceExt::name_any);
@@ -45,7 +42,7 @@ pub(crate) async fn change(context: &Context, object: &DynamicObject, patch: Val
 }
 
 /// Records something for the controller of repositories.
-pub(super) async fn note(context: &Context, about: RepositoryId<'_>, patch: Value) -> Result<(), ApiError> {
+pub(super) async fn note(context: &Context, about: &RepositoryId, patch: Value) -> Result<(), ApiError> {
     match find(context, about).await? {
         Some(object) => change(context, &object, patch).await,
         None => Ok(()),
@@ -55,7 +52,7 @@ pub(super) async fn note(context: &Context, about: RepositoryId<'_>, patch: Valu
 /// The BackupRepository of this repository; created if it does not exist.
 pub(super) async fn ensure(
     context: &Context,
-    about: RepositoryId<'_>,
+    about: &RepositoryId,
     identifier: &str,
 ) -> Result<DynamicObject, ApiError> {
     if let Some(object) = find(context, about).await? {

@@ -38,7 +38,7 @@ pub(crate) async fn snapshot(cluster: &Cluster, namespace: &str, task: &str) -> 
 
 /// The key of a namespace's repository in location `default`.
 pub(crate) fn key(namespace: &str) -> RepositoryKey {
-    RepositoryKey::new(LocationName::new("default"), NamespaceName::new(namespace))
+    repositories::key(&LocationName::new("default"), &NamespaceName::new(namespace))
 }
 
 /// Makes a snapshot with these tags; gives its ID.

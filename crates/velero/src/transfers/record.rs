@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::common::NamespaceName;
 use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_control::Core;
@@ -110,7 +111,12 @@ impl ObjectRecord {
 impl AttemptRecord for ObjectRecord {
     fn owner(&self) -> Owner {
         let namespace = self.core.namespace.clone();
-        Owner { kind: self.kind.clone(), namespace, name: self.name.clone(), uid: self.uid.clone() }
+        Owner {
+            kind: self.kind.clone(),
+            namespace: NamespaceName::new(namespace),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        }
     }
 
     /// Only pod volumes have the annotation of their Backup or Restore.

@@ -20,7 +20,7 @@ impl Reports for LocationReports {
         tasks: &[TaskId],
     ) -> Result<(), RepositoryProblem> {
         let reports: Vec<String> = tasks.iter().map(|task| report_key(group, task)).collect();
-        let location = locations::open(&self.0, key.storage()).await?;
+        let location = locations::open(&self.0, key.storage().as_str()).await?;
         let deleted = location.store.delete(&reports).await;
         deleted.map_err(|error| RepositoryProblem::Storage(error.to_string()))
     }

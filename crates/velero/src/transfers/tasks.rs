@@ -1,7 +1,7 @@
 //! Which tasks Velero's objects have recorded: the proof that a mover's Job belongs to one of them.
 
 use async_trait::async_trait;
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_api::velero;
 use lifeboat_cluster::objects::{namespaced, resource, to_json};
 use lifeboat_cluster::{ApiError, Attempt};
@@ -63,7 +63,12 @@ mod tests {
     use super::*;
 
     fn owner(kind: &str) -> Owner {
-        Owner { kind: kind.into(), namespace: "lifeboat".into(), name: "o".into(), uid: "u".into() }
+        Owner {
+            kind: kind.into(),
+            namespace: NamespaceName::new("lifeboat"),
+            name: "o".into(),
+            uid: "u".into(),
+        }
     }
 
     #[rstest]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use serde_json::{Value, json};
 
 use super::queue::Candidate;
@@ -49,8 +49,8 @@ pub fn selector_of(owner: &str) -> String {
 
 /// The name of a task's Job and Secret. Pods have it as their host name, which has no dots.
 pub fn name(task: &TaskId) -> String {
-    let name = format!("mover-{}", task.replace('.', "-"));
-    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(task)) }
+    let name = format!("mover-{}", task.as_str().replace('.', "-"));
+    if name.len() <= 63 { name } else { format!("mover-{}", label::digest(task.as_str())) }
 }
 
 /// The Secret with the task, without its content.
@@ -118,7 +118,7 @@ fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
         SERVER: wanted.pod.server,
-        TASK: label::value(&wanted.task),
+        TASK: label::value(wanted.task.as_str()),
         OWNER_KIND: wanted.owner.kind,
         OWNER_UID: label::value(&wanted.owner.uid),
         REPOSITORY: label::digest(&wanted.repository),
@@ -133,7 +133,7 @@ fn annotations(wanted: &MoverJob) -> Value {
         REPOSITORY: wanted.repository,
         GROUP: wanted.group,
     });
-    if wanted.owner.namespace != wanted.pod.server {
+    if wanted.owner.namespace != *wanted.pod.server {
         annotations[OWNER_NAMESPACE] = json!(wanted.owner.namespace);
     }
     if let Some(node) = wanted.place.node() {
@@ -148,7 +148,7 @@ pub struct MoverRecord {
     pub candidate: Candidate,
     pub owner: Owner,
     /// The namespace of the Job.
-    pub namespace: String,
+    pub namespace: NamespaceName,
     /// The Job has completed or failed.
     pub finished: bool,
 }
@@ -170,11 +170,13 @@ pub fn read(job: &Value) -> Option<MoverRecord> {
     Some(MoverRecord {
         owner: Owner {
             kind: label(OWNER_KIND),
-            namespace: annotations.remove(OWNER_NAMESPACE).unwrap_or_else(|| label(SERVER)),
+            namespace: NamespaceName::new(
+                annotations.remove(OWNER_NAMESPACE).unwrap_or_else(|| label(SERVER)),
+            ),
             name: annotations.remove(OWNER_NAME).unwrap_or_default(),
             uid: label(OWNER_UID),
         },
-        namespace: text(job, "/metadata/namespace").to_owned(),
+        namespace: NamespaceName::new(text(job, "/metadata/namespace")),
         candidate: Candidate {
             task: TaskId::new(annotations.remove(TASK)?),
             group: annotations.remove(GROUP).unwrap_or_default(),
@@ -238,7 +240,7 @@ mod tests {
         let own = job(&wanted).unwrap();
         assert!(!own.to_string().contains(OWNER_NAMESPACE), "as earlier servers made it");
         assert_eq!(read(&own).unwrap().owner.namespace, "lifeboat");
-        wanted.owner.namespace = "shop".into();
+        wanted.owner.namespace = NamespaceName::new("shop");
         assert_eq!(read(&job(&wanted).unwrap()).unwrap().owner, wanted.owner);
         assert_eq!(read(&secret(&wanted)).unwrap().owner, wanted.owner);
     }

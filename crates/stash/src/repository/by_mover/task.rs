@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::SignedDuration;
 use kube::ResourceExt;
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_api::stash::Repository;
 use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, SnapshotLine, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, Part, Task, TaskWork};
@@ -41,7 +41,7 @@ pub(super) async fn request(
         task: task.clone(),
         owner: Owner {
             kind: "Repository".to_owned(),
-            namespace: namespace.to_owned(),
+            namespace: NamespaceName::new(namespace),
             name: name.to_owned(),
             uid: repository.uid().unwrap_or_default(),
         },
@@ -49,7 +49,7 @@ pub(super) async fn request(
         repository: access.key.to_string(),
         group: format!("{namespace}/{name}"),
         deadline_seconds: LIMIT.as_secs(),
-        namespace: namespace.to_owned(),
+        namespace: NamespaceName::new(namespace),
         pod: context.movers.settings().pod(&context.namespace),
     };
     let wanted = PodRequest { job: &job, runtime: runtime.as_ref(), target: None };

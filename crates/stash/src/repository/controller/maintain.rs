@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use lifeboat_api::common::{TaskId, Time};
+use lifeboat_api::common::{NamespaceName, TaskId, Time};
 use lifeboat_api::stash::{Repository, RepositoryStatus};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::report::{LogLine, Maintained, Outcome, TaskResult};
@@ -222,7 +222,7 @@ async fn request(
     let work = TaskWork::Maintain(MaintainWork { prune: run.prune, check: run.check, empty_is_meant });
     let owner = Owner {
         kind: "Repository".to_owned(),
-        namespace: namespace.to_owned(),
+        namespace: NamespaceName::new(namespace),
         name: name.to_owned(),
         uid: repository.uid().unwrap_or_default(),
     };
@@ -233,7 +233,7 @@ async fn request(
         repository: found.access.key.to_string(),
         group: "maintenance".to_owned(),
         deadline_seconds: context.movers.settings().copy_timeout.as_secs(),
-        namespace: namespace.to_owned(),
+        namespace: NamespaceName::new(namespace),
         pod: context.movers.settings().pod(&context.namespace),
     };
     let runtime = used_by::runtime_settings(context, repository).await?;

@@ -4,6 +4,7 @@ mod by_mover;
 mod wiping;
 
 use kube::api::DynamicObject;
+use lifeboat_api::common::NamespaceName;
 use lifeboat_api::stash::RepositoryStatus;
 use lifeboat_plan::transfer::repository_notes::{MAINTENANCE, give_up, note_dead};
 use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
@@ -209,7 +210,7 @@ async fn a_task_is_on_record_while_its_maintenance_runs() {
     let object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
     let owner = |uid: &str| Owner {
         kind: "Repository".into(),
-        namespace: SHOP.into(),
+        namespace: NamespaceName::new(SHOP),
         name: "r".into(),
         uid: uid.into(),
     };

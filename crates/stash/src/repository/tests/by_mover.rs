@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lifeboat_api::common::NamespaceName;
 use lifeboat_control::locked;
 use lifeboat_mover::task::{TaskWork, Transport};
 use lifeboat_plan::stash::repository::mover_work::REPOSITORY_TASK;
@@ -84,7 +85,7 @@ async fn its_task_counts_while_it_is_on_record_and_what_a_server_left_is_cleared
     let (world, movers, key) = world().await;
     let owner = Owner {
         kind: "Repository".into(),
-        namespace: SHOP.into(),
+        namespace: NamespaceName::new(SHOP),
         name: "local".into(),
         uid: "uid-shop-local".into(),
     };
@@ -185,12 +186,17 @@ async fn a_mover_through_a_nodes_directory_gets_no_such_repository() {
     let context = &world.context;
     let job = MoverJob {
         task: TaskId::new("t"),
-        owner: Owner { kind: "X".into(), namespace: SHOP.into(), name: "x".into(), uid: "u".into() },
+        owner: Owner {
+            kind: "X".into(),
+            namespace: NamespaceName::new(SHOP),
+            name: "x".into(),
+            uid: "u".into(),
+        },
         place: MoverPlace::NodeDirectory { node: "n".into(), directory: "/d".into(), writable: false },
         repository: key.to_string(),
         group: String::new(),
         deadline_seconds: 1,
-        namespace: "lifeboat-movers".into(),
+        namespace: NamespaceName::new("lifeboat-movers"),
         pod: context.movers.settings().pod(&context.namespace),
     };
     let request = PodRequest { job: &job, runtime: None, target: None };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::{GoDuration, NamespaceName};
 use lifeboat_api::stash::HookPhase;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
@@ -182,7 +182,7 @@ impl BackupWork {
             repository: key.to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,
-            namespace,
+            namespace: NamespaceName::new(namespace),
             pod: self.transfers.settings.pod(&self.context.core.namespace),
         };
         let request = PodRequest {

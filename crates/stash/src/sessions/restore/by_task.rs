@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use lifeboat_api::common::NamespaceName;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::databases::Direction;
@@ -237,7 +238,7 @@ async fn send(
         repository: work.key().to_string(),
         group: transfer.group.clone(),
         deadline_seconds: 1,
-        namespace: transfer.namespace.clone(),
+        namespace: NamespaceName::new(&transfer.namespace),
         pod: work.transfers.settings.pod(&core.namespace),
     };
     let member = work.member(record.member);

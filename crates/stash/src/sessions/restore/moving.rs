@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::{GoDuration, NamespaceName};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::rules::SAFETY_TAG;
 use lifeboat_plan::stash::session::{BackupArgs, RestoreArgs};
@@ -224,7 +224,7 @@ impl RestoreWork {
             repository: self.key().to_string(),
             group: transfer.group.clone(),
             deadline_seconds: 1,
-            namespace: transfer.namespace.clone(),
+            namespace: NamespaceName::new(&transfer.namespace),
             pod: self.transfers.settings.pod(&core.namespace),
         };
         let member = self.member(record.member);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::testing::{Asked, failure};
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When, Write, WriteKind};
@@ -207,7 +207,7 @@ impl Fake {
         job["metadata"]["uid"] = json!("job-uid");
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
         self.put(&format!("jobs/{name}"), job);
-        self.pods.lock().unwrap().begin(&self.server, &wanted.namespace, &name, states);
+        self.pods.lock().unwrap().begin(&self.server, wanted.namespace.as_str(), &name, states);
     }
 }
 
@@ -248,7 +248,7 @@ pub(super) fn job(uid: &str) -> MoverJob {
         task: TaskId::new(uid),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
-            namespace: "lifeboat".into(),
+            namespace: NamespaceName::new("lifeboat"),
             name: format!("pvb-{uid}"),
             uid: format!("owner-{uid}"),
         },
@@ -256,7 +256,7 @@ pub(super) fn job(uid: &str) -> MoverJob {
         repository: "default/shop".into(),
         group: "nightly".into(),
         deadline_seconds: 60,
-        namespace: settings.namespace.clone(),
+        namespace: NamespaceName::new(&settings.namespace),
         pod: settings.pod("lifeboat"),
     }
 }

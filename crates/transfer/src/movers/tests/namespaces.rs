@@ -1,11 +1,12 @@
 //! Movers in namespaces of others.
 
+use lifeboat_api::common::NamespaceName;
 use lifeboat_plan::transfer::movers::{MoverJob, job as manifests};
 
 use super::*;
 
 fn elsewhere(uid: &str) -> MoverJob {
-    MoverJob { namespace: "shop".into(), ..job(uid) }
+    MoverJob { namespace: NamespaceName::new("shop"), ..job(uid) }
 }
 
 /// The object of a task, which has it on record.
@@ -112,7 +113,7 @@ async fn a_forged_job_with_the_name_of_a_mover_is_replaced() {
     let fake = Fake::new().await;
     fake.script(&[running(), reported("THIS", done())]);
     let mut request = request("a-1");
-    request.job.namespace = "shop".into();
+    request.job.namespace = NamespaceName::new("shop");
     fake.put_job(&request.job, &[reported("a-1", done())]);
     let ended = fake.movers.carry_out(request, &Notes::default(), &CancellationToken::new()).await.unwrap();
     assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");

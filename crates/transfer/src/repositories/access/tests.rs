@@ -1,11 +1,11 @@
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{RepositoryName, StorageName};
 use lifeboat_store::Tls;
 use rstest::rstest;
 
 use super::*;
 
 fn key() -> RepositoryKey {
-    RepositoryKey::new(LocationName::new("stash"), NamespaceName::new("shop/backups"))
+    RepositoryKey::new(StorageName::new("stash"), RepositoryName::new("shop/backups"))
 }
 
 fn passwords() -> Passwords {

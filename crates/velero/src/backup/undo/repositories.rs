@@ -13,7 +13,7 @@ use crate::repositories::{self, RepositoryKey, RepositoryProblem};
 
 impl From<RepositoryEntry> for RepositoryKey {
     fn from(entry: RepositoryEntry) -> Self {
-        Self::new(entry.location, entry.namespace)
+        repositories::key(&entry.location, &entry.namespace)
     }
 }
 

@@ -21,7 +21,7 @@ use super::{Left, Undoing};
 use crate::backup::storage::list;
 use crate::backup::volumes::copies::unquiet;
 use crate::context::Context;
-use crate::repositories::RepositoryKey;
+use crate::repositories::{self, RepositoryKey};
 
 /// The two kinds of objects whose movers store snapshots in repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Transfer {
             Self::Movement => "/spec/sourceNamespace",
         };
         Some(Shown {
-            repository: RepositoryKey::new(
-                LocationName::new(text(object, "/spec/backupStorageLocation")),
-                NamespaceName::new(text(object, namespace)),
+            repository: repositories::key(
+                &LocationName::new(text(object, "/spec/backupStorageLocation")),
+                &NamespaceName::new(text(object, namespace)),
             ),
             snapshot: text(object, "/status/snapshotID").to_owned(),
             has_ended: has_ended(object),
@@ -125,7 +125,7 @@ fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
     let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
     let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
     let repository =
-        RepositoryKey::new(LocationName::new(location), NamespaceName::new(&volume.pvc_namespace));
+        repositories::key(&LocationName::new(location), &NamespaceName::new(&volume.pvc_namespace));
     let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
     // A key that no object's name can have, because it contains a slash.
     built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
@@ -132,7 +132,7 @@ async fn request(context: &Context, object: &DynamicObject, task: &TaskId) -> Re
         task: task.clone(),
         owner: Owner {
             kind: "BackupRepository".to_owned(),
-            namespace: context.core.namespace.clone(),
+            namespace: NamespaceName::new(&context.core.namespace),
             name: object.name_any(),
             uid: object.uid().unwrap_or_default(),
         },
@@ -140,7 +140,7 @@ async fn request(context: &Context, object: &DynamicObject, task: &TaskId) -> Re
         repository: access.key.to_string(),
         group: "maintenance".to_owned(),
         deadline_seconds: settings.copy_timeout.as_secs(),
-        namespace: settings.namespace.clone(),
+        namespace: NamespaceName::new(&settings.namespace),
         pod: settings.pod(&context.namespace),
     };
     let task = Task { limits, ..Task::single(task.as_str(), work, access.task.clone(), lock) };

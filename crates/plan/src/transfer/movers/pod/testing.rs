@@ -1,7 +1,7 @@
 //! For tests: a mover in the movers' own namespace.
 
 use super::super::{MoverJob, MoverPlace, Owner, PodOverrides, PodSecurity, PodSettings};
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 
 fn settings() -> PodSettings {
     PodSettings {
@@ -29,7 +29,7 @@ pub(crate) fn wanted(place: MoverPlace) -> MoverJob {
         task: TaskId::new("6f1c-1"),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
-            namespace: "lifeboat".into(),
+            namespace: NamespaceName::new("lifeboat"),
             name: "nightly-x".into(),
             uid: "6f1c".into(),
         },
@@ -37,7 +37,7 @@ pub(crate) fn wanted(place: MoverPlace) -> MoverJob {
         repository: "default/shop".into(),
         group: "nightly".into(),
         deadline_seconds: 3600,
-        namespace: "lifeboat-movers".into(),
+        namespace: NamespaceName::new("lifeboat-movers"),
         pod: settings(),
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::NamespaceName;
 use rstest::rstest;
 use serde_json::Map;
 
@@ -16,8 +17,8 @@ fn tenant(claims: &str, security: PodSecurity) -> MoverJob {
         writable: kind == 'w',
     });
     let place = MoverPlace::Volumes { volumes: volumes.collect(), node: Some("a".into()) };
-    let mut wanted = MoverJob { namespace: "shop".into(), ..wanted(place) };
-    wanted.owner.namespace = "shop".into();
+    let mut wanted = MoverJob { namespace: NamespaceName::new("shop"), ..wanted(place) };
+    wanted.owner.namespace = NamespaceName::new("shop");
     wanted.pod.service_account = Some("default".into());
     wanted.pod.security = security;
     wanted.pod.target = Some(TargetPod { user: Some(999), group: Some(998), groups: vec![70] });
