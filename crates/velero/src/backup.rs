@@ -33,6 +33,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt};
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Known, LongWork};
@@ -66,13 +67,13 @@ struct State {
     /// Held while the queue is evaluated, so that only one reconcile does so at a time.
     queue: tokio::sync::Mutex<()>,
     /// The newest phase that this server wrote, by UID, because the watch may lag behind.
-    written: Mutex<BTreeMap<String, BackupPhase>>,
+    written: Mutex<BTreeMap<BackupUid, BackupPhase>>,
     /// Since when storage is unreachable for a Backup that waits for it, by UID.
-    problem: Mutex<BTreeMap<String, Timestamp>>,
+    problem: Mutex<BTreeMap<BackupUid, Timestamp>>,
     /// Backups whose pass has ended and which have not reached a final phase, by UID.
-    ending: Mutex<BTreeMap<String, Backup>>,
+    ending: Mutex<BTreeMap<BackupUid, Backup>>,
     /// Results of passes that ended with an error or must be retried later, by UID. The next reconcile returns the result.
-    passed: Mutex<BTreeMap<String, Result<Action, ApiError>>>,
+    passed: Mutex<BTreeMap<BackupUid, Result<Action, ApiError>>>,
     shutdown: CancellationToken,
 }
 
@@ -123,7 +124,7 @@ impl Controller {
     fn start_pass(&self, context: &Context, ready: Ready) {
         let (context, state, uid) = (context.clone(), self.state.clone(), ready.run.uid.clone());
         let backup = uid.clone();
-        self.passes.start(&uid, |_| async move {
+        self.passes.start(uid.as_str(), |_| async move {
             let passed = run_pass(&context, &state, ready).await;
             if !matches!(&passed, Ok(next) if *next == Action::await_change()) {
                 locked(&state.passed).insert(backup, passed);
@@ -144,9 +145,10 @@ async fn reconcile(
     context: Context,
     controller: Arc<Controller>,
 ) -> Result<Action, ApiError> {
-    let (state, uid) = (&controller.state, object.uid().unwrap_or_default());
+    let state = &controller.state;
+    let uid = BackupUid::new(object.metadata.uid.as_deref().unwrap_or_default());
     // The pass itself checks whether its Backup is cancelled or deleted.
-    if controller.passes.is_running(&uid) {
+    if controller.passes.is_running(uid.as_str()) {
         return Ok(Action::requeue(PASS_LOOK));
     }
     if let Some(passed) = locked(&state.passed).remove(&uid) {

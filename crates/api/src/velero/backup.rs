@@ -15,7 +15,7 @@ mod status;
 pub use hooks::{BackupHooks, BackupResourceHook, BackupResourceHookSpec, ExecHook, HookErrorMode};
 pub use status::{BackupPhase, BackupProgress, BackupStatus, HookStatus};
 
-use crate::common::{GoDuration, LabelSelector, TypedLocalObjectReference, atomic, atomic_items};
+use crate::common::{BackupUid, GoDuration, LabelSelector, TypedLocalObjectReference, atomic, atomic_items};
 
 /// What to back up, where to, and how long to keep it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -224,5 +224,10 @@ impl Backup {
     /// The phase; `New` if none is set.
     pub fn phase(&self) -> &BackupPhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&BackupPhase::New)
+    }
+
+    /// The object's UID; empty if it has none yet.
+    pub fn backup_uid(&self) -> BackupUid {
+        BackupUid::new(self.metadata.uid.as_deref().unwrap_or_default())
     }
 }

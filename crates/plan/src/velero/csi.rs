@@ -8,6 +8,7 @@ mod group;
 mod restored;
 mod taken;
 
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use sha2::{Digest, Sha256};
 
 use crate::json::text;
@@ -60,16 +61,16 @@ pub const LOCATION: &str = "velero.io/storage-location";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfBackup {
     pub name: String,
-    pub uid: String,
+    pub uid: BackupUid,
     /// Its storage location.
-    pub location: String,
+    pub location: LocationName,
     /// Its namespace, which is that of its server.
-    pub namespace: String,
+    pub namespace: NamespaceName,
 }
 
 /// The name of the VolumeSnapshot that a backup takes of a claim. It is the same in every attempt, so that no
 /// snapshot is taken twice.
-pub fn snapshot_name(claim: &str, claim_uid: &str, backup_uid: &str) -> String {
+pub fn snapshot_name(claim: &str, claim_uid: &str, backup_uid: &BackupUid) -> String {
     // At most as long as a label value, because claims in backups have it as one.
     const ROOM: usize = 63 - "velero-".len() - 1 - 16;
     let end = (0..=claim.len().min(ROOM)).rev().find(|at| claim.is_char_boundary(*at)).unwrap_or(0);
@@ -90,12 +91,13 @@ mod tests {
 
     #[test]
     fn a_snapshot_has_one_name_for_each_claim_and_backup() {
-        let name = snapshot_name("data-db-0", "claim", "backup");
-        assert_eq!(name, snapshot_name("data-db-0", "claim", "backup"));
-        assert_ne!(name, snapshot_name("data-db-0", "claim", "other"));
-        assert_ne!(name, snapshot_name("data-db-0", "other", "backup"));
+        let (backup, other) = (&BackupUid::new("backup"), &BackupUid::new("other"));
+        let name = snapshot_name("data-db-0", "claim", backup);
+        assert_eq!(name, snapshot_name("data-db-0", "claim", backup));
+        assert_ne!(name, snapshot_name("data-db-0", "claim", other));
+        assert_ne!(name, snapshot_name("data-db-0", "other", backup));
         assert!(name.starts_with("velero-data-db-0-"), "{name}");
-        assert!(snapshot_name(&"x".repeat(253), "claim", "backup").len() <= 63);
+        assert!(snapshot_name(&"x".repeat(253), "claim", backup).len() <= 63);
     }
 
     #[test]

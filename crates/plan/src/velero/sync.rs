@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{BackupPhase, names};
 use serde_json::{Map, Value, json};
 
@@ -45,8 +46,8 @@ pub struct Stored<'a> {
     pub name: &'a str,
     /// `velero-backup.json`.
     pub json: &'a Value,
-    pub location: &'a str,
-    pub namespace: &'a str,
+    pub location: &'a LocationName,
+    pub namespace: &'a NamespaceName,
     /// Name and UID of each Schedule of this cluster.
     pub schedules: &'a BTreeSet<(String, String)>,
 }
@@ -95,7 +96,7 @@ pub fn incoming(stored: &Stored<'_>, now: Timestamp) -> Incoming {
     let mut spec = json.get("spec").cloned().unwrap_or_else(|| json!({}));
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("hooks");
-        spec.insert("storageLocation".into(), stored.location.into());
+        spec.insert("storageLocation".into(), stored.location.as_str().into());
     }
     let mut status = json.get("status").cloned().unwrap_or_else(|| json!({}));
     status["phase"] = phase.as_str().into();
@@ -114,7 +115,7 @@ fn metadata(stored: &Stored<'_>) -> Value {
         map.into_iter().filter(|(_, value)| value.is_string()).collect()
     };
     let mut labels = texts("/metadata/labels");
-    labels.insert(names::STORAGE_LOCATION.into(), label::value(stored.location).into());
+    labels.insert(names::STORAGE_LOCATION.into(), label::value(stored.location.as_str()).into());
     let mut annotations = texts("/metadata/annotations");
     annotations.retain(|key, _| !key.starts_with("lifeboat.io/"));
     let owners = stored.json.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -139,30 +140,30 @@ fn lives(owner: &Value, schedules: &BTreeSet<(String, String)>) -> bool {
 
 /// The PodVolumeBackup of a synced backup, as it is created in the cluster. Only for one that has ended, because no
 /// controller may work on it here.
-pub fn pod_volume_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
+pub fn pod_volume_backup(stored: &Stored<'_>, json: &Value, backup_uid: &BackupUid) -> Option<Value> {
     let phase = json.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     if !matches!(phase, "Completed" | "Failed" | "Canceled") {
         return None;
     }
     let mut object = of_volume(stored, "PodVolumeBackup", json, backup_uid)?;
-    object["spec"]["backupStorageLocation"] = stored.location.into();
+    object["spec"]["backupStorageLocation"] = stored.location.as_str().into();
     Some(object)
 }
 
 /// The VolumePluginBackup of a synced backup, as it is created in the cluster. Only for one that has ended.
-pub fn volume_plugin_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
+pub fn volume_plugin_backup(stored: &Stored<'_>, json: &Value, backup_uid: &BackupUid) -> Option<Value> {
     if volume_plugin::operation_state(json) == volume_plugin::OperationState::Open {
         return None;
     }
     of_volume(stored, "VolumePluginBackup", json, backup_uid)
 }
 
-fn of_volume(stored: &Stored<'_>, kind: &str, json: &Value, backup_uid: &str) -> Option<Value> {
+fn of_volume(stored: &Stored<'_>, kind: &str, json: &Value, backup_uid: &BackupUid) -> Option<Value> {
     let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let name = Some(text("/metadata/name")).filter(|name| !name.is_empty())?;
     let mut labels = json.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
     labels.insert(names::BACKUP_NAME.into(), label::value(stored.name).into());
-    labels.insert(names::BACKUP_UID.into(), backup_uid.into());
+    labels.insert(names::BACKUP_UID.into(), backup_uid.as_str().into());
     let spec = json.get("spec").cloned().filter(Value::is_object)?;
     Some(json!({
         "apiVersion": "velero.io/v1",
@@ -247,8 +248,8 @@ mod tests {
 
     fn decide(json: &Value, now: i64) -> Incoming {
         let schedules = BTreeSet::from([("s".to_owned(), "u1".to_owned())]);
-        let stored =
-            Stored { name: "b", json, location: "here", namespace: "lifeboat", schedules: &schedules };
+        let (location, namespace) = (&LocationName::new("here"), &NamespaceName::new("lifeboat"));
+        let stored = Stored { name: "b", json, location, namespace, schedules: &schedules };
         incoming(&stored, at(now))
     }
 
@@ -298,16 +299,17 @@ mod tests {
     #[test]
     fn a_pod_volume_backup_comes_in_under_its_new_owner_once_it_has_ended() {
         let schedules = BTreeSet::new();
-        let stored =
-            Stored { name: "b", json: &json!({}), location: "here", namespace: "n", schedules: &schedules };
+        let (location, namespace) = (&LocationName::new("here"), &NamespaceName::new("n"));
+        let stored = Stored { name: "b", json: &json!({}), location, namespace, schedules: &schedules };
+        let uid = BackupUid::new("new");
         let mut json = json!({"metadata": {"name": "b-1", "labels": {"velero.io/backup-uid": "old"}},
             "spec": {"volume": "data", "backupStorageLocation": "there"}, "status": {"phase": "Completed"}});
-        let object = pod_volume_backup(&stored, &json, "new").unwrap();
+        let object = pod_volume_backup(&stored, &json, &uid).unwrap();
         assert_eq!(object["metadata"]["labels"]["velero.io/backup-uid"], "new");
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "new");
         assert_eq!(object["spec"], json!({"volume": "data", "backupStorageLocation": "here"}));
         json["status"]["phase"] = "InProgress".into();
-        assert_eq!(pod_volume_backup(&stored, &json, "new"), None);
+        assert_eq!(pod_volume_backup(&stored, &json, &uid), None);
     }
 
     #[rstest]

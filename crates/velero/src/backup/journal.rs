@@ -90,8 +90,7 @@ pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<BackupUi
 
 impl Journal {
     pub(crate) fn new(client: Client, namespace: &str, backup: &Backup) -> Self {
-        let uid = BackupUid::new(backup.metadata.uid.as_deref().unwrap_or_default());
-        Self::of(client, namespace, &uid)
+        Self::of(client, namespace, &backup.backup_uid())
     }
 
     /// The journal of the Backup with this UID, which may be gone.

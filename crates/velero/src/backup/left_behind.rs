@@ -7,7 +7,6 @@ mod orphans;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::BackupPhase;
@@ -97,14 +96,14 @@ pub(super) async fn clear_snapshots(context: &Context, state: &State) {
         }
         let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
         for uid in uids {
-            let backup = backups.iter().find(|one| one.uid().as_ref() == Some(&uid));
+            let backup = backups.iter().find(|one| one.metadata.uid.as_deref() == Some(uid.as_str()));
             let moved = backup.is_some_and(|backup| backup.data["spec"]["snapshotMoveData"] == true);
             match backup.map(shown_phase) {
                 Some(phase) if !is_at_rest(&phase) => {}
                 Some(phase) if moved || phase == BackupPhase::Failed => {
                     for message in csi::discard(context, &uid).await {
                         tracing::warn!(
-                            uid,
+                            %uid,
                             problem = message,
                             "cannot delete a CSI snapshot of a backup that failed, or whose data was moved"
                         );
@@ -121,17 +120,17 @@ pub(super) async fn clear_snapshots(context: &Context, state: &State) {
     }
 }
 
-async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
+async fn clear_orphans(context: &Context, uid: &BackupUid) -> Result<(), ApiError> {
     match orphans::of(context, uid).await? {
         Orphan::Stored => csi::release(context, uid).await,
         Orphan::Lost => {
             tracing::warn!(
-                uid,
+                %uid,
                 "neither the cluster nor storage has this backup: its CSI snapshots are deleted"
             );
             for message in csi::discard(context, uid).await {
                 tracing::warn!(
-                    uid,
+                    %uid,
                     problem = message,
                     "cannot delete a CSI snapshot of a backup that is gone"
                 );
@@ -140,7 +139,7 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
         }
         Orphan::Unknown(message) => {
             tracing::warn!(
-                uid,
+                %uid,
                 problem = message,
                 "CSI snapshots of a Backup that is gone are kept: it is unknown whether storage has the backup"
             );
@@ -187,8 +186,7 @@ async fn standing(
         None if !journal.has_passed().await? => orphaned(Stage::Pass, Files::Unknown),
         None => {
             let (noted, _) = journal.repositories().await?;
-            let mut places: Vec<_> =
-                noted.into_iter().map(|one| (one.backup, one.location.to_string())).collect();
+            let mut places: Vec<_> = noted.into_iter().map(|one| (one.backup, one.location)).collect();
             places.dedup();
             let found = orphans::at(context, &left.uid, &places).await?;
             let files = match found {

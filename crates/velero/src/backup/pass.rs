@@ -224,7 +224,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         collected: std::sync::OnceLock::new(),
     });
     pass.report_start();
-    let uid = pass.backup.metadata.uid.clone().unwrap_or_default();
+    let uid = pass.backup.backup_uid();
     let worked = tokio::select! {
         worked = Box::pin(Pass::work(&pass)) => worked,
         never = input.copying.watch(&uid) => match never {},

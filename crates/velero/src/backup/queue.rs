@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::backup::queue::{Change, Waiting, changes};
@@ -47,7 +48,8 @@ pub(super) async fn advance(context: &Context, state: &State) -> Result<(), ApiE
 }
 
 pub(super) fn remember(state: &State, object: &DynamicObject, phase: BackupPhase) {
-    locked(&state.written).insert(object.uid().unwrap_or_default(), phase);
+    let uid = BackupUid::new(object.metadata.uid.as_deref().unwrap_or_default());
+    locked(&state.written).insert(uid, phase);
 }
 
 /// All Backups from the watch's cache; listed if there is no cache.
@@ -61,7 +63,7 @@ async fn backups(context: &Context, state: &State) -> Result<Vec<DynamicObject>,
     // Thousands have ended: only those that wait or run are copied.
     let all = store.state();
     locked(&state.written)
-        .retain(|uid, _| all.iter().any(|object| object.metadata.uid.as_ref() == Some(uid)));
+        .retain(|uid, _| all.iter().any(|object| object.metadata.uid.as_deref() == Some(uid.as_str())));
     Ok(all.iter().filter(|object| counts(object)).map(|object| object.as_ref().clone()).collect())
 }
 
@@ -71,7 +73,7 @@ fn facts(state: &State, object: &DynamicObject) -> Waiting {
         names.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let shown = shown_phase(object);
-    let written = locked(&state.written).get(&object.uid().unwrap_or_default()).cloned();
+    let written = locked(&state.written).get(object.metadata.uid.as_deref().unwrap_or_default()).cloned();
     // Phases only move forward: the later one is the newer one.
     let phase = written.filter(|written| rank(written) > rank(&shown)).unwrap_or(shown);
     Waiting {

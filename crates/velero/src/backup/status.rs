@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::backup::{ATTEMPT, attempt};
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) name: String,
-    pub(super) uid: String,
+    pub(super) uid: BackupUid,
     pub(super) attempt: u64,
 }
 
@@ -31,7 +32,7 @@ impl Run {
     /// The object with its current attempt.
     pub(super) fn of(backup: &Backup) -> Self {
         let annotation = backup.annotations().get(ATTEMPT).map(String::as_str);
-        Self { name: backup.name_any(), uid: backup.uid().unwrap_or_default(), attempt: attempt(annotation) }
+        Self { name: backup.name_any(), uid: backup.backup_uid(), attempt: attempt(annotation) }
     }
 }
 

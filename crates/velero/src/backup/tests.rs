@@ -83,7 +83,7 @@ impl Server {
         let next =
             Box::pin(reconcile(Arc::new(object), self.context.clone(), self.controller.clone())).await?;
         self.controller.passes.ended().await;
-        let passed = locked(&self.state.passed).remove(&uid);
+        let passed = locked(&self.state.passed).remove(uid.as_str());
         passed.unwrap_or(Ok(next))
     }
 

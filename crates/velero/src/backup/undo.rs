@@ -183,7 +183,7 @@ impl Undoing<'_> {
             }
             Effect::ShownSnapshots => {
                 let namespace = &context.namespace;
-                volume_plugin::end_open(&context.client, Kind::Backup, namespace, uid, reason).await;
+                volume_plugin::end_open(&context.client, Kind::Backup, namespace, uid.as_str(), reason).await;
             }
             Effect::Files => {
                 if let Some(storage) = self.storage.filter(|_| !left.is_listed) {
@@ -202,7 +202,7 @@ impl Undoing<'_> {
         if open.is_empty() && unreadable.is_empty() {
             return Ok(());
         }
-        let report = report(self.context, self.uid()).map_err(HooksError::Log)?;
+        let report = report(self.context, self.uid().as_str()).map_err(HooksError::Log)?;
         run_open_posts(self.context.commands.as_ref(), self.journal, &report).await?;
         for (_, error) in report.results().errors.all() {
             tracing::warn!(uid = %self.uid(), error, "cannot run a post hook of a backup that is gone");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::{GoDuration, LocationName, NamespaceName};
 use lifeboat_api::velero::{Backup, BackupPhase, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
@@ -144,9 +144,9 @@ impl ClaimAction {
         let class = text(class, "/metadata/name");
         let of_backup = OfBackup {
             name: backup.name_any(),
-            uid: backup.uid().unwrap_or_default(),
-            location: backup.spec.storage_location.clone().unwrap_or_default(),
-            namespace: backup.namespace().unwrap_or_default(),
+            uid: backup.backup_uid(),
+            location: LocationName::new(backup.spec.storage_location.as_deref().unwrap_or_default()),
+            namespace: NamespaceName::new(backup.namespace().unwrap_or_default()),
         };
         let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
         let snapshot = csi::snapshot_name(name, text(claim, "/metadata/uid"), &of_backup.uid);

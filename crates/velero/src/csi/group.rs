@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
+use lifeboat_api::common::BackupUid;
 use lifeboat_cluster::discovery::preferred_version;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::transfer::snapshots::{self, SERVER};
@@ -147,21 +148,22 @@ impl GroupSnapshots {
 
     /// Deletes all group snapshots of a backup, also incomplete ones, as [`Self::remove`] does. Objects that are
     /// being deleted keep their deletion policy.
-    pub(super) async fn clear(&self, uid: &str, kept: &BTreeSet<String>) -> Result<(), ApiError> {
+    pub(super) async fn clear(&self, uid: &BackupUid, kept: &BTreeSet<String>) -> Result<(), ApiError> {
         let mut first = Ok(());
         let stays = |object: &Value| !snapshots::is_going(object);
-        let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, Some(uid)).await?;
+        let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, Some(uid.as_str())).await?;
         for group in groups.iter().filter(|group| stays(group)) {
             first = first.and(self.remove(group, kept).await);
         }
-        let contents = self.snapshots.labelled_contents(OF_GROUP, Some(uid)).await?;
+        let contents = self.snapshots.labelled_contents(OF_GROUP, Some(uid.as_str())).await?;
         for content in contents.iter().filter(|content| stays(content)) {
             let of = |field: &str| text(content, &format!("/spec/volumeSnapshotRef/{field}"));
             let (name, everything) = (text(content, "/metadata/name"), is_idle(content, kept));
             let done = self.snapshots.remove(of("namespace"), of("name"), Some(name), everything).await;
             first = first.and(done);
         }
-        for content in labelled(&self.contents(), OF_GROUP, Some(uid)).await?.iter().filter(|one| stays(one))
+        for content in
+            labelled(&self.contents(), OF_GROUP, Some(uid.as_str())).await?.iter().filter(|one| stays(one))
         {
             first = first.and(self.delete_content(text(content, "/metadata/name")).await);
         }
@@ -169,11 +171,11 @@ impl GroupSnapshots {
     }
 
     /// The UIDs of all backups of a server that have objects of a group snapshot in the cluster.
-    pub(super) async fn backups(&self, server: &str) -> Result<Vec<String>, ApiError> {
+    pub(super) async fn backups(&self, server: &str) -> Result<Vec<BackupUid>, ApiError> {
         let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, None).await?;
         let mut parts = self.snapshots.labelled_contents(OF_GROUP, None).await?;
         parts.extend(labelled(&self.contents(), OF_GROUP, None).await?);
-        let mut uids: Vec<String> = csi::backups_of(&groups, OF_BACKUP, server).collect();
+        let mut uids: Vec<BackupUid> = csi::backups_of(&groups, OF_BACKUP, server).collect();
         uids.extend(csi::backups_of(&parts, OF_GROUP, server));
         Ok(uids)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::velero::data_movement;
@@ -137,7 +138,7 @@ pub(super) async fn cancel(
 pub(crate) async fn cancel_unused(
     client: &Client,
     namespace: &str,
-    backup_uid: &str,
+    backup_uid: &BackupUid,
     used: &BTreeSet<String>,
 ) -> Result<(), ApiError> {
     let label = |object: &DynamicObject, key: &str| {
@@ -147,7 +148,7 @@ pub(crate) async fn cancel_unused(
     let uploads = api(client, namespace, UPLOAD);
     let listed = uploads.list(&ListParams::default().labels(&selector)).await.attempt("list datauploads")?;
     for object in listed.items {
-        let of_backup = label(&object, names::BACKUP_UID) == backup_uid;
+        let of_backup = *backup_uid == label(&object, names::BACKUP_UID).as_str();
         if of_backup && !used.contains(&label(&object, names::ASYNC_OPERATION_ID)) {
             let name = object.metadata.name.clone().unwrap_or_default();
             let patch = Patch::Merge(json!({"spec": {"cancel": true}}));

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lifeboat_api::common::{BackupUid, LocationName};
 use lifeboat_api::velero::names;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::velero::csi::{LOCATION, OF_BACKUP, backups_of};
@@ -14,19 +15,19 @@ use crate::context::Context;
 
 /// Deletes the snapshot objects of a backup that has ended and whose archive contains them; the drivers keep their
 /// snapshots.
-pub(crate) async fn release(context: &Context, uid: &str) -> Result<(), ApiError> {
+pub(crate) async fn release(context: &Context, uid: &BackupUid) -> Result<(), ApiError> {
     clear(&Snapshots::new(&context.client), uid, false).await
 }
 
 /// Deletes the snapshots of a failed backup. Returns messages about what is left.
-pub(crate) async fn discard(context: &Context, uid: &str) -> Vec<String> {
+pub(crate) async fn discard(context: &Context, uid: &BackupUid) -> Vec<String> {
     messages(clear(&Snapshots::new(&context.client), uid, true).await)
 }
 
 /// Deletes snapshots of an interrupted attempt that the backup does not use. `used`: namespaces and names.
 pub(crate) async fn unused(
     snapshots: &Snapshots,
-    uid: &str,
+    uid: &BackupUid,
     used: &BTreeSet<(String, String)>,
 ) -> Vec<String> {
     let cleared = async {
@@ -47,7 +48,7 @@ fn messages(cleared: Result<(), ApiError>) -> Vec<String> {
     message.into_iter().collect()
 }
 
-async fn clear(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
+async fn clear(snapshots: &Snapshots, uid: &BackupUid, everything: bool) -> Result<(), ApiError> {
     // Groups first: the backup's own objects show which of their snapshots are kept.
     clear_groups(snapshots, uid, everything).await?;
     clear_own(snapshots, uid, everything, |_, _| true).await
@@ -55,19 +56,23 @@ async fn clear(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(),
 
 /// Deletes what is left of group snapshots; with `everything` also the drivers' snapshots, unless the backup uses
 /// them.
-async fn clear_groups(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
+async fn clear_groups(snapshots: &Snapshots, uid: &BackupUid, everything: bool) -> Result<(), ApiError> {
     if uid.is_empty() {
         return Ok(());
     }
     let Some(groups) = GroupSnapshots::open(snapshots).await? else { return Ok(()) };
-    let own = if everything { Vec::new() } else { snapshots.labelled_contents(OF_BACKUP, Some(uid)).await? };
+    let own = if everything {
+        Vec::new()
+    } else {
+        snapshots.labelled_contents(OF_BACKUP, Some(uid.as_str())).await?
+    };
     let handle = |content: &Value| Some(content.pointer("/spec/source/snapshotHandle")?.as_str()?.to_owned());
     groups.clear(uid, &own.iter().filter_map(handle).collect()).await
 }
 
 async fn clear_own(
     snapshots: &Snapshots,
-    uid: &str,
+    uid: &BackupUid,
     everything: bool,
     which: impl Fn(&str, &str) -> bool,
 ) -> Result<(), ApiError> {
@@ -75,12 +80,12 @@ async fn clear_own(
         return Ok(());
     }
     let mut contents: BTreeMap<(String, String), String> = BTreeMap::new();
-    for content in snapshots.labelled_contents(OF_BACKUP, Some(uid)).await? {
+    for content in snapshots.labelled_contents(OF_BACKUP, Some(uid.as_str())).await? {
         let of = |field: &str| text(&content, &format!("/spec/volumeSnapshotRef/{field}")).to_owned();
         contents.insert((of("namespace"), of("name")), text(&content, "/metadata/name").to_owned());
     }
     let mut places: BTreeSet<(String, String)> = contents.keys().cloned().collect();
-    for snapshot in snapshots.labelled(OF_BACKUP, Some(uid)).await? {
+    for snapshot in snapshots.labelled(OF_BACKUP, Some(uid.as_str())).await? {
         places.insert(origin(&snapshot));
     }
     let mut first = Ok(());
@@ -93,12 +98,12 @@ async fn clear_own(
 }
 
 /// The UIDs of all backups of this server that have snapshots in the cluster; those of another server may be running.
-pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiError> {
+pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<BackupUid>, ApiError> {
     let snapshots = Snapshots::new(&context.client);
     let mut found = snapshots.labelled(OF_BACKUP, None).await?;
     found.extend(snapshots.labelled_contents(OF_BACKUP, None).await?);
     let server = &context.namespace;
-    let mut uids: BTreeSet<String> = backups_of(&found, OF_BACKUP, server).collect();
+    let mut uids: BTreeSet<BackupUid> = backups_of(&found, OF_BACKUP, server).collect();
     if let Some(groups) = GroupSnapshots::open(&snapshots).await? {
         uids.extend(groups.backups(server).await?);
     }
@@ -107,13 +112,17 @@ pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiEr
 
 /// Name and storage location of the backup with this UID, from the labels of its snapshots; the location may be
 /// empty.
-pub(crate) async fn origins(context: &Context, uid: &str) -> Result<BTreeSet<(String, String)>, ApiError> {
+pub(crate) async fn origins(
+    context: &Context,
+    uid: &BackupUid,
+) -> Result<BTreeSet<(String, LocationName)>, ApiError> {
     let snapshots = Snapshots::new(&context.client);
-    let mut found = snapshots.labelled(OF_BACKUP, Some(uid)).await?;
-    found.extend(snapshots.labelled_contents(OF_BACKUP, Some(uid)).await?);
+    let mut found = snapshots.labelled(OF_BACKUP, Some(uid.as_str())).await?;
+    found.extend(snapshots.labelled_contents(OF_BACKUP, Some(uid.as_str())).await?);
     let label =
         |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned();
-    Ok(found.iter().map(|object| (label(object, names::BACKUP_NAME), label(object, LOCATION))).collect())
+    let of = |object: &Value| (label(object, names::BACKUP_NAME), LocationName::new(label(object, LOCATION)));
+    Ok(found.iter().map(of).collect())
 }
 
 fn origin(snapshot: &Value) -> (String, String) {

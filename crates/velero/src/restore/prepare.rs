@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
+use lifeboat_api::common::LocationName;
 use lifeboat_api::velero::{Backup, Restore};
 use lifeboat_archive::documents::BackupVolumeInfo;
 use lifeboat_archive::{BackupFiles, Level, RunLog, Spool};
@@ -88,7 +89,7 @@ pub(super) async fn prepare(
     }
     let copies = volume_data::copies(location.store.as_ref(), &files).await?;
     if job.valid.volumes && !copies.is_empty() {
-        let filler = Filler::new(context, restore, &location.name, copies);
+        let filler = Filler::new(context, restore, LocationName::new(&location.name), copies);
         tools.filler = Some(Arc::new(if intent == Intent::Preview { filler.previewed() } else { filler }));
     }
     Ok(Prepared { location, job, volumes, unreadable, tools })

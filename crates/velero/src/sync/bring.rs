@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{FutureExt, StreamExt, stream};
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule, VolumePluginBackup};
 use lifeboat_archive::{BackupFiles, documents};
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -81,8 +82,8 @@ async fn bring_one(
         Err(error) => return Err(error.into()),
     };
     let json: Value = serde_json::from_slice(&bytes).map_err(SyncError::Metadata)?;
-    let namespace = &context.namespace;
-    let stored = Stored { name, json: &json, location: &location.name, namespace, schedules };
+    let (here, namespace) = (LocationName::new(&location.name), NamespaceName::new(&context.namespace));
+    let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules };
     let object = match sync::incoming(&stored, context.now()) {
         Incoming::Create(object) => *object,
         Incoming::NotYet => return Ok(false),
@@ -95,7 +96,7 @@ async fn bring_one(
     let Some(backup) = create::<Backup>(context, object).await? else {
         return Ok(false);
     };
-    let uid = backup.uid().unwrap_or_default();
+    let uid = BackupUid::new(backup.uid().unwrap_or_default());
     let mut problems = Vec::new();
     for object in volumes.iter().filter_map(|json| sync::pod_volume_backup(&stored, json, &uid)) {
         problems.extend(create::<PodVolumeBackup>(context, object).await.err());

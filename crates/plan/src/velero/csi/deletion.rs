@@ -1,6 +1,7 @@
 //! Deletes a snapshot that only its driver still has: a content with its handle is created and deleted again, upon
 //! which the driver deletes the snapshot. Also decides about snapshots in the cluster whose Backup is gone.
 
+use lifeboat_api::common::{BackupUid, LocationName};
 use serde_json::{Value, json};
 
 use super::{DELETION_POLICY, OF_BACKUP, text};
@@ -20,8 +21,8 @@ pub enum Orphan {
 }
 
 /// `looked`: the locations where the backup with this UID may be, and what each has under the backup's name.
-pub fn orphan(uid: &str, looked: &[(String, Stored)]) -> Orphan {
-    let is_it = |stored: &Stored| matches!(stored, Stored::Found { uid: found, .. } if found == uid);
+pub fn orphan(uid: &BackupUid, looked: &[(LocationName, Stored)]) -> Orphan {
+    let is_it = |stored: &Stored| matches!(stored, Stored::Found { uid: found, .. } if *uid == **found);
     if looked.iter().any(|(_, stored)| is_it(stored)) {
         return Orphan::Stored;
     }
@@ -127,8 +128,8 @@ mod tests {
         #[case] looked: Vec<Stored>,
         #[case] expected: Result<Orphan, &str>,
     ) {
-        let looked: Vec<_> = looked.into_iter().map(|stored| ("main".to_owned(), stored)).collect();
-        match (orphan("u", &looked), expected) {
+        let looked: Vec<_> = looked.into_iter().map(|stored| (LocationName::new("main"), stored)).collect();
+        match (orphan(&BackupUid::new("u"), &looked), expected) {
             (Orphan::Unknown(reason), Err(part)) => assert!(reason.contains(part), "{reason}"),
             (orphan, Ok(expected)) => assert_eq!(orphan, expected),
             (orphan, expected) => panic!("{orphan:?} instead of {expected:?}"),

@@ -1,5 +1,6 @@
 //! Volume groups: which claims belong to one, their state, the objects of their members.
 
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use rstest::rstest;
 
 use super::*;
@@ -13,9 +14,9 @@ fn claim(name: &str) -> Value {
 fn of_backup(uid: &str) -> OfBackup {
     OfBackup {
         name: "nightly".into(),
-        uid: uid.into(),
-        location: "main".into(),
-        namespace: "lifeboat".into(),
+        uid: BackupUid::new(uid),
+        location: LocationName::new("main"),
+        namespace: NamespaceName::new("lifeboat"),
     }
 }
 

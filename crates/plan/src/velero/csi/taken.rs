@@ -1,6 +1,7 @@
 //! A snapshot that a backup takes: the object that requests it, its state, and the annotations that the backup stores
 //! in it.
 
+use lifeboat_api::common::BackupUid;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -38,18 +39,18 @@ pub(super) fn snapshot_labels(claim: &Value, backup: &OfBackup) -> Map<String, V
 fn labels_of(backup: &OfBackup) -> Map<String, Value> {
     let labels = [
         ("velero.io/backup-name", label::value(&backup.name)),
-        (OF_BACKUP, backup.uid.clone()),
-        (LOCATION, label::value(&backup.location)),
-        (SERVER, backup.namespace.clone()),
+        (OF_BACKUP, backup.uid.to_string()),
+        (LOCATION, label::value(backup.location.as_str())),
+        (SERVER, backup.namespace.to_string()),
     ];
     labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
 }
 
 /// The backup UIDs in a label of objects, for the objects of one server.
-pub fn backups_of(objects: &[Value], label: &str, server: &str) -> impl Iterator<Item = String> {
+pub fn backups_of(objects: &[Value], label: &str, server: &str) -> impl Iterator<Item = BackupUid> {
     let of = move |object: &Value| {
         let labels = &object["metadata"]["labels"];
-        (labels[SERVER] == *server).then(|| labels[label].as_str().map(str::to_owned)).flatten()
+        (labels[SERVER] == *server).then(|| labels[label].as_str().map(BackupUid::new)).flatten()
     };
     objects.iter().filter_map(of)
 }
@@ -61,7 +62,7 @@ pub fn content_patch(content: &Value, backup: &OfBackup) -> Option<Value> {
     if is_going(content) {
         return None;
     }
-    let ours = labels[OF_BACKUP] == *backup.uid && content["spec"]["deletionPolicy"] == "Retain";
+    let ours = labels[OF_BACKUP] == backup.uid.as_str() && content["spec"]["deletionPolicy"] == "Retain";
     let policy = policy_before(content);
     (!ours).then(|| {
         json!({
@@ -107,6 +108,7 @@ pub fn snapshot_notes(content: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::common::{LocationName, NamespaceName};
     use rstest::rstest;
 
     use super::*;
@@ -115,9 +117,9 @@ mod tests {
     fn nightly() -> OfBackup {
         OfBackup {
             name: "nightly".into(),
-            uid: "uid".into(),
-            location: "main".into(),
-            namespace: "lifeboat".into(),
+            uid: BackupUid::new("uid"),
+            location: LocationName::new("main"),
+            namespace: NamespaceName::new("lifeboat"),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_api::common::{BackupUid, TaskId};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName, TaskId};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
@@ -30,10 +30,10 @@ pub struct PodVolume {
 #[derive(Clone, Copy, Debug)]
 pub struct CopySettings<'a> {
     /// Lifeboat's namespace.
-    pub namespace: &'a str,
+    pub namespace: &'a NamespaceName,
     pub backup: &'a str,
-    pub backup_uid: &'a str,
-    pub location: &'a str,
+    pub backup_uid: &'a BackupUid,
+    pub location: &'a LocationName,
     /// Whether pre hooks ran in the pod.
     pub quiesced: bool,
     /// The time limit, from the Backup's annotation.
@@ -41,7 +41,7 @@ pub struct CopySettings<'a> {
 }
 
 /// The name of a volume's PodVolumeBackup.
-pub fn backup_name(backup: &str, backup_uid: &str, pod_uid: &str, volume: &str) -> String {
+pub fn backup_name(backup: &str, backup_uid: &BackupUid, pod_uid: &str, volume: &str) -> String {
     named(backup, &format!("{backup_uid}\n{pod_uid}\n{volume}"))
 }
 
@@ -90,10 +90,10 @@ pub fn backup_object(of: &PodVolume, wanted: &CopySettings<'_>) -> Value {
 }
 
 /// The tags of the restic snapshot: upstream's.
-pub fn tags(of: &PodVolume, backup: &str, backup_uid: &str) -> BTreeMap<String, String> {
+pub fn tags(of: &PodVolume, backup: &str, backup_uid: &BackupUid) -> BTreeMap<String, String> {
     let mut tags: BTreeMap<String, String> = [
         ("backup", backup),
-        ("backup-uid", backup_uid),
+        ("backup-uid", backup_uid.as_str()),
         ("pod", of.pod.as_str()),
         ("pod-uid", of.pod_uid.as_str()),
         ("ns", of.namespace.as_str()),
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn an_object_has_upstreams_labels_tags_and_owner() {
         let wanted = CopySettings {
-            namespace: "lifeboat",
+            namespace: &NamespaceName::new("lifeboat"),
             backup: "nightly",
-            backup_uid: "b-1",
-            location: "default",
+            backup_uid: &BackupUid::new("b-1"),
+            location: &LocationName::new("default"),
             quiesced: true,
             timeout: Some("2h"),
         };
@@ -164,16 +164,17 @@ mod tests {
 
     #[test]
     fn names_are_the_same_each_time_and_differ_by_what_they_are_of() {
-        let name = backup_name("nightly", "b", "p", "v");
-        assert_eq!(name, backup_name("nightly", "b", "p", "v"));
+        let uid = &BackupUid::new("b");
+        let name = backup_name("nightly", uid, "p", "v");
+        assert_eq!(name, backup_name("nightly", uid, "p", "v"));
         for other in [
-            backup_name("nightly", "b2", "p", "v"),
-            backup_name("nightly", "b", "p2", "v"),
-            backup_name("nightly", "b", "p", "v2"),
+            backup_name("nightly", &BackupUid::new("b2"), "p", "v"),
+            backup_name("nightly", uid, "p2", "v"),
+            backup_name("nightly", uid, "p", "v2"),
         ] {
             assert_ne!(name, other);
         }
-        let long = backup_name(&format!("{}.x", "a".repeat(45)), "b", "p", "v");
+        let long = backup_name(&format!("{}.x", "a".repeat(45)), uid, "p", "v");
         assert_eq!(long.len(), 45 + 1 + 16, "{long}");
     }
 

@@ -1,5 +1,6 @@
 //! The copies in a backup, from its list of PodVolumeBackups; and the PodVolumeRestore for each of them.
 
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
@@ -99,11 +100,11 @@ pub fn unusable(copy: &Copied) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodOf<'a> {
     /// Lifeboat's namespace.
-    pub lifeboat: &'a str,
+    pub lifeboat: &'a NamespaceName,
     /// Name and UID of the Restore.
     pub restore: (&'a str, &'a str),
-    pub location: &'a str,
-    pub namespace: &'a str,
+    pub location: &'a LocationName,
+    pub namespace: &'a NamespaceName,
     pub name: &'a str,
     pub uid: &'a str,
     pub timeout: Option<&'a str>,
@@ -194,10 +195,10 @@ mod tests {
     fn the_repository_is_that_of_the_namespace_in_the_backup() {
         let copy = copies(&[record("data", "Completed", "a", "restic")]).remove(0);
         let pod = PodOf {
-            lifeboat: "lifeboat",
+            lifeboat: &NamespaceName::new("lifeboat"),
             restore: ("r", "r-1"),
-            location: "default",
-            namespace: "shop2",
+            location: &LocationName::new("default"),
+            namespace: &NamespaceName::new("shop2"),
             name: "db-0",
             uid: "p-9",
             timeout: None,

@@ -25,7 +25,10 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Remembers a Backup whose pass has ended and that is not finalized yet.
 pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
-    let Some(uid) = backup.metadata.uid.clone() else { return };
+    let uid = backup.backup_uid();
+    if uid.is_empty() {
+        return;
+    }
     let between = matches!(
         backup.phase(),
         BackupPhase::WaitingForPluginOperations

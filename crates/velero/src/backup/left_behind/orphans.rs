@@ -3,6 +3,7 @@
 
 use kube::ResourceExt;
 use kube::api::ListParams;
+use lifeboat_api::common::{BackupUid, LocationName};
 use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::csi::{Orphan, orphan};
@@ -16,10 +17,10 @@ use crate::locations::{self, LocationError, stored_backup};
 const CUT: usize = 63;
 
 /// Whether the snapshots of the backup with this UID are still needed.
-pub(in crate::backup) async fn of(context: &Context, uid: &str) -> Result<Orphan, ApiError> {
+pub(in crate::backup) async fn of(context: &Context, uid: &BackupUid) -> Result<Orphan, ApiError> {
     let mut looked = Vec::new();
     for (name, location) in csi::origins(context, uid).await? {
-        if name.is_empty() || name.len() >= CUT || location.len() >= CUT {
+        if name.is_empty() || name.len() >= CUT || location.as_str().len() >= CUT {
             let message =
                 format!("its name '{name}' or that of its location '{location}' is not known in full");
             return Ok(Orphan::Unknown(message));
@@ -37,8 +38,8 @@ pub(in crate::backup) async fn of(context: &Context, uid: &str) -> Result<Orphan
 /// Whether the backup with this UID exists in storage, if its name and location are known.
 pub(in crate::backup) async fn at(
     context: &Context,
-    uid: &str,
-    places: &[(String, String)],
+    uid: &BackupUid,
+    places: &[(String, LocationName)],
 ) -> Result<Orphan, ApiError> {
     let mut looked = Vec::new();
     for (name, location) in places.iter().filter(|(name, _)| !name.is_empty()) {
@@ -47,15 +48,15 @@ pub(in crate::backup) async fn at(
     Ok(orphan(uid, &looked))
 }
 
-async fn all(context: &Context) -> Result<Vec<String>, ApiError> {
+async fn all(context: &Context) -> Result<Vec<LocationName>, ApiError> {
     let resource = objects::resource_of::<BackupStorageLocation>();
     let api = objects::namespaced(&context.client, &context.namespace, &resource);
     let listed = api.list(&ListParams::default()).await.attempt("list BackupStorageLocations")?;
-    Ok(listed.items.iter().map(ResourceExt::name_any).collect())
+    Ok(listed.items.iter().map(|one| LocationName::new(one.name_any())).collect())
 }
 
-async fn stored(context: &Context, location: &str, backup: &str) -> Result<Stored, ApiError> {
-    match locations::open(context, location).await {
+async fn stored(context: &Context, location: &LocationName, backup: &str) -> Result<Stored, ApiError> {
+    match locations::open(context, location.as_str()).await {
         Ok(location) => Ok(stored_backup(&location, backup).await),
         Err(LocationError::Api(error)) => Err(error),
         Err(error) => Ok(Stored::Unreadable(format!("cannot be read: {}", error.chain()))),

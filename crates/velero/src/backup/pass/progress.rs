@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
+use lifeboat_api::common::BackupUid;
 use lifeboat_cluster::MANAGER;
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled};
 use serde_json::json;
@@ -71,7 +72,7 @@ pub(crate) enum Stop {
 pub(crate) struct Fence {
     pub(crate) api: Api<DynamicObject>,
     pub(crate) name: String,
-    pub(crate) uid: String,
+    pub(crate) uid: BackupUid,
     pub(crate) attempt: u64,
 }
 
@@ -99,7 +100,7 @@ impl Fence {
 pub(crate) struct Watch {
     pub(crate) api: Api<DynamicObject>,
     pub(crate) name: String,
-    pub(crate) uid: String,
+    pub(crate) uid: BackupUid,
     pub(crate) attempt: u64,
     pub(crate) stop: CancellationToken,
     pub(crate) shutdown: CancellationToken,
@@ -110,11 +111,11 @@ impl Watch {
     pub(crate) fn new(
         api: Api<DynamicObject>,
         name: &str,
-        uid: &str,
+        uid: &BackupUid,
         attempt: u64,
         shutdown: CancellationToken,
     ) -> Self {
-        let (name, uid, stop) = (name.to_owned(), uid.to_owned(), CancellationToken::new());
+        let (name, uid, stop) = (name.to_owned(), uid.clone(), CancellationToken::new());
         Self { api, name, uid, attempt, stop, shutdown, reason: Mutex::default() }
     }
 
@@ -171,10 +172,10 @@ impl Watch {
 }
 
 /// Why the pass has to stop according to the object; None if it may continue.
-pub(crate) fn verdict(object: &DynamicObject, uid: &str, this_attempt: u64) -> Option<Stop> {
+pub(crate) fn verdict(object: &DynamicObject, uid: &BackupUid, this_attempt: u64) -> Option<Stop> {
     let annotation =
         |key: &str| object.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-    if object.metadata.uid.as_deref() != Some(uid) || object.metadata.deletion_timestamp.is_some() {
+    if object.metadata.uid.as_deref() != Some(uid.as_str()) || object.metadata.deletion_timestamp.is_some() {
         return Some(Stop::Deleted);
     }
     if attempt(annotation(ATTEMPT)) > this_attempt {
@@ -203,7 +204,7 @@ mod tests {
         );
         let resource = objects::resource_of::<Backup>();
         let api = objects::namespaced(&world.client().await, "lifeboat", &resource);
-        Watch::new(api, "b", "u", 1, CancellationToken::new())
+        Watch::new(api, "b", &BackupUid::new("u"), 1, CancellationToken::new())
     }
 
     #[rstest]

@@ -23,7 +23,7 @@ enum Driver {
 }
 
 fn snapshot() -> String {
-    snapshot_name("data", "uid-data", "uid-b")
+    snapshot_name("data", "uid-data", &BackupUid::new("uid-b"))
 }
 
 fn take(world: &World, path: &str, driver: Driver) {

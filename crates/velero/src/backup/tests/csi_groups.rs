@@ -1,5 +1,6 @@
 //! Backups of claims in a volume group, with a driver of a few lines that takes them together.
 
+use lifeboat_api::common::NamespaceName;
 use lifeboat_archive::documents::{Results, decode, decode_list};
 use lifeboat_plan::transfer::snapshots::SERVER;
 use lifeboat_plan::velero::csi::{OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, snapshot_name};
@@ -96,15 +97,15 @@ fn spec() -> Value {
 }
 
 fn own(claim: &str) -> String {
-    snapshot_name(claim, &format!("uid-{claim}"), "uid-b")
+    snapshot_name(claim, &format!("uid-{claim}"), &BackupUid::new("uid-b"))
 }
 
 fn group() -> VolumeGroup {
     let claim = json!({"metadata": {"namespace": "shop", "labels": {KEY: "db"}}});
     let backup = OfBackup {
         name: "b".into(),
-        uid: "uid-b".into(),
-        namespace: "lifeboat".into(),
+        uid: BackupUid::new("uid-b"),
+        namespace: NamespaceName::new("lifeboat"),
         ..OfBackup::default()
     };
     VolumeGroup::of(&claim, KEY, &backup).unwrap()

@@ -209,7 +209,7 @@ async fn storage_that_is_away_while_operations_run_is_waited_for_and_given_up_at
     let location = "/apis/velero.io/v1/namespaces/lifeboat/backupstoragelocations/default";
     server.world.change(location, &json!({"status": {"phase": "Unavailable", "message": "no route"}}));
     let since = Timestamp::now().checked_sub(jiff::SignedDuration::from_hours(hours)).unwrap();
-    server.state.problem.lock().unwrap().insert("uid-b".to_owned(), since);
+    server.state.problem.lock().unwrap().insert(BackupUid::new("uid-b"), since);
     assert_eq!(server.settle("b").await, expected);
     if expected == "Failed" {
         let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();

@@ -415,7 +415,7 @@ async fn an_interrupted_backup_that_waits_in_vain_for_the_servers_disk_deletes_i
     let mut settings = crate::testing::settings();
     settings.storage.spool_directory = server.directory.path().join("gone");
     server.context.settings = Arc::new(settings);
-    locked(&server.state.problem).insert("uid-b".to_owned(), Timestamp::UNIX_EPOCH);
+    locked(&server.state.problem).insert(BackupUid::new("uid-b"), Timestamp::UNIX_EPOCH);
     server.add("b", json!({"storageLocation": "default"}), &interrupted(json!({})));
     assert_eq!(server.settle("b").await, "Failed");
     assert_eq!(calls(&snapshotter), ["delete snap-old"]);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lifeboat_api::common::BackupUid;
 use lifeboat_archive::documents::DocumentError;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, encode};
 use lifeboat_archive::{ObjectStore, StoreError};
@@ -57,7 +58,7 @@ pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mu
 }
 
 /// Deletes the snapshots that storage lists for the backup with this UID.
-pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &str, left: &mut Left) {
+pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &BackupUid, left: &mut Left) {
     let listed = match list::<NativeSnapshot>(storage.store(), &storage.files.volume_snapshots()).await {
         Ok(listed) => listed,
         Err(BackupProblem::Storage(cause) | BackupProblem::Gone(cause) | BackupProblem::Disk(cause)) => {
@@ -68,7 +69,7 @@ pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &st
         }
     };
     // Another backup of the same name may have written the list.
-    let (own, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| one.spec.backup_uid == uid);
+    let (own, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| *uid == *one.spec.backup_uid);
     left.native.is_shared = !others.is_empty();
     left.native.any = !own.is_empty();
     if own.is_empty() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{DataUpload, PodVolumeBackup, names};
 use lifeboat_archive::documents::BackupVolumeInfo;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
@@ -132,7 +132,11 @@ fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
 }
 
 /// Undoes the copies that this pass did not see: those of an earlier attempt whose pods are gone.
-pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met: &BTreeMap<String, Value>) {
+pub(in crate::backup) async fn discard_others(
+    context: &Context,
+    uid: &BackupUid,
+    met: &BTreeMap<String, Value>,
+) {
     let discard = Discard {
         context,
         transfer: Transfer::Copy,
@@ -144,13 +148,13 @@ pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met:
     let mut left = Left::default();
     discard.run(&mut left).await;
     for message in &left.messages {
-        tracing::warn!(uid, problem = message, "a copy of a volume is left behind");
+        tracing::warn!(%uid, problem = message, "a copy of a volume is left behind");
     }
 }
 
 /// Called before the post hooks of an interrupted attempt run: copies that are still running lose their `Quiesced`
 /// consistency.
-pub(in crate::backup) async fn lower_consistency(context: &Context, uid: &str) {
+pub(in crate::backup) async fn lower_consistency(context: &Context, uid: &BackupUid) {
     match objects_of(context, Transfer::Copy, uid).await {
         Ok(found) => {
             let api = context.objects::<PodVolumeBackup>();
@@ -166,7 +170,7 @@ pub(in crate::backup) async fn lower_consistency(context: &Context, uid: &str) {
 struct Discard<'a> {
     context: &'a Context,
     transfer: Transfer,
-    uid: &'a str,
+    uid: &'a BackupUid,
     /// The known transfers by name; the objects may be gone.
     known: BTreeMap<String, Shown>,
     /// Names of the objects that are kept.
@@ -268,7 +272,7 @@ impl Discard<'_> {
 async fn objects_of(
     context: &Context,
     transfer: Transfer,
-    uid: &str,
+    uid: &BackupUid,
 ) -> Result<BTreeMap<String, Value>, ApiError> {
     let params = ListParams::default().labels(&format!("{}={uid}", names::BACKUP_UID));
     let listed = match transfer.api(context).list(&params).await.attempt(format!("list {}", transfer.noun()))
@@ -283,8 +287,8 @@ async fn objects_of(
     Ok(all.filter(|(_, object)| is_of(object, uid)).collect())
 }
 
-fn is_of(object: &Value, uid: &str) -> bool {
-    !uid.is_empty() && object["metadata"]["labels"][names::BACKUP_UID] == uid
+fn is_of(object: &Value, uid: &BackupUid) -> bool {
+    !uid.is_empty() && object["metadata"]["labels"][names::BACKUP_UID] == uid.as_str()
 }
 
 #[cfg(test)]
@@ -310,7 +314,7 @@ mod tests {
         put("other", json!({"phase": "Completed", "snapshotID": other}));
         put("open", json!({"phase": "InProgress"}));
         let seen = BTreeMap::from([("met".to_owned(), Value::Null)]);
-        discard_others(&cluster.context, "b-1", &seen).await;
+        discard_others(&cluster.context, &BackupUid::new("b-1"), &seen).await;
         assert_eq!(snapshots(&cluster, "shop").await, [met]);
         let object = |name: &str| cluster.get("podvolumebackups", name).unwrap();
         assert_eq!(object("met")["status"]["phase"], "Completed");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_mins(10);
 pub(crate) struct Copying {
     pub(in crate::backup) followed: FollowedTransfers,
     /// Lifeboat's namespace.
-    namespace: String,
+    namespace: NamespaceName,
     /// How long one copy may take if the Backup sets no limit.
     limit: Duration,
     /// Limits how many pods are quiesced at once to the number of movers that run at once: more pods would only wait.
@@ -46,7 +46,7 @@ impl Copying {
         let api = objects::namespaced(client, namespace, &resource);
         Self {
             followed: FollowedTransfers::new(api, "the PodVolumeBackup was deleted before its end"),
-            namespace: namespace.to_owned(),
+            namespace: NamespaceName::new(namespace),
             limit: settings.copy_timeout,
             quiesce_permits: Arc::new(Semaphore::new(settings.at_once.max(1))),
         }
@@ -59,7 +59,7 @@ impl Copying {
     }
 
     /// Follows the PodVolumeBackups of a Backup until it is dropped.
-    pub(in crate::backup) async fn watch(&self, uid: &str) -> std::convert::Infallible {
+    pub(in crate::backup) async fn watch(&self, uid: &BackupUid) -> std::convert::Infallible {
         self.followed.run(&format!("{}={uid}", names::BACKUP_UID)).await
     }
 
@@ -178,13 +178,14 @@ impl Pass {
             volume: volume.to_owned(),
             claim: claim.map(|of| (text(&of.claim, "/metadata/name"), text(&of.claim, "/metadata/uid"))),
         };
-        let (backup, uid) = (self.backup.name_any(), self.backup.uid().unwrap_or_default());
+        let (backup, uid) = (self.backup.name_any(), self.backup.backup_uid());
+        let location = self.location();
         let annotations = self.backup.annotations();
         let wanted = CopySettings {
             namespace: &self.copying.namespace,
             backup: &backup,
             backup_uid: &uid,
-            location: self.backup.spec.storage_location.as_deref().unwrap_or_default(),
+            location: &location,
             quiesced: self.made().quiesced.contains(&of.pod_uid),
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
         };
@@ -209,6 +210,11 @@ impl Pass {
         Ok(name)
     }
 
+    /// The storage location of the Backup.
+    fn location(&self) -> LocationName {
+        LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default())
+    }
+
     /// Records the repository of a namespace in the journal before the first mover writes into it.
     pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotStarted> {
         if self.made().repositories.contains(namespace) {
@@ -216,7 +222,7 @@ impl Pass {
         }
         let entry = RepositoryEntry {
             backup: self.backup.name_any(),
-            location: LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default()),
+            location: self.location(),
             namespace: NamespaceName::new(namespace),
         };
         self.journal.note_repository(&entry).await.map_err(NotStarted)?;

@@ -294,7 +294,7 @@ impl Pass {
         {
             return;
         }
-        let (used, uid) = (self.made().csi.used(), self.backup.uid().unwrap_or_default());
+        let (used, uid) = (self.made().csi.used(), self.backup.backup_uid());
         if self.backup.spec.snapshot_move_data == Some(true) {
             let moved = self.made().csi.claims.values().filter_map(|one| one.moved.clone()).collect();
             let namespace = self.backup.namespace().unwrap_or_default();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::names;
 use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
@@ -39,11 +40,11 @@ pub(crate) type VolumeKey = (String, String, String);
 pub(crate) struct Filler {
     objects: Arc<dyn PodVolumeRestores>,
     /// Lifeboat's namespace.
-    namespace: String,
+    namespace: NamespaceName,
     image: String,
     /// Name and UID of the Restore.
     restore: (String, String),
-    location: String,
+    location: LocationName,
     /// How long one volume may take, from the Restore's annotation.
     timeout: Option<String>,
     limit: Duration,
@@ -89,16 +90,16 @@ impl Filler {
     pub(crate) fn new(
         context: &Context,
         restore: &lifeboat_api::velero::Restore,
-        location: &str,
+        location: LocationName,
         copies: Vec<Copied>,
     ) -> Self {
         let timeout = restore.annotations().get(names::POD_VOLUME_TIMEOUT).cloned();
         Self {
             objects: Arc::new(PodVolumeApi::new(context)),
-            namespace: context.namespace.clone(),
+            namespace: NamespaceName::new(&context.namespace),
             image: context.movers.settings().image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
-            location: location.to_owned(),
+            location,
             limit: limit(timeout.as_deref(), context.movers.settings().copy_timeout),
             timeout,
             copies,
@@ -121,10 +122,10 @@ impl Filler {
     pub(super) fn of_test(copies: Vec<Copied>) -> Self {
         Self {
             objects: Arc::new(NoPodVolumeRestores),
-            namespace: "lifeboat".to_owned(),
+            namespace: NamespaceName::new("lifeboat"),
             image: "lifeboat".to_owned(),
             restore: ("r".to_owned(), "ru".to_owned()),
-            location: "default".to_owned(),
+            location: LocationName::new("default"),
             timeout: None,
             limit: Duration::ZERO,
             copies,
@@ -232,7 +233,7 @@ impl Filler {
             lifeboat: &self.namespace,
             restore: (&self.restore.0, &self.restore.1),
             location: &self.location,
-            namespace,
+            namespace: &NamespaceName::new(namespace),
             name: &target.name,
             uid: pod["metadata"]["uid"].as_str().unwrap_or_default(),
             timeout: self.timeout.as_deref(),
