@@ -1,10 +1,9 @@
 //! Newtypes for names and IDs that must not be mixed up: the name of a location with that of a namespace, the ID of a task
-//! with the UID of a Backup. They are created where text is read (an object's spec, a label, an annotation) and can be
-//! used as `&str` everywhere.
+//! with the UID of a Backup. They are created where text is read (an object's spec, a label, an annotation). None of them
+//! is a `&str` by itself: [`LocationName::as_str`] shows where a name becomes plain text.
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,14 +26,6 @@ macro_rules! identity {
             /// Whether the field that it was read from was missing or empty.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
-            }
-        }
-
-        impl Deref for $name {
-            type Target = str;
-
-            fn deref(&self) -> &str {
-                &self.0
             }
         }
 
