@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
@@ -36,7 +37,7 @@ pub(super) async fn delete(
             problem = message,
             "the archive cannot be read: what plugins made for single objects may be left behind"
         );
-        problems.extend(csi::discard(context, &uid).await);
+        problems.extend(csi::discard(context, &BackupUid::new(uid)).await);
     }
     let Ok(files) = BackupFiles::new(&gathered.name) else { return problems };
     let volumes = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
