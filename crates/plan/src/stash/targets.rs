@@ -51,6 +51,9 @@ use crate::transfer::attempts::{LIVE, QUIESCED};
 use crate::transfer::directory::{ClaimOf, Directory};
 use crate::transfer::snapshots;
 
+/// The most hosts of one session: its status has an entry for each, and an object of the API server has a mebibyte and a half.
+pub const MOST_HOSTS: usize = 1000;
+
 /// Where upstream mounts a claim that is a target itself.
 pub const CLAIM_MOUNT: &str = "/stash-data";
 

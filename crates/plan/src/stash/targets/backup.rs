@@ -13,7 +13,8 @@ use super::paths::PathError;
 use super::pods::{by_node, has_ended, is_terminating, named, pod_template, pods_of, standing};
 use super::volumes::{Purpose, Volume, VolumeError, is_one_for_each_pod, kind_of};
 use super::{
-    Host, HostPart, HostPod, HostSource, HostVolume, Note, PodsError, TargetError, TargetFacts, TargetPlan,
+    Host, HostPart, HostPod, HostSource, HostVolume, MOST_HOSTS, Note, PodsError, TargetError, TargetFacts,
+    TargetPlan,
 };
 use crate::json::text;
 use crate::stash::hosts::{HostName, HostOf, TargetKind, ordinals, replicas};
@@ -87,12 +88,15 @@ impl<'a> Backup<'a> {
             if found.is_empty() {
                 return Err(PodsError::NoOrdinals { name: self.facts.name.clone() }.into());
             }
+            self.bounded(found.len())?;
             let hosts = found
                 .into_iter()
                 .map(|ordinal| self.host(HostOf::Ordinal(ordinal), self.at_rest(Some(ordinal))));
             return Ok(hosts.collect());
         }
-        let hosts = ordinals(self.object, running).map(|ordinal| {
+        let ordinals = ordinals(self.object, running);
+        self.bounded(ordinals.len())?;
+        let hosts = ordinals.map(|ordinal| {
             let name = format!("{}-{ordinal}", self.facts.name);
             let source = match named(&self.pods, &name) {
                 None => Err(PodsError::NoPod { target: self.title(), pod: name }.into()),
@@ -105,12 +109,18 @@ impl<'a> Backup<'a> {
         Ok(hosts.collect())
     }
 
+    /// Refuses more hosts than a session can have, before a list of them is made.
+    fn bounded(&self, found: usize) -> Result<(), PodsError> {
+        if found > MOST_HOSTS { Err(PodsError::TooMany { target: self.title(), found }) } else { Ok(()) }
+    }
+
     /// A DaemonSet.
     fn nodes(&self, plan: &mut TargetPlan) -> Result<(), TargetError> {
         let nodes = by_node(&self.pods);
         if nodes.is_empty() {
             return Err(PodsError::NoNodes { target: self.title() }.into());
         }
+        self.bounded(nodes.len())?;
         let wanted =
             self.object.pointer("/status/desiredNumberScheduled").and_then(Value::as_u64).unwrap_or_default();
         let found = nodes.len() as u64;

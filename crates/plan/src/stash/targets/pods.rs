@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{HostPod, TargetFacts};
+use super::{HostPod, MOST_HOSTS, TargetFacts};
 use crate::json::text;
 
 /// How many pods a message names.
@@ -21,6 +21,11 @@ pub enum PodsError {
     NoNodes { target: String },
     #[error("StatefulSet {name} has no replicas and no claims, so there is nothing to read")]
     NoOrdinals { name: String },
+    #[error(
+        "{target} has {found} pods to read, and a session can have at most {MOST_HOSTS} hosts; back up its claims by several \
+         BackupConfigurations"
+    )]
+    TooMany { target: String, found: usize },
 }
 
 /// The pods of a workload, by their owners. `between`: the ReplicaSets of a Deployment, the ReplicationControllers of a

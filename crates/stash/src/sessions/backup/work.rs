@@ -16,7 +16,7 @@ use lifeboat_plan::stash::session::Order;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::targets::{
-    Host, HostPart, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan,
+    Host, HostPart, HostSource, MOST_HOSTS, MoverParts, MoverSource, TargetPlan, backup_plan,
 };
 use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
@@ -248,8 +248,14 @@ impl SessionWork for BackupWork {
     async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
         self.wait_for_turn(member, cancel).await?;
         let plan = self.plan(member).await?;
-        let now = self.record.now();
+        let (now, mut is_full) = (self.record.now(), false);
         let changed = self.record.change(|state| {
+            let others = state.members.iter().enumerate().filter(|(other, _)| *other != member);
+            let others: usize = others.map(|(_, other)| other.hosts.len()).sum();
+            is_full = others + plan.hosts.len() > MOST_HOSTS;
+            if is_full {
+                return;
+            }
             let Some(state) = state.members.get_mut(member) else { return };
             state.observe(&ConditionType::BackupTargetFound.yes(""), now);
             state.observe(&ConditionType::BackupExecutorEnsured.yes(""), now);
@@ -267,6 +273,11 @@ impl SessionWork for BackupWork {
             state.total_hosts = i32::try_from(state.hosts.len()).ok();
         });
         changed.await?;
+        if is_full {
+            return Err(NoHosts::Failed(format!(
+                "the members of this session have more than {MOST_HOSTS} hosts; use several BackupBatches"
+            )));
+        }
         let names = self.record.read(|state| {
             let hosts = state.members.get(member).map(|member| member.hosts.as_slice()).unwrap_or_default();
             hosts.iter().map(|host| host.name.clone()).collect()

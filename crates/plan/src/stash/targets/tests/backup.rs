@@ -128,6 +128,22 @@ fn at_zero_replicas_volumes_of_pods_do_not_exist() {
     assert!(error.contains("emptyDir volume, which exists only while a pod of the target runs"), "{error}");
 }
 
+/// A StatefulSet may claim two billion replicas, none of which exists.
+#[test]
+fn more_hosts_than_a_status_holds_are_refused_before_they_are_listed() {
+    let most = u32::try_from(MOST_HOSTS).unwrap();
+    let mut last = stateful_set(2_147_483_647);
+    last["spec"]["ordinals"] = json!({"start": 7});
+    let of = |object: Value| {
+        let facts = facts(TargetKind::StatefulSet, object, vec![], &[]);
+        backup_plan(&facts, &backup_target(TargetKind::StatefulSet, DATA, &[]))
+    };
+    let error = of(last).unwrap_err().to_string();
+    assert!(error.contains("2147483647 pods to read") && error.contains("at most 1000 hosts"), "{error}");
+    assert!(of(stateful_set(most + 1)).is_err());
+    assert_eq!(of(stateful_set(most)).unwrap().hosts.len(), MOST_HOSTS);
+}
+
 #[test]
 fn a_stateful_set_is_read_ordinal_by_ordinal() {
     let mut object = stateful_set(3);
