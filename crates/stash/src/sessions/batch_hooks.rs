@@ -66,12 +66,14 @@ pub(crate) struct BatchHooks<'a> {
 }
 
 impl BatchHooks<'_> {
-    /// Runs the hook before all members, unless it has ended. False if it failed: then no member runs.
+    /// Runs the hook before all members, unless it has ended. False if it failed: then no member runs. A session that is
+    /// given up before its hook has started starts no hook, and its members say that they have not begun.
     pub(crate) async fn before(&self, cancel: &CancellationToken) -> Result<bool, Stopped> {
         let Some(hook) = &self.hooks.pre else { return Ok(true) };
         match self.status_of(self.conditions.pre).await {
             Some(Truth::True) => Ok(true),
             Some(Truth::False) => Ok(false),
+            None if cancel.is_cancelled() => Ok(true),
             // A hook that started before a crash is continued, or run again.
             Some(Truth::Unknown) | None => {
                 finalizer::hold(&self.context.core, self.kind, self.record, Hold::Hooks).await?;
