@@ -195,6 +195,10 @@ async fn advance(
     record: &Arc<SessionRecord>,
     cancel: &CancellationToken,
 ) -> Result<Advance, Stopped> {
+    // What a reconcile was given may be older than the end that this server wrote.
+    if record.read(|state| state.phase.has_ended()).await {
+        return Ok(Advance::Ended);
+    }
     let is_pending = record.read(|state| state.phase == SessionPhase::Pending).await;
     if is_pending && let Some(held) = unchecked::hold(context, session, record).await? {
         return Ok(held);

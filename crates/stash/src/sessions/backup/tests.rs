@@ -203,6 +203,18 @@ async fn a_deployment_is_backed_up_by_one_mover_on_the_node_of_its_pod() {
     }
 }
 
+/// A reconcile may be given the session as it was just before its end; the work on it then meets a conflict and reads it again.
+#[tokio::test]
+async fn a_session_that_has_ended_is_left_as_it_is() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let ended = shop.run("s").await;
+    let written = shop.world.server.writes().len();
+    assert_eq!(shop.run("s").await, ended);
+    assert_eq!(shop.world.server.writes().len(), written);
+}
+
 #[tokio::test]
 async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
     let shop = Shop::new().await;
