@@ -106,7 +106,7 @@ async fn reconcile(
     let namespace = object.namespace().unwrap_or_default();
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let is_held = finalizer::is_on(&object);
-    if (is_deleted && !is_held) || !context.served.serves(&context.core, &namespace).await? {
+    if !context.served.serves(&context.core, &namespace).await? {
         return Ok(Action::await_change());
     }
     let Ok(session) = objects::typed::<BackupSession>(&object) else {
@@ -129,7 +129,10 @@ async fn reconcile(
     }
     let resource = state.resource.clone();
     let uid = object.uid().unwrap_or_default();
-    state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
+    // One that is deleted begins no more; its object may be there for long, by finalizers of others.
+    if !is_deleted || is_held || !is_pending(&record).await {
+        state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
+    }
     if is_deleted {
         // Its movers are ended and hooks that are still due run; then the finalizer is removed.
         state.sessions.cancel(&uid);
@@ -178,9 +181,15 @@ async fn reread(
     let api = objects::namespaced(&core.client, &record.namespace, resource);
     let found = api.get_opt(&record.name).await.attempt(format!("read BackupSession {}", record.name))?;
     let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
-    Ok(found
-        .and_then(|found| SessionRecord::new(core, SessionKind::Backup, resource, found).ok())
-        .map(Arc::new))
+    let Some(found) = found else { return Ok(None) };
+    let may_begin = found.metadata.deletion_timestamp.is_none() || finalizer::is_on(&found);
+    let Ok(again) = SessionRecord::new(core, SessionKind::Backup, resource, found) else { return Ok(None) };
+    Ok(if may_begin || !is_pending(&again).await { Some(Arc::new(again)) } else { None })
+}
+
+/// Whether nothing of a session has begun.
+async fn is_pending(record: &SessionRecord) -> bool {
+    record.read(|state| state.phase == SessionPhase::Pending).await
 }
 
 enum Advance {
@@ -199,7 +208,7 @@ async fn advance(
     if record.read(|state| state.phase.has_ended()).await {
         return Ok(Advance::Ended);
     }
-    let is_pending = record.read(|state| state.phase == SessionPhase::Pending).await;
+    let is_pending = is_pending(record).await;
     if is_pending && let Some(held) = unchecked::hold(context, session, record).await? {
         return Ok(held);
     }
