@@ -260,7 +260,16 @@ pub(super) async fn after_end(
     };
     let Some(invoker) = Invoker::read(&context.core, &id).await? else { return Ok(Action::await_change()) };
     let Ok(valid) = invoker.valid(|_| Vec::new()) else { return Ok(Action::await_change()) };
-    clean_history(context, session, valid.history_limit).await?;
+    // A history that cannot be cleaned is a warning: no retry waits for it.
+    let cleaned = match clean_history(context, session, valid.history_limit).await {
+        Ok(()) => ConditionType::BackupHistoryCleaned.yes(""),
+        Err(error) if error.is_transient() => return Err(error),
+        Err(error) => ConditionType::BackupHistoryCleaned.no(error.chain()),
+    };
+    let now = record.now();
+    if !record.change(|state| state.observe(&cleaned, now)).await? {
+        return Ok(Action::await_change());
+    }
     let state = record.state().await;
     let ended = record.created.checked_add(state.duration.map(GoDuration::to_signed).unwrap_or_default());
     let failed = FailedSession {

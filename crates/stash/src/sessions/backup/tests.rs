@@ -335,3 +335,29 @@ async fn a_failed_session_is_retried_once_under_a_name_of_its_own() {
     let again = sessions.iter().find(|path| !path.ends_with("/s")).unwrap();
     assert_eq!(shop.world.server.get(again).unwrap()["spec"]["retryLeft"], 0);
 }
+
+#[tokio::test]
+async fn sessions_beyond_the_limit_are_deleted_and_where_that_fails_the_session_says_why() {
+    use lifeboat_control::testing::{Requests, Verb, When};
+    for is_allowed in [false, true] {
+        let shop = Shop::new().await;
+        shop.put_configuration("nightly", &json!({"backupHistoryLimit": 1}));
+        for name in ["old", "new"] {
+            shop.put_session(name, "BackupConfiguration", "nightly");
+            assert_eq!(phase(&shop.run(name).await), "Succeeded");
+        }
+        let long_ago = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}});
+        shop.world.server.change(&format!("{STASH}/backupsessions/old"), &long_ago);
+        if !is_allowed {
+            shop.world.server.fail(Requests::new(Verb::Delete, "*/backupsessions/old"), When::Always, 403);
+        }
+        let (session, record) = shop.parts("new");
+        finish::after_end(&shop.world.context, &session, &record).await.unwrap();
+        assert_eq!(shop.object("old").is_null(), is_allowed);
+        let new = shop.object("new");
+        assert_eq!(phase(&new), "Succeeded", "{new}");
+        let (status, message) = condition(&new, "BackupHistoryCleaned");
+        assert_eq!(status == "True", is_allowed, "{new}");
+        assert_eq!(message.contains("delete BackupSession old"), !is_allowed, "{new}");
+    }
+}
