@@ -22,8 +22,7 @@ pub enum PodsError {
     #[error("StatefulSet {name} has no replicas and no claims, so there is nothing to read")]
     NoOrdinals { name: String },
     #[error(
-        "{target} has {found} pods to read, and a session can have at most {MOST_HOSTS} hosts; back up its claims by several \
-         BackupConfigurations"
+        "{target} has {found} pods, and a session can have at most {MOST_HOSTS} hosts; back up or restore its claims in several parts"
     )]
     TooMany { target: String, found: usize },
 }
