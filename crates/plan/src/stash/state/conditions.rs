@@ -187,7 +187,12 @@ pub struct Observation {
 impl ConditionType {
     /// The observation that the condition has a status, with upstream's reason for it.
     pub fn observed(self, truth: Truth, message: impl Into<String>) -> Observation {
-        Observation { kind: self, truth, reason: self.reason(truth), message: bounded(message.into(), LONGEST_MESSAGE) }
+        Observation {
+            kind: self,
+            truth,
+            reason: self.reason(truth),
+            message: bounded(message.into(), LONGEST_MESSAGE),
+        }
     }
 
     pub fn yes(self, message: impl Into<String>) -> Observation {

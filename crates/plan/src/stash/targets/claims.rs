@@ -34,7 +34,9 @@ pub enum TemplateError {
          ${{POD_ORDINAL}} into the name"
     )]
     SameName { place: usize, name: String, replicas: u32 },
-    #[error("target.replicas is {replicas}; a restore can have at most {MOST_HOSTS} hosts: use several restores")]
+    #[error(
+        "target.replicas is {replicas}; a restore can have at most {MOST_HOSTS} hosts: use several restores"
+    )]
     TooMany { replicas: i32 },
     #[error(
         "target.volumeClaimTemplates[{place}] has {value:?}, with a variable that is not known; expected no other than ${{POD_ORDINAL}}"
