@@ -18,7 +18,7 @@ use super::hooks::{self, HookRun};
 use super::host_hooks::has_run;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
-use super::tasks::{HookMark, batch_hook_task};
+use super::tasks::{HookMark, HookTasks};
 use crate::context::Context;
 
 /// The conditions that show the hooks of a batch, or those of the hosts of a member.
@@ -117,7 +117,7 @@ impl BatchHooks<'_> {
             summary: &summary,
             pod: None,
             owner: self.record.owner(),
-            task: batch_hook_task(&self.record.uid, mark),
+            tasks: HookTasks::of_batch(&self.record.uid, mark),
             namespace: &self.record.namespace,
             annotations: self.annotations,
         };

@@ -15,7 +15,7 @@ use super::work::BackupWork;
 use crate::sessions::engine::HookMoment;
 use crate::sessions::hooks::{self, HookFailure, HookPlace, HookRun, pod_ref, recorded_pod};
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::tasks::{HookMark, hook_task};
+use crate::sessions::tasks::{HookMark, HookTasks};
 
 impl BackupWork {
     /// The pod that is read, if one of the hooks needs it.
@@ -79,7 +79,7 @@ impl BackupWork {
             summary: &summary,
             pod: pod.as_ref(),
             owner: self.record.owner(),
-            task: hook_task(&self.record.uid, record.member, &record.host, mark),
+            tasks: HookTasks::of_host(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
             annotations: &self.invoker.annotations,
         };

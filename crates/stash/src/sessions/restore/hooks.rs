@@ -20,7 +20,7 @@ use super::work::RestoreWork;
 use crate::sessions::engine::HookMoment;
 use crate::sessions::hooks::{self, HookFailure, HookPlace, HookRun, pod_ref, recorded_pod};
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::tasks::{HookMark, hook_task};
+use crate::sessions::tasks::{HookMark, HookTasks};
 use crate::target::{self, TargetName};
 use crate::tasks::endpoint_pod;
 
@@ -77,7 +77,7 @@ impl RestoreWork {
             summary: &summary,
             pod: pod.as_ref(),
             owner: self.record.owner(),
-            task: hook_task(&self.record.uid, record.member, &record.host, mark),
+            tasks: HookTasks::of_host(&self.record.uid, record.member, &record.host, mark),
             namespace: &self.record.namespace,
             annotations: self.object.annotations(),
         };
