@@ -29,7 +29,7 @@ use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
-use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, is_over, start_backup};
+use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{SessionPhase, SessionState};
 use lifeboat_transfer::attempts::{Effects, ServerEffects, WorkContext};
@@ -44,6 +44,7 @@ use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::repository::{NoReports, TenantEffects, TenantRepositories, key_of};
 use reserved::{Reservation, reserve};
+use turn::wait;
 use work::{AtWork, BackupWork};
 
 /// The interval at which a waiting session is checked, and the pause after an error of the API.
@@ -246,25 +247,6 @@ async fn advance(
     begin(record, &invoker, &valid, Vec::new()).await?;
     Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
     Ok(Advance::Ended)
-}
-
-/// The session stays Pending; its status has its members and what it waits for, until its deadline.
-async fn wait(record: &SessionRecord, reason: &str) -> Result<Advance, Stopped> {
-    let now = record.now();
-    if record.read(|state| is_over(state.deadline, now)).await {
-        let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
-        written(record.change(|state| state.observe(&late, now)).await?)?;
-        finish::end(record, reason).await?;
-        return Ok(Advance::Ended);
-    }
-    let waits = ConditionType::TargetInUse.yes(reason);
-    let changed = record.change(|state| {
-        if let Some(first) = state.members.first_mut() {
-            first.observe(&waits, now);
-        }
-    });
-    written(changed.await?)?;
-    Ok(Advance::Waits)
 }
 
 async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {
