@@ -9,6 +9,7 @@ mod finish;
 mod hooks;
 mod moved;
 mod reserved;
+mod sending;
 mod snapshots;
 mod start;
 #[cfg(test)]
