@@ -201,6 +201,25 @@ async fn a_deployment_is_backed_up_by_one_mover_on_the_node_of_its_pod() {
     for kind in ["BackendRepositoryInitialized", "RetentionPolicyApplied", "MetricsPushed"] {
         assert_eq!(condition(&session, kind).0, "True", "{session}");
     }
+    let (status, message) = condition(&session, "RepositoryIntegrityVerified");
+    assert!(status == "Unknown" && message.contains("not checked yet"), "{session}");
+}
+
+/// A session does not check the repository itself.
+#[tokio::test]
+async fn a_session_shows_the_last_check_of_its_repository_and_does_not_fail_by_it() {
+    for (integrity, expected) in [(true, "True"), (false, "False")] {
+        let shop = Shop::new().await;
+        let checked = json!({"integrity": integrity, "lastCheckTime": "2026-01-01T00:00:00Z"});
+        shop.world.change("r", &json!({"status": checked}));
+        shop.put_configuration("nightly", &json!({}));
+        shop.put_session("s", "BackupConfiguration", "nightly");
+        let session = shop.run("s").await;
+        assert_eq!(phase(&session), "Succeeded", "{session}");
+        let (status, message) = condition(&session, "RepositoryIntegrityVerified");
+        assert_eq!(status, expected, "{session}");
+        assert!(message.contains("2026-01-01T00:00:00Z"), "{message}");
+    }
 }
 
 /// A reconcile may be given the session as it was just before its end; the work on it then meets a conflict and reads it again.
