@@ -182,13 +182,17 @@ impl World {
     }
 
     pub(crate) async fn with_settings(settings: StashSettings) -> Self {
+        Self::with_movers(settings, MoverSettings::default()).await
+    }
+
+    pub(crate) async fn with_movers(settings: StashSettings, movers: MoverSettings) -> Self {
         let server = ApiServer::default();
         for (name, uid) in [("kube-system", "cluster"), ("lifeboat", "l"), (SHOP, "s"), ("bank", "b")] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"uid": uid}});
             server.put(&format!("/api/v1/namespaces/{name}"), namespace);
         }
         let core = server.core().await;
-        let transfer = TransferService::new(&core, MoverSettings::default());
+        let transfer = TransferService::new(&core, movers);
         let stores = MemoryStores::default();
         let mut context = Context::new(core, transfer, settings);
         context.stores = Arc::new(stores.clone());

@@ -53,7 +53,8 @@ pub struct HookHandler {
     /// A TCP connection, which must be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TCPSocketAction>,
-    /// Container in which the command runs, or to whose port the hook connects. Default: the pod's first.
+    /// Container in which the command runs, or to whose port the hook connects. Default: the one that the pod's annotation
+    /// `kubectl.kubernetes.io/default-container` names, else its first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
 }

@@ -28,6 +28,9 @@ const SERVICE_ACCOUNT: &str = "default";
 /// The limit if a quota requires one.
 const CPU_LIMIT: &str = "2";
 
+/// The taint of a node that takes no new pods (`kubectl cordon`).
+const CORDONED: &str = "node.kubernetes.io/unschedulable";
+
 /// Keep the proxies of service meshes out of a mover's pod: they would not end with it.
 const NO_SIDECARS: [(&str, &str); 4] = [
     ("sidecar.istio.io/inject", "false"),
@@ -200,7 +203,7 @@ fn overrides(pod: &MoverPod<'_>) -> PodOverrides {
     let mut overrides = PodOverrides {
         labels: with(&base.labels, &NO_SIDECAR_LABELS),
         annotations: with(&base.annotations, &NO_SIDECARS),
-        spec: Map::from_iter([("tolerations".to_owned(), tolerations(pod.target))]),
+        spec: Map::from_iter([("tolerations".to_owned(), tolerations(pod))]),
         security: base.security.clone().into_iter().chain(selinux(pod.target, pod.container())).collect(),
         ..base.clone()
     };
@@ -210,10 +213,17 @@ fn overrides(pod: &MoverPod<'_>) -> PodOverrides {
     overrides
 }
 
-/// The mover may run on the nodes on which the target pod may run.
-fn tolerations(target: Option<&Value>) -> Value {
-    let tolerations = target.map(|target| &target["spec"]["tolerations"]);
-    tolerations.filter(|tolerations| tolerations.is_array()).cloned().unwrap_or_else(|| json!([]))
+/// The mover may run on the nodes on which the target pod may run. A mover that must run on one node also tolerates that this
+/// node is cordoned, because the pod and its volume are still there.
+fn tolerations(pod: &MoverPod<'_>) -> Value {
+    let of_target = pod.target.and_then(|target| target["spec"]["tolerations"].as_array());
+    let mut tolerations = of_target.cloned().unwrap_or_default();
+    // The pods of DaemonSets have this toleration from their controller.
+    let is_there = tolerations.iter().any(|own| own["key"] == CORDONED);
+    if pod.place.node().is_some() && !is_there {
+        tolerations.push(json!({"key": CORDONED, "operator": "Exists", "effect": "NoSchedule"}));
+    }
+    Value::from(tolerations)
 }
 
 /// The labels with which the target's files can be accessed.

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use lifeboat_api::common::{Condition, GoDuration};
 use lifeboat_api::stash::{HookPhase, HostRun, RestoredPath, SnapshotStats, TargetRef};
 
-use self::conditions::Observation;
+use self::conditions::{Observation, bounded};
 use super::hosts::HostName;
 use super::in_place::Standstill;
 
@@ -141,6 +141,9 @@ pub struct HostState {
     pub run: HostRun,
 }
 
+/// The most bytes of the error or message of a host.
+const LONGEST_TEXT: usize = 1024;
+
 /// Upstream's actions of a session, which its first and last member show.
 const PRE_ACTIONS: [&str; 1] = ["InitializeBackendRepository"];
 const POST_ACTIONS: [&str; 3] =
@@ -202,6 +205,15 @@ impl MemberState {
 }
 
 impl HostState {
+    /// Cuts texts that come from the cluster: a status with many hosts has room for short ones only.
+    fn cut_texts(&mut self) {
+        let cut = |text: &mut Option<String>| {
+            *text = text.take().map(|text| bounded(text, LONGEST_TEXT));
+        };
+        cut(&mut self.error);
+        cut(&mut self.run.message);
+    }
+
     /// Whether the hook after the host is still due: the hook before the host was started, or the hook itself was
     /// started and has not ended.
     pub fn owes_post_hook(&self) -> bool {

@@ -6,6 +6,7 @@
 //! - [`MountPlan::of_backup`], [`MountPlan::of_restore`]: mounts and paths of the spec alone; an invoker is Invalid if they fail.
 //! - [`backup_plan`]: `TargetFacts` and [`BackupTarget`](lifeboat_api::stash::BackupTarget) -> [`TargetPlan`]: a [`Host`] for each
 //!   host, with its pod and parts (one snapshot for each [`HostPart`]), or why it cannot be backed up.
+//!   [`continued_plan`]: the plan for a server that continues a backup: hosts whose movers were started need no Ready pod.
 //! - [`snapshot_plan`]: the plan with driver VolumeSnapshotter: a [`Host`] for each claim; [`template_claims`]: the
 //!   claims of a restore.
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]:
@@ -29,7 +30,7 @@ mod snapshotted;
 mod tests;
 mod volumes;
 
-pub use backup::backup_plan;
+pub use backup::{backup_plan, continued_plan};
 pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
 pub use devices::{DeviceError, device_errors};
 pub use mounts::{Mount, MountPlan, MountedPath, find_mount, mount_above};
@@ -52,8 +53,23 @@ use crate::transfer::attempts::{LIVE, QUIESCED};
 use crate::transfer::directory::{ClaimOf, Directory};
 use crate::transfer::snapshots;
 
+/// The most hosts of one session: its status has an entry for each, and an object of the API server has a mebibyte and a half.
+pub const MOST_HOSTS: usize = 1000;
+
 /// Where upstream mounts a claim that is a target itself.
 pub const CLAIM_MOUNT: &str = "/stash-data";
+
+/// The hosts whose movers were started earlier, from their recorded attempts.
+pub type SentHosts = BTreeMap<HostName, SentFor>;
+
+/// The volumes that the mover of a host was started for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SentFor {
+    /// Those of the pod with this UID.
+    Pod(String),
+    /// Those of a workload or claim without a pod.
+    NoPod,
+}
 
 /// What was read about a target and its surroundings.
 #[derive(Clone, Debug, PartialEq)]

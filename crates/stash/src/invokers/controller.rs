@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::gather::{GatheredNow, gather, nodes};
 use super::invoker::Invoker;
 use super::opening::RepositoryOpenings;
-use super::schedule::{Scheduled, schedule};
+use super::schedule::{Scheduled, rest, schedule};
 use crate::context::Context;
 use crate::repository::reservations::ReservedId;
 use crate::repository::{invoker_resource, release_gone};
@@ -114,6 +114,9 @@ async fn reconcile(
             return Ok(Action::await_change());
         }
     };
+    if let Some(next) = at_rest(&context, &object, &invoker) {
+        return Ok(next);
+    }
     let nodes = nodes(&context, &invoker).await?;
     let valid = invoker.valid(|_| nodes.clone());
     let gathering = gather(&context, &state.openings, &invoker, valid.as_ref().ok(), &nodes);
@@ -147,12 +150,26 @@ async fn reconcile(
             }
         }
     }
-    let is_seen = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64)
-        == object.metadata.generation;
-    if !is_seen || status != invoker.status || last_due != invoker.last_due {
+    if !is_seen(&object) || status != invoker.status || last_due != invoker.last_due {
         write(&context, &state, &object, status, last_due).await?;
     }
     Ok(next)
+}
+
+/// When an invoker is looked at again that is Ready as it is written now and has no session due; None for any other. What it needs is
+/// gathered again when a session is due, and each session makes sure of it for itself: hundreds of invokers at rest cost no requests.
+fn at_rest(context: &Context, object: &DynamicObject, invoker: &Invoker) -> Option<Action> {
+    let is_ready = invoker.status.phase == Some(InvokerPhase::Ready);
+    if !is_ready || !is_seen(object) || context.policies.refusal(invoker.id.kind.as_str()).is_some() {
+        return None;
+    }
+    let valid = invoker.valid(|_| Vec::new()).ok()?;
+    rest(context, invoker, &valid)
+}
+
+/// Whether the status of an invoker is about its spec as it is now.
+fn is_seen(object: &DynamicObject) -> bool {
+    object.data.pointer("/status/observedGeneration").and_then(Value::as_i64) == object.metadata.generation
 }
 
 async fn write(

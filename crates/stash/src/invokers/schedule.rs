@@ -33,9 +33,7 @@ pub(super) async fn schedule(
     invoker: &Invoker,
     valid: &ValidBackup,
 ) -> Result<Scheduled, ApiError> {
-    let now = context.core.now();
-    let past = Past { created: invoker.created.unwrap_or(now), last: invoker.last_due, skipped: None };
-    let due = match run(&valid.cron, &past, now) {
+    let due = match next_run(context, invoker, valid) {
         Run::Never => return Ok(Scheduled::Later(Action::await_change())),
         Run::Later(left) => return Ok(Scheduled::Later(Action::requeue(left))),
         Run::Due(due) => due,
@@ -44,6 +42,21 @@ pub(super) async fn schedule(
         make_session(context, &invoker.id, due, |name| session(invoker, valid, name, due)).await?;
     }
     Ok(Scheduled::Made(due))
+}
+
+/// When an invoker without a session that is due is looked at again; None where a session is due.
+pub(super) fn rest(context: &Context, invoker: &Invoker, valid: &ValidBackup) -> Option<Action> {
+    match next_run(context, invoker, valid) {
+        Run::Never => Some(Action::await_change()),
+        Run::Later(left) => Some(Action::requeue(left)),
+        Run::Due(_) => None,
+    }
+}
+
+fn next_run(context: &Context, invoker: &Invoker, valid: &ValidBackup) -> Run {
+    let now = context.core.now();
+    let past = Past { created: invoker.created.unwrap_or(now), last: invoker.last_due, skipped: None };
+    run(&valid.cron, &past, now)
 }
 
 /// Creates the session of a due time, unless it exists. `session` gives the object of a name.

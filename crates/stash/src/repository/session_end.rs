@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use lifeboat_api::common::Time;
 use lifeboat_api::stash::{Repository, RepositoryStatus};
 use lifeboat_plan::stash::repository::record;
-use lifeboat_plan::stash::repository::status::Observed;
-use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::repository::status::{Observed, integrity};
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::transfer::repository_notes::MAINTAIN_SINCE;
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 use serde_json::{Value, json};
@@ -35,13 +35,13 @@ pub(crate) struct SessionEnd {
     pub(crate) prune: bool,
 }
 
-/// Records the end of a session. Fails only if something cannot be recorded that users and later decisions need;
-/// other failures are logged.
+/// Records the end of a session, and returns the result of the repository's last check. Fails only if something cannot be
+/// recorded that users and later decisions need; other failures are logged.
 pub(crate) async fn after_session(
     context: &Context,
     key: &RepositoryKey,
     end: &SessionEnd,
-) -> Result<(), RepositoryProblem> {
+) -> Result<Observation, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
     let Found { backend, access } = access_of(context, &repository).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn after_session(
         let patch = json!({"metadata": {"annotations": {MAINTAIN_SINCE: since}}});
         object::annotate(context, namespace, name, patch).await?;
     }
-    Ok(())
+    Ok(integrity(&repository.status.unwrap_or_default()))
 }
 
 fn note_end(status: &mut RepositoryStatus, end: &SessionEnd) {

@@ -9,6 +9,7 @@ mod finish;
 mod hooks;
 mod moved;
 mod reserved;
+mod sending;
 mod snapshots;
 mod start;
 #[cfg(test)]
@@ -29,7 +30,7 @@ use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
-use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, is_over, start_backup};
+use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{SessionPhase, SessionState};
 use lifeboat_transfer::attempts::{Effects, ServerEffects, WorkContext};
@@ -44,6 +45,7 @@ use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::repository::{NoReports, TenantEffects, TenantRepositories, key_of};
 use reserved::{Reservation, reserve};
+use turn::wait;
 use work::{AtWork, BackupWork};
 
 /// The interval at which a waiting session is checked, and the pause after an error of the API.
@@ -106,7 +108,7 @@ async fn reconcile(
     let namespace = object.namespace().unwrap_or_default();
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let is_held = finalizer::is_on(&object);
-    if (is_deleted && !is_held) || !context.served.serves(&context.core, &namespace).await? {
+    if !context.served.serves(&context.core, &namespace).await? {
         return Ok(Action::await_change());
     }
     let Ok(session) = objects::typed::<BackupSession>(&object) else {
@@ -129,7 +131,10 @@ async fn reconcile(
     }
     let resource = state.resource.clone();
     let uid = object.uid().unwrap_or_default();
-    state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
+    // One that is deleted begins no more; its object may be there for long, by finalizers of others.
+    if !is_deleted || is_held || !is_pending(&record).await {
+        state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
+    }
     if is_deleted {
         // Its movers are ended and hooks that are still due run; then the finalizer is removed.
         state.sessions.cancel(&uid);
@@ -178,9 +183,15 @@ async fn reread(
     let api = objects::namespaced(&core.client, &record.namespace, resource);
     let found = api.get_opt(&record.name).await.attempt(format!("read BackupSession {}", record.name))?;
     let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
-    Ok(found
-        .and_then(|found| SessionRecord::new(core, SessionKind::Backup, resource, found).ok())
-        .map(Arc::new))
+    let Some(found) = found else { return Ok(None) };
+    let may_begin = found.metadata.deletion_timestamp.is_none() || finalizer::is_on(&found);
+    let Ok(again) = SessionRecord::new(core, SessionKind::Backup, resource, found) else { return Ok(None) };
+    Ok(if may_begin || !is_pending(&again).await { Some(Arc::new(again)) } else { None })
+}
+
+/// Whether nothing of a session has begun.
+async fn is_pending(record: &SessionRecord) -> bool {
+    record.read(|state| state.phase == SessionPhase::Pending).await
 }
 
 enum Advance {
@@ -195,7 +206,11 @@ async fn advance(
     record: &Arc<SessionRecord>,
     cancel: &CancellationToken,
 ) -> Result<Advance, Stopped> {
-    let is_pending = record.read(|state| state.phase == SessionPhase::Pending).await;
+    // What a reconcile was given may be older than the end that this server wrote.
+    if record.read(|state| state.phase.has_ended()).await {
+        return Ok(Advance::Ended);
+    }
+    let is_pending = is_pending(record).await;
     if is_pending && let Some(held) = unchecked::hold(context, session, record).await? {
         return Ok(held);
     }
@@ -233,25 +248,6 @@ async fn advance(
     begin(record, &invoker, &valid, Vec::new()).await?;
     Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
     Ok(Advance::Ended)
-}
-
-/// The session stays Pending; its status has its members and what it waits for, until its deadline.
-async fn wait(record: &SessionRecord, reason: &str) -> Result<Advance, Stopped> {
-    let now = record.now();
-    if record.read(|state| is_over(state.deadline, now)).await {
-        let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
-        written(record.change(|state| state.observe(&late, now)).await?)?;
-        finish::end(record, reason).await?;
-        return Ok(Advance::Ended);
-    }
-    let waits = ConditionType::TargetInUse.yes(reason);
-    let changed = record.change(|state| {
-        if let Some(first) = state.members.first_mut() {
-            first.observe(&waits, now);
-        }
-    });
-    written(changed.await?)?;
-    Ok(Advance::Waits)
 }
 
 async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {

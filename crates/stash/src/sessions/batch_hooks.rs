@@ -18,7 +18,7 @@ use super::hooks::{self, HookRun};
 use super::host_hooks::has_run;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
-use super::tasks::{HookMark, batch_hook_task};
+use super::tasks::{HookMark, HookTasks};
 use crate::context::Context;
 
 /// The conditions that show the hooks of a batch, or those of the hosts of a member.
@@ -66,12 +66,14 @@ pub(crate) struct BatchHooks<'a> {
 }
 
 impl BatchHooks<'_> {
-    /// Runs the hook before all members, unless it has ended. False if it failed: then no member runs.
+    /// Runs the hook before all members, unless it has ended. False if it failed: then no member runs. A session that is
+    /// given up before its hook has started starts no hook, and its members say that they have not begun.
     pub(crate) async fn before(&self, cancel: &CancellationToken) -> Result<bool, Stopped> {
         let Some(hook) = &self.hooks.pre else { return Ok(true) };
         match self.status_of(self.conditions.pre).await {
             Some(Truth::True) => Ok(true),
             Some(Truth::False) => Ok(false),
+            None if cancel.is_cancelled() => Ok(true),
             // A hook that started before a crash is continued, or run again.
             Some(Truth::Unknown) | None => {
                 finalizer::hold(&self.context.core, self.kind, self.record, Hold::Hooks).await?;
@@ -115,7 +117,7 @@ impl BatchHooks<'_> {
             summary: &summary,
             pod: None,
             owner: self.record.owner(),
-            task: batch_hook_task(&self.record.uid, mark),
+            tasks: HookTasks::of_batch(&self.record.uid, mark),
             namespace: &self.record.namespace,
             annotations: self.annotations,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::common::{NamespaceName, TaskId};
+use lifeboat_api::common::NamespaceName;
 use lifeboat_api::stash::HookPodRef;
 use lifeboat_cluster::exec::{Commands, ExecError, ExecRequest};
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -19,8 +19,9 @@ use lifeboat_plan::stash::hooks::{
     Call, CallBody, CallError, HookAction, HttpCall, Method, PodAddress, Summary, ValidHook,
 };
 use lifeboat_plan::stash::mover_pod::MoverPodError;
+use lifeboat_plan::transfer::attempts::ATTEMPTS;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::NoKeys;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,7 @@ use super::engine::HookMoment;
 use super::hook_authority::{Verification, verification};
 use super::host_record::HostRecord;
 use super::pod::{PodRequest, pod_settings};
-use super::tasks::{HookMark, hook_task};
+use super::tasks::{HookMark, HookTasks};
 use crate::context::Context;
 
 /// How long a command or a call may take.
@@ -50,9 +51,9 @@ pub(super) struct HookRun<'a> {
     pub(super) summary: &'a Summary,
     /// The pod that is read or written.
     pub(super) pod: Option<&'a Value>,
-    /// The session, and the task of a call.
+    /// The session, and the tasks of a call.
     pub(super) owner: Owner,
-    pub(super) task: TaskId,
+    pub(super) tasks: HookTasks,
     pub(super) namespace: &'a str,
     /// The annotations of the object with the hook.
     pub(super) annotations: &'a BTreeMap<String, String>,
@@ -135,7 +136,7 @@ pub(super) async fn run_of_host(
         summary: due.summary,
         pod: due.pod,
         owner: session.owner(),
-        task: hook_task(&session.uid, *member, host, mark),
+        tasks: HookTasks::of_host(&session.uid, *member, host, mark),
         namespace: &session.namespace,
         annotations: due.annotations,
     };
@@ -159,7 +160,7 @@ pub(super) async fn run(
 async fn exec(
     commands: &Arc<dyn Commands>,
     run: &HookRun<'_>,
-    container: Option<String>,
+    container: String,
     command: Vec<String>,
 ) -> Result<(), HookFailure> {
     let text =
@@ -168,43 +169,44 @@ async fn exec(
     if pod.is_empty() {
         return Err(HookFailure::NoPod);
     }
-    let container = container.unwrap_or_else(|| text("/spec/containers/0/name"));
     let request =
         ExecRequest { namespace: text("/metadata/namespace"), pod, container, command, timeout: LIMIT };
     Ok(commands.run(&request).await.map(drop)?)
 }
 
+/// Makes the call with a mover, and once more with a second mover if the first one died for reasons unrelated to the call. Their
+/// Jobs are only removed at the end, so that after a crash the next server sees which of them died.
 async fn call_by_mover(
     context: &Context,
     run: &HookRun<'_>,
     call: Call,
     cancel: &CancellationToken,
 ) -> Result<(), HookFailure> {
-    let movers: &Movers = &context.movers;
-    let verification = match &call {
-        Call::Http(HttpCall { url, .. }) if url.starts_with("https:") => {
-            verification(&context.core, run.namespace, run.annotations).await?
+    let (work, job) = (work_of(context, run, call).await?, job_of(context, run).await?);
+    let mut attempt = 1;
+    let ended = loop {
+        let task = run.tasks.task(attempt);
+        let file = Task { limits: Limits::default(), ..Task::call(task.as_str(), work.clone()) };
+        let job = MoverJob { task, ..job.clone() };
+        let request = MoverRequest { job, task: file, keys: Arc::new(NoKeys) };
+        match context.movers.carry_out(request, &Silent, cancel).await.map_err(HookFailure::Api)? {
+            Ended::Died(death) if death.may_retry && attempt < ATTEMPTS => {
+                tracing::warn!(
+                    session = run.owner.name,
+                    reason = death.message,
+                    "a hook is called once more"
+                );
+                attempt += 1;
+            }
+            // The mover continues, and the next leader adopts it.
+            Ended::Left => return Err(HookFailure::Left),
+            ended => break ended,
         }
-        _ => Verification::default(),
     };
-    let work = CallWork { call: in_task(call, verification), timeout_seconds: LIMIT.as_secs() };
-    let task = Task { limits: Limits::default(), ..Task::call(run.task.as_str(), work) };
-    let mut job = MoverJob {
-        task: run.task.clone(),
-        owner: run.owner.clone(),
-        place: MoverPlace::Anywhere,
-        repository: String::new(),
-        group: format!("{}/{}", run.owner.namespace, run.owner.name),
-        deadline_seconds: LIMIT.as_secs() * 2,
-        namespace: NamespaceName::new(run.namespace),
-        pod: movers.settings().pod(&context.core.namespace),
-    };
-    let request = PodRequest { job: &job, runtime: None, target: None };
-    job.pod = pod_settings(&context.core, movers.settings(), &request).await.map_err(HookFailure::Api)??;
-    let request = MoverRequest { job, task, keys: Arc::new(NoKeys) };
-    let ended = movers.carry_out(request, &Silent, cancel).await.map_err(HookFailure::Api)?;
-    if let Err(error) = movers.clear(run.namespace, &run.task).await {
-        tracing::warn!(task = %run.task, error = error.chain(), "the mover of a hook may be left behind");
+    for task in (1..=attempt).map(|attempt| run.tasks.task(attempt)) {
+        if let Err(error) = context.movers.clear(run.namespace, &task).await {
+            tracing::warn!(%task, error = error.chain(), "the mover of a hook may be left behind");
+        }
     }
     match ended {
         Ended::Reported { result, .. } => match result.outcome {
@@ -215,6 +217,35 @@ async fn call_by_mover(
         Ended::Cancelled { .. } => Err(HookFailure::Cancelled),
         Ended::Left => Err(HookFailure::Left),
     }
+}
+
+/// The work of the mover of a call.
+async fn work_of(context: &Context, run: &HookRun<'_>, call: Call) -> Result<CallWork, HookFailure> {
+    let verification = match &call {
+        Call::Http(HttpCall { url, .. }) if url.starts_with("https:") => {
+            verification(&context.core, run.namespace, run.annotations).await?
+        }
+        _ => Verification::default(),
+    };
+    Ok(CallWork { call: in_task(call, verification), timeout_seconds: LIMIT.as_secs() })
+}
+
+/// The Job of the first mover of a call.
+async fn job_of(context: &Context, run: &HookRun<'_>) -> Result<MoverJob, HookFailure> {
+    let settings = context.movers.settings();
+    let mut job = MoverJob {
+        task: run.tasks.task(1),
+        owner: run.owner.clone(),
+        place: MoverPlace::Anywhere,
+        repository: String::new(),
+        group: format!("{}/{}", run.owner.namespace, run.owner.name),
+        deadline_seconds: LIMIT.as_secs() * 2,
+        namespace: NamespaceName::new(run.namespace),
+        pod: settings.pod(&context.core.namespace),
+    };
+    let request = PodRequest { job: &job, runtime: None, target: None };
+    job.pod = pod_settings(&context.core, settings, &request).await.map_err(HookFailure::Api)??;
+    Ok(job)
 }
 
 /// The call as a task file has it.
@@ -256,3 +287,6 @@ impl MoverObserver for Silent {
     async fn running(&self, _node: &str) {}
     async fn line(&self, _line: &LogLine) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! the hook after a host reverts what the hook before it did, so it runs only in that pod.
 
 use lifeboat_api::stash::HookPhase;
+use lifeboat_cluster::exec::ExecError;
 use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
@@ -118,7 +119,10 @@ pub(super) async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
 pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFailure>, Stopped> {
     match ran {
         Err(HookFailure::Left) => Err(Stopped::Left),
-        Err(HookFailure::Api(error)) if error.is_transient() => Err(error.into()),
+        // The API server was away before the command began: a hook that is owed must not be lost by that.
+        Err(HookFailure::Api(error) | HookFailure::Exec(ExecError::Api(error))) if error.is_transient() => {
+            Err(error.into())
+        }
         ran => Ok(ran),
     }
 }
@@ -156,4 +160,34 @@ fn ended(host: &mut HostState, failure: Option<String>) {
         Some(error) => format!("{error}; {message}"),
         None => message,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Api;
+    use lifeboat_cluster::Attempt;
+    use lifeboat_cluster::testing::{client, failure};
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_api_server_is_away(503, true)]
+    #[case::the_pod_is_gone(404, false)]
+    #[case::not_allowed(403, false)]
+    #[tokio::test]
+    async fn a_command_that_could_not_begin_is_tried_again_where_that_helps(
+        #[case] code: u16,
+        #[case] again: bool,
+    ) {
+        for in_exec in [true, false] {
+            let pods: Api<Pod> = Api::namespaced(client(move |_| failure(code, "Reason")).await, "shop");
+            let error = pods.get("web-1").await.attempt("run a command").unwrap_err();
+            let failed =
+                if in_exec { HookFailure::Exec(ExecError::Api(error)) } else { HookFailure::Api(error) };
+            let ran = has_run(Err(failed));
+            assert_eq!(matches!(ran, Err(Stopped::Api(_))), again, "{ran:?}");
+        }
+    }
 }

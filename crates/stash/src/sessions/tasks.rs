@@ -12,7 +12,7 @@ use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::repository::fate::host_digest;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
 use lifeboat_plan::stash::state::{HostState, SessionState};
-use lifeboat_plan::transfer::attempts::task_uid;
+use lifeboat_plan::transfer::attempts::{ATTEMPTS, task_uid};
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_transfer::movers::{TaskRecords, TaskState};
 
@@ -82,21 +82,37 @@ impl HookMark {
     }
 }
 
-/// The task of a call before or after a host.
-pub(super) fn hook_task(session: &str, member: usize, host: &HostName, mark: HookMark) -> TaskId {
-    task_uid(&format!("{}.{}", task_base(session, member, host, 0), mark.as_str()), 1)
-}
+/// The tasks of a call: one for each mover that makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HookTasks(String);
 
-/// The task of a call before or after all members of a batch.
-pub(super) fn batch_hook_task(session: &str, mark: HookMark) -> TaskId {
-    task_uid(&format!("{session}.batch.{}", mark.as_str()), 1)
+impl HookTasks {
+    /// The tasks of a call before or after a host.
+    pub(super) fn of_host(session: &str, member: usize, host: &HostName, mark: HookMark) -> Self {
+        Self(format!("{}.{}", task_base(session, member, host, 0), mark.as_str()))
+    }
+
+    /// The tasks of a call before or after all members of a batch.
+    pub(super) fn of_batch(session: &str, mark: HookMark) -> Self {
+        Self(format!("{session}.batch.{}", mark.as_str()))
+    }
+
+    /// The task of the mover with this number, from 1.
+    pub(super) fn task(&self, attempt: u64) -> TaskId {
+        task_uid(&self.0, attempt)
+    }
+
+    fn have(&self, task: &TaskId) -> bool {
+        (1..=ATTEMPTS).any(|attempt| self.task(attempt) == *task)
+    }
 }
 
 fn state_of(state: &SessionState, session: &str, task: &TaskId) -> TaskState {
     if state.has_ended() {
         return TaskState::Over;
     }
-    if let Some(mark) = HookMark::ALL.into_iter().find(|mark| batch_hook_task(session, *mark) == *task) {
+    if let Some(mark) = HookMark::ALL.into_iter().find(|mark| HookTasks::of_batch(session, *mark).have(task))
+    {
         return open_while(has_batch_hook_begun(state, mark));
     }
     for (member, of_member) in state.members.iter().enumerate() {
@@ -113,7 +129,7 @@ fn state_of(state: &SessionState, session: &str, task: &TaskId) -> TaskState {
 fn state_of_host(host: &HostState, session: &str, member: usize, task: &TaskId) -> Option<TaskState> {
     let hooks = [(HookMark::Pre, &host.run.pre_hook), (HookMark::Post, &host.run.post_hook)];
     for (mark, phase) in hooks {
-        if hook_task(session, member, &host.name, mark) == *task {
+        if HookTasks::of_host(session, member, &host.name, mark).have(task) {
             return Some(open_while(*phase == Some(HookPhase::Started)));
         }
     }
@@ -200,18 +216,23 @@ mod tests {
         #[case] expected: TaskState,
     ) {
         let state = state(WorkPhase::Succeeded, HostRun { post_hook, ..HostRun::default() });
-        let task = hook_task("s", 0, &HostName("app".into()), HookMark::Post);
-        assert_eq!(state_of(&state, "s", &task), expected);
+        let tasks = HookTasks::of_host("s", 0, &HostName("app".into()), HookMark::Post);
+        for attempt in [1, 2] {
+            assert_eq!(state_of(&state, "s", &tasks.task(attempt)), expected, "mover {attempt}");
+        }
+        assert_eq!(state_of(&state, "s", &tasks.task(3)), TaskState::Unrecorded, "a third one is never sent");
     }
 
     #[test]
     fn the_call_of_a_batch_counts_while_its_condition_is_unknown_and_no_task_after_the_end() {
         let mut state = state(WorkPhase::Running, second_attempt());
-        let task = batch_hook_task("s", HookMark::Pre);
+        let tasks = HookTasks::of_batch("s", HookMark::Pre);
+        let (task, second) = (tasks.task(1), tasks.task(2));
         assert_eq!(state_of(&state, "s", &task), TaskState::Over);
         let now = jiff::Timestamp::UNIX_EPOCH;
         state.observe(&ConditionType::GlobalPreBackupHookSucceeded.observed(Truth::Unknown, ""), now);
         assert_eq!(state_of(&state, "s", &task), TaskState::Open);
+        assert_eq!(state_of(&state, "s", &second), TaskState::Open);
         state.phase = SessionPhase::Failed;
         assert_eq!(state_of(&state, "s", &task), TaskState::Over);
         assert_eq!(state_of(&state, "s", &self::task(0, 2)), TaskState::Over);

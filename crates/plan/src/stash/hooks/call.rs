@@ -81,9 +81,9 @@ pub enum HookError {
 /// What a hook does now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookAction {
-    /// Run the command in the container; None: the first of the pod.
+    /// Run the command in the container; empty without a pod.
     Exec {
-        container: Option<String>,
+        container: String,
         command: Vec<String>,
     },
     Call(Call),
@@ -175,12 +175,14 @@ impl ValidHook {
         host.is_none() || matches!(port, Port::Named(_))
     }
 
-    /// What the hook does for a session. `pod`: the one that is read or written; the default of host and named ports.
+    /// What the hook does for a session. `pod`: the one that is read or written; the default of host, container and named ports.
     pub fn action(&self, summary: &Summary, pod: Option<&PodAddress>) -> Result<HookAction, CallError> {
         let container = self.container.as_deref();
         match &self.handler {
             Handler::Exec(command) => {
-                Ok(HookAction::Exec { container: self.container.clone(), command: command.clone() })
+                let default = pod.map(|pod| pod.default_container.as_str());
+                let container = container.or(default).unwrap_or_default().to_owned();
+                Ok(HookAction::Exec { container, command: command.clone() })
             }
             Handler::Tcp { host, port } => {
                 let (host, port) = address::resolve(host.as_ref(), port, pod, container)?;

@@ -195,9 +195,30 @@ fn without_runtime_settings_the_pod_has_what_a_namespace_of_others_needs() {
     assert_eq!(overrides.annotations["kuma.io/sidecar-injection"], "disabled");
     assert_eq!(overrides.annotations["consul.hashicorp.com/connect-inject"], "false");
     assert_eq!(overrides.labels["sidecar.istio.io/inject"], "false");
-    assert_eq!(overrides.spec["tolerations"], json!([{"key": "dedicated", "operator": "Exists"}]));
+    let tolerations = json!([{"key": "dedicated", "operator": "Exists"}, cordoned()]);
+    assert_eq!(overrides.spec["tolerations"], tolerations);
     assert_eq!(Value::Object(overrides.security), json!({"seLinuxOptions": {"level": "s0:c1,c2"}}));
     assert!(overrides.container.is_empty() && overrides.container_security.is_empty());
+}
+
+fn cordoned() -> Value {
+    json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"})
+}
+
+/// A cordoned node keeps its pods and the volumes that are attached there.
+#[rstest]
+#[case::on_the_node_of_a_pod(files(), json!([]), json!([cordoned()]))]
+#[case::of_a_daemon_set(files(), json!([cordoned()]), json!([cordoned()]))]
+#[case::anywhere(MoverPlace::Volumes { volumes: Vec::new(), node: None }, json!([]), json!([]))]
+fn a_mover_of_a_running_pod_is_let_into_its_node_although_that_is_cordoned(
+    #[case] place: MoverPlace,
+    #[case] of_target: Value,
+    #[case] expected: Value,
+) {
+    let mut target = with_user();
+    target["spec"]["tolerations"] = of_target;
+    let settings = Case { target: Some(target), place, ..Case::default() }.settings(None).unwrap();
+    assert_eq!(settings.overrides.spec["tolerations"], expected);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 
 use jiff::Timestamp;
 use lifeboat_api::common::Time;
+use lifeboat_api::common::time::seconds;
 use lifeboat_api::stash::{RepositoryStatus, TypedObjectRef};
 
 use super::SnapshotFacts;
-use crate::stash::state::conditions::Observation;
+use crate::stash::state::conditions::{ConditionType, Observation, Truth};
 
 /// What was observed of a repository.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,6 +71,21 @@ pub fn status(old: &RepositoryStatus, observed: &Observed, now: Timestamp) -> Re
     status
 }
 
+/// The result of the repository's last check, as a condition of a session. Upstream checks the repository in every session,
+/// which takes long for a large one. Lifeboat checks it daily at most, so the message has the time of the last check.
+pub fn integrity(status: &RepositoryStatus) -> Observation {
+    let kind = ConditionType::RepositoryIntegrityVerified;
+    let last = status
+        .last_check_time
+        .as_ref()
+        .map_or("the last check".to_owned(), |time| format!("the last check, of {},", seconds(time.0)));
+    match status.integrity {
+        Some(true) => kind.yes(format!("{last} found no problem")),
+        Some(false) => kind.no(format!("{last} found problems; `lifeboat stash check` names them")),
+        None => kind.observed(Truth::Unknown, "the repository was not checked yet"),
+    }
+}
+
 /// A number of bytes as upstream writes it, which is restic's form.
 pub fn size(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -87,7 +103,6 @@ mod tests {
 
     use super::super::samples::snapshot;
     use super::*;
-    use crate::stash::state::conditions::ConditionType;
 
     #[rstest]
     #[case(0, "0 B")]
@@ -109,6 +124,22 @@ mod tests {
         let content = Content::of(&snapshots, Some(10));
         let first = "2026-11-01T00:00:00Z".parse().ok();
         assert_eq!(content, Content { snapshots: 2, bytes: Some(10), oldest: first, newest: first });
+    }
+
+    #[rstest]
+    #[case::sound(Some(true), Truth::True, "of 2026-11-01T00:00:00Z, found no problem")]
+    #[case::damaged(Some(false), Truth::False, "found problems; `lifeboat stash check`")]
+    #[case::never_checked(None, Truth::Unknown, "not checked yet")]
+    fn the_last_check_says_whether_the_repository_is_sound(
+        #[case] integrity: Option<bool>,
+        #[case] truth: Truth,
+        #[case] text: &str,
+    ) {
+        let last_check_time = integrity.map(|_| Time("2026-11-01T00:00:00Z".parse().unwrap()));
+        let status = RepositoryStatus { integrity, last_check_time, ..RepositoryStatus::default() };
+        let observed = super::integrity(&status);
+        assert_eq!((observed.kind, observed.truth), (ConditionType::RepositoryIntegrityVerified, truth));
+        assert!(observed.message.contains(text), "{}", observed.message);
     }
 
     #[test]

@@ -187,7 +187,12 @@ pub struct Observation {
 impl ConditionType {
     /// The observation that the condition has a status, with upstream's reason for it.
     pub fn observed(self, truth: Truth, message: impl Into<String>) -> Observation {
-        Observation { kind: self, truth, reason: self.reason(truth), message: bounded(message.into()) }
+        Observation {
+            kind: self,
+            truth,
+            reason: self.reason(truth),
+            message: bounded(message.into(), LONGEST_MESSAGE),
+        }
     }
 
     pub fn yes(self, message: impl Into<String>) -> Observation {
@@ -249,10 +254,10 @@ impl Observation {
     }
 }
 
-/// The message, cut after [`LONGEST_MESSAGE`] bytes.
-fn bounded(mut message: String) -> String {
-    if message.len() > LONGEST_MESSAGE {
-        let end = (0..=LONGEST_MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+/// The message, cut after so many bytes.
+pub(super) fn bounded(mut message: String, longest: usize) -> String {
+    if message.len() > longest {
+        let end = (0..=longest).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
         message.truncate(end);
         message.push('…');
     }

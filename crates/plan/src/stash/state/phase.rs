@@ -77,13 +77,14 @@ impl HostState {
 }
 
 impl SessionState {
-    /// Writes the phases of the members and of the session that follow from hosts and conditions. A session that has
-    /// ended does not change, and one that has started does not become Pending again.
+    /// Writes the phases of the members and of the session that follow from hosts and conditions, and cuts long texts. A
+    /// session that has ended does not change, and one that has started does not become Pending again.
     pub fn settle(&mut self) {
         if self.phase.has_ended() {
             return;
         }
         for member in &mut self.members {
+            member.hosts.iter_mut().for_each(HostState::cut_texts);
             member.phase = member.current_phase();
         }
         let phase = self.current_phase();

@@ -322,6 +322,23 @@ fn a_state(is_backup: bool) -> impl Strategy<Value = SessionState> {
     )
 }
 
+#[test]
+fn long_texts_of_hosts_are_cut_so_that_a_status_with_many_hosts_can_be_stored() {
+    let mut long = host(Failed);
+    long.error = Some("ä".repeat(4096));
+    long.run.message = Some("x".repeat(4096));
+    let mut state =
+        SessionState { members: vec![member(Some(1), vec![long], &[])], ..SessionState::default() };
+    state.settle();
+    let host = &state.members[0].hosts[0];
+    for text in [&host.error, &host.run.message].into_iter().flatten() {
+        assert!(text.len() < 1100 && text.ends_with('…'), "{text}");
+    }
+    let first = state.clone();
+    state.settle();
+    assert_eq!(state, first);
+}
+
 /// A status after it was stored by the API server.
 fn stored<T: serde::Serialize + serde::de::DeserializeOwned>(status: &T) -> T {
     serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()

@@ -10,16 +10,29 @@ use serde_json::{Value, json};
 use super::claims::{ordinal_of, stateful_name, templates, volumes};
 use super::mounts::{MountPlan, MountedPath};
 use super::paths::PathError;
-use super::pods::{by_node, has_ended, is_terminating, named, pod_template, pods_of, standing};
+use super::pods::{
+    by_node, has_ended, is_terminating, named, pod_template, pods_of, standing, standing_for_sent,
+};
 use super::volumes::{Purpose, Volume, VolumeError, is_one_for_each_pod, kind_of};
 use super::{
-    Host, HostPart, HostPod, HostSource, HostVolume, Note, PodsError, TargetError, TargetFacts, TargetPlan,
+    Host, HostPart, HostPod, HostSource, HostVolume, MOST_HOSTS, Note, PodsError, SentFor, SentHosts,
+    TargetError, TargetFacts, TargetPlan,
 };
 use crate::json::text;
 use crate::stash::hosts::{HostName, HostOf, TargetKind, ordinals, replicas};
 
 /// Decides.
 pub fn backup_plan(facts: &TargetFacts, target: &BackupTarget) -> Result<TargetPlan, TargetError> {
+    continued_plan(facts, target, &SentHosts::new())
+}
+
+/// Decides for a server that continues the work of an earlier one. A host whose mover was started needs no Ready pod, because
+/// the hook before the host may have made its pod unready.
+pub fn continued_plan(
+    facts: &TargetFacts,
+    target: &BackupTarget,
+    sent: &SentHosts,
+) -> Result<TargetPlan, TargetError> {
     let TargetFacts { kind, name, namespace, .. } = facts;
     if *kind == TargetKind::AppBinding {
         return Err(TargetError::NeedsTask { kind: *kind, name: name.clone() });
@@ -34,6 +47,7 @@ pub fn backup_plan(facts: &TargetFacts, target: &BackupTarget) -> Result<TargetP
         object,
         alias: target.alias.as_deref(),
         mounts: &mounts,
+        sent,
         pods: pods_of(object, &facts.between, &facts.pods),
     };
     let mut plan = TargetPlan { hosts: Vec::new(), notes: mounts.hidden() };
@@ -52,6 +66,7 @@ struct Backup<'a> {
     object: &'a Value,
     alias: Option<&'a str>,
     mounts: &'a MountPlan,
+    sent: &'a SentHosts,
     /// The target's own.
     pods: Vec<&'a Value>,
 }
@@ -68,14 +83,13 @@ impl<'a> Backup<'a> {
     /// A Deployment and its like.
     fn one_for_all(&self, plan: &mut TargetPlan) {
         if replicas(self.object) == 0 {
-            plan.hosts.push(self.host(HostOf::Whole, self.at_rest(None)));
+            plan.hosts.push(self.host(HostOf::Whole, self.at_rest(&HostOf::Whole, Purpose::Read)));
             return;
         }
-        let pod = standing(&self.title(), &self.pods);
-        if let Ok(pod) = pod {
-            plan.notes.extend(self.other_replicas(pod));
+        let source = self.of_pods(&HostOf::Whole, &self.pods);
+        if let Ok(HostSource { pod: Some(pod), .. }) = &source {
+            plan.notes.extend(self.other_replicas(&pod.object));
         }
-        let source = pod.map_err(TargetError::from).and_then(|pod| self.of_pod(pod));
         plan.hosts.push(self.host(HostOf::Whole, source));
     }
 
@@ -87,22 +101,32 @@ impl<'a> Backup<'a> {
             if found.is_empty() {
                 return Err(PodsError::NoOrdinals { name: self.facts.name.clone() }.into());
             }
-            let hosts = found
-                .into_iter()
-                .map(|ordinal| self.host(HostOf::Ordinal(ordinal), self.at_rest(Some(ordinal))));
+            self.bounded(found.len())?;
+            let hosts = found.into_iter().map(HostOf::Ordinal).map(|of| {
+                let source = self.at_rest(&of, Purpose::Read);
+                self.host(of, source)
+            });
             return Ok(hosts.collect());
         }
-        let hosts = ordinals(self.object, running).map(|ordinal| {
+        let ordinals = ordinals(self.object, running);
+        self.bounded(ordinals.len())?;
+        let hosts = ordinals.map(|ordinal| {
             let name = format!("{}-{ordinal}", self.facts.name);
+            let of = HostOf::Ordinal(ordinal);
             let source = match named(&self.pods, &name) {
-                None => Err(PodsError::NoPod { target: self.title(), pod: name }.into()),
-                Some(pod) => {
-                    standing(&self.title(), &[pod]).map_err(Into::into).and_then(|pod| self.of_pod(pod))
+                None if self.sent(&of).is_none() => {
+                    Err(PodsError::NoPod { target: self.title(), pod: name }.into())
                 }
+                pod => self.of_pods(&of, pod.as_slice()),
             };
-            self.host(HostOf::Ordinal(ordinal), source)
+            self.host(of, source)
         });
         Ok(hosts.collect())
+    }
+
+    /// Refuses more hosts than a session can have, before a list of them is made.
+    fn bounded(&self, found: usize) -> Result<(), PodsError> {
+        if found > MOST_HOSTS { Err(PodsError::TooMany { target: self.title(), found }) } else { Ok(()) }
     }
 
     /// A DaemonSet.
@@ -111,6 +135,7 @@ impl<'a> Backup<'a> {
         if nodes.is_empty() {
             return Err(PodsError::NoNodes { target: self.title() }.into());
         }
+        self.bounded(nodes.len())?;
         let wanted =
             self.object.pointer("/status/desiredNumberScheduled").and_then(Value::as_u64).unwrap_or_default();
         let found = nodes.len() as u64;
@@ -118,9 +143,9 @@ impl<'a> Backup<'a> {
             plan.notes.push(Note::PodsMissing { target: self.title(), wanted, found });
         }
         for (node, pods) in nodes {
-            let pod = standing(&self.title(), &pods);
-            let source = pod.map_err(TargetError::from).and_then(|pod| self.of_pod(pod));
-            plan.hosts.push(self.host(HostOf::Node(node), source));
+            let of = HostOf::Node(node);
+            let source = self.of_pods(&of, &pods);
+            plan.hosts.push(self.host(of, source));
         }
         Ok(())
     }
@@ -133,23 +158,49 @@ impl<'a> Backup<'a> {
         };
         let users: Vec<&Value> =
             self.facts.pods.iter().filter(|pod| mounts_it(pod) && !has_ended(pod)).collect();
-        let pod = standing(&self.title(), &users).ok();
+        let pod = match self.sent(&HostOf::Whole) {
+            None => standing(&self.title(), &users).ok(),
+            Some(SentFor::NoPod) => None,
+            Some(SentFor::Pod(uid)) => standing_for_sent(&self.title(), &users, uid).ok(),
+        };
+        let is_sent = self.sent(&HostOf::Whole).is_some();
+        let purpose = if is_sent && pod.is_some() { Purpose::ReadOn } else { Purpose::Read };
         let entry = [json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}})];
-        let source = self.source(pod, &self.title(), &entry).map(|source| HostSource {
+        let source = self.source(pod, &self.title(), &entry, purpose).map(|source| HostSource {
             like: users.first().filter(|_| source.pod.is_none()).map(|user| (*user).clone()),
             ..source
         });
         self.host(HostOf::Whole, source)
     }
 
-    fn of_pod(&self, pod: &'a Value) -> Result<HostSource, TargetError> {
-        self.source(Some(pod), &format!("pod {}", text(pod, "/metadata/name")), volumes(pod))
+    /// The volumes that the mover of a host was started for; None if none was started.
+    fn sent(&self, of: &HostOf) -> Option<&SentFor> {
+        self.sent.get(&HostName::of(self.alias, of))
     }
 
-    /// What is read without a pod. `ordinal`: of a StatefulSet.
-    fn at_rest(&self, ordinal: Option<u32>) -> Result<HostSource, TargetError> {
+    /// What is read of a host with pods.
+    fn of_pods(&self, of: &HostOf, pods: &[&'a Value]) -> Result<HostSource, TargetError> {
+        match self.sent(of) {
+            None => self.of_pod(standing(&self.title(), pods)?, Purpose::Read),
+            Some(SentFor::NoPod) => self.at_rest(of, Purpose::Read),
+            Some(SentFor::Pod(uid)) => {
+                let pod = standing_for_sent(&self.title(), pods, uid).map_err(TargetError::from);
+                let read = pod.and_then(|pod| self.of_pod(pod, Purpose::ReadOn));
+                // If there is no pod at all, the template has the volumes that the mover mounts.
+                read.or_else(|error| self.at_rest(of, Purpose::ReadOn).map_err(|_| error))
+            }
+        }
+    }
+
+    fn of_pod(&self, pod: &'a Value, purpose: Purpose) -> Result<HostSource, TargetError> {
+        self.source(Some(pod), &format!("pod {}", text(pod, "/metadata/name")), volumes(pod), purpose)
+    }
+
+    /// What is read without a pod.
+    fn at_rest(&self, of: &HostOf, purpose: Purpose) -> Result<HostSource, TargetError> {
+        let ordinal = if let HostOf::Ordinal(ordinal) = of { Some(*ordinal) } else { None };
         let volumes = template_volumes(self.object, ordinal);
-        let source = self.source(None, &self.title(), &volumes)?;
+        let source = self.source(None, &self.title(), &volumes, purpose)?;
         let like = pod_template(self.object).map(|template| {
             let mut like = template.clone();
             like["spec"]["volumes"] = Value::from(volumes);
@@ -159,7 +210,13 @@ impl<'a> Backup<'a> {
     }
 
     /// The volumes and parts. `of`: what has the volumes, in messages.
-    fn source(&self, pod: Option<&Value>, of: &str, entries: &[Value]) -> Result<HostSource, TargetError> {
+    fn source(
+        &self,
+        pod: Option<&Value>,
+        of: &str,
+        entries: &[Value],
+        purpose: Purpose,
+    ) -> Result<HostSource, TargetError> {
         let mut source = HostSource { pod: pod.map(HostPod::of), ..HostSource::default() };
         for path in &self.mounts.paths {
             let known = source.volumes.iter().position(|volume| volume.name == path.volume);
@@ -167,7 +224,7 @@ impl<'a> Backup<'a> {
                 place
             } else {
                 let entry = entry(entries, &path.volume, of)?;
-                let access = Volume { facts: self.facts, pod, entry, purpose: Purpose::Read }.access()?;
+                let access = Volume { facts: self.facts, pod, entry, purpose }.access()?;
                 source.volumes.push(HostVolume { name: path.volume.clone(), access });
                 source.volumes.len() - 1
             };

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lifeboat_api::stash::{ClaimTemplate, RestoreTarget};
 use serde_json::{Value, json};
 
+use super::MOST_HOSTS;
 use super::pods::pod_template;
 use crate::json::text;
 use crate::stash::hosts::{HostOf, TargetKind};
@@ -33,6 +34,10 @@ pub enum TemplateError {
          ${{POD_ORDINAL}} into the name"
     )]
     SameName { place: usize, name: String, replicas: u32 },
+    #[error(
+        "target.replicas is {replicas}; a restore can have at most {MOST_HOSTS} hosts: use several restores"
+    )]
+    TooMany { replicas: i32 },
     #[error(
         "target.volumeClaimTemplates[{place}] has {value:?}, with a variable that is not known; expected no other than ${{POD_ORDINAL}}"
     )]
@@ -114,6 +119,13 @@ pub(super) fn of_stateful_set(stateful_set: &Value, template: &Value, ordinal: u
 pub(super) struct TemplateClaim {
     pub(super) volume: String,
     pub(super) claim: NewClaim,
+}
+
+/// Refuses more hosts than a session can have, before a list of them is made.
+pub(super) fn few_enough(target: &RestoreTarget) -> Result<(), TemplateError> {
+    let replicas = target.replicas.unwrap_or_default();
+    let is_few = usize::try_from(replicas).unwrap_or_default() <= MOST_HOSTS;
+    if is_few { Ok(()) } else { Err(TemplateError::TooMany { replicas }) }
 }
 
 /// The claims of one host of a restore into claim templates.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{HostPod, TargetFacts};
+use super::{HostPod, MOST_HOSTS, TargetFacts};
 use crate::json::text;
 
 /// How many pods a message names.
@@ -21,6 +21,10 @@ pub enum PodsError {
     NoNodes { target: String },
     #[error("StatefulSet {name} has no replicas and no claims, so there is nothing to read")]
     NoOrdinals { name: String },
+    #[error(
+        "{target} has {found} pods, and a session can have at most {MOST_HOSTS} hosts; back up or restore its claims in several parts"
+    )]
+    TooMany { target: String, found: usize },
 }
 
 /// The pods of a workload, by their owners. `between`: the ReplicaSets of a Deployment, the ReplicationControllers of a
@@ -112,6 +116,21 @@ pub(super) fn standing<'a>(target: &str, pods: &[&'a Value]) -> Result<&'a Value
     let oldest =
         ready.min_by_key(|pod| (text(pod, "/metadata/creationTimestamp"), text(pod, "/metadata/name")));
     oldest.ok_or_else(|| PodsError::NoReadyPod { target: target.to_owned(), pods: states(pods) })
+}
+
+/// The pod of a host whose mover was started for the pod with this UID: that pod, even if it is not Ready; if it no longer
+/// exists, the Ready pod that stands for all; if there is none, a pod that has not ended, one with a node first.
+pub(super) fn standing_for_sent<'a>(
+    target: &str,
+    pods: &[&'a Value],
+    uid: &str,
+) -> Result<&'a Value, PodsError> {
+    let on_record = pods.iter().copied().find(|pod| text(pod, "/metadata/uid") == uid);
+    let unready = || {
+        let pods = pods.iter().copied().filter(|pod| !has_ended(pod));
+        pods.min_by_key(|pod| (text(pod, "/spec/nodeName").is_empty(), text(pod, "/metadata/name")))
+    };
+    on_record.map_or_else(|| standing(target, pods).or_else(|error| unready().ok_or(error)), Ok)
 }
 
 /// Pods and why they are not Ready, for messages; those that ended come last.

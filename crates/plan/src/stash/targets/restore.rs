@@ -13,11 +13,11 @@ use lifeboat_api::stash::{RestoreRule, RestoreTarget};
 use serde_json::{Value, json};
 
 use super::backup::{entry, stored_ordinals, template_volumes};
-use super::claims::{NewClaim, TemplateError, of_stateful_set, of_templates, templates, volumes};
+use super::claims::{NewClaim, TemplateError, few_enough, of_stateful_set, of_templates, templates, volumes};
 use super::mounts::{Mount, MountPlan};
 use super::pods::{PodsError, by_node, named, pods_of, standing};
 use super::volumes::{Purpose, Volume, is_with_pods_only, kind_of};
-use super::{HostPod, HostVolume, TargetError, TargetFacts, VolumeAccess};
+use super::{HostPod, HostVolume, MOST_HOSTS, TargetError, TargetFacts, VolumeAccess};
 use crate::json::text;
 use crate::stash::hosts::{HostName, HostOf, TargetKind, ordinals, replicas, template_parts};
 use crate::stash::rules::rule_of;
@@ -141,6 +141,14 @@ pub fn restore_plan(
     let is_templates = !target.volume_claim_templates.is_empty();
     if *kind == TargetKind::AppBinding && !is_templates {
         return Err(TargetError::NeedsTask { kind: *kind, name: name.clone() });
+    }
+    few_enough(target)?;
+    if let (TargetKind::StatefulSet, Some(object)) = (kind, object) {
+        let running = facts.replicas.unwrap_or_else(|| replicas(object));
+        let found = usize::try_from(running).unwrap_or(usize::MAX);
+        if found > MOST_HOSTS {
+            return Err(PodsError::TooMany { target: facts.target.title(), found }.into());
+        }
     }
     let mounts = if is_templates {
         MountPlan::of_templates(target)?

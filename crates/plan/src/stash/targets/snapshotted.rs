@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use lifeboat_api::stash::{BackupTarget, RestoreTarget};
 use serde_json::Value;
 
-use super::claims::{NewClaim, TemplateError, of_templates, ordinal_of, stateful_name, templates, volumes};
+use super::claims::{
+    NewClaim, TemplateError, few_enough, of_templates, ordinal_of, stateful_name, templates, volumes,
+};
 use super::pods::{has_ended, pod_template, pods_of, standing};
 use super::snapshot_class::{SnapshotClassError, class_for};
 use super::volumes::{driver_of, is_with_pods_only, kind_of};
@@ -168,6 +170,7 @@ pub fn template_claims(
     target: &RestoreTarget,
     namespace: &str,
 ) -> Result<Vec<(u32, NewClaim)>, TemplateError> {
+    few_enough(target)?;
     let mut claims = Vec::new();
     for of in template_parts(target) {
         let ordinal = if let HostOf::Ordinal(ordinal) = of { ordinal } else { 0 };

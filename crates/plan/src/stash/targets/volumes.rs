@@ -84,9 +84,17 @@ const ONE_FOR_EACH_POD: [&str; 5] = ["emptyDir", "ephemeral", "csi", "gitRepo", 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
+    /// Read by a mover that was started while the pod was Ready.
+    ReadOn,
     /// Written once no pod uses it: the pods that use it now are stopped before.
     WriteAtRest,
     WriteWhileRunning,
+}
+
+impl Purpose {
+    fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::ReadOn)
+    }
 }
 
 /// The kind of a pod's volume, as in `emptyDir`.
@@ -154,22 +162,27 @@ impl Volume<'_> {
         };
         let phase = text(&known.claim, "/status/phase");
         let bound = known.volume.is_some() || phase == "Bound";
-        if phase == "Lost" || (self.purpose == Purpose::Read && !bound) {
+        if phase == "Lost" || (self.purpose.reads() && !bound) {
             let phase = if phase.is_empty() { "unknown" } else { phase }.to_owned();
             return Err(VolumeError::NotBound { volume, claim: claim.to_owned(), phase });
         }
         let block = text(&known.claim, "/spec/volumeMode") == "Block";
-        if let (Purpose::Read, Some(class)) = (self.purpose, &self.facts.site.snapshot_class) {
+        if let (true, Some(class)) = (self.purpose.reads(), &self.facts.site.snapshot_class) {
             self.check_class(claim, known, class)?;
             return Ok(VolumeAccess::Snapshot { claim: claim.to_owned(), class: class.name.clone(), block });
         }
         let modes = Modes::of(&known.claim);
-        if modes.read_only && self.purpose != Purpose::Read {
+        if modes.read_only && !self.purpose.reads() {
             return Err(VolumeError::ReadOnly { volume, claim: claim.to_owned() });
         }
         let user = self.user(claim);
-        if let (true, Some(user)) = (modes.one_pod, user) {
-            return self.of_single_user(user, claim, known, block);
+        match (modes.one_pod, user) {
+            (true, Some(user)) => return self.of_single_user(user, claim, known, block),
+            // The mover reads the claim through a pod that no longer exists; a mover in another namespace would not be adopted.
+            (true, None) if self.purpose == Purpose::ReadOn => {
+                return Err(VolumeError::NoPod { volume, kind: "ReadWriteOncePod".to_owned() });
+            }
+            _ => {}
         }
         let node =
             user.map(|user| text(user, "/spec/nodeName")).filter(|node| !node.is_empty() && !modes.anywhere);
@@ -204,7 +217,7 @@ impl Volume<'_> {
         if block {
             return Err(VolumeError::BlockOncePod { volume: self.name() });
         }
-        if let Some(reason) = why_not_ready(user) {
+        if let Some(reason) = why_not_ready(user).filter(|_| self.purpose != Purpose::ReadOn) {
             let (volume, pod) = (self.name(), text(user, "/metadata/name").to_owned());
             return Err(VolumeError::UserNotReady { volume, claim: claim.to_owned(), pod, reason });
         }

@@ -107,6 +107,29 @@ async fn an_invoker_is_ready_before_its_first_session_is_made_and_each_due_time_
     assert_eq!(sessions(&world).len(), 1);
 }
 
+/// The requests for anything but the namespace of the invoker, which a server knows from its watch.
+fn requests(world: &World) -> usize {
+    let all = world.server.requests(&lifeboat_control::testing::Requests::any("*"));
+    all.iter().filter(|asked| asked.path != "/api/v1/namespaces/shop").count()
+}
+
+#[tokio::test]
+async fn an_invoker_at_rest_costs_no_requests_until_it_is_changed() {
+    let (world, kind) = (world().await, InvokerKind::BackupConfiguration);
+    put_configuration(&world, "nightly");
+    // Once in four years.
+    world.server.change(&path(&kind, "nightly"), &json!({"spec": {"schedule": "0 3 29 2 *"}}));
+    for _ in 0..2 {
+        assert_eq!(reconciled(&world, &kind, "nightly").await["status"]["phase"], "Ready");
+    }
+    let before = requests(&world);
+    reconciled(&world, &kind, "nightly").await;
+    assert_eq!(requests(&world), before);
+    let changed = json!({"metadata": {"generation": 2}, "spec": {"target": target("gone", "a")}});
+    world.server.change(&path(&kind, "nightly"), &changed);
+    assert_eq!(reconciled(&world, &kind, "nightly").await["status"]["phase"], "NotReady");
+}
+
 #[tokio::test]
 async fn a_paused_invoker_makes_no_session() {
     let (world, kind) = (world().await, InvokerKind::BackupConfiguration);

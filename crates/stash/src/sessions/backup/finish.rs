@@ -16,7 +16,7 @@ use lifeboat_plan::stash::retention::{Retention, would_remove};
 use lifeboat_plan::stash::session::{
     FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
 };
-use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase, empty_target};
 
 use super::reserved::{NotReserved, Reserved};
@@ -49,7 +49,7 @@ pub(super) async fn finish(
                 .collect()
         })
         .await;
-    let pushed = match &work.valid.driver {
+    let observed = match &work.valid.driver {
         ValidDriver::Restic(repository) => {
             finish_repository(context, record, work, repository, &hosts).await?
         }
@@ -59,22 +59,22 @@ pub(super) async fn finish(
             let applied = retention::apply(&context.core, &invoker.id, &hosts, kept, dry_run).await;
             let now = record.now();
             written(record.change(|state| state.observe(&applied, now)).await?)?;
-            None
+            Vec::new()
         }
     };
-    complete(record, pushed).await?;
+    complete(record, &observed).await?;
     context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
     Ok(())
 }
 
-/// Applies the retention policy to the repository, and brings its status and state up to date.
+/// Applies the retention policy to the repository, and brings its status and state up to date. Returns the conditions that show this.
 async fn finish_repository(
     context: &Context,
     record: &SessionRecord,
     work: &BackupWork,
     repository: &RepositoryName,
     hosts: &BTreeSet<HostName>,
-) -> Result<Option<Observation>, Stopped> {
+) -> Result<Vec<Observation>, Stopped> {
     let key = key_of(&repository.namespace, &repository.name);
     // The reservation may have been lost while movers ran.
     let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
@@ -98,10 +98,15 @@ async fn finish_repository(
         removed,
         prune: held.is_ok() && work.invoker.prunes(),
     };
-    Ok(Some(match Box::pin(after_session(context, &key, &end)).await {
-        Ok(()) => ConditionType::RepositoryMetricsPushed.yes(""),
-        Err(problem) => ConditionType::RepositoryMetricsPushed.no(problem.chain()),
-    }))
+    let (checked, pushed) =
+        (ConditionType::RepositoryIntegrityVerified, ConditionType::RepositoryMetricsPushed);
+    Ok(match Box::pin(after_session(context, &key, &end)).await {
+        Ok(integrity) => vec![integrity, pushed.yes("")],
+        Err(problem) => {
+            let message = problem.chain();
+            vec![checked.observed(Truth::Unknown, message.clone()), pushed.no(message)]
+        }
+    })
 }
 
 /// The values of a session for the metrics.
@@ -144,7 +149,7 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
 /// Ends a session whose members cannot run.
 pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
     record.warn("Failed", message).await;
-    complete(record, None).await
+    complete(record, &[]).await
 }
 
 /// Ends a session that cannot continue because its invoker no longer exists. The hooks that were still due cannot run
@@ -179,10 +184,10 @@ pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), St
     end(record, GONE).await
 }
 
-async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Result<(), Stopped> {
+async fn complete(record: &SessionRecord, observed: &[Observation]) -> Result<(), Stopped> {
     let now = record.now();
     let changed = record.change(|state| {
-        if let Some(observed) = &observed {
+        for observed in observed {
             state.observe(observed, now);
         }
         state.observe(&ConditionType::MetricsPushed.yes(""), now);
@@ -260,7 +265,16 @@ pub(super) async fn after_end(
     };
     let Some(invoker) = Invoker::read(&context.core, &id).await? else { return Ok(Action::await_change()) };
     let Ok(valid) = invoker.valid(|_| Vec::new()) else { return Ok(Action::await_change()) };
-    clean_history(context, session, valid.history_limit).await?;
+    // A history that cannot be cleaned is a warning: no retry waits for it.
+    let cleaned = match clean_history(context, session, valid.history_limit).await {
+        Ok(()) => ConditionType::BackupHistoryCleaned.yes(""),
+        Err(error) if error.is_transient() => return Err(error),
+        Err(error) => ConditionType::BackupHistoryCleaned.no(error.chain()),
+    };
+    let now = record.now();
+    if !record.change(|state| state.observe(&cleaned, now)).await? {
+        return Ok(Action::await_change());
+    }
     let state = record.state().await;
     let ended = record.created.checked_add(state.duration.map(GoDuration::to_signed).unwrap_or_default());
     let failed = FailedSession {

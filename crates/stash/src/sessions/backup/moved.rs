@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::locked;
-use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource};
+use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource, SentHosts};
 use lifeboat_transfer::attempts::NotPrepared;
 
 use super::hooks::replaced;
@@ -30,7 +30,7 @@ impl BackupWork {
         if !self.has_moved(record, node).await? {
             return Ok(parts.source.clone());
         }
-        let plan = match self.plan(record.member).await {
+        let plan = match self.plan(record.member, &SentHosts::new()).await {
             Ok(plan) => plan,
             Err(NoHosts::Api(error)) => return Err(error.into()),
             Err(NoHosts::Failed(_)) => return Ok(parts.source.clone()),

@@ -201,6 +201,37 @@ async fn a_deployment_is_backed_up_by_one_mover_on_the_node_of_its_pod() {
     for kind in ["BackendRepositoryInitialized", "RetentionPolicyApplied", "MetricsPushed"] {
         assert_eq!(condition(&session, kind).0, "True", "{session}");
     }
+    let (status, message) = condition(&session, "RepositoryIntegrityVerified");
+    assert!(status == "Unknown" && message.contains("not checked yet"), "{session}");
+}
+
+/// A session does not check the repository itself.
+#[tokio::test]
+async fn a_session_shows_the_last_check_of_its_repository_and_does_not_fail_by_it() {
+    for (integrity, expected) in [(true, "True"), (false, "False")] {
+        let shop = Shop::new().await;
+        let checked = json!({"integrity": integrity, "lastCheckTime": "2026-01-01T00:00:00Z"});
+        shop.world.change("r", &json!({"status": checked}));
+        shop.put_configuration("nightly", &json!({}));
+        shop.put_session("s", "BackupConfiguration", "nightly");
+        let session = shop.run("s").await;
+        assert_eq!(phase(&session), "Succeeded", "{session}");
+        let (status, message) = condition(&session, "RepositoryIntegrityVerified");
+        assert_eq!(status, expected, "{session}");
+        assert!(message.contains("2026-01-01T00:00:00Z"), "{message}");
+    }
+}
+
+/// A reconcile may be given the session as it was just before its end; the work on it then meets a conflict and reads it again.
+#[tokio::test]
+async fn a_session_that_has_ended_is_left_as_it_is() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let ended = shop.run("s").await;
+    let written = shop.world.server.writes().len();
+    assert_eq!(shop.run("s").await, ended);
+    assert_eq!(shop.world.server.writes().len(), written);
 }
 
 #[tokio::test]
@@ -322,4 +353,30 @@ async fn a_failed_session_is_retried_once_under_a_name_of_its_own() {
     assert_eq!(sessions.len(), 2, "{sessions:?}");
     let again = sessions.iter().find(|path| !path.ends_with("/s")).unwrap();
     assert_eq!(shop.world.server.get(again).unwrap()["spec"]["retryLeft"], 0);
+}
+
+#[tokio::test]
+async fn sessions_beyond_the_limit_are_deleted_and_where_that_fails_the_session_says_why() {
+    use lifeboat_control::testing::{Requests, Verb, When};
+    for is_allowed in [false, true] {
+        let shop = Shop::new().await;
+        shop.put_configuration("nightly", &json!({"backupHistoryLimit": 1}));
+        for name in ["old", "new"] {
+            shop.put_session(name, "BackupConfiguration", "nightly");
+            assert_eq!(phase(&shop.run(name).await), "Succeeded");
+        }
+        let long_ago = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}});
+        shop.world.server.change(&format!("{STASH}/backupsessions/old"), &long_ago);
+        if !is_allowed {
+            shop.world.server.fail(Requests::new(Verb::Delete, "*/backupsessions/old"), When::Always, 403);
+        }
+        let (session, record) = shop.parts("new");
+        finish::after_end(&shop.world.context, &session, &record).await.unwrap();
+        assert_eq!(shop.object("old").is_null(), is_allowed);
+        let new = shop.object("new");
+        assert_eq!(phase(&new), "Succeeded", "{new}");
+        let (status, message) = condition(&new, "BackupHistoryCleaned");
+        assert_eq!(status == "True", is_allowed, "{new}");
+        assert_eq!(message.contains("delete BackupSession old"), !is_allowed, "{new}");
+    }
 }

@@ -1,17 +1,38 @@
 //! The turn of a member on its target: only one session at a time works on a target and on each of its claims, the
-//! older one first. Called before a member starts.
+//! older one first. Called before a session starts, and before each of its members starts.
 
 use lifeboat_api::stash::InvokerRef;
 use lifeboat_control::locked;
-use lifeboat_plan::stash::session::{MemberStart, TargetVolumes};
+use lifeboat_plan::stash::session::{MemberStart, TargetVolumes, is_over};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use tokio_util::sync::CancellationToken;
 
-use super::PAUSE;
 use super::start::Surroundings;
 use super::work::{BackupWork, failed};
-use crate::sessions::engine::NoHosts;
+use super::{Advance, PAUSE, finish, written};
+use crate::sessions::engine::{NoHosts, Stopped};
+use crate::sessions::record::SessionRecord;
 use crate::sessions::turns::{shown, try_take};
+
+/// The session stays Pending; its status has its members and what it waits for, until its deadline.
+pub(super) async fn wait(record: &SessionRecord, reason: &str) -> Result<Advance, Stopped> {
+    let now = record.now();
+    if record.read(|state| is_over(state.deadline, now)).await {
+        let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
+        written(record.change(|state| state.observe(&late, now)).await?)?;
+        finish::end(record, reason).await?;
+        return Ok(Advance::Ended);
+    }
+    let waits = ConditionType::TargetInUse.yes(reason);
+    let changed = record.change(|state| {
+        // A member without target would keep the condition, because it never waits for a turn.
+        if let Some(first) = state.members.iter_mut().find(|member| member.reference.is_some()) {
+            first.observe(&waits, now);
+        }
+    });
+    written(changed.await?)?;
+    Ok(Advance::Waits)
+}
 
 impl BackupWork {
     /// Waits until no other backup and no restore uses the target of a member. The status says what it waits for.

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_api::common::{GoDuration, NamespaceName};
 use lifeboat_api::stash::HookPhase;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
@@ -16,17 +14,13 @@ use lifeboat_plan::stash::session::Order;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::targets::{
-    Host, HostPart, HostSource, MoverParts, MoverSource, TargetPlan, backup_plan,
+    Host, HostPart, HostSource, MOST_HOSTS, SentFor, SentHosts, TargetPlan, continued_plan,
 };
-use lifeboat_plan::transfer::movers::MoverJob;
-use lifeboat_transfer::attempts::{Transfer, TransferSpec, WorkContext, run_transfer};
-use lifeboat_transfer::gateway::Rights;
+use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio_util::sync::CancellationToken;
 
-use super::copying::{CopyOptions, Copying};
 use crate::context::Context;
-use crate::gateway::{NoPass, pass};
 use crate::invokers::Invoker;
 use crate::metrics::HostNumbers;
 use crate::sessions::batch_hooks::{self, HookConditions};
@@ -35,17 +29,11 @@ use crate::sessions::finalizer::{self, Hold};
 use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::{HostRecord, end_host};
 use crate::sessions::kind::SessionKind;
-use crate::sessions::places::{Writable, place};
-use crate::sessions::pod::{PodRequest, pod_settings_on};
 use crate::sessions::record::SessionRecord;
 use crate::sessions::snapshotter::taking::is_taken;
-use crate::sessions::tasks::task_base;
 use crate::sessions::turns::Turn;
 use crate::target::{self, TargetName};
 use crate::tasks::TaskWork;
-
-/// How long the mover of one host may take if the invoker sets no `timeOut`.
-const LONGEST: Duration = Duration::from_hours(24 * 7);
 
 /// The members of one backup.
 pub(in crate::sessions) struct BackupWork {
@@ -63,7 +51,7 @@ pub(in crate::sessions) struct BackupWork {
 }
 
 /// What the movers of a host have copied.
-type SharedNumbers = Arc<Mutex<HostNumbers>>;
+pub(super) type SharedNumbers = Arc<Mutex<HostNumbers>>;
 
 /// Members and hosts that this server works on.
 #[derive(Default)]
@@ -75,7 +63,7 @@ pub(super) struct AtWork {
     /// The turns of members on their targets.
     pub(super) turns: Mutex<BTreeMap<usize, Turn>>,
     /// The amounts that the movers of each host have copied.
-    numbers: Mutex<BTreeMap<(usize, HostName), SharedNumbers>>,
+    pub(super) numbers: Mutex<BTreeMap<(usize, HostName), SharedNumbers>>,
 }
 
 impl AtWork {
@@ -91,8 +79,9 @@ impl BackupWork {
         self.valid.members.get(member)
     }
 
-    /// Reads the target of a member and decides about its hosts. The inner error is for people.
-    pub(super) async fn plan(&self, member: usize) -> Result<TargetPlan, NoHosts> {
+    /// Reads the target of a member and decides about its hosts. Hosts whose movers were started earlier need no Ready pod.
+    /// The inner error is for people.
+    pub(super) async fn plan(&self, member: usize, sent: &SentHosts) -> Result<TargetPlan, NoHosts> {
         let Some(valid) = self.member(member) else { return Err(failed("the member is gone")) };
         let Some(key) = &self.key else { return self.plan_snapshots(valid).await };
         if let Some(plan) = self.plan_task(key, member, valid).await? {
@@ -104,116 +93,24 @@ impl BackupWork {
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
         let class = spec.snapshot_class_name.as_deref().filter(|class| !class.is_empty());
         let facts = target::read(&self.context.core, &self.transfers.settings, name, class).await?;
-        backup_plan(&facts, spec).map_err(|error| NoHosts::Failed(error.to_string()))
+        continued_plan(&facts, spec, sent).map_err(|error| NoHosts::Failed(error.to_string()))
     }
 
-    fn transfer(
-        &self,
-        key: &RepositoryKey,
-        record: &HostRecord,
-        state: &HostState,
-        mover: usize,
-        namespace: &str,
-    ) -> Transfer {
-        let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
-        let limit = self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST);
-        let spec = TransferSpec {
-            task_base: task_base(&self.record.uid, record.member, &record.host, mover),
-            namespace: namespace.to_owned(),
-            key: key.clone(),
-            repository: format!("Repository {}", key.name()),
-            make: true,
-            group: format!("{}/{}", self.record.namespace, self.record.name),
-            created: Some(self.record.created),
-            limit,
-            is_new: attempt.is_none(),
-            attempt,
-            dead_owners: state.run.dead_owners.clone(),
-        };
-        Transfer::new(&self.transfers, Arc::new(record.clone()), spec)
+    /// The hosts of a member that have an attempt on record, and the pod of each.
+    async fn sent(&self, member: usize) -> SentHosts {
+        let read = self.record.read(|state| {
+            let hosts = state.members.get(member).map(|member| member.hosts.as_slice()).unwrap_or_default();
+            let at_work = hosts.iter().filter(|host| host.run.attempt.is_some() && !host.phase.has_ended());
+            let sent = at_work.map(|host| {
+                let pod = host.run.pod_uid.clone().map_or(SentFor::NoPod, SentFor::Pod);
+                (host.name.clone(), pod)
+            });
+            sent.collect()
+        });
+        read.await
     }
 
-    /// The namespace of a mover: that of the target, except for directories of nodes.
-    fn movers_namespace(&self, member: usize, source: &MoverSource) -> String {
-        let target = self.member(member).and_then(|member| member.target.as_ref());
-        match (source, target) {
-            (MoverSource::Volumes { .. }, Some(target)) => target.key.namespace.clone(),
-            (MoverSource::Volumes { .. }, None) => self.record.namespace.clone(),
-            (MoverSource::NodeDirectory { .. }, _) => self.transfers.settings.namespace.clone(),
-        }
-    }
-
-    fn options(&self, member: usize, task: Option<&TaskWork>) -> CopyOptions {
-        let member = self.member(member);
-        let target = member.and_then(|member| member.spec.target.as_ref());
-        CopyOptions {
-            session: self.record.uid.clone(),
-            exclude: target.map(|target| target.exclude.clone()).unwrap_or_default(),
-            args: member
-                .and_then(|member| member.target.as_ref())
-                .map(|target| target.args.clone())
-                .unwrap_or_default(),
-            source: task.map(TaskWork::source),
-        }
-    }
-
-    /// Starts one mover of a host and waits for its end.
-    async fn send(
-        &self,
-        key: &RepositoryKey,
-        record: &HostRecord,
-        source: &HostSource,
-        mover: usize,
-        parts: MoverParts<HostPart>,
-        cancel: &CancellationToken,
-    ) -> Result<(), ApiError> {
-        let namespace = self.movers_namespace(record.member, &parts.source);
-        let pass = match pass(&self.context, key, &namespace, Rights::Backup).await {
-            Ok(pass) => pass,
-            Err(NoPass::Api(error)) => return Err(error),
-            Err(problem) => return record.failed(problem.to_string()).await.map(drop),
-        };
-        let transfer = self.transfer(key, record, &record.state().await, mover, &namespace).through(pass);
-        let member = self.member(record.member);
-        let job = MoverJob {
-            task: transfer.task(),
-            owner: self.record.owner(),
-            place: place(&parts.source, Writable::No),
-            repository: key.to_string(),
-            group: transfer.group.clone(),
-            deadline_seconds: 1,
-            namespace: NamespaceName::new(namespace),
-            pod: self.transfers.settings.pod(&self.context.core.namespace),
-        };
-        let request = PodRequest {
-            job: &job,
-            runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),
-            target: source.pod_of_data(),
-        };
-        let task = self.task(record.member);
-        let base = job.pod.clone();
-        let base = if let Some(task) = &task { task.base(base) } else { base };
-        let pod = match pod_settings_on(&self.context.core, base, &request).await? {
-            Ok(pod) => pod,
-            Err(message) => return record.failed(message.to_string()).await.map(drop),
-        };
-        let options = self.options(record.member, task.as_ref());
-        let base = task_base(&self.record.uid, record.member, &record.host, mover);
-        let host = (record.member, record.host.clone());
-        let numbers = locked(&self.at_work.numbers).entry(host).or_default().clone();
-        let copying = Copying {
-            work: Some(self),
-            transfer,
-            base,
-            record: record.clone(),
-            parts,
-            pod,
-            options,
-            numbers,
-        };
-        run_transfer(&copying, cancel).await
-    }
-
+    /// Records which pod is read.
     pub(super) async fn note_pod(&self, record: &HostRecord, source: &HostSource) -> Result<(), ApiError> {
         let run = record.state().await.run;
         let is_read = |uid: &str| source.pod.as_ref().is_some_and(|pod| pod.uid == uid);
@@ -247,9 +144,15 @@ impl SessionWork for BackupWork {
 
     async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
         self.wait_for_turn(member, cancel).await?;
-        let plan = self.plan(member).await?;
-        let now = self.record.now();
+        let plan = self.plan(member, &self.sent(member).await).await?;
+        let (now, mut is_full) = (self.record.now(), false);
         let changed = self.record.change(|state| {
+            let others = state.members.iter().enumerate().filter(|(other, _)| *other != member);
+            let others: usize = others.map(|(_, other)| other.hosts.len()).sum();
+            is_full = others + plan.hosts.len() > MOST_HOSTS;
+            if is_full {
+                return;
+            }
             let Some(state) = state.members.get_mut(member) else { return };
             state.observe(&ConditionType::BackupTargetFound.yes(""), now);
             state.observe(&ConditionType::BackupExecutorEnsured.yes(""), now);
@@ -267,6 +170,11 @@ impl SessionWork for BackupWork {
             state.total_hosts = i32::try_from(state.hosts.len()).ok();
         });
         changed.await?;
+        if is_full {
+            return Err(NoHosts::Failed(format!(
+                "the members of this session have more than {MOST_HOSTS} hosts; use several BackupBatches"
+            )));
+        }
         let names = self.record.read(|state| {
             let hosts = state.members.get(member).map(|member| member.hosts.as_slice()).unwrap_or_default();
             hosts.iter().map(|host| host.name.clone()).collect()
@@ -315,7 +223,10 @@ impl SessionWork for BackupWork {
             Ok(source) => source,
             Err(error) => return record.failed(error.to_string()).await.map(drop),
         };
-        self.note_pod(&record, &source).await?;
+        // A mover that was started earlier reads the recorded pod, even if another pod stands for the host by now.
+        if record.state().await.run.attempt.is_none() {
+            self.note_pod(&record, &source).await?;
+        }
         let Some(key) = &self.key else { return self.take_snapshot(&record, &source, cancel).await };
         for (mover, parts) in self.movers(record.member, &source).into_iter().enumerate() {
             let state = record.state().await;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{FIRST_PAUSE, longer};
-use crate::sessions::host_record::HostRecord;
+use crate::sessions::host_record::{HostRecord, end_host};
 use crate::sessions::sizes::minutes;
 
 /// Why a snapshot was not started.
@@ -125,8 +125,13 @@ impl Taking<'_> {
             }
         };
         self.discard(&name).await;
-        self.record.change(|host| host.snapshots.clear()).await?;
-        self.record.failed(message).await.map(drop)
+        // One write: a host without snapshot that has not ended would be given another one, of a pod that runs on by now.
+        let now = self.record.session.now();
+        let changed = self.record.change(|host| {
+            host.snapshots.clear();
+            end_host(host, Some(message), now);
+        });
+        changed.await.map(drop)
     }
 
     /// The name of the snapshot, and whether it exists. The inner error is a message for users.

@@ -6,13 +6,18 @@ use serde_json::Value;
 use super::CallError;
 use crate::json::text;
 
-/// The address of a pod and the named ports of its containers.
+/// Annotation of a pod: the container in which `kubectl exec` runs commands by default.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// The address of a pod, its default container, and the named ports of its containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodAddress {
     /// Empty while the pod has none.
     pub ip: String,
     /// The containers in their order.
     pub containers: Vec<ContainerPorts>,
+    /// The container in the annotation, if the pod has it; otherwise the first container.
+    pub default_container: String,
 }
 
 /// A container and its named ports.
@@ -39,8 +44,21 @@ impl PodAddress {
         Self {
             ip: text(pod, "/status/podIP").to_owned(),
             containers: list(pod, "/spec/containers").iter().map(container).collect(),
+            default_container: default_container(pod).to_owned(),
         }
     }
+}
+
+/// The container of a pod that is used if the hook names none. The first container may be the proxy of a service mesh.
+fn default_container(pod: &Value) -> &str {
+    let names = |list: &str| {
+        let containers = pod["spec"][list].as_array().map(Vec::as_slice).unwrap_or_default();
+        containers.iter().map(|container| text(container, "/name"))
+    };
+    let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
+    let known = named
+        .and_then(|named| names("containers").chain(names("initContainers")).find(|known| *known == named));
+    known.or_else(|| names("containers").next()).unwrap_or_default()
 }
 
 /// The name or address of a host.
@@ -97,9 +115,10 @@ pub(super) fn resolve(
 
 fn named(name: &str, pod: Option<&PodAddress>, container: Option<&str>) -> Result<u16, CallError> {
     let containers = pod.map(|pod| pod.containers.as_slice()).unwrap_or_default();
+    let with_name = |wanted: &str| containers.iter().find(|container| container.name == wanted);
     let found = match container {
-        None => containers.first(),
-        Some(wanted) => containers.iter().find(|container| container.name == wanted),
+        None => pod.and_then(|pod| with_name(&pod.default_container)).or(containers.first()),
+        Some(wanted) => with_name(wanted),
     };
     let missing = || CallError::NoContainer { container: container.unwrap_or("0").to_owned() };
     let found = found.ok_or_else(missing)?;

@@ -108,11 +108,47 @@ fn a_command_runs_in_the_named_container() {
     let hook = ValidHook::parse(&handler, HookPod::Present).unwrap();
     assert!(hook.is_exec());
     let expected = HookAction::Exec {
-        container: Some("side".into()),
+        container: "side".into(),
         command: vec!["sync".into(), "{{ not a template }}".into()],
     };
     assert_eq!(hook.action(&summary(), None), Ok(expected), "a command is taken as it is");
     assert_eq!(ValidHook::parse(&handler, HookPod::Absent), Err(HookError::ExecWithoutPod));
+}
+
+/// As with `kubectl exec`: the first container may be the proxy of a service mesh.
+#[rstest]
+#[case::named(Some("web"), Some("side"), "web")]
+#[case::annotated(None, Some("side"), "side")]
+#[case::an_init_container_that_runs_on(None, Some("agent"), "agent")]
+#[case::the_annotation_names_none(None, Some("gone"), "web")]
+#[case::no_annotation(None, None, "web")]
+fn without_a_name_a_command_runs_in_the_default_container(
+    #[case] name: Option<&str>,
+    #[case] annotation: Option<&str>,
+    #[case] expected: &str,
+) {
+    let address = PodAddress::of(&json!({
+        "metadata": {"annotations": {"kubectl.kubernetes.io/default-container": annotation}},
+        "spec": {
+            "containers": [{"name": "web"}, {"name": "side"}],
+            "initContainers": [{"name": "agent", "restartPolicy": "Always"}],
+        },
+    }));
+    let exec = ExecAction { command: Some(vec!["sync".into()]) };
+    let container_name = name.map(str::to_owned);
+    let handler = HookHandler { exec: Some(exec), container_name, ..HookHandler::default() };
+    let hook = ValidHook::parse(&handler, HookPod::Present).unwrap();
+    let expected = HookAction::Exec { container: expected.into(), command: vec!["sync".into()] };
+    assert_eq!(hook.action(&summary(), Some(&address)), Ok(expected));
+}
+
+#[test]
+fn without_a_name_a_port_is_that_of_the_default_container() {
+    let mut address = pod();
+    address.default_container = "side".into();
+    let hook = ValidHook::parse(&tcp_to(None, name("admin")), HookPod::Present).unwrap();
+    let expected = Call::Tcp { host: "10.0.0.7".into(), port: 15000 };
+    assert_eq!(hook.action(&summary(), Some(&address)), Ok(HookAction::Call(expected)));
 }
 
 #[rstest]

@@ -128,6 +128,22 @@ fn at_zero_replicas_volumes_of_pods_do_not_exist() {
     assert!(error.contains("emptyDir volume, which exists only while a pod of the target runs"), "{error}");
 }
 
+/// A StatefulSet may claim two billion replicas, none of which exists.
+#[test]
+fn more_hosts_than_a_status_holds_are_refused_before_they_are_listed() {
+    let most = u32::try_from(MOST_HOSTS).unwrap();
+    let mut last = stateful_set(2_147_483_647);
+    last["spec"]["ordinals"] = json!({"start": 7});
+    let of = |object: Value| {
+        let facts = facts(TargetKind::StatefulSet, object, vec![], &[]);
+        backup_plan(&facts, &backup_target(TargetKind::StatefulSet, DATA, &[]))
+    };
+    let error = of(last).unwrap_err().to_string();
+    assert!(error.contains("2147483647 pods") && error.contains("at most 1000 hosts"), "{error}");
+    assert!(of(stateful_set(most + 1)).is_err());
+    assert_eq!(of(stateful_set(most)).unwrap().hosts.len(), MOST_HOSTS);
+}
+
 #[test]
 fn a_stateful_set_is_read_ordinal_by_ordinal() {
     let mut object = stateful_set(3);
@@ -180,6 +196,83 @@ fn a_daemon_set_is_read_node_by_node() {
     assert_eq!(access(&plan.hosts[0]).node(), Some("node-a"));
     let missing = Note::PodsMissing { target: "DaemonSet web".into(), wanted: 3, found: 2 };
     assert_eq!(plan.notes, [missing]);
+}
+
+/// The volumes of a host whose mover was started earlier.
+fn continued(facts: &TargetFacts, host: &str, sent: SentFor) -> Result<HostSource, TargetError> {
+    let sent = SentHosts::from([(HostName(host.into()), sent)]);
+    let plan = continued_plan(facts, &backup_target(facts.kind, DATA, &[]), &sent).unwrap();
+    plan.hosts.into_iter().find(|known| known.name.as_str() == host).unwrap().source
+}
+
+fn sent_for(pod: &str) -> SentFor {
+    SentFor::Pod(format!("uid-{pod}"))
+}
+
+fn unready(name: &str, node: &str, volumes: Value) -> Value {
+    let mut pod = pod(name, node, 0, volumes);
+    pod["status"]["conditions"][0]["status"] = json!("False");
+    pod
+}
+
+/// The recorded pod comes first, then a Ready pod, then any pod, then the template.
+#[rstest]
+#[case::it_is_not_ready(vec![unready("web-1", "n1", data())], "web-1", Some("n1"))]
+#[case::another_one_is_ready(vec![unready("web-1", "n1", data()), pod("web-2", "n2", 0, data())], "web-1", Some("n1"))]
+#[case::it_ends({
+    let mut ending = pod("web-1", "n1", 0, data());
+    ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    vec![ending]
+}, "web-1", Some("n1"))]
+#[case::it_is_gone_and_another_one_is_ready(vec![unready("web-2", "n1", data()), pod("web-3", "n2", 0, data())], "web-3", Some("n2"))]
+#[case::it_is_gone_and_another_one_starts(vec![unready("web-2", "", data()), unready("web-3", "n2", data())], "web-3", Some("n2"))]
+#[case::there_is_no_pod(vec![], "", None)]
+fn a_host_whose_mover_was_sent_has_its_volumes_whatever_became_of_its_pod(
+    #[case] pods: Vec<Value>,
+    #[case] expected: &str,
+    #[case] node: Option<&str>,
+) {
+    let facts = facts(TargetKind::Deployment, workload(1, data()), pods, &[claim("data", "ReadWriteOnce")]);
+    let source = continued(&facts, "app", sent_for("web-1")).unwrap();
+    assert_eq!(source.pod.as_ref().map_or("", |pod| &pod.name), expected);
+    assert_eq!(source.volumes[0].access.node(), node);
+    let part = &source.parts[0];
+    assert_eq!((part.path.as_str(), part.volume.as_str()), ("/data", "data"));
+}
+
+#[test]
+fn an_ordinal_whose_mover_was_sent_has_its_claim_without_a_pod() {
+    let claims = [claim("data-web-0", "ReadWriteOnce"), claim("data-web-1", "ReadWriteOnce")];
+    let facts = facts(TargetKind::StatefulSet, stateful_set(2), vec![stateful_pod(0, "n1")], &claims);
+    let source = continued(&facts, "app-1", sent_for("web-1")).unwrap();
+    let expected = VolumeAccess::Claim { claim: "data-web-1".into(), node: None, block: false };
+    assert_eq!(source.volumes[0].access, expected);
+}
+
+/// The mover reads the claim through the directory of the recorded pod.
+#[rstest]
+#[case::it_is_not_ready(vec![unready("web-1", "n1", data())], true)]
+#[case::it_is_gone(vec![], false)]
+fn a_claim_of_one_pod_is_read_on_while_that_pod_is_there(#[case] pods: Vec<Value>, #[case] is_read: bool) {
+    let facts =
+        facts(TargetKind::Deployment, workload(1, data()), pods, &[claim("data", "ReadWriteOncePod")]);
+    let source = continued(&facts, "app", sent_for("web-1"));
+    match source {
+        Ok(source) if is_read => {
+            let access = &source.volumes[0].access;
+            assert!(matches!(access, VolumeAccess::NodeDirectory { .. }), "{access:?}");
+        }
+        Err(error) if !is_read => assert!(error.to_string().contains("no Ready pod"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_host_whose_mover_was_sent_at_zero_replicas_needs_no_pod() {
+    let pods = vec![unready("web-1", "n1", data())];
+    let facts = facts(TargetKind::Deployment, workload(1, data()), pods, &[claim("data", "ReadWriteMany")]);
+    let source = continued(&facts, "app", SentFor::NoPod).unwrap();
+    assert_eq!(source.pod, None);
 }
 
 #[rstest]

@@ -205,3 +205,19 @@ fn a_mount_without_template_is_named() {
         "{error}"
     );
 }
+
+/// Two billion hosts are no more than a number in a spec.
+#[test]
+fn more_hosts_than_a_status_holds_are_refused_before_they_are_listed() {
+    let most = i32::try_from(MOST_HOSTS).unwrap();
+    let facts = |replicas| facts(TargetKind::StatefulSet, stateful_set(replicas), vec![], &[]);
+    let target = restore_target(&[("data", "/data")]);
+    let error = restore_plan(&at_rest(facts(2_147_483_647)), &target, &[]).unwrap_err().to_string();
+    assert!(error.contains("2147483647 pods"), "{error}");
+    let stopped = RestoreFacts { replicas: Some(2_147_483_647), ..at_rest(facts(0)) };
+    assert!(restore_plan(&stopped, &target, &[]).is_err());
+    let many = RestoreTarget { replicas: Some(most + 1), ..target };
+    let error = restore_plan(&at_rest(facts(0)), &many, &[]).unwrap_err().to_string();
+    assert!(error.contains("target.replicas is 1001"), "{error}");
+    assert!(template_claims(&many, "demo").is_err());
+}

@@ -95,3 +95,34 @@ async fn the_pod_of_a_session_that_is_deleted_is_released() {
     assert!(matches!(shop.advance("s").await, Err(Stopped::Gone)));
     assert_eq!(shop.commands(), ["web-1: quiesce", "web-1: release"]);
 }
+
+/// What becomes of a session that was deleted, and whose object another finalizer holds; gives it as it is then.
+async fn deleted(shop: &Shop) -> Value {
+    let path = format!("{STASH}/backupsessions/s");
+    shop.world.server.edit(&path, |session| {
+        session["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        session["metadata"]["finalizers"] = json!(["example.org/keep"]);
+    });
+    let resource = objects::resource_of::<BackupSession>();
+    let state = Arc::new(State { resource, sessions: LongWork::new("backup session") });
+    let object: DynamicObject = serde_json::from_value(shop.object("s")).unwrap();
+    Box::pin(reconcile(Arc::new(object), shop.world.context.clone(), state.clone())).await.unwrap();
+    state.sessions.ended().await;
+    shop.object("s")
+}
+
+#[tokio::test]
+async fn the_movers_of_a_deleted_session_are_ended_whoever_holds_its_object() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    assert_eq!(phase(&deleted(&shop).await), "", "it does not begin");
+    shop.world.server.remove(&format!("{STASH}/backupsessions/s"));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    shop.movers.well.store(false, Ordering::Relaxed);
+    assert!(matches!(shop.advance("s").await, Err(Stopped::Left)));
+    shop.movers.well.store(true, Ordering::Relaxed);
+    let session = deleted(&shop).await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(host(&session, 0)["error"].as_str().unwrap_or_default().contains("cancelled"), "{session}");
+}

@@ -44,15 +44,61 @@ async fn the_pod_of_the_hook_is_on_record_before_it_runs() {
     assert_eq!(of_member(&session, "PostBackupHookExecutionSucceeded").0, "True");
 }
 
-/// Another pod is Ready now, and the quiesced one is not, or its Deployment is gone.
+/// The pod is not Ready any more; the hook before the host may be the reason.
+fn unready(shop: &Shop) {
+    shop.world.server.change(POD, &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
+}
+
+/// The mover was started while the pod was Ready, and is running or has ended when the next server starts.
 #[rstest]
-#[case::another_pod_is_ready(|shop: &Shop| {
-    shop.world.server.change(POD, &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
-    shop.put_pod("web-2", "p-2", "web");
-})]
-#[case::no_pod_is_ready(|shop: &Shop| {
-    shop.world.server.change(POD, &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
-})]
+#[case::no_pod_is_ready(false)]
+#[case::another_pod_is_ready(true)]
+#[tokio::test]
+async fn a_mover_that_was_sent_is_adopted_although_its_pod_is_not_ready_any_more(
+    #[case] another: bool,
+    #[values(true, false)] with_hooks: bool,
+) {
+    let shop = interrupted(&if with_hooks { hooks() } else { json!({}) }).await;
+    unready(&shop);
+    if another {
+        shop.put_pod("web-2", "p-2", "web");
+    }
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    assert_eq!(host(&session, 0)["pod"], "web-1", "{session}");
+    let expected: &[&str] = if with_hooks { &["web-1: quiesce", "web-1: release"] } else { &[] };
+    assert_eq!(shop.commands(), expected, "{session}");
+    let requests = locked(&shop.movers.requests);
+    let tasks: Vec<&str> = requests.iter().map(|request| request.task.uid.as_str()).collect();
+    assert!(tasks.len() == 2 && tasks[0] == tasks[1], "{tasks:?}");
+}
+
+#[tokio::test]
+async fn a_mover_that_was_sent_is_adopted_although_its_pod_is_gone() {
+    let shop = interrupted(&json!({})).await;
+    shop.world.server.remove(POD);
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Succeeded", "{session}");
+    assert_eq!(host(&session, 0)["pod"], "web-1", "{session}");
+}
+
+/// The server died after the hook before the host and before a mover was started.
+#[tokio::test]
+async fn no_mover_is_sent_for_a_pod_that_is_not_ready() {
+    let shop = interrupted(&hooks()).await;
+    shop.world.server.edit(SESSION, |session| {
+        session["status"]["targets"][0]["stats"][0]["attempt"] = Value::Null;
+    });
+    unready(&shop);
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(host(&session, 0)["error"].as_str().unwrap_or_default().contains("no Ready pod"), "{session}");
+    assert_eq!(shop.commands(), ["web-1: quiesce", "web-1: release"], "{session}");
+    assert_eq!(locked(&shop.movers.requests).len(), 1);
+}
+
+/// The Deployment of the quiesced pod was deleted, or its data cannot be read any more.
+#[rstest]
 #[case::the_deployment_is_gone(|shop: &Shop| {
     shop.world.server.remove("/apis/apps/v1/namespaces/shop/deployments/web");
 })]

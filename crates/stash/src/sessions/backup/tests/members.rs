@@ -98,3 +98,23 @@ async fn if_the_hook_before_a_batch_fails_no_member_runs_and_the_hook_after_it_d
         );
     }
 }
+
+/// The hook after a batch ends what the one before it began: where that one did not begin, nothing is ended.
+#[tokio::test]
+async fn a_batch_that_is_given_up_before_it_begins_runs_no_hook() {
+    let call = json!({"tcpSocket": {"host": "quiescer.example", "port": 80}});
+    let shop = batch(&json!({"hooks": {"preBackup": call, "postBackup": call}})).await;
+    let (session, record) = shop.parts("s");
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    Box::pin(advance(&shop.world.context, &session, &record, &cancel)).await.unwrap();
+    let session = shop.object("s");
+    assert_eq!(phase(&session), "Failed", "{session}");
+    for kind in ["GlobalPreBackupHookSucceeded", "GlobalPostBackupHookSucceeded"] {
+        assert_eq!(condition(&session, kind).0, "", "{session}");
+    }
+    for member in [0, 1] {
+        assert!(session["status"]["targets"][member].to_string().contains("had not begun"), "{session}");
+    }
+    assert_eq!(sent(&shop), Vec::<String>::new());
+}

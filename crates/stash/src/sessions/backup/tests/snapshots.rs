@@ -353,3 +353,40 @@ async fn a_server_that_died_at_any_write_is_followed_by_one_that_takes_no_second
         }
     }
 }
+
+/// Its pod was released as soon as it was taken, so another one would be of an application that runs.
+#[tokio::test]
+async fn a_snapshot_that_is_lost_is_not_taken_again_wherever_the_server_died() {
+    let hooks = json!({"preBackup": {"exec": {"command": ["quiesce"]}}, "postBackup": {"exec": {"command": ["release"]}}});
+    for number in 1.. {
+        let shop = shop(Driver::LosesOnceSeen).await;
+        put_configuration(&shop, "nightly", &json!({"hooks": hooks}));
+        shop.put_session("nightly-1700000100", "BackupConfiguration", "nightly");
+        let (written, dies) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let wake = dies.clone();
+        shop.world.server.on_write(move |_, _| {
+            if written.fetch_add(1, Ordering::Relaxed) + 1 == number {
+                wake.notify_one();
+            }
+        });
+        let died = tokio::select! {
+            biased;
+            () = dies.notified() => true,
+            ran = shop.advance("nightly-1700000100") => {
+                assert!(matches!(ran, Ok(Advance::Ended)), "after {number} writes");
+                false
+            }
+        };
+        if phase(&shop.object("nightly-1700000100")) != "Failed" {
+            shop.run("nightly-1700000100").await;
+        }
+        let session = shop.object("nightly-1700000100");
+        assert_eq!(phase(&session), "Failed", "after {number} writes: {session}");
+        let created = shop.world.server.created();
+        let made = created.iter().filter(|path| path.starts_with(SNAPSHOTS)).count();
+        assert_eq!(made, 1, "after {number} writes: {created:?}");
+        if !died {
+            return;
+        }
+    }
+}

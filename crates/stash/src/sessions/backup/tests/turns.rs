@@ -43,6 +43,24 @@ async fn a_session_waits_for_an_older_one_on_its_target_and_says_for_which() {
     assert!(!message_of_member(&second).contains("True"), "{second}");
 }
 
+/// A member without target does not wait for one.
+#[tokio::test]
+async fn a_member_with_a_target_says_what_its_session_waits_for() {
+    let shop = Shop::new().await;
+    shop.put_session("s", "BackupBatch", "all");
+    let target = json!({"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
+    shop.world.server.change(
+        &format!("{STASH}/backupsessions/s"),
+        &json!({"status": {"phase": "Pending", "targets": [{}, target]}}),
+    );
+    let (_, record) = shop.parts("s");
+    assert!(matches!(wait(&record, "waiting for another session").await, Ok(Advance::Waits)));
+    let session = shop.object("s");
+    let of =
+        |member: usize| condition(&json!({"status": session["status"]["targets"][member]}), "TargetInUse");
+    assert_eq!((of(0).0.as_str(), of(1).0.as_str()), ("", "True"), "{session}");
+}
+
 #[tokio::test]
 async fn a_session_that_waits_longer_than_its_time_out_fails() {
     let shop = two_sessions().await;
