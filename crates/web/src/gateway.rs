@@ -6,6 +6,7 @@
 //! Listings and files are sent as streams. A file that is added goes to an unnamed temporary file first; only when its
 //! SHA-256 is its name does storage see it. Memory is bounded by the limits in `limits`, whatever clients do.
 
+mod connections;
 mod handler;
 mod limits;
 mod listing;
