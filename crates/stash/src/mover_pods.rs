@@ -1,5 +1,5 @@
 //! The settings of a mover's pod in a tenant's namespace: tries the pod by a dry run, because only the API server knows what the
-//! namespace admits, and mounts the volume of the repository, if it is on one. Called before each mover is sent.
+//! namespace admits, and mounts the volume of the repository, if it is on one and of that namespace. Called before each mover is sent.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -49,7 +49,7 @@ pub(crate) async fn pod_settings_on(
         };
         return Ok(only_there.map_or(Ok(base), |reason| Err(MoverPodError::RepositoryElsewhere { reason })));
     }
-    let base = with_repository_volume(base, repository.as_ref());
+    let base = with_repository_volume(base, request.job, repository.as_ref());
     let namespace = namespace(core, &request.job.namespace).await?;
     let pod = MoverPod {
         base: &base,
@@ -93,8 +93,12 @@ async fn repository_of(core: &Core, job: &MoverJob) -> Result<Option<Repository>
     api.get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))
 }
 
-fn with_repository_volume(base: PodSettings, repository: Option<&Repository>) -> PodSettings {
-    match repository.and_then(|repository| repository.spec.backend.local.as_ref()) {
+/// The author of a Repository says which volume is mounted in its own namespace; what the same names stand for in another namespace belongs
+/// to others.
+fn with_repository_volume(base: PodSettings, job: &MoverJob, repository: Option<&Repository>) -> PodSettings {
+    let own =
+        repository.filter(|repository| repository.metadata.namespace.as_deref() == Some(&*job.namespace));
+    match own.and_then(|repository| repository.spec.backend.local.as_ref()) {
         Some(local) => PodSettings { repository_volume: serde_json::to_value(&local.volume).ok(), ..base },
         None => base,
     }
