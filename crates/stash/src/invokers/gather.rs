@@ -6,6 +6,7 @@ use kube::api::DynamicObject;
 use kube::{Api, api::ListParams};
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
 use lifeboat_plan::stash::invoker::{Found, Gathered, ValidBackup, ValidDriver, backup_hosts};
@@ -51,6 +52,10 @@ pub(super) async fn gather(
         gathered.refusal = snapshot_classes::refusal(&context.core, valid).await?;
         return Ok(gathered.into());
     };
+    if let Some(refusal) = context.policies.refusal(REPOSITORY) {
+        gathered.refusal = Some(about_repository(&refusal));
+        return Ok(gathered.into());
+    }
     let found = read(context, repository).await?;
     let Some(object) = found else {
         let message = format!(
@@ -92,6 +97,11 @@ pub(super) async fn gather(
         Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
     }
     Ok(gathered.into())
+}
+
+/// Why the Repository of an object is not used, as the status of that object says it.
+pub(crate) fn about_repository(refusal: &str) -> String {
+    format!("its {REPOSITORY} is not used: {refusal}")
 }
 
 pub(crate) async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {

@@ -12,6 +12,7 @@ use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task::REPOSITORY_MOUNT;
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::stash::backend::{self, BackendAccess, BackendProblem, BackendStorage, OpenedBy};
 use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -62,6 +63,9 @@ pub(super) enum NoAccess {
     Storage(String),
     #[error("the storage did not answer within {} seconds", OPENING.as_secs())]
     NoAnswer,
+    /// Nothing checks who writes Repositories.
+    #[error("{0}")]
+    Unchecked(String),
     #[error(transparent)]
     Api(#[from] ApiError),
 }
@@ -70,8 +74,10 @@ impl From<NoAccess> for RepositoryProblem {
     fn from(problem: NoAccess) -> Self {
         match problem {
             NoAccess::Api(error) => Self::Api(error),
-            // The Secret may be about to be exchanged.
-            NoAccess::NoSecret { .. } | NoAccess::NoAnswer => Self::Storage(problem.to_string()),
+            // The Secret may be about to be exchanged, and the policies to come back.
+            NoAccess::NoSecret { .. } | NoAccess::NoAnswer | NoAccess::Unchecked(_) => {
+                Self::Storage(problem.to_string())
+            }
             other => Self::Unusable(other.to_string()),
         }
     }
@@ -79,6 +85,7 @@ impl From<NoAccess> for RepositoryProblem {
 
 /// What opens a Repository, from its Secret as it is now.
 pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<Found, NoAccess> {
+    checked(context, repository).await?;
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
@@ -105,6 +112,19 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     let options = options(context).await?;
     let access = Access::of_tenant(key_of(namespace, name), repository, passwords, options);
     Ok(Found { backend, access })
+}
+
+/// Refuses a Repository whose spec may have been written while nothing checked who may: its Secret could be sent to any address. What this
+/// server looked at since its spec was written was looked at while the policies were in force, so that what runs goes on without them.
+async fn checked(context: &Context, repository: &Repository) -> Result<(), NoAccess> {
+    let seen = repository.status.as_ref().and_then(|status| status.observed_generation);
+    if seen.is_some() && seen == repository.metadata.generation {
+        return Ok(());
+    }
+    match context.policies.refusal_of_any_replica(context, REPOSITORY).await? {
+        Some(refusal) => Err(NoAccess::Unchecked(refusal)),
+        None => Ok(()),
+    }
 }
 
 /// Looks and small changes in the server, with little memory.

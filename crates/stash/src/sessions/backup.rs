@@ -194,9 +194,6 @@ async fn advance(
     cancel: &CancellationToken,
 ) -> Result<Advance, Stopped> {
     let is_pending = record.read(|state| state.phase == SessionPhase::Pending).await;
-    if is_pending && let Some(held) = unchecked::hold(context, session, record).await? {
-        return Ok(held);
-    }
     let id = InvokerId {
         kind: session.spec.invoker.kind.clone(),
         namespace: record.namespace.clone(),
@@ -204,6 +201,10 @@ async fn advance(
     };
     let invoker = Invoker::read(&context.core, &id).await?;
     let valid = invoker.as_ref().and_then(|invoker| invoker.valid(|_| Vec::new()).ok());
+    let stores = !valid.as_ref().is_some_and(|valid| matches!(valid.driver, ValidDriver::VolumeSnapshotter));
+    if is_pending && let Some(held) = unchecked::hold(context, session, record, stores).await? {
+        return Ok(held);
+    }
     if is_pending {
         let gathered = start::gather(context, session, record, invoker.as_ref(), valid.as_ref()).await?;
         match start_backup(&gathered.facts()) {
