@@ -4,7 +4,10 @@
 //!
 //! Before the first file is deleted, a digest of the repository's config is noted; the config itself is deleted last. So a server that
 //! continues after a crash knows that the files are those of the same repository, although its keys are gone.
+//!
+//! Where the whole namespace is being deleted, its Secret goes first, and nobody can bring it back: the object goes then and the data stays.
 
+mod ending;
 mod files;
 mod users;
 
@@ -44,6 +47,8 @@ const HINT: &str = "correct it, or set wipeOut to false to delete the object wit
 enum NotWiped {
     /// For people: why, and what to do.
     Refused(String),
+    /// The same, where the Secret does not exist.
+    NoSecret(String),
     Api(ApiError),
 }
 
@@ -64,9 +69,11 @@ impl From<RepositoryProblem> for NotWiped {
 
 impl From<NoAccess> for NotWiped {
     fn from(problem: NoAccess) -> Self {
+        let message = format!("the data is not deleted: {problem}; {HINT}");
         match problem {
             NoAccess::Api(error) => Self::Api(error),
-            other => Self::Refused(format!("the data is not deleted: {other}; {HINT}")),
+            NoAccess::NoSecret { .. } => Self::NoSecret(message),
+            _ => Self::Refused(message),
         }
     }
 }
@@ -152,16 +159,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     let (context, memory) = (context.clone(), state.memory.clone());
     state.deletions.start(&repository.uid().unwrap_or_default(), |_| async move {
         let (namespace, name) = object::parts(&repository);
-        let ended = match Box::pin(wiped(&context, &repository)).await {
-            Ok(Some(left)) => gone(&context, &memory, &repository, &left).await,
-            Ok(None) => Ok(()),
-            Err(NotWiped::Api(error)) => Err(error),
-            Err(NotWiped::Refused(message)) => match object::read(&context, namespace, name).await {
-                Ok(repository) => refuse(&context, &repository, &message).await,
-                Err(_gone) => Ok(()),
-            },
-        };
-        if let Err(error) = ended {
+        if let Err(error) = Box::pin(worked_on(&context, &memory, &repository)).await {
             let message = error.chain();
             tracing::warn!(
                 namespace,
@@ -171,6 +169,23 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
             );
         }
     });
+}
+
+/// Deletes the data and lets the object go, or says why not.
+async fn worked_on(context: &Context, memory: &Memory, repository: &Repository) -> Result<(), ApiError> {
+    let (message, has_keys) = match Box::pin(wiped(context, repository)).await {
+        Ok(Some(left)) => return gone(context, memory, repository, &left).await,
+        Ok(None) => return Ok(()),
+        Err(NotWiped::Api(error)) => return Err(error),
+        Err(NotWiped::Refused(message)) => (message, true),
+        Err(NotWiped::NoSecret(message)) => (message, false),
+    };
+    let (namespace, name) = object::parts(repository);
+    let Ok(now) = object::read(context, namespace, name).await else { return Ok(()) };
+    if !has_keys && now.uid() == repository.uid() && ending::is_ending(context, &now).await? {
+        return let_go(context, memory, &now).await.map(drop);
+    }
+    refuse(context, &now, &message).await
 }
 
 /// Deletes the data, if it may be deleted. Gives what stays beside it; None where the object, as it is now, does not ask for it any more.

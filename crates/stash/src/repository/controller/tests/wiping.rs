@@ -150,6 +150,29 @@ async fn the_data_stays_while_it_is_locked_or_is_not_the_repository_on_record() 
     assert!(refused(&world).await.contains("Secret 'keys' does not exist"));
 }
 
+/// The Secret goes first, and nobody can make a new one in the namespace.
+#[tokio::test]
+async fn a_namespace_that_is_being_deleted_is_not_held_for_a_secret_that_is_gone() {
+    let world = World::new().await;
+    let opened = world.opened(&prepared(&world).await).await;
+    let secret = "/api/v1/namespaces/shop/secrets/keys";
+    let kept = world.server.get(secret).unwrap();
+    world.server.remove(secret);
+    delete(&world, "r");
+    assert!(refused(&world).await.contains("Secret 'keys' does not exist"), "the namespace stays");
+    let ending = json!({"metadata": {"deletionTimestamp": "2026-11-18T12:00:00Z"}});
+    world.server.change("/api/v1/namespaces/shop", &ending);
+    // With its Secret the data is deleted, also at the end of the namespace.
+    world.server.put(secret, kept);
+    let lock = Lock::acquire(&opened, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    assert!(refused(&world).await.contains("holds a lock"));
+    lock.release().await;
+    world.server.remove(secret);
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert!(world.store("r").exists("config").await.unwrap(), "its data stays");
+    assert_eq!(world.server.events().last().map(String::as_str), Some("DataNotDeleted"));
+}
+
 #[tokio::test]
 async fn a_repository_that_was_never_opened_goes_and_takes_nothing_along() {
     let world = World::new().await;
