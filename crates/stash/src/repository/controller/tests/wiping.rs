@@ -317,6 +317,30 @@ async fn a_repository_in_one_place_is_known_however_its_address_is_written() {
     assert!(refused(&world).await.contains("in another namespace"));
 }
 
+/// The account of a container is in the Secret.
+#[tokio::test]
+async fn a_container_of_that_name_in_another_account_is_another_place() {
+    let world = World::new().await;
+    for (namespace, account) in [(SHOP, "YWNtZQ=="), ("bank", "YmFuaw==")] {
+        world.put_secret(namespace, crate::testing::PASSWORD);
+        let keys = json!({"data": {"AZURE_ACCOUNT_NAME": account, "AZURE_ACCOUNT_KEY": "a2V5"}});
+        world.server.change(&format!("/api/v1/namespaces/{namespace}/secrets/keys"), &keys);
+    }
+    let backend = json!({"azure": {"container": "bkt", "prefix": "r"}});
+    let key = world.put_backend("r", backend.clone());
+    world.snapshot(&key, "app", &[]).await;
+    world.change("r", &json!({"spec": {"wipeOut": true}}));
+    reconciled(&world, &state(), "r").await;
+    world.put_repository_in("bank", "theirs", backend);
+    delete(&world, "r");
+    let same = json!({"data": {"AZURE_ACCOUNT_NAME": "YWNtZQ=="}});
+    let other = json!({"data": {"AZURE_ACCOUNT_NAME": "YmFuaw=="}});
+    world.server.change("/api/v1/namespaces/bank/secrets/keys", &same);
+    assert!(refused(&world).await.contains("in another namespace"));
+    world.server.change("/api/v1/namespaces/bank/secrets/keys", &other);
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+}
+
 #[tokio::test]
 async fn a_claim_of_an_object_that_is_gone_keeps_no_data() {
     let world = World::new().await;
