@@ -254,7 +254,8 @@ async fn empty_is_meant(context: &Context, repository: &Repository, access: &Acc
         return Ok(false);
     }
     let opened = look::open(context, access).await.map_err(|problem| problem.chain())?;
-    let listed = opened.list(FileKind::Snapshot).await.map_err(|error| error.to_string())?;
+    let listed = look::listed(context, &access.key, &opened, FileKind::Snapshot).await;
+    let listed = listed.map_err(|problem| problem.chain())?;
     Ok(listed.is_empty())
 }
 
