@@ -215,7 +215,7 @@ async fn advance(
             SessionStart::Wait(reason) => {
                 if let (Some(invoker), Some(valid)) = (&invoker, &valid) {
                     begin(record, invoker, valid, gathered.claims()).await?;
-                    return wait(record, &reason.to_string()).await;
+                    return wait(context, invoker, record, &reason.to_string()).await;
                 }
             }
             SessionStart::Start => {
@@ -225,22 +225,27 @@ async fn advance(
             }
         }
     }
-    let (Some(invoker), Some(valid)) = (invoker, valid) else {
-        finish::end_without_invoker(record).await?;
+    let (Some(invoker), Some(valid)) = (&invoker, valid) else {
+        finish::end_without_invoker(context, invoker.as_ref(), record).await?;
         return Ok(Advance::Ended);
     };
-    begin(record, &invoker, &valid, Vec::new()).await?;
-    Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
+    begin(record, invoker, &valid, Vec::new()).await?;
+    Box::pin(run_session(context, session, record, invoker.clone(), valid, cancel)).await?;
     Ok(Advance::Ended)
 }
 
 /// The session stays Pending; its status has its members and what it waits for, until its deadline.
-async fn wait(record: &SessionRecord, reason: &str) -> Result<Advance, Stopped> {
+async fn wait(
+    context: &Context,
+    invoker: &Invoker,
+    record: &SessionRecord,
+    reason: &str,
+) -> Result<Advance, Stopped> {
     let now = record.now();
     if record.read(|state| is_over(state.deadline, now)).await {
         let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
         written(record.change(|state| state.observe(&late, now)).await?)?;
-        finish::end(record, reason).await?;
+        finish::end(context, Some(invoker), record, reason).await?;
         return Ok(Advance::Ended);
     }
     let waits = ConditionType::TargetInUse.yes(reason);

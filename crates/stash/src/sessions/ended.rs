@@ -9,6 +9,7 @@ use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase, empty_target};
 
 use super::kind::SessionKind;
+use crate::invokers::Invoker;
 use crate::metrics::{EndedHost, EndedSession, EndedTarget, HostNumbers, SessionLabels};
 
 /// The members of a session. `numbers`: what the movers of a host have copied, if this server sent them.
@@ -34,6 +35,18 @@ pub(super) fn targets(
         }
     });
     targets.collect()
+}
+
+/// Which invoker a session of it shows, also where its spec is not valid any more.
+pub(super) fn labels(invoker: &Invoker) -> SessionLabels {
+    let (driver, repository) = invoker.stores_with();
+    SessionLabels {
+        invoker_kind: invoker.id.kind.to_string(),
+        invoker_name: invoker.id.name.clone(),
+        namespace: invoker.id.namespace.clone(),
+        driver: driver.to_string(),
+        repository: repository.unwrap_or_default().to_owned(),
+    }
 }
 
 pub(super) fn seconds(duration: Option<GoDuration>) -> Option<f64> {

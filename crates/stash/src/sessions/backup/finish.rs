@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::stash::{BackupSession, Driver, HookPhase};
+use lifeboat_api::stash::{BackupSession, HookPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::ValidDriver;
@@ -24,11 +24,11 @@ use super::work::BackupWork;
 use super::written;
 use crate::context::Context;
 use crate::invokers::{Invoker, make_session};
-use crate::metrics::{EndedSession, SessionLabels};
+use crate::metrics::EndedSession;
 use crate::repository::{
-    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, key_of, parts_of,
+    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, key_of,
 };
-use crate::sessions::ended::{seconds, targets};
+use crate::sessions::ended::{labels as labels_of, seconds, targets};
 use crate::sessions::engine::Stopped;
 use crate::sessions::host_record::end_host;
 use crate::sessions::record::SessionRecord;
@@ -108,13 +108,7 @@ async fn finish_repository(
 /// What metrics show of a session.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
     EndedSession {
-        labels: SessionLabels {
-            invoker_kind: work.invoker.id.kind.to_string(),
-            invoker_name: work.invoker.id.name.clone(),
-            namespace: work.invoker.id.namespace.clone(),
-            driver: if work.key.is_some() { Driver::Restic } else { Driver::VolumeSnapshotter }.to_string(),
-            repository: work.key.as_ref().map(|key| parts_of(key).1.to_owned()).unwrap_or_default(),
-        },
+        labels: labels_of(&work.invoker),
         succeeded: state.phase == SessionPhase::Succeeded,
         seconds: seconds(state.duration).unwrap_or_default(),
         end: now.as_second(),
@@ -122,14 +116,28 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
     }
 }
 
-/// Ends a session whose members cannot run.
-pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
+/// Ends a session whose members cannot run. Its invoker's last session is no success then; None where the invoker is gone, and its metrics
+/// with it.
+pub(super) async fn end(
+    context: &Context,
+    invoker: Option<&Invoker>,
+    record: &SessionRecord,
+    message: &str,
+) -> Result<(), Stopped> {
     record.warn("Failed", message).await;
-    complete(record, None).await
+    complete(record, None).await?;
+    if let Some(invoker) = invoker {
+        context.metrics.sessions.failed(&labels_of(invoker));
+    }
+    Ok(())
 }
 
-/// Ends a session that cannot go on because its invoker is gone, and with it the hooks that its hosts may owe: they are named.
-pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), Stopped> {
+/// Ends a session that cannot go on because its invoker is gone or not valid, and with it the hooks that its hosts may owe: they are named.
+pub(super) async fn end_without_invoker(
+    context: &Context,
+    invoker: Option<&Invoker>,
+    record: &SessionRecord,
+) -> Result<(), Stopped> {
     const GONE: &str = "its invoker is gone or not valid any more";
     let now = record.now();
     let changed = record.change(|state| {
@@ -156,7 +164,7 @@ pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), St
         }
     });
     written(changed.await?)?;
-    end(record, GONE).await
+    end(context, invoker, record, GONE).await
 }
 
 async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Result<(), Stopped> {
