@@ -115,9 +115,9 @@ impl Lanes {
     ) -> Result<T, NoAnswer> {
         let namespace = self.namespace(namespace);
         let _place = namespace.places.acquire().await;
-        match self.in_usual(&namespace, async { look().await }).await {
+        match self.in_usual(&namespace, look()).await {
             Some(looked) => Ok(looked),
-            None => self.in_slow(&namespace, async { look().await }).await,
+            None => self.in_slow(&namespace, look()).await,
         }
     }
 

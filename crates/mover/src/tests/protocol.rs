@@ -99,7 +99,8 @@ fn tasks_of_version_2() -> Vec<Task> {
         restore(|work| work.sub_path = Some("a".into())),
         backup(|work| work.incomplete_tag = true),
         TaskWork::Init,
-        TaskWork::Look(LookWork { newest: 50 }),
+        TaskWork::Look(LookWork::new(50)),
+        TaskWork::Look(LookWork { states: vec![state()], ..LookWork::new(50) }),
         TaskWork::Forget(ForgetWork { snapshots: vec!["0".repeat(64)] }),
         TaskWork::Call(call(http())),
         TaskWork::Call(call(Call::Tcp { host: "db".into(), port: 5432 })),
@@ -128,6 +129,10 @@ fn tasks_of_version_2() -> Vec<Task> {
         .map(|work| Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() });
     let call = Task::call("uid-1", call(http()));
     single.chain(by_transport).chain([several, own_uid, nice, guarded, call]).collect()
+}
+
+fn state() -> StoredState {
+    StoredState { name: "0".repeat(32), content: "{}".into() }
 }
 
 fn call(call: Call) -> CallWork {

@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::invokers::{Invoker, make_session};
 use crate::metrics::EndedSession;
 use crate::repository::{
-    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, key_of,
+    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, before_end, key_of,
 };
 use crate::sessions::ended::{labels as labels_of, seconds, targets};
 use crate::sessions::engine::Stopped;
@@ -77,8 +77,16 @@ async fn finish_repository(
     hosts: &BTreeSet<HostName>,
 ) -> Result<Option<Observation>, Stopped> {
     let key = key_of(&repository.namespace, &repository.name);
+    let (invoker, names) =
+        (work.invoker.to_json(), hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
     // The reservation may have been lost while movers were at work.
     let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
+    if held.is_ok()
+        && let Err(problem) = Box::pin(before_end(context, &key, &invoker, &names)).await
+    {
+        let (repository, message) = (key.to_string(), problem.chain());
+        tracing::warn!(repository, message, "the state in the backend may not be written");
+    }
     let (applied, removed) = match &held {
         Ok(reserved) => apply_retention(context, &key, record, work, reserved, hosts).await,
         Err(problem) => (not_applied(problem), None),
@@ -92,8 +100,8 @@ async fn finish_repository(
         .read(|state| state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded))
         .await;
     let end = SessionEnd {
-        invoker: work.invoker.to_json(),
-        hosts: hosts.iter().map(ToString::to_string).collect(),
+        invoker,
+        hosts: names,
         looked: None,
         backed_up_at: all_well.then_some(record.created),
         removed,
