@@ -1,9 +1,10 @@
-//! Looks at tenants' storage, and how many of them run at once: opening a repository takes a second of work and 64 MB, and storage of a
-//! tenant may answer slowly, or never. A look that is slow gives its place to others and goes on in a lane of its own, and the
-//! next looks of that namespace begin in that lane. So tenants wait for slow storage of their own, never for that of others.
+//! Limits how many inspections of tenants' storage run at a time: opening a repository takes a second of CPU time and
+//! 64 MB, and a tenant's storage may answer slowly, or never. A slow inspection releases its permit and continues
+//! under the limit for slow namespaces, and the next inspections of that namespace start there. So tenants wait for
+//! their own slow storage, never for that of others.
 //!
-//! Listings of snapshots and packs have lanes of their own, because they take longer and up to 64 MiB each. One that is slow is dropped and
-//! begins again in the slow lane, so that none holds memory while it waits.
+//! Listings of snapshots and packs have limits of their own, because they take longer and use up to 64 MiB each. A slow
+//! listing is dropped and starts again when it has a permit for slow namespaces, so that none holds memory while it waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -43,7 +44,7 @@ const LISTINGS: Terms = Terms {
     give_up: Duration::from_mins(10),
 };
 
-/// How long a namespace counts as slow after its last slow look.
+/// How long a namespace counts as slow after its last slow inspection.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The storage of a repository did not answer in time.
@@ -53,7 +54,7 @@ pub(crate) struct NoAnswer {
     after: Duration,
 }
 
-/// The looks of one sort of a server. Clones share them.
+/// The inspections of one kind in one server. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Lanes {
     terms: Terms,
@@ -95,7 +96,7 @@ impl Lanes {
         Self::new(LISTINGS)
     }
 
-    /// Runs a look at storage of a namespace when it has a place, and gives it up if it takes too long.
+    /// Runs an inspection of storage of a namespace when it has a permit, and gives it up if it takes too long.
     pub(crate) async fn run<T>(&self, namespace: &str, look: impl Future<Output = T>) -> Result<T, NoAnswer> {
         let namespace = self.namespace(namespace);
         // The semaphores are never closed.
@@ -149,7 +150,7 @@ impl Lanes {
 
     fn namespace(&self, name: &str) -> Arc<Namespace> {
         let mut namespaces = locked(&self.namespaces);
-        // Those that have no look and are not slow are forgotten.
+        // Namespaces without inspections that are not slow are removed.
         namespaces.retain(|_, namespace| Arc::strong_count(namespace) > 1 || namespace.is_slow());
         let new = || Arc::new(Namespace::new(self.terms));
         namespaces.entry(name.to_owned()).or_insert_with(new).clone()

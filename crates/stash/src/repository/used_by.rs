@@ -1,5 +1,5 @@
-//! Who names a Repository: invokers and restores, by their specs. For their runtimeSettings, which the movers of the repository get, and
-//! before data is deleted.
+//! Finds the objects that name a Repository in their specs: invokers and restores. Used for their runtimeSettings,
+//! which the movers of the repository get, and before data is deleted.
 
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams};
@@ -100,9 +100,9 @@ fn names(spec: &Value, object: &DynamicObject, own: &str, name: &str) -> bool {
     of("name") == name && namespace == own
 }
 
-/// The runtimeSettings for movers that work on the repository itself: of a user in its namespace, first of one that sets a service
-/// account, which may have a cloud identity. None without users. What nobody checked gives no movers anything: its author might not be
-/// allowed to create pods.
+/// The runtimeSettings for movers that work on the repository itself: those of an object in its namespace that uses
+/// it, preferably one that sets a service account, which may have a cloud identity. None if no object uses it.
+/// Objects that no policy checks do not count: their authors may have no right to create pods.
 pub(super) async fn runtime_settings(
     context: &Context,
     repository: &Repository,

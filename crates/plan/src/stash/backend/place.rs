@@ -1,5 +1,6 @@
-//! The place in storage that a backend describes: two Repositories with one place are for one repository, however their addresses are
-//! written. The account of a container in Azure is in the Secret; all else is known without it. Called before data is deleted.
+//! The storage location of a backend: two Repositories with the same location stand for the same repository, however
+//! their addresses are written. The account of a container in Azure is in the Secret; everything else is known without
+//! it. Called before data is deleted.
 
 use lifeboat_api::stash::Backend;
 use url::Url;

@@ -79,7 +79,7 @@ async fn finish_repository(
     let key = key_of(&repository.namespace, &repository.name);
     let (invoker, names) =
         (work.invoker.to_json(), hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
-    // The reservation may have been lost while movers were at work.
+    // The reservation may have been lost while movers ran.
     let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
     if held.is_ok()
         && let Err(problem) = Box::pin(before_end(context, &key, &invoker, &names)).await
@@ -113,7 +113,7 @@ async fn finish_repository(
     }))
 }
 
-/// What metrics show of a session.
+/// The values of a session for the metrics.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
     EndedSession {
         labels: labels_of(&work.invoker),
@@ -140,7 +140,8 @@ pub(super) async fn end(
     Ok(())
 }
 
-/// Ends a session that cannot go on because its invoker is gone or not valid, and with it the hooks that its hosts may owe: they are named.
+/// Ends a session that cannot continue because its invoker no longer exists or is not valid. The hooks that were still
+/// due cannot run and are named.
 pub(super) async fn end_without_invoker(
     context: &Context,
     invoker: Option<&Invoker>,
@@ -188,7 +189,8 @@ async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Resu
     written(changed.await?)
 }
 
-/// Forgets the snapshots that the policy does not keep, of the session's own hosts. A failure is a warning: the data is safe.
+/// Forgets the snapshots of the session's own hosts that the policy does not keep. A failure is only a warning,
+/// because the data is stored.
 async fn apply_retention(
     context: &Context,
     key: &RepositoryKey,
@@ -219,7 +221,7 @@ fn stored_snapshots(state: &SessionState) -> Vec<String> {
     hosts.flat_map(|host| &host.snapshots).filter_map(|stats| stats.name.clone()).collect()
 }
 
-/// What a policy did, or would do.
+/// The message about what a policy removed, or would remove.
 fn observed(applied: &Applied, dry_run: bool) -> Observation {
     let kind = ConditionType::RetentionPolicyApplied;
     if !applied.kept_whole.is_empty() {
@@ -242,7 +244,7 @@ fn not_applied(problem: &NotReserved) -> Observation {
     }
 }
 
-/// What follows a session that has ended: a retry, and the deletion of old sessions.
+/// After a session has ended: creates a retry, and deletes old sessions.
 pub(super) async fn after_end(
     context: &Context,
     session: &BackupSession,
@@ -281,7 +283,7 @@ pub(super) async fn after_end(
     }
 }
 
-/// Makes the session of a retry, with the owner of the one that failed.
+/// Creates the session of a retry, with the owner of the failed session.
 async fn make_retry(
     context: &Context,
     session: &BackupSession,

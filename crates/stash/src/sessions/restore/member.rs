@@ -1,5 +1,5 @@
-//! A member of a restore, as the standstill of its workload sees it: the record is in the status of the session, the movers are those of
-//! its hosts.
+//! Implements `Restoring` for a member of a restore, for the standstill of its workload: the record is in the status
+//! of the session, and the movers are those of its hosts.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::found::FoundMember;
 use super::work::{RestoreWork, failures};
 use crate::standstill::Restoring;
 
-/// One member whose workload stands still.
+/// One member whose workload is stopped.
 pub(super) struct MemberStandstill<'a> {
     pub(super) work: &'a RestoreWork,
     pub(super) member: usize,
@@ -77,7 +77,7 @@ impl Restoring for MemberStandstill<'_> {
     }
 }
 
-/// The state of the safety copies. A host that failed ends them once no other host is at work.
+/// The state of the safety copies. If a host failed, they have ended once no other host is being processed.
 fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
     let copied = |host: &HostState| is_copied(host, &safety_parts(&found.mounts, &host.paths));
     if hosts.iter().all(|host| host.phase == WorkPhase::Failed || copied(host)) {
@@ -92,7 +92,7 @@ fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
     if hosts.iter().any(begun) { Work::Running } else { Work::NotBegun }
 }
 
-/// The state of the restores. Once a mover was requested, data may have been written.
+/// The state of the movers that restore. Once a mover was requested, data may have been written.
 fn of_restores(hosts: &[HostState]) -> Work {
     if hosts.iter().all(|host| host.phase.has_ended()) {
         return failures(hosts).map_or(Work::Done, Work::Failed);

@@ -1,4 +1,5 @@
-//! Other sessions of a namespace: backups that have not ended, and the safety copies of restores that left a workload down.
+//! Reads other sessions of a namespace: backups that have not ended, and the safety copies of restores that left a
+//! workload stopped.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +32,7 @@ pub(super) async fn backups(context: &Context, namespace: &str) -> Result<Vec<Ot
     Ok(found)
 }
 
-/// The ids of the safety copies of restores that left a workload down.
+/// The IDs of the safety copies of restores that left a workload stopped.
 pub(super) async fn needed_copies(context: &Context, namespace: &str) -> Result<BTreeSet<String>, ApiError> {
     let mut needed = BTreeSet::new();
     for kind in [SessionKind::Restore, SessionKind::RestoreBatch] {

@@ -1,5 +1,5 @@
-//! The mover of one host of a restore: mounts the host's volumes, writes each path from its snapshot, and verifies it. Files that the
-//! snapshot lacks stay.
+//! The mover of one host of a restore: mounts the host's volumes, writes each path from its snapshot, and verifies
+//! it. Files that are not in the snapshot are not removed.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(super) struct Writing {
     pub(super) parts: MoverParts<WritePart>,
     pub(super) pod: PodSettings,
     pub(super) args: RestoreArgs,
-    /// What gets the data in place of the volumes of the host.
+    /// The task that gets the data instead of the volumes of the host.
     pub(super) task: Option<TaskWork>,
 }
 
@@ -68,7 +68,7 @@ impl Steps for Writing {
         self.finish(&restored, problems, &owners).await
     }
 
-    /// Whether everything was written is not known.
+    /// It is unknown whether everything was written.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         failed(self, message).await
     }
@@ -87,14 +87,14 @@ impl Steps for Writing {
     }
 }
 
-/// What the mover said of a part: that all of it is restored and verified, or why not.
+/// What the mover reported about a part: that all of it is restored and verified, or why not.
 fn reported<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Restored, String> {
     let of_part = match outcome {
         Outcome::Parts(results) => {
             let listed = results.parts.iter().find(|part| part.uid == uid);
             listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this path")?
         }
-        // A task with one part reports for itself.
+        // A task with one part has no list of parts: its result is that of the part.
         outcome if number == 0 => outcome,
         _ => return Err("the mover did not report this path".to_owned()),
     };
@@ -154,7 +154,7 @@ impl Writing {
         }
     }
 
-    /// Puts on record which paths are restored, and which owners could not be set.
+    /// Records which paths are restored, and which owners could not be set.
     async fn finish(
         &self,
         restored: &[&WritePart],
@@ -176,7 +176,7 @@ impl Writing {
             for chosen in host.paths.iter_mut().filter(|chosen| is_done(chosen)) {
                 chosen.restored = true;
             }
-            // The next mover of the host, if it needs another, begins with its own first attempt.
+            // If the host needs another mover, that mover starts with its own first attempt.
             host.run.attempt = if problems.is_empty() { None } else { host.run.attempt };
         });
         if written.await? && !problems.is_empty() {
@@ -186,7 +186,7 @@ impl Writing {
     }
 }
 
-/// The message about owners, after those of other hosts.
+/// The message about owners, appended to those of other hosts.
 fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
     let kind = ConditionType::OwnersNotRestored;
     let own = format!(
