@@ -97,7 +97,8 @@ impl StashTest {
         let objects = self.kubectl().args(["get", &kinds.join(","), "-o", "json"]).run().stdout;
         let list: Value = serde_json::from_str(&objects).unwrap();
         let items = list["items"].as_array().cloned().unwrap_or_default();
-        let named = |item: &Value| (format!("{} {}", item["kind"], item["metadata"]["name"]), item.to_string());
+        let named =
+            |item: &Value| (format!("{} {}", item["kind"], item["metadata"]["name"]), item.to_string());
         let mut texts: Vec<_> = items.iter().map(named).collect();
         texts.push(("the server's log".to_owned(), self.server.log_text()));
         for pod in self.movers() {
