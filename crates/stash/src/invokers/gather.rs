@@ -44,7 +44,7 @@ pub(super) async fn gather(
     nodes: &[String],
 ) -> Result<GatheredNow, ApiError> {
     let Some(valid) = valid else { return Ok(Gathered::default().into()) };
-    if let Some(refusal) = context.policies.refusal(invoker.id.kind.as_str()) {
+    if let Some(refusal) = unchecked(context, invoker, valid) {
         return Ok(Gathered { refusal: Some(refusal), ..Gathered::default() }.into());
     }
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
@@ -52,10 +52,6 @@ pub(super) async fn gather(
         gathered.refusal = snapshot_classes::refusal(&context.core, valid).await?;
         return Ok(gathered.into());
     };
-    if let Some(refusal) = context.policies.refusal(REPOSITORY) {
-        gathered.refusal = Some(about_repository(&refusal));
-        return Ok(gathered.into());
-    }
     let found = read(context, repository).await?;
     let Some(object) = found else {
         let message = format!(
@@ -97,6 +93,14 @@ pub(super) async fn gather(
         Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
     }
     Ok(gathered.into())
+}
+
+/// Why the invoker is left alone: nothing checks who may write it, or its Repository.
+fn unchecked(context: &Context, invoker: &Invoker, valid: &ValidBackup) -> Option<String> {
+    let stores = matches!(valid.driver, ValidDriver::Restic(_));
+    let of_repository = || context.policies.refusal(REPOSITORY).filter(|_| stores);
+    let own = context.policies.refusal(invoker.id.kind.as_str());
+    own.or_else(|| of_repository().map(|refusal| about_repository(&refusal)))
 }
 
 /// Why the Repository of an object is not used, as the status of that object says it.
