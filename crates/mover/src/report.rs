@@ -252,6 +252,9 @@ pub struct Looked {
     pub damaged: u64,
     /// The size of the repository's packs, as stored.
     pub bytes: u64,
+    /// Why the states of the task were not written; None if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub states_failed: Option<String>,
 }
 
 /// The result of a `Forget`: none of the snapshots exists any more.

@@ -285,6 +285,25 @@ pub struct MaintainWork {
 pub struct LookWork {
     /// How many snapshots are listed at most; the newest come first.
     pub newest: u64,
+    /// What is written beside the data before that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<StoredState>,
+}
+
+impl LookWork {
+    /// A look that writes nothing.
+    pub fn new(newest: u64) -> Self {
+        Self { newest, states: Vec::new() }
+    }
+}
+
+/// A file of the server beside the data, which the mover seals with the repository's key. What is in it is the server's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StoredState {
+    /// 32 hexadecimal digits.
+    pub name: String,
+    pub content: String,
 }
 
 /// The removal of snapshots. Their data is removed by the next maintenance.

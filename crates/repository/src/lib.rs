@@ -40,6 +40,7 @@ pub mod saver;
 pub mod snapshot;
 pub mod snapshots;
 pub mod source;
+pub mod states;
 pub mod stats;
 pub mod tag;
 #[cfg(any(test, feature = "testing"))]

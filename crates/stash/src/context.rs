@@ -14,7 +14,7 @@ use lifeboat_transfer::repositories::Repositories;
 
 use crate::looks::MoverLooks;
 use crate::metrics::StashMetrics;
-use crate::openings::Openings;
+use crate::openings::Lanes;
 use crate::policies::Policies;
 use crate::reserved::Records;
 use crate::scope::ServedNamespaces;
@@ -39,8 +39,9 @@ pub(crate) struct Context {
     pub(crate) gateway: Gateway,
     /// Opens the storage of Repositories.
     pub(crate) stores: Arc<dyn TenantStores>,
-    /// Limits how many repositories are opened at a time.
-    pub(crate) openings: Openings,
+    /// Limit how many repositories are opened, and how many are listed, at a time.
+    pub(crate) openings: Lanes,
+    pub(crate) listings: Lanes,
     /// What movers found in repositories that the server cannot open.
     pub(crate) looks: MoverLooks,
     /// Who uses which repository, as far as the watch has seen.
@@ -64,7 +65,8 @@ impl Context {
             served: ServedNamespaces::new(&settings),
             policies: Policies::new(),
             stores: Arc::new(GuardedStores(settings.guard.clone())),
-            openings: Openings::default(),
+            openings: Lanes::of_openings(),
+            listings: Lanes::of_listings(),
             looks: MoverLooks::default(),
             records: Records::default(),
             settings: Arc::new(settings),

@@ -8,6 +8,8 @@ mod opening;
 mod schedule;
 
 pub(crate) use controller::run;
-pub(crate) use gather::{claim, nodes, not_allowed, read as read_repository, secret as backend_secret};
+pub(crate) use gather::{
+    about_repository, claim, nodes, not_allowed, read as read_repository, secret as backend_secret,
+};
 pub(crate) use invoker::Invoker;
 pub(crate) use schedule::make_session;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lifeboat_control::{Turns, locked};
+use lifeboat_mover::task::StoredState;
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio::sync::OwnedMutexGuard;
@@ -19,6 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How many repositories are remembered: a large one has thousands of snapshots.
 const MOST: usize = 32;
+/// How many states of one repository wait for a mover: each has 64 KiB at most, and all of them have to fit into the mover's Secret.
+const MOST_STATES: usize = 8;
 
 /// The result of an inspection, by the server or by a mover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub(crate) struct Looked {
 pub(crate) struct MoverLooks {
     known: Arc<Mutex<BTreeMap<RepositoryKey, (Instant, Looked)>>>,
     failed: Arc<Mutex<BTreeMap<RepositoryKey, Failed>>>,
+    /// What the next look writes beside the data, by name.
+    states: Arc<Mutex<BTreeMap<RepositoryKey, BTreeMap<String, StoredState>>>>,
     turns: Turns,
 }
 
@@ -90,6 +95,34 @@ impl MoverLooks {
         locked(&self.known).remove(key);
     }
 
+    /// Has the next mover that looks write a state beside the data.
+    pub(crate) fn keep(&self, key: &RepositoryKey, state: StoredState) {
+        let mut states = locked(&self.states);
+        if states.len() >= MOST && !states.contains_key(key) {
+            states.pop_first();
+        }
+        let of_repository = states.entry(key.clone()).or_default();
+        of_repository.insert(state.name.clone(), state);
+        if of_repository.len() > MOST_STATES {
+            of_repository.pop_first();
+        }
+    }
+
+    /// The states that are to be written.
+    pub(crate) fn states(&self, key: &RepositoryKey) -> Vec<StoredState> {
+        locked(&self.states).get(key).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// These states were written. One that was exchanged since is not.
+    pub(crate) fn written(&self, key: &RepositoryKey, written: &[StoredState]) {
+        let mut states = locked(&self.states);
+        let Some(of_repository) = states.get_mut(key) else { return };
+        of_repository.retain(|_, state| !written.contains(state));
+        if of_repository.is_empty() {
+            states.remove(key);
+        }
+    }
+
     /// Stores why a mover failed, and doubles the pause until the next one.
     pub(crate) fn failed(&self, key: &RepositoryKey, generation: Option<i64>, message: &str) {
         let mut failed = locked(&self.failed);
@@ -135,6 +168,25 @@ mod tests {
         looks.found(&key("a"), &looked(&[]));
         tokio::time::advance(FRESH).await;
         assert_eq!(looks.known(&key("a")), None);
+    }
+
+    #[test]
+    fn states_wait_until_they_were_written_and_never_fill_the_memory() {
+        let looks = MoverLooks::default();
+        let state =
+            |name: &str, content: &str| StoredState { name: name.to_owned(), content: content.to_owned() };
+        looks.keep(&key("a"), state("1", "old"));
+        let written = looks.states(&key("a"));
+        looks.keep(&key("a"), state("1", "new"));
+        looks.written(&key("a"), &written);
+        assert_eq!(looks.states(&key("a")), [state("1", "new")]);
+        looks.written(&key("a"), &[state("1", "new")]);
+        assert!(locked(&looks.states).is_empty());
+        for number in 0..100 {
+            looks.keep(&key("a"), state(&number.to_string(), ""));
+            looks.keep(&key(&number.to_string()), state("1", ""));
+        }
+        assert!(looks.states(&key("a")).len() <= MOST_STATES && locked(&looks.states).len() <= MOST);
     }
 
     #[tokio::test(start_paused = true)]

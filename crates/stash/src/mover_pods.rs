@@ -1,6 +1,6 @@
 //! Determines the settings of a mover's pod in a tenant's namespace: sends a dry run of the pod, because only the API
-//! server knows what the namespace admits, and adds the volume of the repository, if the repository is on a volume.
-//! Called before each mover is started.
+//! server knows what the namespace admits, and adds the volume of the repository, if the repository is on a volume of
+//! that namespace. Called before each mover is started.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -51,7 +51,7 @@ pub(crate) async fn pod_settings_on(
         };
         return Ok(only_there.map_or(Ok(base), |reason| Err(MoverPodError::RepositoryElsewhere { reason })));
     }
-    let base = with_repository_volume(base, repository.as_ref());
+    let base = with_repository_volume(base, request.job, repository.as_ref());
     let namespace = namespace(core, request.job.namespace.as_str()).await?;
     let pod = MoverPod {
         base: &base,
@@ -96,8 +96,12 @@ async fn repository_of(core: &Core, job: &MoverJob) -> Result<Option<Repository>
     api.get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))
 }
 
-fn with_repository_volume(base: PodSettings, repository: Option<&Repository>) -> PodSettings {
-    match repository.and_then(|repository| repository.spec.backend.local.as_ref()) {
+/// The author of a Repository says which volume is mounted in its own namespace; what the same names stand for in another namespace belongs
+/// to others.
+fn with_repository_volume(base: PodSettings, job: &MoverJob, repository: Option<&Repository>) -> PodSettings {
+    let own =
+        repository.filter(|repository| repository.metadata.namespace.as_deref() == Some(&*job.namespace));
+    match own.and_then(|repository| repository.spec.backend.local.as_ref()) {
         Some(local) => PodSettings { repository_volume: serde_json::to_value(&local.volume).ok(), ..base },
         None => base,
     }

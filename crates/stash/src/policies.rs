@@ -8,16 +8,19 @@ use futures::StreamExt;
 use futures::stream::select;
 use jiff::Timestamp;
 use kube::Api;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
-use lifeboat_cluster::objects;
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::dynamic::watching;
 use lifeboat_control::{Core, Signal, locked};
 use lifeboat_plan::install::policies::{API, Enforcement, KINDS};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+/// The label of the policies of all installations.
+const OURS: &str = "app.kubernetes.io/name=lifeboat";
 
 /// What is known about the policies. Clones share it.
 #[derive(Clone)]
@@ -34,6 +37,23 @@ enum Known {
     /// Why they cannot be read.
     Unreadable(String),
     Read(Enforcement),
+}
+
+impl Known {
+    /// Since when objects of a kind are checked, or why they are not.
+    fn since(&self, kind: &str) -> Result<Timestamp, String> {
+        match self {
+            Known::Nothing => Err("the admission policies of this server are not read yet".to_owned()),
+            Known::Unreadable(problem) => Err(format!(
+                "the server does not act on it, because it cannot read the admission policies that check who may create it: {problem}"
+            )),
+            Known::Read(enforcement) => match enforcement.since(kind) {
+                Some(Ok(since)) => Ok(since),
+                Some(Err(problem)) => Err(problem.to_string()),
+                None => Err(format!("no admission policy checks who may create a {kind}")),
+            },
+        }
+    }
 }
 
 /// Whether an object was checked when it was created.
@@ -81,18 +101,28 @@ impl Policies {
         }
     }
 
-    fn since(&self, kind: &str) -> Result<Timestamp, String> {
-        match &*locked(&self.known) {
-            Known::Nothing => Err("the admission policies of this server are not read yet".to_owned()),
-            Known::Unreadable(problem) => Err(format!(
-                "the server does not act on it, because it cannot read the admission policies that check who may create it: {problem}"
-            )),
-            Known::Read(enforcement) => match enforcement.since(kind) {
-                Some(Ok(since)) => Ok(since),
-                Some(Err(problem)) => Err(problem.to_string()),
-                None => Err(format!("no admission policy checks who may create a {kind}")),
-            },
+    /// The same on every replica: one that does not lead watches no policies, so it asks the cluster.
+    pub(crate) async fn refusal_of_any_replica(
+        &self,
+        core: &Core,
+        kind: &str,
+    ) -> Result<Option<String>, ApiError> {
+        if *locked(&self.known) != Known::Nothing {
+            return Ok(self.refusal(kind));
         }
+        let mut found = Vec::new();
+        for (kind, plural) in KINDS {
+            let api: Api<DynamicObject> =
+                Api::all_with(core.client.clone(), &objects::resource(API.0, API.1, kind, plural));
+            let listed = api.list(&ListParams::default().labels(OURS)).await;
+            let listed = listed.attempt(format!("list objects of kind {kind}"))?;
+            found.extend(listed.items.iter().map(|object| with_kind(kind, object)));
+        }
+        Ok(Known::Read(Enforcement::of(&core.namespace, &found)).since(kind).err())
+    }
+
+    fn since(&self, kind: &str) -> Result<Timestamp, String> {
+        locked(&self.known).since(kind)
     }
 
     /// Waits until the cluster has answered, because a server that has just started must not report every object as
@@ -131,8 +161,7 @@ impl Policies {
             let api: Api<DynamicObject> = Api::all_with(core.client.clone(), &resource);
             let writer = Writer::new(resource);
             let store = writer.as_reader();
-            let ours = watching().labels("app.kubernetes.io/name=lifeboat");
-            (store, reflector(writer, watcher(api, ours)).default_backoff().boxed())
+            (store, reflector(writer, watcher(api, watching().labels(OURS))).default_backoff().boxed())
         });
         let stores = [(KINDS[0].0, policies.0), (KINDS[1].0, bindings.0)];
         let mut changes = select(policies.1.map(|change| (0, change)), bindings.1.map(|change| (1, change)));
@@ -193,7 +222,7 @@ mod tests {
     use std::time::Duration;
 
     use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
-    use lifeboat_plan::install::policies::objects as policies;
+    use lifeboat_plan::install::policies::{REPOSITORY, objects as policies};
     use serde_json::json;
 
     use super::*;
@@ -258,9 +287,9 @@ mod tests {
         watched(&server, async |policies: Policies| {
             let mut changed = Box::pin(policies.changed.listen());
             changed.next().await.unwrap();
-            for kind in
-                ["BackupConfiguration", "BackupBatch", "BackupSession", "RestoreSession", "RestoreBatch"]
-            {
+            let kinds =
+                ["BackupConfiguration", "BackupBatch", "BackupSession", "RestoreSession", "RestoreBatch"];
+            for kind in kinds.into_iter().chain([REPOSITORY]) {
                 assert!(
                     policies.refusal(kind).unwrap().contains("cannot read the admission policies"),
                     "{kind}"
@@ -287,6 +316,20 @@ mod tests {
             assert_eq!(policies.refusal("BackupBatch"), None, "nothing was said before the answer was there");
         })
         .await;
+    }
+
+    /// The gateway of a replica that does not lead opens Repositories, too.
+    #[tokio::test]
+    async fn a_replica_that_watches_no_policies_asks_the_cluster() {
+        let server = ApiServer::default();
+        let (core, known) = (server.core().await, Policies::new());
+        let refusal = known.refusal_of_any_replica(&core, REPOSITORY).await.unwrap().unwrap();
+        assert!(refusal.contains("repositories.lifeboat.lifeboat.io is missing"), "{refusal}");
+        for object in policies("lifeboat") {
+            server.put(&path(&object), object);
+        }
+        assert_eq!(known.refusal_of_any_replica(&core, REPOSITORY).await.unwrap(), None);
+        assert!(known.refusal(REPOSITORY).is_some(), "what was asked for once is not kept");
     }
 
     #[test]

@@ -39,6 +39,6 @@ pub(crate) use opened::forget;
 pub(crate) use opened::{Ready, ready, snapshots};
 pub(crate) use reports::NoReports;
 pub(crate) use retention::{Applied, PolicyRequest, apply_policy, forget_safety_copies};
-pub(crate) use session_end::{SessionEnd, after_session};
+pub(crate) use session_end::{SessionEnd, after_session, before_end};
 
 pub(crate) use lifeboat_transfer::repositories::{RepositoryKey, RepositoryProblem};

@@ -7,6 +7,7 @@
 //! written to storage only if its SHA-256 equals its name. The limits in `limits` bound the memory, whatever clients
 //! do.
 
+mod connections;
 mod handler;
 mod limits;
 mod listing;

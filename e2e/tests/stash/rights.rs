@@ -52,6 +52,11 @@ fn restore_batch(name: &str) -> String {
     object("RestoreBatch", name, &format!("repository: {{name: repo}}\n  members: [{members}]"))
 }
 
+fn repository(name: &str) -> String {
+    let spec = "backend: {rest: {url: 'https://backup.invalid/'}, storageSecretName: none}";
+    object("Repository", name, spec).replace("/v1beta1", "/v1alpha1")
+}
+
 /// Waits until an object is refused for this reason: the rights that were granted just now may not be known everywhere.
 fn assert_refused(user: &User, namespace: &str, manifest: &str, lacks: &str) {
     wait_for(&format!("a refusal for the lack of {lacks}"), 20, || {
@@ -71,6 +76,7 @@ fn each_object_needs_the_rights_that_it_uses() {
         session("plain"),
         restore("plain"),
         restore_batch("plain"),
+        repository("plain"),
     ] {
         assert_refused(&user, namespace, &manifest, "create pods");
     }
@@ -78,6 +84,7 @@ fn each_object_needs_the_rights_that_it_uses() {
     user.may_create(namespace, &configuration("plain", ""));
     user.may_create(namespace, &batch("plain", ""));
     user.may_create(namespace, &session("plain"));
+    user.may_create(namespace, &repository("plain"));
     // Commands in pods.
     assert_refused(&user, namespace, &configuration("hooked", HOOKS), "create pods/exec");
     assert_refused(&user, namespace, &batch("hooked", &format!("{HOOKS}, ")), "create pods/exec");
@@ -120,6 +127,26 @@ fn a_change_of_a_spec_needs_the_same_rights_and_one_of_a_label_none() {
     patch(r#"{"spec": {"schedule": "@daily"}}"#).ok();
     let found = test.invoker("BackupConfiguration", "plain");
     assert_eq!((&found["spec"]["schedule"], &found["spec"]["hooks"]), (&"@daily".into(), &().into()));
+}
+
+/// The address of a Repository is where the password of its Secret is sent.
+#[test]
+fn a_repository_is_not_changed_by_whoever_may_not_create_pods() {
+    let test = StashTest::start();
+    let (user, namespace) = (User::new(), test.tenant.name.as_str());
+    test.tenant.apply(&repository("theirs"));
+    user.grant_rules(namespace, &[KINDS]);
+    let url = r#"{"spec": {"backend": {"rest": {"url": "https://elsewhere.invalid/"}}}}"#;
+    let patch = || user.kubectl(namespace).args(["patch", "repository", "theirs", "--type=merge", "-p", url]);
+    wait_for("a refusal for the lack of create pods", 20, || {
+        let said = patch().refused();
+        if said.contains("create pods") { Ok(()) } else { Err(said) }
+    });
+    user.grant_rules(namespace, &[["''", "pods", "create"]]);
+    wait_for("the change", 20, || {
+        let output = patch().run();
+        if output.code == 0 { Ok(()) } else { Err(output.stderr) }
+    });
 }
 
 #[test]

@@ -1,19 +1,24 @@
 //! Lists the snapshots of a repository for a server that cannot open it. A result holds 4 KiB, enough for about a dozen
 //! snapshots, so they are printed as lines; the result has their number, so that the server can check whether it got all
-//! of them. Nothing is written to the repository, not even a lock: a snapshot that is removed meanwhile is not listed.
+//! of them. No lock is taken: a snapshot that is removed meanwhile is not listed. All that is written are states that the server keeps beside
+//! the data; a look is of use without them, so their failure does not fail it.
 
 use lifeboat_repository::files::FileKind;
+use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::{Found, newest_first};
+use lifeboat_repository::states;
 use tokio_util::sync::CancellationToken;
 
 use super::WorkContext;
 use super::failure::{self, Failed};
 use super::open::Opened;
-use crate::report::{Cause, LogLine, Looked, SnapshotLine};
-use crate::task::LookWork;
+use crate::report::{Cause, Failure, LogLine, Looked, SnapshotLine};
+use crate::task::{LookWork, StoredState};
 
 /// Container runtimes split log lines of more than 16 KiB.
 const LONGEST_LINE: usize = 8 * 1024;
+/// The longest message about states, in characters: a result has 4 KiB.
+const LONGEST_MESSAGE: usize = 300;
 
 pub(super) async fn carry_out(
     context: &WorkContext,
@@ -21,14 +26,20 @@ pub(super) async fn carry_out(
     opened: &Opened,
     cancel: &CancellationToken,
 ) -> Result<Looked, Failed> {
+    if let Some(state) = work.states.iter().find(|state| !states::is_name(&state.name)) {
+        let message = format!("states: '{}' is not the name of a state", state.name);
+        return Err(Failure { cause: Cause::Task, message }.into());
+    }
     let (repository, engine) = (&opened.repository, failure::of(Cause::Other));
     context.progress.begin("listing snapshots");
     let reading = async {
+        let states_failed = write(repository, &work.states).await.err();
         let loaded = repository.load_readable_snapshots().await?;
         let packs = repository.list(FileKind::Pack).await?;
-        Ok::<_, lifeboat_repository::Error>((loaded, packs.iter().map(|pack| pack.size).sum::<u64>()))
+        let bytes = packs.iter().map(|pack| pack.size).sum::<u64>();
+        Ok::<_, lifeboat_repository::Error>((loaded, bytes, states_failed))
     };
-    let (loaded, bytes) = tokio::select! {
+    let (loaded, bytes, states_failed) = tokio::select! {
         read = reading => read.map_err(engine)?,
         () = cancel.cancelled() => return Err(Failed::Cancelled),
     };
@@ -40,7 +51,16 @@ pub(super) async fn carry_out(
         context.reporter.line(&LogLine::Snapshots { snapshots });
     }
     let repository = repository.config().id.clone();
-    Ok(Looked { repository, snapshots, listed: found.len() as u64, damaged, bytes })
+    let states_failed = states_failed.map(|error| error.to_string().chars().take(LONGEST_MESSAGE).collect());
+    Ok(Looked { repository, snapshots, listed: found.len() as u64, damaged, bytes, states_failed })
+}
+
+/// Storage that has no place for them, such as a REST server, is no failure.
+async fn write(repository: &Repository, states: &[StoredState]) -> Result<(), lifeboat_repository::Error> {
+    for state in states {
+        states::write(repository, &state.name, state.content.as_bytes()).await?;
+    }
+    Ok(())
 }
 
 fn line((id, snapshot): &Found) -> SnapshotLine {

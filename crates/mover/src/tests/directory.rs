@@ -19,7 +19,7 @@ async fn only_init_creates_the_repository_and_data_comes_back_from_it() {
     };
     assert!(made.created);
     let snapshot = world.run(&backup).await.backed_up().snapshot;
-    let look = world.in_directory("look", TaskWork::Look(LookWork { newest: 5 }));
+    let look = world.in_directory("look", TaskWork::Look(LookWork::new(5)));
     let Outcome::Looked(looked) = world.run(&look).await.done() else { panic!() };
     assert_eq!((looked.repository, looked.snapshots, looked.listed), (made.repository, 1, 1));
     assert!(looked.bytes > 0);

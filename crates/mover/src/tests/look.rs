@@ -2,10 +2,10 @@
 
 use super::world::World;
 use crate::report::{LogLine, Looked, Outcome, SnapshotLine};
-use crate::task::{LookWork, TaskWork, UID_TAG};
+use crate::task::{LookWork, StoredState, TaskWork, UID_TAG};
 
 async fn look(world: &World, newest: u64) -> (Looked, Vec<SnapshotLine>) {
-    let end = world.run(&world.task("look", TaskWork::Look(LookWork { newest }))).await;
+    let end = world.run(&world.task("look", TaskWork::Look(LookWork::new(newest)))).await;
     let listed = end.lines.iter().filter_map(|line| match line {
         LogLine::Snapshots { snapshots } => Some(snapshots.clone()),
         _ => None,
@@ -46,4 +46,25 @@ async fn a_snapshot_that_cannot_be_read_is_counted_and_hides_no_other() {
     let (looked, listed) = look(&world, 10).await;
     assert_eq!((looked.snapshots, looked.listed, looked.damaged), (2, 1, 1));
     assert_eq!(listed[0].id, good);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_are_sealed_beside_the_data_and_a_name_leads_nowhere_else() {
+    let world = World::new().await;
+    world.write("a", "content");
+    world.run(&world.backup("uid-1")).await.backed_up();
+    let look = |name: &str| {
+        let states = vec![StoredState { name: name.to_owned(), content: "CANARY".to_owned() }];
+        world.task("look", TaskWork::Look(LookWork { states, ..LookWork::new(5) }))
+    };
+    let Outcome::Looked(looked) = world.run(&look(&"a".repeat(32))).await.done() else { panic!() };
+    assert_eq!((looked.snapshots, looked.states_failed), (1, None));
+    let directory = world.path("bucket/cluster/restic/shop/lifeboat/state");
+    let sealed = std::fs::read(directory.join("a".repeat(32))).unwrap();
+    assert!(!String::from_utf8_lossy(&sealed).contains("CANARY"));
+    for name in ["../../config", "", "A"] {
+        let failure = world.run(&look(name)).await.failed();
+        assert!(failure.message.contains("states"), "{failure:?}");
+    }
+    assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1);
 }

@@ -13,7 +13,7 @@ use crate::task::*;
 /// Tasks that version 1 can express, in the order of the fixture.
 fn tasks_of_version_1() -> Vec<Task> {
     let of = |work, transport| {
-        let repository = RepositoryAccess { transport, passwords: vec!["password-0".into()] };
+        let repository = RepositoryAccess { transport, passwords: vec!["password-0".into()], guarded: false };
         let lock = LockTerms { cluster: "c".into(), dead_owners: vec!["c/p".into()], wait_seconds: 7 };
         Task {
             limits: Limits {
@@ -105,7 +105,8 @@ fn tasks_of_version_2() -> Vec<Task> {
         restore(|work| work.sub_path = Some("a".into())),
         backup(|work| work.incomplete_tag = true),
         TaskWork::Init,
-        TaskWork::Look(LookWork { newest: 50 }),
+        TaskWork::Look(LookWork::new(50)),
+        TaskWork::Look(LookWork { states: vec![state()], ..LookWork::new(50) }),
         TaskWork::Forget(ForgetWork { snapshots: vec!["0".repeat(64)] }),
         TaskWork::Call(call(http())),
         TaskWork::Call(call(Call::Tcp { host: "db".into(), port: 5432 })),
@@ -120,8 +121,10 @@ fn tasks_of_version_2() -> Vec<Task> {
     ];
     let by_transport = transports.into_iter().map(|transport| {
         let passwords = vec!["password-0".into()];
-        Task { repository: Some(RepositoryAccess { transport, passwords }), ..one.clone() }
+        Task { repository: Some(RepositoryAccess { transport, passwords, guarded: false }), ..one.clone() }
     });
+    let guarded = one.repository.clone().map(|repository| RepositoryAccess { guarded: true, ..repository });
+    let guarded = Task { repository: guarded, ..one.clone() };
     let nice = Task { limits: Limits { nice: Some(5), ..one.limits.clone() }, ..one.clone() };
     let part =
         |(number, work): (usize, &TaskWork)| Part { uid: format!("part-{number}"), work: work.clone() };
@@ -130,7 +133,12 @@ fn tasks_of_version_2() -> Vec<Task> {
     let single = works
         .iter()
         .map(|work| Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() });
-    single.chain(by_transport).chain([several, own_uid, nice, Task::call("uid-1", call(http()))]).collect()
+    let call = Task::call("uid-1", call(http()));
+    single.chain(by_transport).chain([several, own_uid, nice, guarded, call]).collect()
+}
+
+fn state() -> StoredState {
+    StoredState { name: "0".repeat(32), content: "{}".into() }
 }
 
 fn call(call: Call) -> CallWork {

@@ -35,7 +35,9 @@ pub const KINDS: [(&str, &str); 2] = [
 struct Checked {
     kind: &'static str,
     plural: &'static str,
-    /// The fields of its hooks; none of a BackupSession, which runs what its invoker says.
+    /// The version of its API. Requests in others are converted to it.
+    version: &'static str,
+    /// The fields of its hooks; none of what runs pods without hooks of its own.
     hooks: Option<[&'static str; 2]>,
     /// Whether it has members, each with its own target.
     is_batch: bool,
@@ -43,15 +45,19 @@ struct Checked {
     is_restore: bool,
 }
 
+/// The kind of Repositories. Pods mount their volumes, and what is in the Secret that one names is sent to its address.
+pub const REPOSITORY: &str = "Repository";
+
 const BACKUP: Option<[&str; 2]> = Some(["preBackup", "postBackup"]);
 const RESTORE: Option<[&str; 2]> = Some(["preRestore", "postRestore"]);
 
-const CHECKED: [Checked; 5] = [
+const CHECKED: [Checked; 6] = [
     Checked::of("BackupConfiguration", "backupconfigurations", BACKUP, false),
     Checked::of("BackupBatch", "backupbatches", BACKUP, true),
     Checked::of("BackupSession", "backupsessions", None, false),
     Checked::of("RestoreSession", "restoresessions", RESTORE, false).restore(),
     Checked::of("RestoreBatch", "restorebatches", RESTORE, true).restore(),
+    Checked::of(REPOSITORY, "repositories", None, false).version("v1alpha1"),
 ];
 
 impl Checked {
@@ -61,7 +67,12 @@ impl Checked {
         hooks: Option<[&'static str; 2]>,
         is_batch: bool,
     ) -> Self {
-        Self { kind, plural, hooks, is_batch, is_restore: false }
+        Self { kind, plural, version: "v1beta1", hooks, is_batch, is_restore: false }
+    }
+
+    const fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
     }
 
     const fn restore(mut self) -> Self {
@@ -102,6 +113,7 @@ fn objects_of(checked: &Checked, namespace: &str) -> Vec<Value> {
 struct Policy {
     name: String,
     plural: &'static str,
+    version: &'static str,
     /// Names and expressions, which the validations refer to.
     variables: Vec<(&'static str, String)>,
     validations: Vec<Validation>,
@@ -122,10 +134,11 @@ fn policies(checked: &Checked, namespace: &str) -> Vec<Policy> {
     let policy = |name: &str, validations: Vec<Validation>| Policy {
         name: format!("{name}.{}", suffix(namespace)),
         plural: checked.plural,
+        version: checked.version,
         variables: cel::variables(checked),
         validations,
     };
-    let mut first = vec![own_namespace(checked, &Right::CREATE_PODS, &what_runs(checked))];
+    let mut first = vec![own_namespace(checked, &Right::CREATE_PODS, what_runs(checked))];
     if checked.is_restore {
         let stops = "restores stop a workload and start it again";
         first.push(own_namespace(checked, &Right::SCALE_DEPLOYMENTS, stops));
@@ -149,17 +162,27 @@ fn policies(checked: &Checked, namespace: &str) -> Vec<Policy> {
     }
 }
 
-fn what_runs(checked: &Checked) -> String {
-    match (checked.hooks, checked.is_restore) {
-        (None, _) => "a BackupSession runs pods".to_owned(),
-        (_, true) => "restores run pods".to_owned(),
-        (_, false) => "backups run pods".to_owned(),
+fn what_runs(checked: &Checked) -> &'static str {
+    match (checked.kind, checked.is_restore) {
+        (REPOSITORY, _) => "pods use its volume and its Secret",
+        ("BackupSession", _) => "a BackupSession runs pods",
+        (_, true) => "restores run pods",
+        (_, false) => "backups run pods",
+    }
+}
+
+/// The field that has the server run pods.
+fn what_for(checked: &Checked) -> &'static str {
+    match checked.kind {
+        REPOSITORY => "spec.backend",
+        "BackupSession" => "spec.invoker",
+        _ => "spec",
     }
 }
 
 /// A right in the namespace of the object, whatever it says.
 fn own_namespace(checked: &Checked, right: &Right, why: &str) -> Validation {
-    let field = if checked.hooks.is_none() { "spec.invoker" } else { "spec" };
+    let field = what_for(checked);
     Validation {
         expression: right.is_held("request.namespace", None),
         says: Some(cel::refusal(right, "request.namespace", None, field, why)),
@@ -247,7 +270,7 @@ impl Policy {
                 "objectSelector": {},
                 "resourceRules": [{
                     "apiGroups": ["stash.appscode.com"],
-                    "apiVersions": ["v1beta1"],
+                    "apiVersions": [self.version],
                     "operations": ["CREATE", "UPDATE"],
                     "resources": [self.plural],
                     "scope": "*",

@@ -23,7 +23,7 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde_json::Value;
 
 use endpoint::Endpoint;
-pub use place::place;
+pub use place::{Place, place};
 pub use problem::BackendProblem;
 use values::{Values, bucket, prefix, relative};
 

@@ -6,6 +6,7 @@ use kube::api::DynamicObject;
 use kube::{Api, api::ListParams};
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
 use lifeboat_plan::stash::invoker::{Found, Gathered, ValidBackup, ValidDriver, backup_hosts};
@@ -43,7 +44,7 @@ pub(super) async fn gather(
     nodes: &[String],
 ) -> Result<GatheredNow, ApiError> {
     let Some(valid) = valid else { return Ok(Gathered::default().into()) };
-    if let Some(refusal) = context.policies.refusal(invoker.id.kind.as_str()) {
+    if let Some(refusal) = unchecked(context, invoker, valid) {
         return Ok(Gathered { refusal: Some(refusal), ..Gathered::default() }.into());
     }
     let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
@@ -92,6 +93,19 @@ pub(super) async fn gather(
         Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
     }
     Ok(gathered.into())
+}
+
+/// Why the invoker is left alone: nothing checks who may write it, or its Repository.
+fn unchecked(context: &Context, invoker: &Invoker, valid: &ValidBackup) -> Option<String> {
+    let stores = matches!(valid.driver, ValidDriver::Restic(_));
+    let of_repository = || context.policies.refusal(REPOSITORY).filter(|_| stores);
+    let own = context.policies.refusal(invoker.id.kind.as_str());
+    own.or_else(|| of_repository().map(|refusal| about_repository(&refusal)))
+}
+
+/// Why the Repository of an object is not used, as the status of that object says it.
+pub(crate) fn about_repository(refusal: &str) -> String {
+    format!("its {REPOSITORY} is not used: {refusal}")
 }
 
 pub(crate) async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use lifeboat_api::stash::{
-    BackupBatch, BackupConfiguration, BackupMember, InvokerKind, RetentionPolicy, RetryConfig, TargetRef,
+    BackupBatch, BackupConfiguration, BackupMember, Driver, InvokerKind, RetentionPolicy, RetryConfig,
+    TargetRef,
 };
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
@@ -96,6 +97,18 @@ impl Invoker {
             Spec::Configuration(configuration) => configuration.spec.retry_config.as_ref(),
             Spec::Batch(batch) => batch.spec.retry_config.as_ref(),
         }
+    }
+
+    /// Its driver, and the name of the Repository that this driver writes into, as the spec has them.
+    pub(crate) fn stores_with(&self) -> (&Driver, Option<&str>) {
+        let (driver, repository) = match &self.spec {
+            Spec::Configuration(configuration) => {
+                (&configuration.spec.driver, &configuration.spec.repository)
+            }
+            Spec::Batch(batch) => (&batch.spec.driver, &batch.spec.repository),
+        };
+        let repository = repository.as_ref().filter(|_| *driver != Driver::VolumeSnapshotter);
+        (driver, repository.map(|repository| repository.name.as_str()))
     }
 
     pub(crate) fn members(&self) -> &[BackupMember] {

@@ -65,7 +65,7 @@ pub(super) async fn open_or_make(
     if let Some(id) = on_record(&now) {
         return Ok(id);
     }
-    let works = vec![TaskWork::Init, TaskWork::Look(LookWork { newest: MOST_LISTED })];
+    let works = vec![TaskWork::Init, TaskWork::Look(LookWork::new(MOST_LISTED))];
     let done = Box::pin(run(context, &now, &found.access, works)).await?;
     let Some(Outcome::Initialized(made)) = done.outcomes.first() else { return Err(wrong_image()) };
     put_on_record(context, key, &made.repository).await?;
@@ -98,10 +98,12 @@ pub(super) async fn look_anew(context: &Context, key: &RepositoryKey) -> Result<
 async fn look_now(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
     let (repository, access) = current(context, key).await?;
     for _ in 0..TRIES {
-        let works = vec![TaskWork::Look(LookWork { newest: MOST_LISTED })];
+        let states = context.looks.states(key);
+        let works = vec![TaskWork::Look(LookWork { states: states.clone(), ..LookWork::new(MOST_LISTED) })];
         let done = Box::pin(run(context, &repository, &access, works)).await?;
         match looked(&done, 0) {
             Ok(looked) => {
+                context.looks.written(key, &states);
                 context.looks.found(key, &looked);
                 return Ok(looked);
             }
@@ -121,6 +123,10 @@ enum LookLost {
 
 fn looked(done: &Done, part: usize) -> Result<Looked, LookLost> {
     let Some(Outcome::Looked(found)) = done.outcomes.get(part) else { return Err(LookLost::WrongImage) };
+    if let Some(message) = &found.states_failed {
+        let repository = &found.repository;
+        tracing::warn!(repository, message, "a mover did not write the state in the backend");
+    }
     let lines = done.listed.complete(found).map_err(|lost| LookLost::Lines(lost.to_string()))?;
     Ok(Looked {
         id: found.repository.clone(),

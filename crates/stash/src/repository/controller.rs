@@ -25,9 +25,12 @@ use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::{Known, LongWork, dynamic, locked, unreadable};
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::stash::repository::due::{self, Look, Maintenance};
 use lifeboat_plan::stash::repository::mover_work;
+use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::repository::wipe_out::FINALIZER;
+use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::transfer::repository_notes::is_under_way;
 use lifeboat_transfer::movers::TaskState;
@@ -94,6 +97,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
         .triggered_by(&maps, move |map: &ConfigMap, known| {
             memory.users.changed(map, &known.state(), &resource)
         })
+        .all_when(&context.policies.changed)
         .until(shutdown);
     let there = watches.known();
     tokio::select! {
@@ -144,6 +148,9 @@ async fn reconcile(
         return wipe_out::reconcile(&context, &state, &repository).await;
     }
     let repository = keep_finalizer(&context, repository).await?;
+    if let Some(refusal) = context.policies.refusal(REPOSITORY) {
+        return hold(&context, &repository, &refusal).await;
+    }
     let uid = repository.metadata.uid.clone().unwrap_or_default();
     let last = locked(&state.memory.looks).get(&uid).copied();
     let Look::In(next_look) = due::look(&repository, last, context.now()) else {
@@ -159,6 +166,15 @@ async fn reconcile(
     let next_look = if has_notes { next_look.min(NEXT_TRY) } else { next_look };
     let next = maintenance(&context, &state, repository).await?;
     Ok(Action::requeue(next.map_or(next_look, |next| next.min(next_look))))
+}
+
+/// Leaves a Repository alone while nothing checks who writes it, and says so in its status.
+async fn hold(context: &Context, repository: &Repository, refusal: &str) -> Result<Action, ApiError> {
+    let refused = ConditionType::RepositoryReachable.no(refusal);
+    let observed = Observed { conditions: vec![refused], ..Observed::default() };
+    let old = repository.status.clone().unwrap_or_default();
+    object::write_status(context, repository, &status::status(&old, &observed, context.now())).await?;
+    Ok(Action::requeue(NEXT_TRY))
 }
 
 /// Inspects a Repository in the background. The result is written into its status, which triggers the next reconcile.

@@ -12,10 +12,12 @@ use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task::REPOSITORY_MOUNT;
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::stash::backend::{self, BackendAccess, BackendProblem, BackendStorage, OpenedBy};
 use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::repository_notes::{EMPTIED, give_up, note_dead};
+use lifeboat_repository::keys::Cost;
 use lifeboat_repository::repository::{Identity, Options};
 use lifeboat_transfer::repositories::{
     Access, AccessSource, Passwords, RepositoryKey, RepositoryProblem, RepositoryRecords, ServerOpening,
@@ -30,6 +32,14 @@ use crate::storage_config::{bucket, rest};
 
 /// How long it may take until requests can be sent to the storage.
 const OPENING: Duration = Duration::from_secs(30);
+
+/// The most files of a kind that the server lists in a repository (packs of 60 TiB), and the most bytes of snapshots that it loads at once
+/// (about 100,000 snapshots).
+const MOST_LISTED: usize = 4_000_000;
+const MOST_SNAPSHOT_BYTES: usize = 64 * 1024 * 1024;
+
+/// 128 MiB, and some seconds. restic's keys need 60 MB at most, and half a second on the machine that made them.
+const COSTLIEST_KEY: Cost = Cost { n: 1 << 17, r: 8, p: 32 };
 
 /// The repositories of Repository objects, whose records are in these objects.
 pub(crate) struct TenantRepositories(pub(crate) Context);
@@ -53,6 +63,9 @@ pub(super) enum NoAccess {
     Storage(String),
     #[error("the storage did not answer within {} seconds", OPENING.as_secs())]
     NoAnswer,
+    /// Nothing checks who writes Repositories.
+    #[error("{0}")]
+    Unchecked(String),
     #[error(transparent)]
     Api(#[from] ApiError),
 }
@@ -61,8 +74,10 @@ impl From<NoAccess> for RepositoryProblem {
     fn from(problem: NoAccess) -> Self {
         match problem {
             NoAccess::Api(error) => Self::Api(error),
-            // The Secret may be about to be replaced.
-            NoAccess::NoSecret { .. } | NoAccess::NoAnswer => Self::Storage(problem.to_string()),
+            // The Secret may be about to be replaced, and the policies to be restored.
+            NoAccess::NoSecret { .. } | NoAccess::NoAnswer | NoAccess::Unchecked(_) => {
+                Self::Storage(problem.to_string())
+            }
             other => Self::Unusable(other.to_string()),
         }
     }
@@ -70,6 +85,7 @@ impl From<NoAccess> for RepositoryProblem {
 
 /// The access to a Repository, from its current Secret.
 pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<Found, NoAccess> {
+    checked(context, repository).await?;
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
@@ -98,6 +114,19 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     Ok(Found { backend, access })
 }
 
+/// Refuses a Repository whose spec may have been written while nothing checked who may: its Secret could be sent to any address. What this
+/// server looked at since its spec was written was looked at while the policies were in force, so that what runs goes on without them.
+async fn checked(context: &Context, repository: &Repository) -> Result<(), NoAccess> {
+    let seen = repository.status.as_ref().and_then(|status| status.observed_generation);
+    if seen.is_some() && seen == repository.metadata.generation {
+        return Ok(());
+    }
+    match context.policies.refusal_of_any_replica(context, REPOSITORY).await? {
+        Some(refusal) => Err(NoAccess::Unchecked(refusal)),
+        None => Ok(()),
+    }
+}
+
 /// Looks and small changes in the server, with little memory.
 async fn options(context: &Context) -> Result<Options, ApiError> {
     let cluster = context.repositories.cluster(context).await?;
@@ -107,6 +136,9 @@ async fn options(context: &Context) -> Result<Options, ApiError> {
         threads: 1,
         temporary: context.settings.temporary.clone(),
         identity: Identity { host: format!("{cluster}/{}", context.identity), ..Identity::of_system() },
+        costliest_key: COSTLIEST_KEY,
+        most_listed: MOST_LISTED,
+        most_snapshot_bytes: MOST_SNAPSHOT_BYTES,
         ..Options::default()
     })
 }

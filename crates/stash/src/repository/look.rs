@@ -2,23 +2,19 @@
 //! if only movers open it. Little of the result is kept, because the server inspects many repositories. A tenant's
 //! storage may be slow, so every inspection is bounded and waits for a permit.
 
-use std::time::Duration;
-
 use lifeboat_mover::report::SnapshotLine;
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_repository::Error;
 use lifeboat_repository::files::FileKind;
-use lifeboat_repository::repository::Repository as OpenRepository;
+use lifeboat_repository::repository::{ListedFile, Repository as OpenRepository};
 use lifeboat_repository::snapshots::{Found, Loaded};
-use lifeboat_transfer::repositories::{Access, RepositoryProblem};
+use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 
 use super::by_mover;
 use crate::context::Context;
 use crate::looks::Looked;
 use crate::repository_key::parts_of;
 
-/// How long a repository may take to list its snapshots and packs.
-const LISTING: Duration = Duration::from_mins(10);
 /// A config has about 200 bytes.
 const LARGEST_CONFIG: u64 = 64 * 1024;
 
@@ -61,23 +57,35 @@ async fn is_there(repository: &OpenRepository) -> Result<bool, RepositoryProblem
     }
 }
 
-/// Ends a listing that takes too long.
-pub(super) async fn in_time<T>(
-    listing: impl Future<Output = Result<T, Error>>,
+/// Lists something of an open repository when there is a place for it, and gives it up if it takes too long.
+async fn in_turn<T, F: Future<Output = Result<T, Error>>>(
+    context: &Context,
+    key: &RepositoryKey,
+    listing: impl Fn() -> F,
 ) -> Result<T, RepositoryProblem> {
-    match tokio::time::timeout(LISTING, listing).await {
+    match context.listings.run_anew(parts_of(key).0, listing).await {
         Ok(listed) => Ok(listed?),
-        Err(_elapsed) => {
-            let message =
-                format!("the repository could not be listed within {} minutes", LISTING.as_secs() / 60);
-            Err(RepositoryProblem::Storage(message))
-        }
+        Err(slow) => Err(RepositoryProblem::Storage(format!("it could not be listed: {slow}"))),
     }
 }
 
 /// All snapshots of an open repository that can be read.
-pub(super) async fn loaded(repository: &OpenRepository) -> Result<Loaded, RepositoryProblem> {
-    in_time(repository.load_readable_snapshots()).await
+pub(super) async fn loaded(
+    context: &Context,
+    key: &RepositoryKey,
+    repository: &OpenRepository,
+) -> Result<Loaded, RepositoryProblem> {
+    in_turn(context, key, || repository.load_readable_snapshots()).await
+}
+
+/// All files of a kind of an open repository.
+pub(super) async fn listed(
+    context: &Context,
+    key: &RepositoryKey,
+    repository: &OpenRepository,
+    kind: FileKind,
+) -> Result<Vec<ListedFile>, RepositoryProblem> {
+    in_turn(context, key, || repository.list(kind)).await
 }
 
 /// Inspects an existing repository.
@@ -90,9 +98,9 @@ pub(super) async fn look(
         return by_mover::look(context, &access.key).await;
     }
     let repository = open(context, access).await?;
-    let found = loaded(&repository).await?.found;
+    let found = loaded(context, &access.key, &repository).await?.found;
     let bytes = if with_size {
-        let packs = in_time(repository.list(FileKind::Pack)).await?;
+        let packs = listed(context, &access.key, &repository, FileKind::Pack).await?;
         Some(packs.iter().map(|pack| pack.size).sum())
     } else {
         None

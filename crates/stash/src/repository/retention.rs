@@ -114,7 +114,7 @@ async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, Repo
         return Ok(Listing { id: looked.id, all: found.len(), found, opened: None });
     }
     let opened = look::open(context, &access).await?;
-    let loaded = look::loaded(&opened).await?;
+    let loaded = look::loaded(context, key, &opened).await?;
     let (id, all) = (opened.config().id.clone(), loaded.ids().count());
     Ok(Listing { id, all, found: loaded.found, opened: Some(opened) })
 }

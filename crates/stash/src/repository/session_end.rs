@@ -35,6 +35,24 @@ pub(crate) struct SessionEnd {
     pub(crate) prune: bool,
 }
 
+/// Called when all members of a session have ended, before retention looks into its repository: where only movers open the repository, the
+/// mover of that look writes the state.
+pub(crate) async fn before_end(
+    context: &Context,
+    key: &RepositoryKey,
+    invoker: &Value,
+    hosts: &[String],
+) -> Result<(), RepositoryProblem> {
+    let (namespace, name) = parts_of(key);
+    let repository = object::read(context, namespace, name).await?;
+    if !access_of(context, &repository).await?.access.is_opened_by_server() {
+        let cluster = context.repositories.cluster(context).await?;
+        let state = BackendState::new(&cluster, context.now(), &to_json(&repository), invoker, hosts);
+        context.looks.keep(key, state.stored());
+    }
+    Ok(())
+}
+
 /// Records the end of a session, and returns the result of the repository's last check. Fails only if something cannot be
 /// recorded that users and later decisions need; other failures are logged.
 pub(crate) async fn after_session(

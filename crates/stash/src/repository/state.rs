@@ -3,15 +3,17 @@
 //! below a prefix that restic ignores, encrypted and authenticated with the repository's key. It contains no Secrets.
 //!
 //! A REST server stores only the files of a repository, so no state is written there.
+//! Where only movers open the repository, the mover that inspects it at the end of the session writes the state.
 
 use futures::TryStreamExt;
 use jiff::Timestamp;
+use lifeboat_mover::task::StoredState;
 use lifeboat_plan::label;
 use lifeboat_plan::stash::repository::layout::is_own_file;
 use lifeboat_repository::Error;
 use lifeboat_repository::crypto::OVERHEAD;
-use lifeboat_repository::files::OWN_PREFIX;
 use lifeboat_repository::repository::Repository as OpenRepository;
+use lifeboat_repository::states::{self, MOST, directory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,8 +23,6 @@ const VERSION: u32 = 1;
 const LONGEST: usize = 64 * 1024;
 /// The number of hosts that are kept if a state with all hosts would be too large.
 const FEW_HOSTS: usize = 256;
-/// How many states a repository keeps. Older ones belong to invokers that no longer exist, and are removed.
-const MOST: usize = 64;
 
 /// What is stored about one invoker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,12 +59,17 @@ impl BackendState {
         }
     }
 
-    /// The key of its object: one for each invoker of each cluster.
-    fn key(&self) -> String {
+    /// What a mover writes.
+    pub(crate) fn stored(&self) -> StoredState {
+        let content = String::from_utf8(self.encoded()).unwrap_or_default();
+        StoredState { name: self.name(), content }
+    }
+
+    /// The name of its object: one for each invoker of each cluster.
+    fn name(&self) -> String {
         let text = |pointer: &str| self.invoker.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-        let digest = label::digest(&format!("{}/{kind}/{namespace}/{name}", self.cluster));
-        format!("{}{digest}", directory())
+        label::digest(&format!("{}/{kind}/{namespace}/{name}", self.cluster))
     }
 
     /// The state as JSON, without the parts that would make it too large.
@@ -81,10 +86,6 @@ impl BackendState {
     }
 }
 
-fn directory() -> String {
-    format!("{OWN_PREFIX}/state/")
-}
-
 /// Identity and spec of an object, as it would be applied again.
 fn manifest(object: &Value) -> Value {
     json!({
@@ -97,21 +98,7 @@ fn manifest(object: &Value) -> Value {
 
 /// Writes the state of an invoker. False if the storage cannot hold it.
 pub(crate) async fn write(repository: &OpenRepository, state: &BackendState) -> Result<bool, Error> {
-    let store = repository.store();
-    match store.put(&state.key(), repository.key().sealed(&state.encoded())).await {
-        Err(lifeboat_store::Error::Unsupported { .. }) => return Ok(false),
-        written => written.map_err(Error::store("write the state"))?,
-    }
-    let listed: Vec<_> =
-        store.list(&directory()).try_collect().await.map_err(Error::store("list the states"))?;
-    // Another repository may be in this directory.
-    let own = listed.into_iter().filter(|info| is_own_file(&info.key));
-    let mut listed: Vec<_> = own.map(|info| (info.modified, info.key)).collect();
-    listed.sort();
-    let surplus = listed.len().saturating_sub(MOST);
-    let old = listed.into_iter().take(surplus).map(|(_, key)| key).filter(|key| *key != state.key());
-    store.delete_many(old).await.map_err(Error::store("remove old states"))?;
-    Ok(true)
+    states::write(repository, &state.name(), &state.encoded()).await
 }
 
 /// All states of a repository. One that cannot be read is left out, with a warning.

@@ -123,12 +123,14 @@ async fn what_only_movers_open_is_left_to_them() {
     let found = host::access_of(&world.context, &repository).await.unwrap();
     let expected = lifeboat_mover::task::Transport::Directory { path: "/mover/repository/a/b".into() };
     assert_eq!(found.access.task.transport, expected);
-    let pod = pod_of(&world, &key).await;
+    let pod = pod_of(&world, &key, SHOP).await;
     assert_eq!(pod.repository_volume.unwrap()["persistentVolumeClaim"]["claimName"], "c");
+    // The claim of that name in another namespace belongs to somebody else.
+    assert_eq!(pod_of(&world, &key, "bank").await.repository_volume, None);
 }
 
-/// The pod of a mover that looks at a repository.
-async fn pod_of(world: &World, key: &RepositoryKey) -> PodSettings {
+/// The pod of a mover in a namespace that looks at a repository.
+async fn pod_of(world: &World, key: &RepositoryKey, namespace: &str) -> PodSettings {
     world.admit_movers();
     let context = &world.context;
     let job = MoverJob {
@@ -143,7 +145,7 @@ async fn pod_of(world: &World, key: &RepositoryKey) -> PodSettings {
         repository: key.to_string(),
         group: String::new(),
         deadline_seconds: 1,
-        namespace: NamespaceName::new(SHOP),
+        namespace: NamespaceName::new(namespace),
         pod: context.movers.settings().pod(&context.namespace),
     };
     let request = PodRequest { job: &job, runtime: None, target: None };

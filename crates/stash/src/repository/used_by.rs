@@ -1,6 +1,7 @@
 //! Finds the objects that name a Repository in their specs: invokers and restores. Used for their runtimeSettings,
 //! which the movers of the repository get, and before data is deleted.
 
+use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::stash::{
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::object;
 use crate::context::Context;
+use crate::policies::{Policies, Standing};
 
 /// An object whose spec names a Repository.
 #[derive(Debug)]
@@ -20,12 +22,23 @@ pub(super) struct User {
     pub(super) name: String,
     /// Whether it is a restore that has ended.
     is_over: bool,
+    created: Timestamp,
     runtime: Option<RuntimeSettings>,
 }
 
 impl User {
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether the API server checks who may write it. The spec of a restore cannot be changed, so it was checked when it was created,
+    /// or never.
+    fn is_checked(&self, policies: &Policies) -> bool {
+        if self.kind.starts_with("Restore") {
+            policies.standing(&self.kind, self.created) == Standing::Checked
+        } else {
+            policies.refusal(&self.kind).is_none()
+        }
     }
 
     fn of(object: &DynamicObject, kind: &str) -> Self {
@@ -41,6 +54,7 @@ impl User {
             name: object.name_any(),
             is_over: kind.starts_with("Restore")
                 && matches!(phase, "Succeeded" | "Failed" | "Unknown" | "Invalid"),
+            created: object.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             runtime: settings.next().and_then(|value| serde_json::from_value(value.clone()).ok()),
         }
     }
@@ -88,6 +102,7 @@ fn names(spec: &Value, object: &DynamicObject, own: &str, name: &str) -> bool {
 
 /// The runtimeSettings for movers that work on the repository itself: those of an object in its namespace that uses
 /// it, preferably one that sets a service account, which may have a cloud identity. None if no object uses it.
+/// Objects that no policy checks do not count: their authors may have no right to create pods.
 pub(super) async fn runtime_settings(
     context: &Context,
     repository: &Repository,
@@ -97,7 +112,7 @@ pub(super) async fn runtime_settings(
         let pod = user.runtime.as_ref().and_then(|runtime| runtime.pod.as_ref());
         pod.is_some_and(|pod| pod.service_account_name.is_some())
     };
-    users.retain(|user| user.runtime.is_some());
+    users.retain(|user| user.runtime.is_some() && user.is_checked(&context.policies));
     users.sort_by_key(|user| (!has_account(user), user.is_over));
     Ok(users.into_iter().next().and_then(|user| user.runtime))
 }

@@ -211,9 +211,6 @@ async fn advance(
         return Ok(Advance::Ended);
     }
     let is_pending = is_pending(record).await;
-    if is_pending && let Some(held) = unchecked::hold(context, session, record).await? {
-        return Ok(held);
-    }
     let id = InvokerId {
         kind: session.spec.invoker.kind.clone(),
         namespace: record.namespace.clone(),
@@ -221,6 +218,10 @@ async fn advance(
     };
     let invoker = Invoker::read(&context.core, &id).await?;
     let valid = invoker.as_ref().and_then(|invoker| invoker.valid(|_| Vec::new()).ok());
+    let stores = !valid.as_ref().is_some_and(|valid| matches!(valid.driver, ValidDriver::VolumeSnapshotter));
+    if is_pending && let Some(held) = unchecked::hold(context, session, record, stores).await? {
+        return Ok(held);
+    }
     if is_pending {
         let gathered = start::gather(context, session, record, invoker.as_ref(), valid.as_ref()).await?;
         match start_backup(&gathered.facts()) {
@@ -231,7 +232,7 @@ async fn advance(
             SessionStart::Wait(reason) => {
                 if let (Some(invoker), Some(valid)) = (&invoker, &valid) {
                     begin(record, invoker, valid, gathered.claims()).await?;
-                    return wait(record, &reason.to_string()).await;
+                    return wait(context, invoker, record, &reason.to_string()).await;
                 }
             }
             SessionStart::Start => {
@@ -241,12 +242,12 @@ async fn advance(
             }
         }
     }
-    let (Some(invoker), Some(valid)) = (invoker, valid) else {
-        finish::end_without_invoker(record).await?;
+    let (Some(invoker), Some(valid)) = (&invoker, valid) else {
+        finish::end_without_invoker(context, invoker.as_ref(), record).await?;
         return Ok(Advance::Ended);
     };
-    begin(record, &invoker, &valid, Vec::new()).await?;
-    Box::pin(run_session(context, session, record, invoker, valid, cancel)).await?;
+    begin(record, invoker, &valid, Vec::new()).await?;
+    Box::pin(run_session(context, session, record, invoker.clone(), valid, cancel)).await?;
     Ok(Advance::Ended)
 }
 

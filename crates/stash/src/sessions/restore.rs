@@ -24,6 +24,7 @@ mod turn;
 mod work;
 mod writing;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::backup::{work_context, written};
 use super::batch_hooks::{self, BatchHooks};
+use super::ended;
 use super::engine::{Stopped, run_members};
 use super::finalizer;
 use super::kind::SessionKind;
@@ -78,21 +80,27 @@ async fn run_kind(context: &Context, kind: SessionKind, name: &'static str, shut
     let state = Arc::new(State { kind, resource, restores: LongWork::new("restore") });
     tokio::select! {
         () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
-        () = end_deleted(&state, &there) => {}
+        () = end_deleted(context, &state, &there) => {}
     }
     state.restores.leave().await;
 }
 
-/// Cancels the work on restores that were deleted, because there is no reconcile for a deleted object.
-async fn end_deleted(state: &State, there: &Known) {
+/// Cancels the work on restores that were deleted, and removes their metrics, because there is no reconcile for a deleted
+/// object.
+async fn end_deleted(context: &Context, state: &State, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(PAUSE).await;
-        let uids: std::collections::BTreeSet<String> =
-            there.state().iter().filter_map(|restore| restore.uid()).collect();
+        let known = there.state();
+        let uids: BTreeSet<String> = known.iter().filter_map(|restore| restore.uid()).collect();
         state.restores.cancel_others(|uid| uids.contains(uid));
+        let names: BTreeSet<(String, String)> =
+            known.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any())).collect();
+        context.metrics.restores.retain(|of, namespace, name| {
+            of != state.kind.as_str() || names.contains(&(namespace.to_owned(), name.to_owned()))
+        });
     }
 }
 
@@ -115,6 +123,7 @@ async fn reconcile(
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let is_held = finalizer::is_on(&object);
     if record.read(SessionState::has_ended).await {
+        context.metrics.restores.ended(&ended::restore(kind, &object, &record.state().await));
         if is_held {
             finalizer::release(&context.core, kind, &record).await?;
         }

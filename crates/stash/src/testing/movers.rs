@@ -13,7 +13,7 @@ use lifeboat_mover::report::{
     BackedUp, Cause, Failure, Forgotten, Initialized, LogLine, Looked, Outcome, PartResult, PartResults,
     Restored, SnapshotLine, TaskResult,
 };
-use lifeboat_mover::task::{BackupWork, Task, TaskWork, UID_TAG};
+use lifeboat_mover::task::{BackupWork, LookWork, Task, TaskWork, UID_TAG};
 use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::files::FileKind;
@@ -21,6 +21,7 @@ use lifeboat_repository::forget::forget_named;
 use lifeboat_repository::lock::LockOptions;
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::repository::{InitOptions, Options, Repository};
+use lifeboat_repository::states;
 use lifeboat_store::Store;
 use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
 use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
@@ -98,7 +99,7 @@ impl Mover<'_> {
     async fn carry_out(&self, uid: &str, work: &TaskWork) -> Result<Outcome, Outcome> {
         Ok(match work {
             TaskWork::Init => self.init().await?,
-            TaskWork::Look(work) => self.look(work.newest).await?,
+            TaskWork::Look(work) => self.look(work).await?,
             TaskWork::Forget(work) => self.forget(&work.snapshots).await?,
             TaskWork::Backup(work) => self.backup(uid, work).await?,
             TaskWork::Restore(_) => Outcome::Restored(Restored { verified: true, ..Restored::default() }),
@@ -119,12 +120,15 @@ impl Mover<'_> {
         Ok(Outcome::Initialized(Initialized { repository, created }))
     }
 
-    async fn look(&self, newest: u64) -> Result<Outcome, Outcome> {
+    async fn look(&self, work: &LookWork) -> Result<Outcome, Outcome> {
         let opened = self.open().await?;
+        for state in &work.states {
+            states::write(&opened, &state.name, state.content.as_bytes()).await.unwrap();
+        }
         let mut found = opened.load_readable_snapshots().await.unwrap().found;
         found.reverse();
         let all = found.len() as u64;
-        found.truncate(usize::try_from(newest).unwrap());
+        found.truncate(usize::try_from(work.newest).unwrap());
         let line = |(id, snapshot): &lifeboat_repository::snapshots::Found| SnapshotLine {
             id: id.to_string(),
             time: snapshot.time.timestamp(),
@@ -142,6 +146,7 @@ impl Mover<'_> {
             listed: found.len() as u64,
             damaged: 0,
             bytes: packs.iter().map(|pack| pack.size).sum(),
+            states_failed: None,
         }))
     }
 

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::connections::{Connection, Connections};
 use super::limits::{Limits, Turn};
 use super::metrics::GatewayMetrics;
 use super::path::{FileName, FileType, NoRoute, route};
@@ -33,25 +34,39 @@ pub struct Gateway {
     /// The directory for temporary files.
     spool: PathBuf,
     limits: Limits,
+    connections: Connections,
     metrics: GatewayMetrics,
 }
 
 impl Gateway {
     /// Registers the metrics of the gateway: called once for each server.
     pub fn new(keeper: Arc<dyn Gatekeeper>, spool: PathBuf, metrics: &Metrics) -> Self {
-        Self { keeper, spool, limits: Limits::default(), metrics: GatewayMetrics::register(metrics) }
+        let metrics = GatewayMetrics::register(metrics);
+        Self { keeper, spool, limits: Limits::default(), connections: Connections::default(), metrics }
     }
 
-    /// Answers one request. False if it had no valid token.
-    pub(super) async fn answer(&self, request: Request<Body>) -> (Response, bool) {
+    /// A new connection: requests on it are answered with it.
+    pub(super) fn connection(&self) -> Connection {
+        self.connections.begin()
+    }
+
+    /// Answers one request.
+    pub(super) async fn answer(&self, request: Request<Body>, connection: &Connection) -> Response {
         let (parts, body) = request.into_parts();
         let grant = match self.admitted(&parts.headers).await {
             Ok(grant) => grant,
             Err(refusal) => {
                 self.metrics.ended(None, refusal.status());
-                return (refusal.into_response(), false);
+                return refusal.into_response();
             }
         };
+        if !connection.admit(&grant.task) {
+            // Its body is not read: the client sends it again on a connection that has a place.
+            let refusal = Refusal::Connections;
+            log(&grant, &parts, &refusal);
+            self.metrics.ended(None, refusal.status());
+            return last_on_connection(refusal);
+        }
         let found = match route(parts.uri.path(), &grant.repository) {
             Ok(found) => rules::action(&grant, &parts.method, found),
             Err(NoRoute::Elsewhere) => Err(Refusal::Elsewhere),
@@ -73,7 +88,7 @@ impl Gateway {
             }
         };
         self.metrics.ended(known.as_ref(), response.status());
-        (response, true)
+        response
     }
 
     /// Checks the token of a request.
@@ -107,7 +122,7 @@ impl Gateway {
             },
             _ => 0,
         };
-        let turn = self.limits.turn(&grant.task, rules::is_bulk(&action)).await?;
+        let turn = self.limits.turn(&grant.task, &grant.repository, rules::is_bulk(&action)).await?;
         let files = self.keeper.files(grant).await?;
         match action {
             Action::List(file_type) => {
@@ -164,6 +179,13 @@ impl Gateway {
             Ok(Some((chunk, (body, metrics, turn))))
         }))
     }
+}
+
+/// A refusal after which the connection is closed.
+fn last_on_connection(refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn log(grant: &Grant, parts: &Parts, refusal: &Refusal) {

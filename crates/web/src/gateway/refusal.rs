@@ -39,6 +39,8 @@ pub(super) enum Refusal {
     Incomplete,
     #[error("too many requests at once; try again")]
     Busy,
+    #[error("the task has too many connections at once; use fewer, or try again")]
+    Connections,
     #[error("the server cannot keep the file for a moment; try again")]
     NoSpool,
     #[error(transparent)]
@@ -66,6 +68,7 @@ impl Refusal {
             Self::Files(FilesError::Range { .. }) => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::NoGrant(NoGrant::Unavailable(_))
             | Self::Busy
+            | Self::Connections
             | Self::NoSpool
             | Self::Files(FilesError::Busy { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Files(FilesError::Failed { .. }) => StatusCode::BAD_GATEWAY,

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,11 +17,12 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::connections::Connection;
 use super::handler::Gateway;
 use super::tls::ServerTls;
 use crate::{WebError, listen};
 
-/// The maximum number of connections. A mover has about ten.
+/// The maximum number of connections of all tasks; `connections` limits those of one task.
 const CONNECTIONS: usize = 256;
 /// How long a new connection may take until it has shown a valid token.
 const ADMISSION: Duration = Duration::from_secs(20);
@@ -113,17 +113,11 @@ async fn connection(
 ) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = timeout(ADMISSION, acceptor.accept(stream)).await else { return };
-    let is_admitted = Arc::new(AtomicBool::new(false));
-    let noted = Arc::clone(&is_admitted);
+    let counted = Arc::new(gateway.connection());
+    let of_requests = Arc::clone(&counted);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (gateway, noted) = (Arc::clone(&gateway), Arc::clone(&noted));
-        async move {
-            let (response, admitted) = gateway.answer(request.map(Body::new)).await;
-            if admitted {
-                noted.store(true, Ordering::Relaxed);
-            }
-            Ok::<_, Infallible>(response)
-        }
+        let (gateway, counted) = (Arc::clone(&gateway), Arc::clone(&of_requests));
+        async move { Ok::<_, Infallible>(gateway.answer(request.map(Body::new), &counted).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -134,7 +128,7 @@ async fn connection(
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         _ = serving.as_mut() => return,
-        () = unless(&is_admitted) => return,
+        () = unless_admitted(&counted) => return,
         () = sleep(AGE) => {}
         () = stop.cancelled() => {}
     }
@@ -143,9 +137,9 @@ async fn connection(
 }
 
 /// Completes if no valid token was shown in time.
-async fn unless(is_admitted: &AtomicBool) {
+async fn unless_admitted(connection: &Connection) {
     sleep(ADMISSION).await;
-    if is_admitted.load(Ordering::Relaxed) {
+    if connection.is_admitted() {
         std::future::pending::<()>().await;
     }
 }

@@ -194,7 +194,7 @@ impl World {
     }
 
     async fn send(&self, request: Request<Body>) -> Answer {
-        let (response, _) = self.gateway.answer(request).await;
+        let response = self.gateway.answer(request, &self.gateway.connection()).await;
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         Answer { status: parts.status, headers: parts.headers, body }

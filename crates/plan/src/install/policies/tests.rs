@@ -57,6 +57,7 @@ fn every_kind_has_its_policies_and_each_has_a_binding_that_denies() {
         "restoresessions",
         "restorebatches",
         "restorebatches-exec",
+        "repositories",
     ];
     let expected = kinds.map(|kind| format!("{kind}.lifeboat.lifeboat.io"));
     assert_eq!(names(KINDS[0].0), expected);
@@ -65,6 +66,23 @@ fn every_kind_has_its_policies_and_each_has_a_binding_that_denies() {
         assert_eq!(binding["spec"]["policyName"], binding["metadata"]["name"]);
         assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
     }
+}
+
+#[test]
+fn whoever_writes_a_repository_needs_the_right_to_create_pods() {
+    let objects = objects("lifeboat");
+    let name = "repositories.lifeboat.lifeboat.io";
+    let policy = objects.iter().find(|o| o["kind"] == KINDS[0].0 && o["metadata"]["name"] == name).unwrap();
+    let rule = &policy["spec"]["matchConstraints"]["resourceRules"][0];
+    assert_eq!(
+        (&rule["apiVersions"], &rule["resources"], &rule["operations"]),
+        (&json!(["v1alpha1"]), &json!(["repositories"]), &json!(["CREATE", "UPDATE"]))
+    );
+    let rules = policy["spec"]["validations"].as_array().unwrap();
+    assert_eq!(rules.len(), 1);
+    let expression = rules[0]["expression"].as_str().unwrap();
+    assert!(expression.contains("resource('pods')") && expression.ends_with(".check('create').allowed()"));
+    assert!(rules[0]["message"].as_str().unwrap().starts_with("spec.backend: "), "{}", rules[0]);
 }
 
 /// The API server ends an expression after 1,000,000 and a policy after 10,000,000; a check costs 350,000.
@@ -106,7 +124,7 @@ fn the_policies_are_about_kinds_and_fields_that_exist() {
     for checked in CHECKED {
         let crd = crds.iter().find(|crd| crd.kind() == checked.kind).unwrap();
         assert_eq!((crd.plural(), crd.group()), (checked.plural, "stash.appscode.com"));
-        assert_eq!(crd.versions()[0].name, "v1beta1");
+        assert_eq!(crd.versions()[0].name, checked.version);
         let schema = serde_json::to_value(&crd.versions()[0].schema).unwrap();
         let spec = &schema["openAPIV3Schema"]["properties"]["spec"]["properties"];
         let member = if checked.is_batch { &spec["members"]["items"]["properties"] } else { spec };
@@ -158,7 +176,7 @@ fn policies_are_in_force_since_the_youngest_was_created() {
     for (kind, second) in [("BackupBatch", 300), ("RestoreBatch", 100), ("BackupSession", 100)] {
         assert_eq!(enforcement.since(kind), Some(Ok(Timestamp::from_second(second).unwrap())), "{kind}");
     }
-    assert_eq!(enforcement.since("Repository"), None);
+    assert_eq!(enforcement.since("Function"), None);
 }
 
 #[rstest]

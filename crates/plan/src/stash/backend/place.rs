@@ -1,17 +1,66 @@
-//! The storage location of a backend, as far as it is known without its Secret: two Repositories with the same
-//! location stand for the same repository, however their addresses are written. Called before data is deleted.
+//! The storage location of a backend: two Repositories with the same location stand for the same repository, however
+//! their addresses are written. The account of a container in Azure is in the Secret; everything else is known without
+//! it. Called before data is deleted.
 
 use lifeboat_api::stash::Backend;
 use url::Url;
 
 use super::endpoint::Endpoint;
+use super::values::Values;
+use super::{AZURE_ACCOUNT, SecretData};
 
 /// Providers whose buckets have the same content at each of their endpoints.
 const GLOBAL: [&str; 3] = ["amazonaws.com", "amazonaws.com.cn", "backblazeb2.com"];
 const BACKBLAZE: &str = GLOBAL[2];
 
-/// The place; None for a volume, and for a backend that no version opens.
-pub fn place(backend: &Backend) -> Option<String> {
+/// Where a repository is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    storage: String,
+    account: Account,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Account {
+    /// The storage has one name everywhere.
+    None,
+    /// The Secret was not read, or names none.
+    Unknown,
+    Named(String),
+}
+
+impl Place {
+    /// Whether a repository in one of them may be in the other: what is not known may be the same.
+    pub fn may_be(&self, other: &Self) -> bool {
+        let accounts_differ = match (&self.account, &other.account) {
+            (Account::Named(own), Account::Named(other)) => own != other,
+            _ => false,
+        };
+        self.storage == other.storage && !accounts_differ
+    }
+
+    /// Whether the Secret says more.
+    pub fn has_account(&self) -> bool {
+        self.account != Account::None
+    }
+}
+
+/// The place; None for a volume, and for a backend that no version opens. `secret`: the data of its Secret, if it was read.
+pub fn place(backend: &Backend, secret: Option<&SecretData>) -> Option<Place> {
+    let storage = storage(backend)?;
+    let account = backend.azure.as_ref().map(|_| account(backend, secret));
+    Some(Place { storage, account: account.unwrap_or(Account::None) })
+}
+
+fn account(backend: &Backend, secret: Option<&SecretData>) -> Account {
+    let named = secret.and_then(|data| {
+        let values = Values { secret: &backend.storage_secret_name, data };
+        values.text(AZURE_ACCOUNT).ok().flatten()
+    });
+    named.map_or(Account::Unknown, |name| Account::Named(name.to_lowercase()))
+}
+
+fn storage(backend: &Backend) -> Option<String> {
     let below = |bucket: &str, prefix: Option<&str>| {
         let prefix = prefix.unwrap_or_default().trim_matches('/');
         format!("{bucket}/{prefix}")
@@ -27,7 +76,6 @@ pub fn place(backend: &Backend) -> Option<String> {
         return Some(format!("gs {}", below(&gcs.bucket, gcs.prefix.as_deref())));
     }
     if let Some(azure) = &backend.azure {
-        // The account is in the Secret, so containers with the same name in two accounts cannot be distinguished.
         return Some(format!("azure {}", below(&azure.container, azure.prefix.as_deref())));
     }
     let rest = backend.rest.as_ref()?;
@@ -49,16 +97,24 @@ fn host(url: &Url) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::common::ByteString;
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
 
     #[allow(clippy::needless_pass_by_value, reason = "callers pass json! literals")]
-    fn of(storage: Value) -> Option<String> {
+    fn of(storage: Value) -> Option<Place> {
+        of_account(storage, None)
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "callers pass json! literals")]
+    fn of_account(storage: Value, account: Option<&str>) -> Option<Place> {
         let mut backend = storage;
         backend["storageSecretName"] = json!("keys");
-        place(&serde_json::from_value(backend).unwrap())
+        let entry = |name: &str| (AZURE_ACCOUNT.to_owned(), ByteString(name.as_bytes().to_vec()));
+        let secret = account.map(|name| SecretData::from([entry(name)]));
+        place(&serde_json::from_value(backend).unwrap(), secret.as_ref())
     }
 
     fn s3(endpoint: &str, prefix: &str) -> Value {
@@ -82,7 +138,24 @@ mod tests {
         #[case] expected: bool,
     ) {
         let (one, other) = (of(one).unwrap(), of(other).unwrap());
-        assert_eq!(one == other, expected, "{one} and {other}");
+        assert_eq!(one.may_be(&other), expected, "{one:?} and {other:?}");
+        assert_eq!(other.may_be(&one), expected, "{one:?} and {other:?}");
+    }
+
+    #[rstest]
+    #[case::one_account(Some("acme\n"), Some("Acme"), true)]
+    #[case::another_account(Some("acme"), Some("bank"), false)]
+    #[case::not_known(Some("acme"), None, true)]
+    #[case::named_nowhere(Some(""), Some("acme"), true)]
+    fn containers_of_one_name_are_one_place_unless_their_accounts_differ(
+        #[case] one: Option<&str>,
+        #[case] other: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        let azure = json!({"azure": {"container": "bkt", "prefix": "a"}});
+        let (one, other) = (of_account(azure.clone(), one).unwrap(), of_account(azure, other).unwrap());
+        assert_eq!(one.may_be(&other), expected);
+        assert!(one.has_account() && !of(s3("minio:9000", "a")).unwrap().has_account());
     }
 
     #[test]

@@ -244,6 +244,7 @@ async fn a_repository_of_another_namespace_is_used_only_where_it_allows_that() {
 #[rstest]
 #[case::configuration(InvokerKind::BackupConfiguration, "backupconfigurations")]
 #[case::batch(InvokerKind::BackupBatch, "backupbatches-exec")]
+#[case::its_repository(InvokerKind::BackupBatch, "repositories")]
 #[tokio::test]
 async fn nothing_is_done_for_an_invoker_while_nothing_checks_who_may_write_it(
     #[case] kind: InvokerKind,

@@ -64,6 +64,9 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
     let found = match access_of(context, repository).await {
         Ok(found) => found,
         Err(NoAccess::Api(error)) => return Err(error),
+        Err(NoAccess::Unchecked(refusal)) => {
+            return Ok(Seen { conditions: vec![REACHABLE.no(refusal)], found: None });
+        }
         Err(problem) => {
             let message = problem.to_string();
             let secret = match &problem {

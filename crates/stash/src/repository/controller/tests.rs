@@ -11,7 +11,7 @@ use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::repository::{RepositoryKey, snapshots};
+use crate::repository::{RepositoryKey, ready, snapshots};
 use crate::settings::StashSettings;
 use crate::testing::{SHOP, World, condition, path};
 
@@ -60,6 +60,33 @@ async fn a_missing_secret_and_a_refused_backend_are_in_the_status() {
     let object = reconciled(&world, &state(), "r").await;
     let (status, message) = condition(&object, "BackendSecretFound");
     assert!(status == "False" && message.contains("'keys'"), "{message}");
+}
+
+/// A Repository sends keys of any Secret of its namespace to any address.
+#[tokio::test]
+async fn a_repository_is_left_alone_while_nothing_checks_who_writes_it() {
+    let world = World::new().await;
+    let key = world.put_repository("r");
+    let policies = lifeboat_plan::install::policies::objects("lifeboat");
+    world.context.policies.set("lifeboat", &[]);
+    let object = reconciled(&world, &state(), "r").await;
+    let (status, message) = condition(&object, "RepositoryReachable");
+    assert!(
+        status == "False" && message.contains("repositories.lifeboat.lifeboat.io is missing"),
+        "{object}"
+    );
+    assert!(object["status"]["observedGeneration"].is_null(), "{object}");
+    let refused = ready(&world.context, &key).await.err().unwrap();
+    assert!(refused.may_pass() && refused.chain().contains("is missing"), "{}", refused.chain());
+    assert!(!world.store("r").exists("config").await.unwrap());
+    world.context.policies.set("lifeboat", &policies);
+    let object = reconciled(&world, &state(), "r").await;
+    assert_eq!(condition(&object, "RepositoryReachable").0, "True");
+    // What was looked at since goes on being used, until its spec is changed.
+    world.context.policies.set("lifeboat", &[]);
+    ready(&world.context, &key).await.unwrap();
+    world.change("r", &json!({"metadata": {"generation": 2}}));
+    assert!(ready(&world.context, &key).await.err().unwrap().chain().contains("is missing"));
 }
 
 #[tokio::test]

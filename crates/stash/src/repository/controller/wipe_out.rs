@@ -5,7 +5,11 @@
 //! Before the first file is deleted, a digest of the repository's config is recorded; the config itself is deleted
 //! last. So a server that continues after a crash can verify that the files belong to the same repository, although
 //! its keys are already deleted.
+//!
+//! If the whole namespace is being deleted and its Secret was deleted first, nobody can create it again: then the object
+//! is released and the data stays.
 
+mod ending;
 mod files;
 mod users;
 
@@ -45,6 +49,8 @@ const HINT: &str = "correct it, or set wipeOut to false to delete the object wit
 enum NotWiped {
     /// For people: why, and what to do.
     Refused(String),
+    /// The same, where the Secret does not exist.
+    NoSecret(String),
     Api(ApiError),
 }
 
@@ -65,9 +71,11 @@ impl From<RepositoryProblem> for NotWiped {
 
 impl From<NoAccess> for NotWiped {
     fn from(problem: NoAccess) -> Self {
+        let message = format!("the data is not deleted: {problem}; {HINT}");
         match problem {
             NoAccess::Api(error) => Self::Api(error),
-            other => Self::Refused(format!("the data is not deleted: {other}; {HINT}")),
+            NoAccess::NoSecret { .. } => Self::NoSecret(message),
+            _ => Self::Refused(message),
         }
     }
 }
@@ -153,16 +161,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     let (context, memory) = (context.clone(), state.memory.clone());
     state.deletions.start(&repository.uid().unwrap_or_default(), |_| async move {
         let (namespace, name) = object::parts(&repository);
-        let ended = match Box::pin(wiped(&context, &repository)).await {
-            Ok(Some(left)) => gone(&context, &memory, &repository, &left).await,
-            Ok(None) => Ok(()),
-            Err(NotWiped::Api(error)) => Err(error),
-            Err(NotWiped::Refused(message)) => match object::read(&context, namespace, name).await {
-                Ok(repository) => refuse(&context, &repository, &message).await,
-                Err(_gone) => Ok(()),
-            },
-        };
-        if let Err(error) = ended {
+        if let Err(error) = Box::pin(worked_on(&context, &memory, &repository)).await {
             let message = error.chain();
             tracing::warn!(
                 namespace,
@@ -174,6 +173,23 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     });
 }
 
+/// Deletes the data and lets the object go, or says why not.
+async fn worked_on(context: &Context, memory: &Memory, repository: &Repository) -> Result<(), ApiError> {
+    let (message, has_keys) = match Box::pin(wiped(context, repository)).await {
+        Ok(Some(left)) => return gone(context, memory, repository, &left).await,
+        Ok(None) => return Ok(()),
+        Err(NotWiped::Api(error)) => return Err(error),
+        Err(NotWiped::Refused(message)) => (message, true),
+        Err(NotWiped::NoSecret(message)) => (message, false),
+    };
+    let (namespace, name) = object::parts(repository);
+    let Ok(now) = object::read(context, namespace, name).await else { return Ok(()) };
+    if !has_keys && now.uid() == repository.uid() && ending::is_ending(context, &now).await? {
+        return let_go(context, memory, &now).await.map(drop);
+    }
+    refuse(context, &now, &message).await
+}
+
 /// Deletes the data, if it may be deleted. Returns the other files that stay; None if the current object no longer
 /// requests the deletion.
 async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left>, NotWiped> {
@@ -183,17 +199,19 @@ async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left
         return Ok(None);
     }
     let begun = if now.annotations().contains_key(WIPING) {
+        hold(context, &now).await?;
         now
     } else {
         match judged(context, &now).await? {
             Judged::Nothing => return Ok(Some(Left::default())),
             Judged::Delete { digest } => {
+                // Held first: a deletion that is noted is not judged again, and somebody may have reserved the repository since.
+                hold(context, &now).await?;
                 let patch = json!({"metadata": {"annotations": {WIPING: digest}}});
                 object::merge(context, &now, patch).await?
             }
         }
     };
-    hold(context, &begun).await?;
     let noted = begun.annotations().get(WIPING).cloned().unwrap_or_default();
     let access = access_of(context, &begun).await?.access;
     files::delete(access.store()?, &noted).await.map(Some)

@@ -64,6 +64,40 @@ async fn a_repository_on_a_volume_is_made_by_one_mover_and_put_on_record() {
     assert!(task_on_record(&world, "local").is_null());
 }
 
+/// A restore that is younger than its policies was checked; an older one never was.
+#[tokio::test]
+async fn a_mover_of_the_repository_gets_settings_of_objects_that_were_checked_only() {
+    let (world, _, _) = world().await;
+    let repository = object::read(&world.context, SHOP, "local").await.unwrap();
+    let account = async || {
+        let settings = used_by::runtime_settings(&world.context, &repository).await.unwrap();
+        settings.and_then(|settings| settings.pod).and_then(|pod| pod.service_account_name)
+    };
+    assert_eq!(account().await.as_deref(), Some("cloud"));
+    let mut policies = lifeboat_plan::install::policies::objects("lifeboat");
+    let of_configurations =
+        |policy: &Value| policy["metadata"]["name"].as_str().unwrap().starts_with("backupconfigurations.");
+    policies.retain(|policy| !of_configurations(policy));
+    for policy in &mut policies {
+        policy["metadata"]["creationTimestamp"] = json!("2026-02-01T00:00:00Z");
+    }
+    world.context.policies.set("lifeboat", &policies);
+    assert_eq!(account().await, None, "nothing checks who writes a BackupConfiguration");
+    for (name, created) in [("older", "2026-01-31T00:00:00Z"), ("younger", "2026-02-02T00:00:00Z")] {
+        let restore = json!({
+            "apiVersion": "stash.appscode.com/v1beta1", "kind": "RestoreSession",
+            "metadata": {"uid": name, "creationTimestamp": created},
+            "spec": {"repository": {"name": "local"}, "runtimeSettings": {"pod": {"serviceAccountName": name}}},
+        });
+        world.server.put(
+            &format!("/apis/stash.appscode.com/v1beta1/namespaces/{SHOP}/restoresessions/{name}"),
+            restore,
+        );
+        let expected = Some(name).filter(|name| *name == "younger");
+        assert_eq!(account().await.as_deref(), expected);
+    }
+}
+
 #[tokio::test]
 async fn a_bucket_without_keys_is_opened_by_pods_with_the_identity_of_their_service_account() {
     let (world, movers, _) = world().await;

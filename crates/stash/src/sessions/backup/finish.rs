@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::stash::{BackupSession, Driver, HookPhase};
+use lifeboat_api::stash::{BackupSession, HookPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::ValidDriver;
@@ -17,17 +17,18 @@ use lifeboat_plan::stash::session::{
     FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
-use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase, empty_target};
+use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
 
 use super::reserved::{NotReserved, Reserved};
 use super::work::BackupWork;
 use super::written;
 use crate::context::Context;
 use crate::invokers::{Invoker, make_session};
-use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
+use crate::metrics::EndedSession;
 use crate::repository::{
-    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, key_of, parts_of,
+    Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, before_end, key_of,
 };
+use crate::sessions::ended::{labels as labels_of, seconds, targets};
 use crate::sessions::engine::Stopped;
 use crate::sessions::host_record::end_host;
 use crate::sessions::record::SessionRecord;
@@ -76,8 +77,16 @@ async fn finish_repository(
     hosts: &BTreeSet<HostName>,
 ) -> Result<Vec<Observation>, Stopped> {
     let key = key_of(&repository.namespace, &repository.name);
+    let (invoker, names) =
+        (work.invoker.to_json(), hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
     // The reservation may have been lost while movers ran.
     let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
+    if held.is_ok()
+        && let Err(problem) = Box::pin(before_end(context, &key, &invoker, &names)).await
+    {
+        let (repository, message) = (key.to_string(), problem.chain());
+        tracing::warn!(repository, message, "the state in the backend may not be written");
+    }
     let (applied, removed) = match &held {
         Ok(reserved) => apply_retention(context, &key, record, work, reserved, hosts).await,
         Err(problem) => (not_applied(problem), None),
@@ -91,8 +100,8 @@ async fn finish_repository(
         .read(|state| state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded))
         .await;
     let end = SessionEnd {
-        invoker: work.invoker.to_json(),
-        hosts: hosts.iter().map(ToString::to_string).collect(),
+        invoker,
+        hosts: names,
         looked: None,
         backed_up_at: all_well.then_some(record.created),
         removed,
@@ -111,50 +120,38 @@ async fn finish_repository(
 
 /// The values of a session for the metrics.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
-    let seconds = |duration: Option<GoDuration>| {
-        duration.and_then(GoDuration::to_std).map(|duration| duration.as_secs_f64())
-    };
-    let targets = state.members.iter().enumerate().map(|(member, of_member)| {
-        let hosts = of_member.hosts.iter().map(|host| EndedHost {
-            hostname: host.name.to_string(),
-            succeeded: host.phase == WorkPhase::Succeeded,
-            seconds: seconds(host.duration),
-            numbers: work.at_work.numbers_of(member, &host.name),
-        });
-        let reference = of_member.reference.clone().unwrap_or_else(empty_target);
-        let version = reference.api_version.unwrap_or_default();
-        EndedTarget {
-            kind: reference.kind,
-            group: version.rsplit_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default(),
-            name: reference.name,
-            succeeded: of_member.current_phase() == WorkPhase::Succeeded,
-            hosts: hosts.collect(),
-        }
-    });
     EndedSession {
-        labels: SessionLabels {
-            invoker_kind: work.invoker.id.kind.to_string(),
-            invoker_name: work.invoker.id.name.clone(),
-            namespace: work.invoker.id.namespace.clone(),
-            driver: if work.key.is_some() { Driver::Restic } else { Driver::VolumeSnapshotter }.to_string(),
-            repository: work.key.as_ref().map(|key| parts_of(key).1.to_owned()).unwrap_or_default(),
-        },
+        labels: labels_of(&work.invoker),
         succeeded: state.phase == SessionPhase::Succeeded,
         seconds: seconds(state.duration).unwrap_or_default(),
         end: now.as_second(),
-        targets: targets.collect(),
+        targets: targets(state, |member, host| work.at_work.numbers_of(member, host)),
     }
 }
 
-/// Ends a session whose members cannot run.
-pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
+/// Ends a session whose members cannot run. Its invoker's last session is no success then; None where the invoker is gone, and its metrics
+/// with it.
+pub(super) async fn end(
+    context: &Context,
+    invoker: Option<&Invoker>,
+    record: &SessionRecord,
+    message: &str,
+) -> Result<(), Stopped> {
     record.warn("Failed", message).await;
-    complete(record, &[]).await
+    complete(record, &[]).await?;
+    if let Some(invoker) = invoker {
+        context.metrics.sessions.failed(&labels_of(invoker));
+    }
+    Ok(())
 }
 
-/// Ends a session that cannot continue because its invoker no longer exists. The hooks that were still due cannot run
-/// and are named.
-pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), Stopped> {
+/// Ends a session that cannot continue because its invoker no longer exists or is not valid. The hooks that were still
+/// due cannot run and are named.
+pub(super) async fn end_without_invoker(
+    context: &Context,
+    invoker: Option<&Invoker>,
+    record: &SessionRecord,
+) -> Result<(), Stopped> {
     const GONE: &str = "its invoker is gone or not valid any more";
     let now = record.now();
     let changed = record.change(|state| {
@@ -181,7 +178,7 @@ pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), St
         }
     });
     written(changed.await?)?;
-    end(record, GONE).await
+    end(context, invoker, record, GONE).await
 }
 
 async fn complete(record: &SessionRecord, observed: &[Observation]) -> Result<(), Stopped> {

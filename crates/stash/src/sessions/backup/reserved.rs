@@ -102,7 +102,7 @@ pub(super) async fn reserve(
         Err(NotReserved::NotOpened(_)) if has_begun => Ok(Reservation::Held),
         Err(NotReserved::NotOpened(message)) => {
             written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
-            finish::end(record, &message).await?;
+            finish::end(context, Some(invoker), record, &message).await?;
             Ok(Reservation::Ended)
         }
     }

@@ -10,17 +10,24 @@ use tokio_util::sync::CancellationToken;
 use super::start::Surroundings;
 use super::work::{BackupWork, failed};
 use super::{Advance, PAUSE, finish, written};
+use crate::context::Context;
+use crate::invokers::Invoker;
 use crate::sessions::engine::{NoHosts, Stopped};
 use crate::sessions::record::SessionRecord;
 use crate::sessions::turns::{shown, try_take};
 
 /// The session stays Pending; its status has its members and what it waits for, until its deadline.
-pub(super) async fn wait(record: &SessionRecord, reason: &str) -> Result<Advance, Stopped> {
+pub(super) async fn wait(
+    context: &Context,
+    invoker: &Invoker,
+    record: &SessionRecord,
+    reason: &str,
+) -> Result<Advance, Stopped> {
     let now = record.now();
     if record.read(|state| is_over(state.deadline, now)).await {
         let late = ConditionType::DeadlineExceeded.yes(format!("timeOut passed: {reason}"));
         written(record.change(|state| state.observe(&late, now)).await?)?;
-        finish::end(record, reason).await?;
+        finish::end(context, Some(invoker), record, reason).await?;
         return Ok(Advance::Ended);
     }
     let waits = ConditionType::TargetInUse.yes(reason);

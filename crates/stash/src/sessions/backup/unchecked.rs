@@ -1,26 +1,32 @@
 //! A BackupSession that may have been created while no policy checked its user: it stays Pending until the admission
-//! policies of its kind and of its invoker's kind are in force, and is skipped if that takes too long.
+//! policies of its kind, of its invoker's kind and of Repositories are in force, and is skipped if that takes too long.
 
 use jiff::SignedDuration;
 use lifeboat_api::stash::BackupSession;
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::stash::session::wait_until;
 use lifeboat_plan::stash::state::conditions::ConditionType::ValidationPassed;
 use lifeboat_plan::stash::state::conditions::Truth;
 
 use super::{Advance, skip, written};
 use crate::context::Context;
+use crate::invokers::about_repository;
 use crate::sessions::engine::Stopped;
 use crate::sessions::kind::SessionKind;
 use crate::sessions::record::SessionRecord;
 
-/// The decision about a session that has not started; None if it may start.
+/// The decision about a session that has not started; None if it may start. `stores`: whether it writes into a
+/// Repository.
 pub(super) async fn hold(
     context: &Context,
     session: &BackupSession,
     record: &SessionRecord,
+    stores: bool,
 ) -> Result<Option<Advance>, Stopped> {
     let kinds = [SessionKind::Backup.as_str(), session.spec.invoker.kind.as_str()];
     let refusal = kinds.iter().find_map(|kind| context.policies.refusal(kind));
+    let of_repository = || context.policies.refusal(REPOSITORY).filter(|_| stores);
+    let refusal = refusal.or_else(|| of_repository().map(|refusal| about_repository(&refusal)));
     let now = record.now();
     let was_held = record.read(|state| ValidationPassed.status_in(&state.conditions).is_some()).await;
     let Some(refusal) = refusal else {

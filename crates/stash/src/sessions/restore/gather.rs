@@ -1,10 +1,11 @@
 //! Reads what a restore needs before its members are processed: the Repository and the Secret of its backend.
 
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::stash::invoker::{Found, Gathered, ValidDriver, ValidRestore};
 
 use crate::context::Context;
-use crate::invokers::{backend_secret, not_allowed, read_repository};
+use crate::invokers::{about_repository, backend_secret, not_allowed, read_repository};
 use crate::policies::Standing;
 
 /// Reads both, unless the restore may not have been checked when it was created.
@@ -21,6 +22,9 @@ pub(super) async fn gather(
         Standing::Never(reason) => return Ok(Gathered { refusal: Some(reason), ..gathered }),
     }
     let Some(ValidDriver::Restic(name)) = valid.map(|valid| &valid.driver) else { return Ok(gathered) };
+    if let Some(refusal) = context.policies.refusal(REPOSITORY) {
+        return Ok(Gathered { unenforced: Some(about_repository(&refusal)), ..gathered });
+    }
     let Some(repository) = read_repository(context, name).await? else {
         let (namespace, name) = (&name.namespace, &name.name);
         let message =

@@ -24,7 +24,7 @@ async fn the_snapshots_of_a_look_are_read_from_its_log(#[case] states: &[Value])
     fake.script(states);
     fake.pods.lock().unwrap().log = TWO.to_owned();
     let mut request = request("a-1");
-    request.task.parts[0].work = TaskWork::Look(LookWork { newest: 10 });
+    request.task.parts[0].work = TaskWork::Look(LookWork::new(10));
     let listed = ListedSnapshots::default();
     let ended = fake.movers.carry_out(request, &listed, &CancellationToken::new()).await.unwrap();
     let Ended::Reported { result, .. } = ended else { panic!("{ended:?}") };

@@ -33,6 +33,41 @@ async fn the_path_of_another_repository() {
     assert_refused(&world, ("elsewhere", "GET", &path), b"", (403, "for another repository")).await;
 }
 
+/// The holder of one token cannot keep all connections; what it sends on one too many is not received.
+#[tokio::test]
+async fn more_connections_than_a_task_may_have() {
+    let world = World::new();
+    let request = |token: &str, body: Body| {
+        let credentials = STANDARD.encode(format!("lifeboat:{TOKEN}{token}"));
+        let request = Request::builder().method("POST").uri(format!("/{REPOSITORY}/data/{}", id(b"a pack")));
+        let request = request.header(header::AUTHORIZATION, format!("Basic {credentials}"));
+        request.header(header::CONTENT_LENGTH, 6).body(body).unwrap()
+    };
+    let mut connections = Vec::new();
+    loop {
+        let connection = world.gateway.connection();
+        let received = Arc::new(Mutex::new(false));
+        let noted = received.clone();
+        let body = Body::from_stream(stream::once(async move {
+            *noted.lock().unwrap() = true;
+            Ok::<_, FilesError>(Bytes::from_static(b"a pack"))
+        }));
+        let response = world.gateway.answer(request("backup", body), &connection).await;
+        if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            assert_eq!(response.headers()[header::CONNECTION], "close");
+            assert!(!*received.lock().unwrap(), "the upload was not begun");
+            break;
+        }
+        connections.push(connection);
+    }
+    assert_eq!(connections.len(), 32);
+    let path = format!("/{REPOSITORY}/config");
+    assert_eq!(world.ask("backup", "GET", &path, b"").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(world.ask("restore", "GET", &path, b"").await.status, StatusCode::OK, "another task");
+    connections.pop();
+    assert_eq!(world.ask("backup", "GET", &path, b"").await.status, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn replacing_a_file() {
     let world = World::new();

@@ -150,6 +150,29 @@ async fn the_data_stays_while_it_is_locked_or_is_not_the_repository_on_record() 
     assert!(refused(&world).await.contains("Secret 'keys' does not exist"));
 }
 
+/// The Secret goes first, and nobody can make a new one in the namespace.
+#[tokio::test]
+async fn a_namespace_that_is_being_deleted_is_not_held_for_a_secret_that_is_gone() {
+    let world = World::new().await;
+    let opened = world.opened(&prepared(&world).await).await;
+    let secret = "/api/v1/namespaces/shop/secrets/keys";
+    let kept = world.server.get(secret).unwrap();
+    world.server.remove(secret);
+    delete(&world, "r");
+    assert!(refused(&world).await.contains("Secret 'keys' does not exist"), "the namespace stays");
+    let ending = json!({"metadata": {"deletionTimestamp": "2026-11-18T12:00:00Z"}});
+    world.server.change("/api/v1/namespaces/shop", &ending);
+    // With its Secret the data is deleted, also at the end of the namespace.
+    world.server.put(secret, kept);
+    let lock = Lock::acquire(&opened, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    assert!(refused(&world).await.contains("holds a lock"));
+    lock.release().await;
+    world.server.remove(secret);
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert!(world.store("r").exists("config").await.unwrap(), "its data stays");
+    assert_eq!(world.server.events().last().map(String::as_str), Some("DataNotDeleted"));
+}
+
 #[tokio::test]
 async fn a_repository_that_was_never_opened_goes_and_takes_nothing_along() {
     let world = World::new().await;
@@ -265,6 +288,24 @@ async fn nobody_reserves_a_repository_whose_data_is_being_deleted() {
     assert_eq!(standing, lifeboat_plan::stash::reservation::Standing::Holds);
 }
 
+/// A deletion that is noted is not judged again: somebody who reserved the repository before the note would lose the data.
+#[tokio::test]
+async fn a_deletion_is_noted_only_when_the_repository_is_held() {
+    let world = World::new().await;
+    prepared(&world).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let was_noted = seen.clone();
+    world.server.on_write(move |server, write| {
+        if write.path.contains("/configmaps/") {
+            let object = server.get(&path(SHOP, "r")).unwrap_or_default();
+            locked(&was_noted).push(!object["metadata"]["annotations"][WIPING].is_null());
+        }
+    });
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert_eq!(locked(&seen).first(), Some(&false));
+}
+
 #[tokio::test]
 async fn a_repository_in_one_place_is_known_however_its_address_is_written() {
     let world = World::new().await;
@@ -274,6 +315,30 @@ async fn a_repository_in_one_place_is_known_however_its_address_is_written() {
     world.put_repository_in("bank", "secret", backend);
     delete(&world, "r");
     assert!(refused(&world).await.contains("in another namespace"));
+}
+
+/// The account of a container is in the Secret.
+#[tokio::test]
+async fn a_container_of_that_name_in_another_account_is_another_place() {
+    let world = World::new().await;
+    for (namespace, account) in [(SHOP, "YWNtZQ=="), ("bank", "YmFuaw==")] {
+        world.put_secret(namespace, crate::testing::PASSWORD);
+        let keys = json!({"data": {"AZURE_ACCOUNT_NAME": account, "AZURE_ACCOUNT_KEY": "a2V5"}});
+        world.server.change(&format!("/api/v1/namespaces/{namespace}/secrets/keys"), &keys);
+    }
+    let backend = json!({"azure": {"container": "bkt", "prefix": "r"}});
+    let key = world.put_backend("r", backend.clone());
+    world.snapshot(&key, "app", &[]).await;
+    world.change("r", &json!({"spec": {"wipeOut": true}}));
+    reconciled(&world, &state(), "r").await;
+    world.put_repository_in("bank", "theirs", backend);
+    delete(&world, "r");
+    let same = json!({"data": {"AZURE_ACCOUNT_NAME": "YWNtZQ=="}});
+    let other = json!({"data": {"AZURE_ACCOUNT_NAME": "YmFuaw=="}});
+    world.server.change("/api/v1/namespaces/bank/secrets/keys", &same);
+    assert!(refused(&world).await.contains("in another namespace"));
+    world.server.change("/api/v1/namespaces/bank/secrets/keys", &other);
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
 }
 
 #[tokio::test]

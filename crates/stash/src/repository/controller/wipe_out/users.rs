@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DynamicObject, ListParams};
+use kube::{Api, ResourceExt};
 use lifeboat_api::stash::{Backend, Repository};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::stash::backend::place;
+use lifeboat_plan::stash::backend::{Place, place};
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::reservation::Claim;
 
@@ -50,17 +51,44 @@ pub(super) async fn others(context: &Context, own: &Repository, id: &str) -> Res
     let mut others = Vec::new();
     for api in context.served.scope().apis(&context.client, &resource) {
         let listed = api.list(&ListParams::default()).await.attempt("list Repositories")?;
-        let same = listed.items.iter().filter(|other| other.uid() != own.uid() && is_same(other, own, id));
-        others.extend(
-            same.map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())),
-        );
+        for other in listed.items.iter().filter(|other| other.uid() != own.uid()) {
+            if is_same(context, other, own, id).await? {
+                others.push(format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any()));
+            }
+        }
     }
     Ok(others)
 }
 
-fn is_same(other: &DynamicObject, own: &Repository, id: &str) -> bool {
-    let backend = serde_json::from_value::<Backend>(other.data["spec"]["backend"].clone()).ok();
-    let is_there = |backend: &Backend| place(backend).is_some() && place(backend) == place(&own.spec.backend);
-    other.annotations().get(record::ID).is_some_and(|other| other == id)
-        || backend.is_some_and(|backend| is_there(&backend))
+async fn is_same(
+    context: &Context,
+    other: &DynamicObject,
+    own: &Repository,
+    id: &str,
+) -> Result<bool, ApiError> {
+    if other.annotations().get(record::ID).is_some_and(|other| other == id) {
+        return Ok(true);
+    }
+    let Ok(backend) = serde_json::from_value::<Backend>(other.data["spec"]["backend"].clone()) else {
+        return Ok(false);
+    };
+    let (Some(there), Some(here)) = (place(&backend, None), place(&own.spec.backend, None)) else {
+        return Ok(false);
+    };
+    if !there.may_be(&here) || !here.has_account() {
+        return Ok(there.may_be(&here));
+    }
+    // Few are left for which Secrets have to be read.
+    let there = place_of(context, &other.namespace().unwrap_or_default(), &backend).await?;
+    let here = place_of(context, object::parts(own).0, &own.spec.backend).await?;
+    Ok(there.is_some_and(|there| here.is_some_and(|here| there.may_be(&here))))
+}
+
+/// The place of a backend of a namespace, with the account that its Secret names.
+async fn place_of(context: &Context, namespace: &str, backend: &Backend) -> Result<Option<Place>, ApiError> {
+    let (api, name): (Api<Secret>, _) =
+        (Api::namespaced(context.client.clone(), namespace), &backend.storage_secret_name);
+    let secret = api.get_opt(name).await.attempt(format!("read Secret {namespace}/{name}"))?;
+    let data = secret.map(|secret| secret.data.unwrap_or_default());
+    Ok(place(backend, data.as_ref()))
 }

@@ -61,6 +61,9 @@ async fn backups_and_retention_work_with_movers_alone_and_the_status_shows_it() 
     assert!(object["status"]["totalSize"].is_string(), "{object}");
     assert!(object["metadata"]["annotations"]["lifeboat.io/maintain-since"].is_string(), "{object}");
     assert_eq!(shop.world.server.paths("/snapshots/").len(), 1);
+    let states = movers.store(&key).list_directory("lifeboat/state/").await.unwrap().objects;
+    assert_eq!(states.len(), 1, "the look of each session wrote the state of the invoker");
+    assert!(shop.world.context.looks.states(&key).is_empty());
     assert_eq!(kinds(&movers).len(), 6, "what was found is used until the repository is changed");
 }
 

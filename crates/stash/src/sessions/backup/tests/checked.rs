@@ -5,8 +5,8 @@ use lifeboat_plan::install::policies::objects as policies;
 use super::*;
 
 #[tokio::test]
-async fn a_session_waits_until_policies_check_it_and_its_invoker() {
-    for missing in ["backupsessions", "backupconfigurations"] {
+async fn a_session_waits_until_policies_check_it_its_invoker_and_its_repository() {
+    for missing in ["backupsessions", "backupconfigurations", "repositories"] {
         let shop = Shop::new().await;
         shop.put_configuration("nightly", &json!({}));
         shop.put_session("s", "BackupConfiguration", "nightly");
@@ -49,6 +49,8 @@ async fn a_session_that_has_begun_goes_on_without_policies() {
     shop.put_configuration("nightly", &json!({}));
     shop.put_session("s", "BackupConfiguration", "nightly");
     shop.world.server.change(&format!("{STASH}/backupsessions/s"), &json!({"status": {"phase": "Running"}}));
+    // The server has looked at the Repository while policies checked who wrote it.
+    shop.world.change("r", &json!({"status": {"observedGeneration": 1}}));
     shop.world.context.policies.set("lifeboat", &[]);
     assert_eq!(phase(&shop.run("s").await), "Succeeded");
 }

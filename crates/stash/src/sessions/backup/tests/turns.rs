@@ -69,6 +69,32 @@ async fn a_session_that_waits_longer_than_its_time_out_fails() {
     let second = shop.run("second").await;
     assert_eq!(phase(&second), "Failed", "{second}");
     assert!(condition(&second, "DeadlineExceeded").1.contains("shop/first"), "{second}");
+    assert_eq!(success(&shop, "two").as_deref(), Some("0"));
+}
+
+/// What the metric says of the last session of an invoker.
+fn success(shop: &Shop, invoker: &str) -> Option<String> {
+    let metrics = shop.world.context.core.metrics.render();
+    let of = |line: &&str| {
+        line.starts_with("stash_backup_session_success{") && line.contains(&format!("\"{invoker}\""))
+    };
+    metrics.lines().find(of).and_then(|line| line.rsplit(' ').next()).map(str::to_owned)
+}
+
+#[tokio::test]
+async fn a_session_whose_invoker_is_not_valid_any_more_is_no_success() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("good", "BackupConfiguration", "nightly");
+    assert_eq!(phase(&shop.run("good").await), "Succeeded");
+    assert_eq!(success(&shop, "nightly").as_deref(), Some("1"));
+    shop.put_session("bad", "BackupConfiguration", "nightly");
+    let path = format!("{STASH}/backupsessions/bad");
+    shop.world.server.change(&path, &json!({"status": {"phase": "Running"}}));
+    let path = format!("{STASH}/backupconfigurations/nightly");
+    shop.world.server.change(&path, &json!({"spec": {"schedule": "never"}}));
+    assert_eq!(phase(&shop.run("bad").await), "Failed");
+    assert_eq!(success(&shop, "nightly").as_deref(), Some("0"));
 }
 
 #[tokio::test]

@@ -32,6 +32,23 @@ async fn a_restore_waits_while_its_policy_is_missing_and_stops_no_workload() {
 }
 
 #[tokio::test]
+async fn a_restore_waits_while_nothing_checks_who_writes_repositories() {
+    let (cluster, path) = cluster().await;
+    let all = policies("lifeboat");
+    let is_of_repositories =
+        |policy: &&Value| policy["metadata"]["name"].as_str().unwrap().starts_with("repositories.");
+    let others: Vec<Value> = all.iter().filter(|policy| !is_of_repositories(policy)).cloned().collect();
+    cluster.world.context.policies.set("lifeboat", &others);
+    let advanced = cluster.advance(&path, &CancellationToken::new()).await.unwrap();
+    assert_eq!(advanced, Advance::Waits);
+    let (status, message) = condition(&cluster.world.server.get(&path).unwrap(), "ValidationPassed");
+    assert_eq!((status.as_str(), cluster.works().len()), ("Unknown", 0), "{message}");
+    assert!(message.contains("repositories.lifeboat.lifeboat.io is missing"), "{message}");
+    cluster.world.context.policies.set("lifeboat", &all);
+    assert_eq!(cluster.ended("back").await["status"]["phase"], "Succeeded");
+}
+
+#[tokio::test]
 async fn a_restore_that_is_older_than_its_policy_is_invalid() {
     let (cluster, _) = cluster().await;
     let younger = policies("lifeboat").into_iter().map(|mut policy: Value| {
