@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::super::Advance;
+use super::super::others::needed_copies;
 use super::cluster::{Cluster, SESSIONS, member};
 use crate::testing::condition;
 
@@ -118,4 +119,18 @@ async fn a_stateful_set_whose_claims_go_with_its_pods_is_not_stopped() {
     assert_eq!((cluster.replicas("db"), cluster.works().len()), (2, 0));
     let writes = cluster.world.server.writes();
     assert!(!writes.iter().any(|write| write.contains("/statefulsets/")), "nothing was scaled: {writes:?}");
+}
+
+/// The message of the second restore offers a rollback to the copy that the first one made, which was deleted to try again.
+#[tokio::test]
+async fn the_copy_of_a_restore_that_was_deleted_is_needed_while_its_workload_is_down() {
+    let cluster = left_down(&json!({})).await;
+    cluster.remove("back");
+    assert!(needed_copies(&cluster.world.context, "shop").await.unwrap().is_empty());
+    cluster.restore_session("again", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    cluster.effects.will(fails("no space left on device"));
+    let again = cluster.ended("again").await;
+    assert_eq!(again["status"]["stats"][0]["safetyCopies"], Value::Null, "it made none: {again}");
+    let needed = needed_copies(&cluster.world.context, "shop").await.unwrap();
+    assert_eq!(needed.into_iter().collect::<Vec<_>>(), ["uid-back"]);
 }
