@@ -20,6 +20,6 @@ pub use retry::{FailedSession, Retry, retry};
 pub use start::{
     BackupFacts, BackupTargetFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget,
     RESUMED, RestoreProgress, SessionKey, SessionStart, SkipReason, WaitReason, backup_member,
-    restore_member, start_backup,
+    is_resumed, restore_member, start_backup,
 };
 pub use target::{TargetKey, TargetVolumes};

@@ -142,7 +142,7 @@ mod tests {
         let restore = names::restore("r").unwrap();
         assert!(allow(&world.tenant, &restore).await.unwrap().contains("run again"));
         let object = world.server.get(&path("restoresessions", "r")).unwrap();
-        assert_eq!(object["metadata"]["annotations"][RESUMED], "true");
+        assert_eq!(object["metadata"]["annotations"][RESUMED], "uid-r");
         assert!(allow(&world.tenant, &restore).await.unwrap().contains("already"));
     }
 

@@ -67,10 +67,11 @@ pub fn backups_resumed(restore: &Value) -> Result<Option<Value>, AfterRestoreErr
     if phase != "Failed" {
         return Err(AfterRestoreError::NotFailed { restore: shown(restore), phase: phase.to_owned() });
     }
-    if restore["metadata"]["annotations"].get(RESUMED).is_some() {
+    let uid = text(restore, "/metadata/uid");
+    if restore["metadata"]["annotations"][RESUMED] == *uid {
         return Ok(None);
     }
-    Ok(Some(json!({"metadata": {"annotations": {RESUMED: "true"}}})))
+    Ok(Some(json!({"metadata": {"annotations": {RESUMED: uid}}})))
 }
 
 /// The phase of a restore that has ended.
@@ -268,9 +269,11 @@ mod tests {
     fn backups_are_allowed_once_after_a_failed_restore() {
         let mut failed = session(&json!({"phase": "Failed"}));
         let patch = backups_resumed(&failed).unwrap().unwrap();
-        assert_eq!(patch, json!({"metadata": {"annotations": {RESUMED: "true"}}}));
-        failed["metadata"]["annotations"][RESUMED] = json!("true");
+        assert_eq!(patch, json!({"metadata": {"annotations": {RESUMED: "r1"}}}));
+        failed["metadata"]["annotations"][RESUMED] = json!("r1");
         assert_eq!(backups_resumed(&failed), Ok(None));
+        failed["metadata"]["uid"] = json!("r2");
+        assert!(matches!(backups_resumed(&failed), Ok(Some(_))), "it was created again from the first one");
         let message = backups_resumed(&session(&json!({"phase": "Succeeded"}))).unwrap_err().to_string();
         assert!(message.contains("is Succeeded"), "{message}");
     }
