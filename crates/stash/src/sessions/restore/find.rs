@@ -29,8 +29,13 @@ pub(super) enum Tried {
     Found(Box<Ready>),
     /// Something is missing.
     Waits(Observation),
-    /// All is there, and another session, or a pod that goes by itself, has the data.
+    /// All is there, and another session has the data.
     Queued {
+        reason: String,
+        on: TargetVolumes,
+    },
+    /// All is there, and pods that go by themselves still use the data.
+    Leaving {
         reason: String,
         on: TargetVolumes,
     },
@@ -83,6 +88,7 @@ impl RestoreWork {
                 Tried::Found(ready) => return self.put_on_record(member, valid, *ready).await,
                 Tried::Waits(observed) => self.wait(member, &observed, until).await?,
                 Tried::Queued { reason, on } => self.queue(member, reason, on).await?,
+                Tried::Leaving { reason, on } => self.queue_until(member, reason, on, until).await?,
             }
             tokio::select! {
                 () = tokio::time::sleep(self.transfers.pace) => {}
@@ -115,6 +121,20 @@ impl RestoreWork {
         if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
     }
 
+    /// The same for pods that go by themselves. That of a node that is gone stays until a person deletes it, so the wait ends.
+    async fn queue_until(
+        &self,
+        member: usize,
+        reason: String,
+        on: TargetVolumes,
+        until: Timestamp,
+    ) -> Result<(), NoHosts> {
+        if self.record.now() >= until {
+            return Err(failed(&format!("{reason}; the time for waiting is over: delete what is left")));
+        }
+        self.queue(member, reason, on).await
+    }
+
     async fn try_find(&self, member: usize, valid: &ValidRestoreMember) -> Result<Tried, NoHosts> {
         let Some(spec) = &valid.spec.target else { return Err(failed("the member has no target")) };
         let rules = &valid.rules.rules;
@@ -135,7 +155,7 @@ impl RestoreWork {
         let on = self.on(member, of_target.collect());
         let way = self.way(&facts, &plan).await?;
         if let InPlace::Later { message } = way {
-            return Ok(Tried::Queued { reason: message, on });
+            return Ok(Tried::Leaving { reason: message, on });
         }
         if way == InPlace::IntoRunning {
             facts.into_running = true;
