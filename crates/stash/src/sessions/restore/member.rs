@@ -79,7 +79,11 @@ impl Restoring for MemberStandstill<'_> {
 
 /// The state of the safety copies. A host that failed ends them once no other host is at work.
 fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
-    let copied = |host: &HostState| is_copied(host, &safety_parts(&found.mounts, &host.paths));
+    // Without its volumes a host would have nothing to copy, and would count as copied: they were changed while no server ran.
+    let copied = |host: &HostState| {
+        let is_known = found.destinations.contains_key(&host.name);
+        is_known && is_copied(host, &safety_parts(&found.mounts, &host.paths))
+    };
     if hosts.iter().all(|host| host.phase == WorkPhase::Failed || copied(host)) {
         return match failures(hosts) {
             Some(message) => Work::Failed(format!(
@@ -107,7 +111,8 @@ fn of_restores(hosts: &[HostState]) -> Work {
 #[cfg(test)]
 mod tests {
     use lifeboat_api::stash::{HostRun, RestoredPath, SnapshotStats};
-    use lifeboat_plan::stash::targets::{CleanPath, Mount};
+    use lifeboat_plan::stash::hosts::HostName;
+    use lifeboat_plan::stash::targets::{CleanPath, Destination, Mount};
     use rstest::rstest;
 
     use super::*;
@@ -115,7 +120,8 @@ mod tests {
     fn found() -> FoundMember {
         let mount_path = CleanPath::stored("/data").unwrap();
         let mount = Mount { volume: "data".into(), mount_path, sub_path: None };
-        FoundMember { mounts: vec![mount], ..FoundMember::default() }
+        let destinations = [(HostName::default(), Destination::default())].into();
+        FoundMember { mounts: vec![mount], destinations, ..FoundMember::default() }
     }
 
     fn host(phase: WorkPhase) -> HostState {
@@ -156,6 +162,14 @@ mod tests {
     #[case::one_failed_and_one_at_work(&[at_work(), host(WorkPhase::Failed)], "running")]
     fn safety_copies_are_done_when_every_mount_has_one(#[case] hosts: &[HostState], #[case] expected: &str) {
         assert_eq!(shown(&of_copies(hosts, &found())), expected);
+    }
+
+    /// Its mounts were changed, or its pod template, while no server ran.
+    #[test]
+    fn a_host_without_volumes_has_no_safety_copy() {
+        let unknown = FoundMember::default();
+        assert_eq!(shown(&of_copies(&[host(WorkPhase::Pending)], &unknown)), "not begun");
+        assert_eq!(shown(&of_copies(&[host(WorkPhase::Failed)], &unknown)), "failed");
     }
 
     #[rstest]
