@@ -108,7 +108,8 @@ pub fn expired_safety_copies(
 ) -> Vec<String> {
     let is_old = |snapshot: &SnapshotFact| now.duration_since(snapshot.time) > SAFETY_COPIES_KEPT;
     let copies = snapshots.iter().filter(|snapshot| snapshot.has_tag(SAFETY_TAG));
-    let is_needed = |snapshot: &SnapshotFact| snapshot.session().is_some_and(|restore| needed.contains(restore));
+    let is_needed =
+        |snapshot: &SnapshotFact| snapshot.session().is_some_and(|restore| needed.contains(restore));
     let own = copies.filter(|snapshot| own_hosts.contains(&snapshot.host) && !is_needed(snapshot));
     own.filter(|snapshot| is_old(snapshot)).map(|snapshot| snapshot.id.clone()).collect()
 }
