@@ -1,6 +1,6 @@
 //! A workload that a failed restore left down: only a restore that succeeds starts it.
 
-use lifeboat_plan::stash::in_place::STANDSTILL;
+use lifeboat_plan::stash::in_place::{STANDSTILL, UNFINISHED};
 use lifeboat_transfer::attempts::testing::fails;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -133,4 +133,18 @@ async fn the_copy_of_a_restore_that_was_deleted_is_needed_while_its_workload_is_
     assert_eq!(again["status"]["stats"][0]["safetyCopies"], Value::Null, "it made none: {again}");
     let needed = needed_copies(&cluster.world.context, "shop").await.unwrap();
     assert_eq!(needed.into_iter().collect::<Vec<_>>(), ["uid-back"]);
+}
+
+/// A person started the workload with `kubectl scale`, which leaves the record on it, and allowed backups: its data is not that of the first
+/// restore's safety copy any more.
+#[tokio::test]
+async fn data_that_a_person_accepted_is_copied_before_the_next_restore() {
+    let cluster = left_down(&json!({})).await;
+    let claim = "/api/v1/namespaces/shop/persistentvolumeclaims/web-data";
+    cluster.world.server.change(claim, &json!({"metadata": {"annotations": {UNFINISHED: null}}}));
+    cluster.restore_session("again", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    let again = cluster.ended("again").await;
+    assert_eq!(again["status"]["phase"], "Succeeded", "{again}");
+    assert_eq!(again["status"]["stats"][0]["safetyCopies"].as_array().map(Vec::len), Some(1), "{again}");
+    assert_eq!((cluster.replicas("web"), carried(&cluster)), (2, Value::Null));
 }
