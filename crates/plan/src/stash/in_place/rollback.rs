@@ -61,6 +61,12 @@ pub fn held_down(restore: &Value) -> Result<Vec<StoppedWorkload>, AfterRestoreEr
     Ok(records.filter(|record| DOWN.contains(&record.step.as_str())).collect())
 }
 
+/// Whether a restore that has not ended has stopped this workload, or is about to.
+pub fn is_at_work_on(restore: &Value, workload_uid: &str) -> bool {
+    let mut records = members(restore).into_iter().filter_map(standstill);
+    ended(restore).is_err() && records.any(|record| record.uid == workload_uid)
+}
+
 /// The change of a restore that failed, by which a person allows backups of its targets. None if they are allowed already.
 pub fn backups_resumed(restore: &Value) -> Result<Option<Value>, AfterRestoreError> {
     let phase = ended(restore)?;
@@ -77,7 +83,8 @@ pub fn backups_resumed(restore: &Value) -> Result<Option<Value>, AfterRestoreErr
 /// The phase of a restore that has ended.
 fn ended(restore: &Value) -> Result<&str, AfterRestoreError> {
     let phase = text(restore, "/status/phase");
-    if matches!(phase, "Succeeded" | "Failed" | "Invalid") {
+    // Unknown is the end of a restore from VolumeSnapshots whose claims wait for pods.
+    if matches!(phase, "Succeeded" | "Failed" | "Invalid" | "Unknown") {
         return Ok(phase);
     }
     let phase = if phase.is_empty() { "Pending" } else { phase };
@@ -263,6 +270,13 @@ mod tests {
         assert_eq!(held("LeftDown").unwrap()[0].replicas, 3, "an earlier restore left it so");
         assert_eq!(held("Started").unwrap(), []);
         assert!(held_down(&session(&json!({"phase": "Running"}))).is_err(), "the restore starts it itself");
+    }
+
+    #[test]
+    fn a_restore_works_on_the_workloads_of_its_members_until_it_has_ended() {
+        let at = |phase: &str| session(&json!({"phase": phase, "standstill": record("Stopped", None)}));
+        assert!(is_at_work_on(&at("Running"), "w1") && !is_at_work_on(&at("Running"), "w2"));
+        assert!(!is_at_work_on(&at("Failed"), "w1") && !is_at_work_on(&session(&json!({})), "w1"));
     }
 
     #[test]
