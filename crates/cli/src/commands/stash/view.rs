@@ -263,7 +263,8 @@ mod tests {
         );
         assert!(unknown.has_ended(), "nothing more is done for it");
         assert_eq!(unknown.reasons(), ["claims data get their data when pods use them"]);
-        let allowed = json!({"type": "BackupsBlocked", "status": "False", "message": "all data was restored"});
+        let allowed =
+            json!({"type": "BackupsBlocked", "status": "False", "message": "all data was restored"});
         let succeeded = View::of(
             &json!({"kind": "RestoreSession", "status": {"phase": "Succeeded", "conditions": [allowed]}}),
         );
