@@ -66,7 +66,8 @@ done
 
 /// Loads a dump with psql, whose exit code is that of the script. In the dump of a whole server (pg_dumpall), before its first database:
 /// the role that loads the dump stays as it is, with the password that the AppBinding's Secret has, and other roles may exist already.
-/// Everything else passes unchanged: the same text may be in users' data.
+/// Everything else passes unchanged: the same text may be in users' data. Where sed fails, psql gets statements that fail after what it got: a
+/// shell knows the exit code of the last program only, and part of a dump is no restore.
 pub(super) fn load_postgres(user: &str) -> String {
     let role = pattern(&identifier(user));
     let script = format!(
@@ -89,7 +90,8 @@ b rest
 s/^CREATE ROLE \(.*\);$/DO $lifeboat$ BEGIN CREATE ROLE \1; EXCEPTION WHEN duplicate_object THEN NULL; END $lifeboat$;/
 "
     );
-    format!("LC_ALL=C sed {} | psql \"$@\"", quoted(&script))
+    let cut_off = r"printf '\n\\.\nSELECT lifeboat_dump_was_cut_off;\n'";
+    format!("{{ LC_ALL=C sed {} || {cut_off}; }} | psql \"$@\"", quoted(&script))
 }
 
 /// A role as pg_dumpall writes it.
