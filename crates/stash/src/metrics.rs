@@ -2,6 +2,7 @@
 //! working. Only a leader knows the values.
 
 mod repositories;
+mod restores;
 mod sessions;
 
 use lifeboat_web::Metrics;
@@ -10,6 +11,7 @@ pub(crate) use repositories::{RepositoryLabels, RepositoryValues};
 pub(crate) use sessions::{EndedHost, EndedSession, EndedTarget, HostNumbers, SessionLabels};
 
 use repositories::RepositoryMetrics;
+use restores::RestoreMetrics;
 use sessions::SessionMetrics;
 
 /// Handles to the metrics of Stash's API; clones share them.
@@ -17,6 +19,7 @@ use sessions::SessionMetrics;
 pub(crate) struct StashMetrics {
     pub(crate) repositories: RepositoryMetrics,
     pub(crate) sessions: SessionMetrics,
+    pub(crate) restores: RestoreMetrics,
 }
 
 impl StashMetrics {
@@ -24,6 +27,7 @@ impl StashMetrics {
         metrics.register(|registry| Self {
             repositories: RepositoryMetrics::register(registry),
             sessions: SessionMetrics::register(registry),
+            restores: RestoreMetrics::register(registry),
         })
     }
 
@@ -31,5 +35,6 @@ impl StashMetrics {
     pub(crate) fn end_term(&self) {
         self.repositories.clear();
         self.sessions.clear();
+        self.restores.clear();
     }
 }

@@ -105,8 +105,8 @@ pub(crate) struct EndedHost {
     pub(crate) numbers: Option<HostNumbers>,
 }
 
-type Whole<L> = Family<L, Gauge<i64, AtomicI64>>;
-type Seconds<L> = Family<L, Gauge<f64, AtomicU64>>;
+pub(super) type Whole<L> = Family<L, Gauge<i64, AtomicI64>>;
+pub(super) type Seconds<L> = Family<L, Gauge<f64, AtomicU64>>;
 
 /// Handles to the metrics of backups; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -276,11 +276,11 @@ impl SessionMetrics {
     }
 }
 
-fn count(length: usize) -> i64 {
+pub(super) fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-fn target_labels(session: &SessionLabels, target: &EndedTarget) -> TargetLabels {
+pub(super) fn target_labels(session: &SessionLabels, target: &EndedTarget) -> TargetLabels {
     let SessionLabels { invoker_kind, invoker_name, namespace, driver, repository } = session.clone();
     TargetLabels {
         invoker_kind,
@@ -294,7 +294,7 @@ fn target_labels(session: &SessionLabels, target: &EndedTarget) -> TargetLabels 
     }
 }
 
-fn host_labels(target: &TargetLabels, host: &EndedHost) -> HostLabels {
+pub(super) fn host_labels(target: &TargetLabels, host: &EndedHost) -> HostLabels {
     let TargetLabels { invoker_kind, invoker_name, namespace, driver, repository, kind, group, name } =
         target.clone();
     HostLabels {

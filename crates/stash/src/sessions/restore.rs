@@ -23,6 +23,7 @@ mod turn;
 mod work;
 mod writing;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -77,21 +78,26 @@ async fn run_kind(context: &Context, kind: SessionKind, name: &'static str, shut
     let state = Arc::new(State { kind, resource, restores: LongWork::new("restore") });
     tokio::select! {
         () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
-        () = end_deleted(&state, &there) => {}
+        () = end_deleted(context, &state, &there) => {}
     }
     state.restores.leave().await;
 }
 
-/// Cancels the work on restores that were deleted: no reconcile reports them.
-async fn end_deleted(state: &State, there: &Known) {
+/// Cancels the work on restores that were deleted, and removes their metrics: no reconcile reports them.
+async fn end_deleted(context: &Context, state: &State, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(PAUSE).await;
-        let uids: std::collections::BTreeSet<String> =
-            there.state().iter().filter_map(|restore| restore.uid()).collect();
+        let restores = there.state();
+        let uids: BTreeSet<String> = restores.iter().filter_map(|restore| restore.uid()).collect();
         state.restores.cancel_others(|uid| uids.contains(uid));
+        let name =
+            |restore: &Arc<DynamicObject>| (restore.namespace().unwrap_or_default(), restore.name_any());
+        let names: BTreeSet<(String, String)> = restores.iter().map(name).collect();
+        let is_there = |namespace: &str, name: &str| names.contains(&(namespace.to_owned(), name.to_owned()));
+        context.metrics.restores.retain(state.kind.as_str(), is_there);
     }
 }
 
@@ -203,13 +209,15 @@ async fn advance(
             if now < wait_until(record.created, time_out, wait) {
                 return Ok(Advance::Waits);
             }
-            finish::end(record, missing).await?;
+            let driver = valid.as_ref().ok().map(|valid| &valid.driver);
+            finish::end(context, restore.kind, record, driver, missing).await?;
             return Ok(Advance::Ended);
         }
     }
     let Ok(valid) = valid else {
         // The spec cannot be changed: another version of the server found it valid.
-        finish::end(record, "its spec is not valid for this version").await?;
+        let message = "its spec is not valid for this version";
+        finish::end(context, restore.kind, record, None, message).await?;
         return Ok(Advance::Ended);
     };
     let repository = match &valid.driver {

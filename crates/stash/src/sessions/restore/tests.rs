@@ -43,6 +43,8 @@ async fn a_deployment_is_restored_in_place_and_started_again() {
         (&json!(2), &json!(null))
     );
     assert!(back["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty), "{back}");
+    let metrics = cluster.world.context.core.metrics.render();
+    assert!(metrics.contains("stash_restore_session_success{invoker_kind=\"RestoreSession\""), "{metrics}");
 
     let works = cluster.works();
     let [TaskWork::Backup(copy), TaskWork::Restore(restore)] = works.as_slice() else { panic!("{works:?}") };
