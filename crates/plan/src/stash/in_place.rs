@@ -12,6 +12,7 @@
 //! Recorded -> Stopping -> Stopped -> SafetyCopy -> Restoring -> Verified -> Starting -> Started
 //!                 \----------\-----------\-> Starting (nothing was written: as before)
 //!                                            Restoring, Verified -> HeldDown (data may be half restored)
+//!                                                                    Starting -> HeldDown (the start is refused)
 //! ```
 //! A workload that an earlier restore left down stays down (LeftDown) in place of going back to its scale.
 //!

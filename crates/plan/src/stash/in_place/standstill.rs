@@ -211,6 +211,22 @@ impl Standstill {
         })
     }
 
+    /// The workload could not be given its scale back: it stays down, and the restore is Failed.
+    pub fn not_started(&self, refusal: &str) -> Self {
+        let Self { kind, name, replicas, restore, .. } = self;
+        let before = match &self.failure {
+            None => "all data was restored",
+            Some(failure) => failure.trim_end_matches('.'),
+        };
+        let failure = format!(
+            "{before}. {kind} {name} stays stopped, because it could not be started: {refusal}. Remove what refuses that, then start it: \
+             kubectl -n {} scale {}/{name} --replicas={replicas}",
+            restore.namespace,
+            kind.to_lowercase(),
+        );
+        Self { step: Step::HeldDown, failure: Some(failure), ..self.clone() }
+    }
+
     fn stopping(&self, seen: &Seen) -> Action {
         let reason = seen.give_up.clone().or_else(|| self.gone(seen));
         if let Some(reason) = reason {

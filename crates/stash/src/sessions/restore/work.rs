@@ -176,6 +176,9 @@ impl RestoreWork {
             }
             self.record.warn("RestoreFailed", failure).await;
         }
+        // Where all data was restored, this tells that the restore failed nevertheless.
+        let has_failed = state.hosts.iter().any(|host| host.phase != WorkPhase::Succeeded);
+        let executor = failure.clone().filter(|_| is_down && !has_failed);
         let started = ConditionType::WorkloadStarted;
         let observed = match failure {
             Some(failure) if is_down => started.no(failure),
@@ -183,7 +186,13 @@ impl RestoreWork {
             None => started.yes("it has its replicas again"),
         };
         let now = self.record.now();
-        self.change(member, |member| member.observe(&observed, now)).await.map(drop)
+        let changed = self.change(member, |member| {
+            member.observe(&observed, now);
+            if let Some(failure) = executor {
+                member.observe(&ConditionType::RestoreExecutorEnsured.no(failure), now);
+            }
+        });
+        changed.await.map(drop)
     }
 }
 

@@ -155,6 +155,19 @@ fn a_workload_that_someone_started_is_not_said_to_be_down() {
 }
 
 #[test]
+fn a_workload_that_may_not_be_started_stays_down_and_says_how_to_start_it() {
+    let down = record(Step::Starting).not_started("admission denied");
+    assert_eq!(down.next(&seen(0)), Action::End { failure: down.failure.clone() });
+    assert_eq!(
+        down.failure.as_deref(),
+        Some(
+            "all data was restored. Deployment web stays stopped, because it could not be started: admission denied. Remove what refuses that, \
+             then start it: kubectl -n demo scale deployment/web --replicas=3"
+        )
+    );
+}
+
+#[test]
 fn the_record_is_read_as_it_was_written() {
     let record = Standstill { failure: Some("why".into()), ..record(Step::HeldDown) };
     let text = serde_json::to_string(&record).unwrap();
