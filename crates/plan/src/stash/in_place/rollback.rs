@@ -24,8 +24,8 @@ pub enum AfterRestoreError {
     #[error("{restore} has not ended (phase {phase}); wait until it has")]
     NotEnded { restore: String, phase: String },
     #[error(
-        "{restore} has no safety copy: there is none with annotation lifeboat.io/safety-copy: \"false\", none of databases and \
-         volume snapshots, and none of a restore that wrote nothing"
+        "{restore} has no safety copy: copies are made of workloads that a restore stops, and not with annotation \
+         lifeboat.io/safety-copy: \"false\". Restore an older snapshot by its id instead (rules[].snapshots)"
     )]
     NoSafetyCopy { restore: String },
     #[error("{restore} is {phase}: only a restore that failed keeps backups of its targets from running")]
