@@ -55,17 +55,21 @@ impl Steps for Writing {
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         let (mut restored, mut problems, mut owners) = (Vec::new(), Vec::new(), Listed::default());
+        let mut empty = Vec::new();
         for (number, part) in self.parts.parts.iter().enumerate() {
             match reported(&outcome, &self.transfer.part(number), number) {
                 Ok(done) => {
                     restored.push(part);
+                    if done.files == 0 && self.has_patterns(part) {
+                        empty.push(part.path.as_str());
+                    }
                     owners.count += done.owners.count;
                     owners.first.extend(done.owners.first.iter().cloned());
                 }
                 Err(message) => problems.push(format!("{}: {message}", part.path)),
             }
         }
-        self.finish(&restored, problems, &owners).await
+        self.finish(&restored, problems, &owners, &empty).await
     }
 
     /// Whether everything was written is not known.
@@ -154,12 +158,20 @@ impl Writing {
         }
     }
 
-    /// Puts on record which paths are restored, and which owners could not be set.
+    /// Whether only some of a part's files are wanted.
+    fn has_patterns(&self, part: &WritePart) -> bool {
+        [&part.include, &self.args.include, &part.exclude, &self.args.exclude]
+            .iter()
+            .any(|list| !list.is_empty())
+    }
+
+    /// Puts on record which paths are restored, which owners could not be set, and in which paths no file matched the patterns.
     async fn finish(
         &self,
         restored: &[&WritePart],
         problems: Vec<String>,
         owners: &Listed,
+        empty: &[&str],
     ) -> Result<(), ApiError> {
         let is_done = |chosen: &RestoredPath| {
             restored.iter().any(|part| part.snapshot == chosen.snapshot && part.path.as_str() == chosen.path)
@@ -171,6 +183,10 @@ impl Writing {
             if owners.count > 0 {
                 let message = unset_owners(member, host.as_str(), owners);
                 member.observe(&ConditionType::OwnersNotRestored.yes(message), now);
+            }
+            if !empty.is_empty() {
+                let message = nothing_matched(member, host.as_str(), empty);
+                member.observe(&ConditionType::RestoreRemarks.yes(message), now);
             }
             let Some(host) = member.hosts.iter_mut().find(|known| known.name == *host) else { return };
             for chosen in host.paths.iter_mut().filter(|chosen| is_done(chosen)) {
@@ -188,12 +204,24 @@ impl Writing {
 
 /// The message about owners, after those of other hosts.
 fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
-    let kind = ConditionType::OwnersNotRestored;
     let own = format!(
         "host {host}: {} files belong to the mover's user, because only root may give files away ({})",
         owners.count,
         owners.first.join(", ")
     );
+    after_others(member, ConditionType::OwnersNotRestored, own)
+}
+
+/// The message about paths of which nothing was restored, after other remarks.
+fn nothing_matched(member: &MemberState, host: &str, paths: &[&str]) -> String {
+    let own = format!(
+        "host {host}: no file of {} matches the patterns (include, exclude), so nothing was restored there",
+        paths.join(", ")
+    );
+    after_others(member, ConditionType::RestoreRemarks, own)
+}
+
+fn after_others(member: &MemberState, kind: ConditionType, own: String) -> String {
     let known = member.conditions.iter().find(|condition| condition.type_ == kind.name());
     match known.map(|condition| condition.message.as_str()).filter(|message| !message.is_empty()) {
         Some(message) => format!("{message}; {own}"),
