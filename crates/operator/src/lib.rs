@@ -2,6 +2,7 @@
 //! serves metrics and probes. `lifeboat server` calls [`run`]. The controllers are in the crates of their APIs.
 
 mod apis;
+mod kinds;
 mod runtime;
 mod settings;
 

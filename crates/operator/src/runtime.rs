@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use lifeboat_cluster::lease::{Election, Ended};
-use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
+use lifeboat_cluster::{ConnectError, ConnectOptions};
 use lifeboat_control::Core;
 use lifeboat_transfer::TransferService;
 use lifeboat_web::{Health, Metrics, WebError};
@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::apis::Apis;
+use crate::kinds::WantedKinds;
 use crate::settings::ServerSettings;
 
 /// Lifeboat's own version.
@@ -21,9 +22,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The Lease of the election.
 const LEASE: &str = "lifeboat-server";
-
-/// How long one request for the installed kinds may take.
-const ANSWER: Duration = Duration::from_secs(30);
 
 /// Why a server ended although it was not asked to stop.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +93,7 @@ impl Server {
     /// Runs one term of leadership after the other, until stopped.
     async fn serve_terms(&self, stop: &CancellationToken) {
         let settings = &self.settings;
-        if !wait_for_kinds(&self.core.client, &self.health, settings.stash.is_some(), stop).await {
+        if !wait_for_kinds(&self.core.client, &self.health, stop).await {
             return;
         }
         while !stop.is_cancelled() {
@@ -142,37 +140,13 @@ impl Server {
     }
 }
 
-/// Waits until the cluster answers and serves our kinds; false if stopped before that.
-async fn wait_for_kinds(
-    client: &Client,
-    health: &Health,
-    with_stash: bool,
-    stop: &CancellationToken,
-) -> bool {
-    let names =
-        lifeboat_api::crds::installed(with_stash).iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
-    let flag = if with_stash { " --stash" } else { "" };
-    let apply = format!("lifeboat crds{flag} | kubectl apply --server-side -f -");
-    let served = async {
-        loop {
-            health.pulse();
-            match timeout(ANSWER, crds::missing(client, &names)).await {
-                Ok(Ok(missing)) if missing.is_empty() => return,
-                Ok(Ok(missing)) => tracing::error!(
-                    ?missing,
-                    "the cluster lacks custom resources; apply them with `lifeboat install` or `{apply}`"
-                ),
-                Ok(Err(error)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer");
-                }
-                Err(_elapsed) => tracing::warn!("the cluster does not answer in time"),
-            }
-            sleep(Duration::from_secs(2)).await;
-        }
-    };
+/// Waits until the cluster answers and serves the kinds that every server has; false if stopped before that.
+async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationToken) -> bool {
+    let apply = "lifeboat crds | kubectl apply --server-side -f -";
+    let kinds = WantedKinds::new(&lifeboat_api::crds::installed(false), apply, Duration::from_secs(2));
     tokio::select! {
         () = stop.cancelled() => false,
-        () = served => {
+        () = kinds.served(client, || health.pulse()) => {
             health.set_ready(true);
             true
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use jiff::Zoned;
 use lifeboat_store::Store;
 use secrecy::{ExposeSecret, SecretString};
@@ -19,11 +19,11 @@ use crate::identity::Identity;
 
 /// The cost of scrypt: 2^15 · 8 · 3, which takes a tenth of a second and 32 MiB, as OWASP recommends.
 const DEFAULT_COST: Cost = Cost { n: 1 << 15, r: 8, p: 3 };
-/// No known program writes a key file that requires more memory than this.
-const MAX_MEMORY: u64 = 1 << 30;
 const SALT: usize = 64;
 /// How many keys are tried with a password, as in restic.
 const MAX_TRIED: usize = 20;
+/// How many keys a repository may have.
+const MOST: usize = 10_000;
 
 /// The scrypt parameters: the cost of trying a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,27 @@ pub struct Cost {
 impl Default for Cost {
     fn default() -> Self {
         DEFAULT_COST
+    }
+}
+
+impl Cost {
+    /// No known program writes a key file that requires more than this.
+    pub const HIGHEST: Self = Self { n: 1 << 20, r: 8, p: 1024 };
+
+    /// The bytes of memory that a derivation needs.
+    fn memory(self) -> Option<u64> {
+        self.n.checked_mul(u64::from(self.r))?.checked_mul(128)
+    }
+
+    /// The bytes that it computes: that memory, `p` times.
+    fn work(self) -> Option<u64> {
+        self.memory()?.checked_mul(u64::from(self.p))
+    }
+
+    /// Whether it needs no more memory and no more time than `limit`.
+    fn is_within(self, limit: Self) -> bool {
+        let fits = |own: Option<u64>, most: Option<u64>| own.zip(most).is_some_and(|(own, most)| own <= most);
+        fits(self.memory(), limit.memory()) && fits(self.work(), limit.work())
     }
 }
 
@@ -80,15 +101,19 @@ impl KeyFile {
         })
     }
 
-    /// `None` if the password does not belong to this key. CPU-intensive.
-    fn open(&self, password: &SecretString) -> Result<Option<Material>> {
+    /// `None` if the password does not belong to this key. CPU-intensive. A key that costs more than `limit` is not tried.
+    fn open(&self, password: &SecretString, limit: Cost) -> Result<Option<Material>> {
         let damaged = |detail: &str| Error::damaged("a key", detail);
+        let cost = Cost { n: self.n, r: self.r, p: self.p };
+        if !cost.is_within(limit) {
+            return Err(damaged(&format!("the cost N {}, r {}, p {} is not usable", cost.n, cost.r, cost.p)));
+        }
         if self.kdf != "scrypt" {
             return Err(damaged(&format!("the key derivation '{}' is not supported", self.kdf)));
         }
         let salt = STANDARD.decode(&self.salt).map_err(|_| damaged("its salt is broken"))?;
         let mut sealed = STANDARD.decode(&self.data).map_err(|_| damaged("its content is broken"))?;
-        let by_password = derive(password, Cost { n: self.n, r: self.r, p: self.p }, &salt)?;
+        let by_password = derive(password, cost, &salt)?;
         let Ok(plain) = by_password.open(&mut sealed) else { return Ok(None) };
         let material: Material = serde_json::from_slice(plain).map_err(|_| damaged("it contains no key"))?;
         if !material.is_valid() {
@@ -103,8 +128,7 @@ fn derive(password: &SecretString, cost: Cost, salt: &[u8]) -> Result<Key> {
         let Cost { n, r, p } = cost;
         Error::damaged("a key", format!("the cost N {n}, r {r}, p {p} is not usable"))
     };
-    let memory = cost.n.checked_mul(u64::from(cost.r)).and_then(|product| product.checked_mul(128));
-    if !cost.n.is_power_of_two() || memory.is_none_or(|memory| memory > MAX_MEMORY) || cost.p > 1024 {
+    if !cost.n.is_power_of_two() || !cost.is_within(Cost::HIGHEST) || cost.p > Cost::HIGHEST.p {
         return Err(damaged());
     }
     let log_n = u8::try_from(cost.n.trailing_zeros()).map_err(|_| damaged())?;
@@ -148,27 +172,39 @@ pub(crate) async fn add(store: &Store, key: &Material, new: &NewKey<'_>) -> Resu
 }
 
 /// A key that `password` opens, if there is no config to check it with.
-pub(crate) async fn opened_by(store: &Store, password: &SecretString) -> Result<Option<(KeyId, Material)>> {
+pub(crate) async fn opened_by(
+    store: &Store,
+    password: &SecretString,
+    limit: Cost,
+) -> Result<Option<(KeyId, Material)>> {
     for id in list(store).await?.into_iter().take(MAX_TRIED) {
         let (file, password) = (load(store, id).await?, password.clone());
-        if let Some(material) = blocking(move || file.open(&password)).await? {
+        if let Some(material) = blocking(move || file.open(&password, limit)).await? {
             return Ok(Some((id, material)));
         }
     }
     Ok(None)
 }
 
-/// Finds the key that `password` opens and that opens the config; `hint` is tried first. A key left behind by an
-/// `init` that lost a race against another one does not open the config. A damaged key is only reported if no other
-/// key opens.
+/// Which keys are tried with a password.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tries<'a> {
+    /// The beginning of the ID of the key that is tried first.
+    pub(crate) first: Option<&'a str>,
+    /// A key that costs more is not tried.
+    pub(crate) limit: Cost,
+}
+
+/// Finds the key that `password` opens and that opens the config. A key left behind by an `init` that lost a race against
+/// another one does not open the config. A damaged key is only reported if no other key opens.
 pub(crate) async fn search(
     store: &Store,
     password: &SecretString,
-    hint: Option<&str>,
+    tries: &Tries<'_>,
     config: &[u8],
 ) -> Result<(KeyId, Key)> {
     let mut ids = list(store).await?;
-    if let Some(hint) = hint {
+    if let Some(hint) = tries.first {
         ids.sort_by_key(|id| !id.to_string().starts_with(hint));
     }
     let keys = ids.len();
@@ -177,7 +213,7 @@ pub(crate) async fn search(
     }
     let (mut damage, mut damaged, mut refused, mut useless) = (None, 0, 0, None);
     for id in ids.into_iter().take(MAX_TRIED) {
-        match open(store, id, password).await {
+        match open(store, id, password, tries.limit).await {
             Ok(Some(key)) if key.open(&mut config.to_vec()).is_ok() => return Ok((id, key)),
             Ok(Some(_)) => {
                 tracing::warn!(key = %id, "the password opens this key, but the key does not open the config");
@@ -205,10 +241,10 @@ pub(crate) async fn search(
 }
 
 /// `None` if the password does not belong to this key.
-async fn open(store: &Store, id: KeyId, password: &SecretString) -> Result<Option<Key>> {
+async fn open(store: &Store, id: KeyId, password: &SecretString, limit: Cost) -> Result<Option<Key>> {
     let file = load(store, id).await?;
     let password = password.clone();
-    let material = blocking(move || file.open(&password)).await;
+    let material = blocking(move || file.open(&password, limit)).await;
     let named = |error| match error {
         Error::Damaged { detail, .. } => Error::damaged(FileKind::Key.describe(id.0), detail),
         other => other,
@@ -219,8 +255,14 @@ async fn open(store: &Store, id: KeyId, password: &SecretString) -> Result<Optio
 /// Every key file.
 pub(crate) async fn list(store: &Store) -> Result<Vec<KeyId>> {
     let listing = store.list("keys/");
-    let names = listing.map_ok(|info| info.key).try_collect::<Vec<_>>().await;
+    let names = listing.map_ok(|info| info.key).take(MOST + 1).try_collect::<Vec<_>>().await;
     let names = names.map_err(Error::store("list the keys"))?;
+    if names.len() > MOST {
+        return Err(Error::Refused {
+            reason: format!("the repository has more than {MOST} keys"),
+            hint: "remove those that no program needs from its directory 'keys'",
+        });
+    }
     Ok(names.iter().filter_map(|name| name.strip_prefix("keys/")?.parse().ok()).collect())
 }
 
@@ -246,6 +288,7 @@ impl fmt::Display for KeyFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repository::{Options, Repository};
     use crate::testing::{memory_repository, opened, password};
 
     /// A key file with a correct ID that cannot be used.
@@ -257,7 +300,23 @@ mod tests {
     }
 
     async fn opened_with(store: &Store, password: &SecretString) -> Result<(KeyId, Key)> {
-        search(store, password, None, &store.get("config").await.unwrap()).await
+        let config = store.get("config").await.unwrap();
+        search(store, password, &Tries { first: None, limit: Cost::HIGHEST }, &config).await
+    }
+
+    /// Whoever owns the storage chooses the cost of a key; a server would run out of memory or time.
+    #[tokio::test]
+    async fn a_key_that_costs_more_than_is_allowed_is_not_tried() {
+        let repository = memory_repository().await;
+        let store = repository.store().clone();
+        let open = async |costliest_key: Cost| {
+            let options = Options { costliest_key, ..Options::default() };
+            Repository::open(store.clone(), &password(), options).await
+        };
+        // The key of a test has N 16, r 1, p 1.
+        open(Cost { n: 16, r: 1, p: 1 }).await.unwrap();
+        let error = open(Cost { n: 8, r: 1, p: 64 }).await.unwrap_err();
+        assert!(error.to_string().contains("is not usable"), "{error}");
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 
 pub(crate) mod backup;
 mod batch_hooks;
+mod ended;
 mod engine;
 mod finalizer;
 mod hook_authority;

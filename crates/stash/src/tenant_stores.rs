@@ -15,6 +15,9 @@ const RETRY: RetryPolicy = RetryPolicy {
     deadline: Some(Duration::from_mins(2)),
 };
 
+/// The largest file that the server reads into memory. An index file of any program has some megabytes at most.
+const LARGEST_READ: u64 = 64 * 1024 * 1024;
+
 /// Opens the storage of a repository.
 #[async_trait]
 pub(crate) trait TenantStores: Send + Sync {
@@ -30,7 +33,7 @@ impl TenantStores for GuardedStores {
     async fn open(&self, storage: &TenantStorage, connections: Option<usize>) -> Result<ServerOpening> {
         let default = Tuning::default();
         let concurrency = connections.unwrap_or(default.concurrency).min(default.concurrency);
-        let tuning = Tuning { retry: RETRY, concurrency, ..default };
+        let tuning = Tuning { retry: RETRY, concurrency, largest_read: LARGEST_READ, ..default };
         let guard = self.0.clone();
         Ok(match storage {
             TenantStorage::Bucket(config) => {

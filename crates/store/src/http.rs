@@ -14,7 +14,8 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
+    HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
 
@@ -25,6 +26,10 @@ use transport::Transport;
 
 /// How much of an error response's body is read.
 const MAX_ERROR_BODY: usize = 16 * 1024;
+
+/// The most that is read of a listing, or of the answer to a POST, of storage that a tenant describes. A page of a listing has a
+/// thousand keys, each of a kilobyte at most.
+const MAX_TENANT_ANSWER: usize = 16 * 1024 * 1024;
 
 /// The connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -128,7 +133,7 @@ impl HttpService for Service {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        let body = body.bytes().await?;
+        let body = if self.discreet { bounded(body, MAX_TENANT_ANSWER).await? } else { body.bytes().await? };
         if listing && let Some(problem) = listing_problem(&body) {
             return Err(HttpError::new(HttpErrorKind::Decode, BadListing(problem)));
         }
@@ -145,6 +150,19 @@ impl Service {
     fn shown(&self, error: ErrorResponse) -> ErrorResponse {
         if self.discreet { error.discreet() } else { error }
     }
+}
+
+/// A body of limited size.
+async fn bounded(body: HttpResponseBody, most: usize) -> Result<Bytes, HttpError> {
+    let (mut all, mut chunks) = (BytesMut::new(), body.bytes_stream());
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if all.len() + chunk.len() > most {
+            return Err(HttpError::new(HttpErrorKind::Decode, BadListing("the response is too large")));
+        }
+        all.extend_from_slice(&chunk);
+    }
+    Ok(all.freeze())
 }
 
 async fn error_response(origin: String, response: HttpResponse) -> ErrorResponse {

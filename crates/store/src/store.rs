@@ -45,6 +45,8 @@ pub struct Tuning {
     /// Bytes per second in each direction, shared by all stores that were given clones of it.
     pub bandwidth: Bandwidth,
     pub observer: Option<Arc<dyn Observer>>,
+    /// The most bytes of an object that is read into memory as a whole. Storage of a tenant may announce any size.
+    pub largest_read: u64,
 }
 
 impl Default for Tuning {
@@ -57,6 +59,7 @@ impl Default for Tuning {
             seed: u64::from(std::process::id()),
             bandwidth: Bandwidth::default(),
             observer: None,
+            largest_read: u64::MAX,
         }
     }
 }
@@ -268,7 +271,13 @@ impl Store {
     }
 
     async fn collect(&self, reading: Reading) -> Result<Bytes> {
-        let size = usize::try_from(reading.range.end - reading.range.start).unwrap_or(0);
+        let announced = reading.range.end - reading.range.start;
+        let most = self.tuning.largest_read;
+        if announced > most {
+            let detail = format!("it has {announced} bytes, and at most {most} are read into memory");
+            return Err(Error::Other { action: format!("read '{}'", reading.info.key), detail });
+        }
+        let size = usize::try_from(announced).unwrap_or(0);
         let mut chunks = reading.body;
         let Some(first) = chunks.try_next().await? else {
             return Ok(Bytes::new());
@@ -321,4 +330,21 @@ fn complete(reading: Reading) -> Reading {
         }
     });
     Reading { body: body.boxed(), ..reading }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_too_large_is_not_read_into_memory() {
+        let tuning = Tuning { largest_read: 4, ..Tuning::default() };
+        let store = Store::new(Arc::new(Memory::new()), "", tuning).unwrap();
+        store.put("small", "1234").await.unwrap();
+        store.put("large", "12345").await.unwrap();
+        assert_eq!(store.get("small").await.unwrap(), "1234");
+        let error = store.get("large").await.unwrap_err();
+        assert!(error.to_string().contains("it has 5 bytes, and at most 4"), "{error}");
+        assert_eq!(store.get_range("large", 1..5).await.unwrap(), "2345");
+    }
 }

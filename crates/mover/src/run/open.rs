@@ -8,7 +8,7 @@ use std::time::Duration;
 use lifeboat_repository::lock::{LockOptions, OnWait, STALE};
 use lifeboat_repository::repository::{Identity, InitOptions, Options, Repository};
 use lifeboat_repository::{Error, error::Holder};
-use lifeboat_store::Store;
+use lifeboat_store::{Guard, Store};
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,9 @@ impl Opened {
         cancel: &CancellationToken,
     ) -> Result<Self, Failed> {
         let creates = task.creates_repository();
-        let storage = Storage { context, transport: &access.transport, limits: &task.limits };
+        let RepositoryAccess { transport, guarded, .. } = access;
+        let guard = guarded.then(Guard::default);
+        let storage = Storage { context, transport, limits: &task.limits, guard: guard.as_ref() };
         if creates {
             storage.create_directory()?;
         }

@@ -24,6 +24,10 @@ pub struct RepositoryAccess {
     pub transport: Transport,
     /// The names of files with passwords in the task's directory, in the order in which they are tried.
     pub passwords: Vec<String>,
+    /// A tenant describes the storage, and the mover is not in the tenant's namespace: it opens the storage with the credentials beside
+    /// the task only, and connects to no address of its machine or of a metadata service. Version 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guarded: bool,
 }
 
 /// How the repository's objects are accessed.

@@ -126,6 +126,9 @@ fn newer_field(work: &TaskWork) -> Option<&'static str> {
 
 /// The first field beside the work that version 1 does not have.
 fn newer_setting(repository: Option<&RepositoryAccess>, limits: &Limits) -> Option<&'static str> {
+    if repository.is_some_and(|repository| repository.guarded) {
+        return Some("guarded");
+    }
     match repository.map(|repository| &repository.transport) {
         Some(Transport::Rest { .. }) => Some("rest"),
         Some(Transport::Directory { .. }) => Some("directory"),

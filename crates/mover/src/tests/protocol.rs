@@ -54,7 +54,8 @@ fn tasks_of_version_1() -> Vec<Task> {
     });
     let gateway = Transport::Gateway { url: "https://g".into(), token: "t".into(), ca: Some("ca".into()) };
     let of = |work, transport| {
-        let repository = RepositoryAccess { transport, passwords: vec!["password-0".into()] };
+        let passwords = vec!["password-0".into()];
+        let repository = RepositoryAccess { transport, passwords, guarded: false };
         let lock = LockTerms { cluster: "c".into(), dead_owners: vec!["c/p".into()], wait_seconds: 7 };
         Task {
             limits: Limits {
@@ -113,8 +114,10 @@ fn tasks_of_version_2() -> Vec<Task> {
     ];
     let by_transport = transports.into_iter().map(|transport| {
         let passwords = vec!["password-0".into()];
-        Task { repository: Some(RepositoryAccess { transport, passwords }), ..one.clone() }
+        Task { repository: Some(RepositoryAccess { transport, passwords, guarded: false }), ..one.clone() }
     });
+    let guarded = one.repository.clone().map(|repository| RepositoryAccess { guarded: true, ..repository });
+    let guarded = Task { repository: guarded, ..one.clone() };
     let nice = Task { limits: Limits { nice: Some(5), ..one.limits.clone() }, ..one.clone() };
     let part =
         |(number, work): (usize, &TaskWork)| Part { uid: format!("part-{number}"), work: work.clone() };
@@ -123,7 +126,8 @@ fn tasks_of_version_2() -> Vec<Task> {
     let single = works
         .iter()
         .map(|work| Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() });
-    single.chain(by_transport).chain([several, own_uid, nice, Task::call("uid-1", call(http()))]).collect()
+    let call = Task::call("uid-1", call(http()));
+    single.chain(by_transport).chain([several, own_uid, nice, guarded, call]).collect()
 }
 
 fn call(call: Call) -> CallWork {

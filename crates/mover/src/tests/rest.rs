@@ -57,6 +57,18 @@ fn task(world: &World, server: &Server, work: TaskWork) -> Task {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_mover_outside_of_the_tenants_namespace_connects_to_no_address_of_its_machine() {
+    let server = Server::new(|_| (404, Vec::new(), b"of the machine".to_vec())).await;
+    let world = World::bare();
+    for work in [TaskWork::Init, TaskWork::Look(LookWork { newest: 5 })] {
+        let mut task = task(&world, &server, work);
+        access(&mut task).guarded = true;
+        let failure = world.run(&task).await.failed();
+        assert!(failure.message.contains("an address of the machine itself"), "{failure:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_repository_on_a_rest_server_is_created_once_and_opened_then() {
     let files = Arc::new(Mutex::new(BTreeMap::new()));
     let held = Arc::clone(&files);

@@ -81,6 +81,7 @@ impl World {
         let repository = RepositoryAccess {
             transport: Transport::Direct(direct),
             passwords: vec!["password-0".to_owned(), "password-1".to_owned()],
+            guarded: false,
         };
         let lock = LockTerms { cluster: "cluster-uid".to_owned(), ..LockTerms::default() };
         let limits = Limits { scratch: Some(self.path("scratch")), ..Limits::default() };

@@ -36,6 +36,14 @@ pub struct ListedFile {
     pub modified: Timestamp,
 }
 
+/// The error for a repository that has more than its caller has memory for.
+pub(super) fn too_many(what: &str) -> Error {
+    Error::Refused {
+        reason: format!("the repository has more than {what}, the most that are read here"),
+        hint: "forget snapshots, or use several repositories",
+    }
+}
+
 impl Repository {
     /// Every file of a kind, sorted by ID. Fails if any part of the listing fails: deletions are decided by it
     /// (restic#4612).
@@ -49,6 +57,9 @@ impl Repository {
             if let Ok(id) = name.parse::<Id>()
                 && info.key == kind.key(id)
             {
+                if files.len() >= self.options().most_listed {
+                    return Err(too_many(&format!("{} files in '{prefix}'", self.options().most_listed)));
+                }
                 files.push(ListedFile { id, size: info.size, modified: info.modified });
             }
         }

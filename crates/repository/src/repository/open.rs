@@ -15,7 +15,7 @@ use crate::crypto::{Key, Material};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{Id, KeyId};
-use crate::keys::{self, NewKey};
+use crate::keys::{self, NewKey, Tries};
 
 const SMALLEST_PACK: usize = 4 * 1024 * 1024;
 const LARGEST_PACK: usize = 128 * 1024 * 1024;
@@ -34,7 +34,7 @@ impl Repository {
         if store.exists("config").await.map_err(Error::store("look for a repository"))? {
             return Err(exists());
         }
-        let begun = Self::begun(&store, password).await?;
+        let begun = Self::begun(&store, password, &options).await?;
         let config = Config {
             version: init.version,
             id: Id(rand::random()).to_string(),
@@ -69,7 +69,11 @@ impl Repository {
     }
 
     /// The key of a repository whose creation was interrupted, if there is nothing else.
-    async fn begun(store: &Store, password: &SecretString) -> Result<Option<(KeyId, Material)>> {
+    async fn begun(
+        store: &Store,
+        password: &SecretString,
+        options: &Options,
+    ) -> Result<Option<(KeyId, Material)>> {
         if keys::list(store).await?.is_empty() {
             return Ok(None);
         }
@@ -84,7 +88,7 @@ impl Repository {
                 return Err(part_of(&format!(", with {}", kind.plural())));
             }
         }
-        match keys::opened_by(store, password).await? {
+        match keys::opened_by(store, password, options.costliest_key).await? {
             Some(begun) => Ok(Some(begun)),
             None => Err(part_of(" whose creation was started with another password")),
         }
@@ -99,7 +103,8 @@ impl Repository {
             }
             Err(error) => return Err(Error::store("read the config")(error)),
         };
-        let (key_id, key) = keys::search(&store, password, options.key_hint.as_deref(), &sealed).await?;
+        let tries = Tries { first: options.key_hint.as_deref(), limit: options.costliest_key };
+        let (key_id, key) = keys::search(&store, password, &tries, &sealed).await?;
         let plain = key.open(&mut sealed).map_err(|error| Error::damaged("the config", error))?;
         let config = Config::parse(plain)?;
         if !Polynomial(config.chunker_polynomial).is_irreducible() {

@@ -30,6 +30,12 @@ pub struct Options {
     pub identity: Identity,
     /// The key to try first.
     pub key_hint: Option<String>,
+    /// A key that costs more than this is not tried.
+    pub costliest_key: Cost,
+    /// The most files of one kind that are listed, and the most bytes of snapshots that are loaded at once: whoever owns the storage
+    /// could fill the memory with them.
+    pub most_listed: usize,
+    pub most_snapshot_bytes: usize,
 }
 
 impl Default for Options {
@@ -45,6 +51,9 @@ impl Default for Options {
             cache: None,
             identity: Identity::of_system(),
             key_hint: None,
+            costliest_key: Cost::HIGHEST,
+            most_listed: usize::MAX,
+            most_snapshot_bytes: usize::MAX,
         }
     }
 }

@@ -1,14 +1,13 @@
-//! The metrics of restores: RestoreSessions and RestoreBatches, their targets, and the hosts of these. The series of a restore go with its
-//! object.
+//! The metrics of restores, from the status of their objects: the server that leads next shows them again. Under upstream's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use lifeboat_control::locked;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 
 use super::sessions::{
-    EndedSession, EndedTarget, HostLabels, Seconds, SessionLabels, TargetLabels, Whole, count, host_labels,
+    EndedSession, HostLabels, Names, Seconds, SessionLabels, TargetLabels, Whole, count, host_labels,
     target_labels,
 };
 
@@ -26,12 +25,12 @@ pub(crate) struct RestoreMetrics {
     target_hosts: Whole<TargetLabels>,
     host_success: Whole<HostLabels>,
     host_duration: Seconds<HostLabels>,
-    shown: Arc<Mutex<BTreeMap<SessionLabels, Parts>>>,
+    shown: Arc<Mutex<BTreeMap<SessionLabels, Series>>>,
 }
 
 /// The label sets that are shown of one restore.
-#[derive(Debug, Default)]
-struct Parts {
+#[derive(Clone, Debug, Default)]
+struct Series {
     targets: BTreeSet<TargetLabels>,
     hosts: BTreeSet<HostLabels>,
 }
@@ -39,26 +38,15 @@ struct Parts {
 impl RestoreMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let made = Self::default();
-        let help = "1 if the restore succeeded";
-        pair(registry, "session_success", "success", help, &made.success);
+        let mut add = Names { registry, older: OLDER, newer: NEWER };
+        add.pair("session_success", "success", "1 if the restore succeeded", &made.success);
         let help = "How long the restore took, if it succeeded";
-        pair(registry, "session_duration_seconds", "duration_seconds", help, &made.duration);
-        let help = "Targets of the restore";
-        pair(registry, "target_count_total", "target_count_total", help, &made.target_count);
-        let help = "1 if the restore of the target succeeded";
-        pair(registry, "target_success", "target_success", help, &made.target_success);
-        let help = "Hosts of the restore's target";
-        pair(registry, "target_host_count_total", "target_host_count_total", help, &made.target_hosts);
-        let help = "1 if the restore of the host succeeded";
-        pair(registry, "host_restore_success", "host_restore_success", help, &made.host_success);
-        let help = "How long the restore of the host took";
-        pair(
-            registry,
-            "host_restore_duration_seconds",
-            "host_restore_duration_seconds",
-            help,
-            &made.host_duration,
-        );
+        add.pair("session_duration_seconds", "duration_seconds", help, &made.duration);
+        add.one("target_count_total", "Targets of the restore", &made.target_count);
+        add.one("target_success", "1 if the restore of the target succeeded", &made.target_success);
+        add.one("target_host_count_total", "Hosts of the target", &made.target_hosts);
+        add.one("host_restore_success", "1 if the restore of the host succeeded", &made.host_success);
+        add.one("host_restore_duration_seconds", "How long the host took", &made.host_duration);
         made
     }
 
@@ -70,127 +58,114 @@ impl RestoreMetrics {
         if restore.succeeded {
             self.duration.get_or_create(labels).set(restore.seconds);
         }
-        let mut parts = Parts::default();
+        let mut series = Series::default();
         for target in &restore.targets {
-            self.target(labels, target, &mut parts);
-        }
-        locked(&self.shown).insert(labels.clone(), parts);
-    }
-
-    fn target(&self, restore: &SessionLabels, target: &EndedTarget, parts: &mut Parts) {
-        let labels = target_labels(restore, target);
-        self.target_success.get_or_create(&labels).set(i64::from(target.succeeded));
-        self.target_hosts.get_or_create(&labels).set(count(target.hosts.len()));
-        for host in &target.hosts {
-            let labels = host_labels(&labels, host);
-            self.host_success.get_or_create(&labels).set(i64::from(host.succeeded));
-            if let Some(seconds) = host.seconds.filter(|_| host.succeeded) {
-                self.host_duration.get_or_create(&labels).set(seconds);
+            let of_target = target_labels(labels, target);
+            self.target_success.get_or_create(&of_target).set(i64::from(target.succeeded));
+            self.target_hosts.get_or_create(&of_target).set(count(target.hosts.len()));
+            for host in &target.hosts {
+                let of_host = host_labels(&of_target, host);
+                self.host_success.get_or_create(&of_host).set(i64::from(host.succeeded));
+                if let Some(seconds) = host.seconds.filter(|_| host.succeeded) {
+                    self.host_duration.get_or_create(&of_host).set(seconds);
+                }
+                series.hosts.insert(of_host);
             }
-            parts.hosts.insert(labels);
+            series.targets.insert(of_target);
         }
-        parts.targets.insert(labels);
+        // A restore that was made again may have other hosts.
+        let before = locked(&self.shown).insert(labels.clone(), series.clone());
+        let Series { targets, hosts } = before.unwrap_or_default();
+        self.remove(targets.difference(&series.targets), hosts.difference(&series.hosts));
     }
 
-    /// Removes the series of restores of a kind that are gone. `is_there` gets namespace and name.
-    pub(crate) fn retain(&self, kind: &str, is_there: impl Fn(&str, &str) -> bool) {
-        let mut shown = locked(&self.shown);
-        let is_gone = |labels: &&SessionLabels| {
-            labels.invoker_kind == kind && !is_there(&labels.namespace, &labels.invoker_name)
-        };
-        let gone: Vec<SessionLabels> = shown.keys().filter(is_gone).cloned().collect();
-        for labels in gone {
-            let parts = shown.remove(&labels).unwrap_or_default();
+    /// Removes the series of restores that are gone. `is_there` gets kind, namespace and name.
+    pub(crate) fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
+        let known: Vec<SessionLabels> = locked(&self.shown).keys().cloned().collect();
+        for labels in known {
+            if is_there(&labels.invoker_kind, &labels.namespace, &labels.invoker_name) {
+                continue;
+            }
+            let gone = locked(&self.shown).remove(&labels).unwrap_or_default();
+            self.remove(gone.targets.iter(), gone.hosts.iter());
             self.success.remove(&labels);
-            self.duration.remove(&labels);
             self.target_count.remove(&labels);
-            for labels in &parts.targets {
-                self.target_success.remove(labels);
-                self.target_hosts.remove(labels);
-            }
-            for labels in &parts.hosts {
-                self.host_success.remove(labels);
-                self.host_duration.remove(labels);
-            }
+            self.duration.remove(&labels);
+        }
+    }
+
+    fn remove<'a>(
+        &self,
+        targets: impl Iterator<Item = &'a TargetLabels>,
+        hosts: impl Iterator<Item = &'a HostLabels>,
+    ) {
+        for labels in targets {
+            self.target_success.remove(labels);
+            self.target_hosts.remove(labels);
+        }
+        for labels in hosts {
+            self.host_success.remove(labels);
+            self.host_duration.remove(labels);
         }
     }
 
     pub(super) fn clear(&self) {
-        locked(&self.shown).clear();
-        self.success.clear();
-        self.duration.clear();
-        self.target_count.clear();
-        self.target_success.clear();
-        self.target_hosts.clear();
-        self.host_success.clear();
-        self.host_duration.clear();
+        self.retain(|_, _, _| false);
     }
-}
-
-/// Registers a metric under upstream's older and newer names.
-fn pair(registry: &mut Registry, older: &str, newer: &str, help: &str, metric: &(impl Metric + Clone)) {
-    registry.register(format!("{OLDER}_{older}"), help, metric.clone());
-    registry.register(format!("{NEWER}_{newer}"), help, metric.clone());
 }
 
 #[cfg(test)]
 mod tests {
     use lifeboat_web::Metrics;
 
-    use super::super::sessions::EndedHost;
+    use super::super::sessions::{EndedHost, EndedTarget};
     use super::*;
 
-    fn restore(kind: &str, succeeded: bool) -> EndedSession {
-        let host = EndedHost { hostname: "app".into(), succeeded, seconds: Some(2.5), numbers: None };
-        let target = EndedTarget {
-            kind: "Deployment".into(),
-            group: "apps".into(),
-            name: "web".into(),
-            succeeded,
-            hosts: vec![host],
-        };
+    fn restore(hosts: &[&str]) -> EndedSession {
         let labels = SessionLabels {
-            invoker_kind: kind.into(),
+            invoker_kind: "RestoreSession".into(),
             invoker_name: "back".into(),
             namespace: "shop".into(),
             driver: "Restic".into(),
             repository: "r".into(),
         };
-        EndedSession { labels, succeeded, seconds: 4.0, end: 1000, targets: vec![target] }
+        let host = |name: &&str| EndedHost {
+            hostname: (*name).to_owned(),
+            succeeded: true,
+            seconds: Some(2.5),
+            numbers: None,
+        };
+        let target = EndedTarget {
+            kind: "StatefulSet".into(),
+            group: "apps".into(),
+            name: "web".into(),
+            succeeded: true,
+            hosts: hosts.iter().map(host).collect(),
+        };
+        EndedSession { labels, succeeded: true, seconds: 4.0, end: 1000, targets: vec![target] }
     }
 
     #[test]
-    fn a_restore_is_shown_under_both_names_until_it_is_gone() {
+    fn a_restore_is_shown_under_both_names_until_its_object_is_gone() {
         let metrics = Metrics::new("0");
         let restores = metrics.register(RestoreMetrics::register);
-        restores.ended(&restore("RestoreSession", true));
+        restores.ended(&restore(&["web-0", "web-1"]));
         let text = metrics.render();
         for line in [
             "stash_restore_session_success{",
-            "stash_restore_session_duration_seconds{",
-            "stash_appscode_com_restoresession_duration_seconds{",
-            "stash_appscode_com_restoresession_target_host_count_total{",
+            "stash_appscode_com_restoresession_success{",
+            "stash_restore_target_count_total{",
+            "stash_appscode_com_restoresession_target_success{",
             "stash_restore_host_restore_success{",
             "stash_appscode_com_restoresession_host_restore_duration_seconds{",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        assert!(text.contains("hostname=\"app\"} 2.5"), "{text}");
-        restores.retain("RestoreBatch", |_, _| false);
-        assert!(metrics.render().contains("\"back\""), "restores of another kind");
-        restores.retain("RestoreSession", |_, name| name != "back");
-        assert!(!metrics.render().contains("\"back\""), "{}", metrics.render());
-    }
-
-    #[test]
-    fn a_restore_that_failed_has_no_duration() {
-        let metrics = Metrics::new("0");
-        let restores = metrics.register(RestoreMetrics::register);
-        restores.ended(&restore("RestoreBatch", false));
-        let text = metrics.render();
-        assert!(text.contains("repository=\"r\"} 0"), "{text}");
-        assert!(!text.contains("stash_restore_session_duration_seconds{"), "{text}");
-        restores.clear();
-        assert!(!metrics.render().contains("\"back\""));
+        restores.ended(&restore(&["web-0"]));
+        assert!(!metrics.render().contains("web-1"), "{}", metrics.render());
+        restores.retain(|kind, _, _| kind != "RestoreBatch");
+        assert!(metrics.render().contains("web-0"), "{}", metrics.render());
+        restores.retain(|_, _, name| name != "back");
+        assert!(!metrics.render().contains("back"), "{}", metrics.render());
     }
 }

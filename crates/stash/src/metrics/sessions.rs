@@ -135,16 +135,21 @@ struct Shown {
 }
 
 /// Registers metrics under upstream's older and newer names.
-struct Names<'a>(&'a mut Registry);
+pub(super) struct Names<'a> {
+    pub(super) registry: &'a mut Registry,
+    /// The prefixes.
+    pub(super) older: &'static str,
+    pub(super) newer: &'static str,
+}
 
 impl Names<'_> {
-    fn pair(&mut self, older: &str, newer: &str, help: &str, metric: &(impl Metric + Clone)) {
-        self.0.register(format!("{OLDER}_{older}"), help, metric.clone());
-        self.0.register(format!("{NEWER}_{newer}"), help, metric.clone());
+    pub(super) fn pair(&mut self, older: &str, newer: &str, help: &str, metric: &(impl Metric + Clone)) {
+        self.registry.register(format!("{}_{older}", self.older), help, metric.clone());
+        self.registry.register(format!("{}_{newer}", self.newer), help, metric.clone());
     }
 
     /// One whose names differ in the prefix only.
-    fn one(&mut self, name: &str, help: &str, metric: &(impl Metric + Clone)) {
+    pub(super) fn one(&mut self, name: &str, help: &str, metric: &(impl Metric + Clone)) {
         self.pair(name, name, help, metric);
     }
 }
@@ -152,7 +157,7 @@ impl Names<'_> {
 impl SessionMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let made = Self::default();
-        let mut add = Names(registry);
+        let mut add = Names { registry, older: OLDER, newer: NEWER };
         let help = "1 if the last session of the invoker succeeded";
         add.pair("session_success", "success", help, &made.success);
         let help = "How long the last good session took";
@@ -188,6 +193,12 @@ impl SessionMetrics {
         for target in &session.targets {
             self.target(session, target);
         }
+    }
+
+    /// Shows that the last session failed before it had members. The values of the last good one stay.
+    pub(crate) fn failed(&self, labels: &SessionLabels) {
+        self.success.get_or_create(labels).set(0);
+        locked(&self.shown).targets.entry(labels.clone()).or_default();
     }
 
     fn target(&self, session: &EndedSession, target: &EndedTarget) {

@@ -11,14 +11,15 @@ use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_mover::report::{BackedUp, Outcome, TaskResult};
-use lifeboat_mover::task::{TaskWork, UID_TAG, unreadable};
+use lifeboat_mover::task::{RepositoryAccess, TaskWork, UID_TAG, unreadable};
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::transfer::repository_notes::{dead_owners, unlocked};
 use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
 use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{
-    AccessSource, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
+    AccessSource, Key, Keys, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,24 @@ use super::opened::to_json;
 use super::{by_mover, object};
 use crate::context::Context;
 use crate::repository_key::{key_of, parts_of, parts_of_text};
+
+/// The credentials of a mover that reads a node's directory. It runs in Lifeboat's namespace, so it opens the storage as the server does:
+/// with the keys of the Secret only, also where these are gone when its turn comes, and at no address of its machine.
+struct GuardedKeys {
+    host: TenantRepositories,
+    key: RepositoryKey,
+}
+
+#[async_trait]
+impl Keys for GuardedKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        let access = self.host.access(&self.key).await?;
+        // What the server cannot open is opened with the identity of a pod, and this one has another's.
+        access.store()?;
+        let repository = RepositoryAccess { guarded: true, ..access.task };
+        Ok(Key { repository: Some(repository), files: access.files })
+    }
+}
 
 /// The effects of one session.
 pub(crate) struct TenantEffects {
@@ -185,11 +204,16 @@ impl Effects for TenantEffects {
 
     async fn carry_out(
         &self,
-        request: MoverRequest,
+        mut request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
         let key = parts_of_text(&request.job.repository).map(|(namespace, name)| key_of(namespace, name));
+        if let Some(key) = &key
+            && matches!(request.job.place, MoverPlace::NodeDirectory { .. })
+        {
+            request.keys = Arc::new(GuardedKeys { host: self.host(), key: key.clone() });
+        }
         match key {
             Some(key) if self.is_opened_by_movers(&key).await => {
                 self.carry_out_on(&key, request, observer, cancel).await
@@ -208,5 +232,26 @@ impl Effects for TenantEffects {
 
     async fn unlock(&self, key: &RepositoryKey, owner: &str) {
         self.inner.unlock(key, owner).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::World;
+
+    /// A mover may wait hours for its turn, in which a tenant may take the keys out of the Secret.
+    #[tokio::test]
+    async fn a_mover_in_lifeboats_namespace_uses_the_keys_of_the_secret_and_no_other_identity() {
+        let world = World::new().await;
+        let key = world.put_repository("r");
+        let keys = GuardedKeys { host: TenantRepositories(world.context.clone()), key };
+        assert!(keys.read().await.ok().unwrap().repository.unwrap().guarded);
+        let none = json!({"data": {"AWS_ACCESS_KEY_ID": null, "AWS_SECRET_ACCESS_KEY": null}});
+        world.server.change("/api/v1/namespaces/shop/secrets/keys", &none);
+        let problem = keys.read().await.err().unwrap().chain();
+        assert!(problem.contains("cloud identity"), "{problem}");
     }
 }

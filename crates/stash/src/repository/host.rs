@@ -16,6 +16,7 @@ use lifeboat_plan::stash::backend::{self, BackendAccess, BackendProblem, Backend
 use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::repository_notes::{EMPTIED, give_up, note_dead};
+use lifeboat_repository::keys::Cost;
 use lifeboat_repository::repository::{Identity, Options};
 use lifeboat_transfer::repositories::{
     Access, AccessSource, Passwords, RepositoryKey, RepositoryProblem, RepositoryRecords, ServerOpening,
@@ -30,6 +31,14 @@ use crate::storage_config::{bucket, rest};
 
 /// How long storage may take until requests can be sent to it.
 const OPENING: Duration = Duration::from_secs(30);
+
+/// The most files of a kind that the server lists in a repository (packs of 60 TiB), and the most bytes of snapshots that it loads at once
+/// (about 100,000 snapshots).
+const MOST_LISTED: usize = 4_000_000;
+const MOST_SNAPSHOT_BYTES: usize = 64 * 1024 * 1024;
+
+/// 128 MiB, and some seconds. restic's keys need 60 MB at most, and half a second on the machine that made them.
+const COSTLIEST_KEY: Cost = Cost { n: 1 << 17, r: 8, p: 32 };
 
 /// The repositories of Repositories, with these objects as records.
 pub(crate) struct TenantRepositories(pub(crate) Context);
@@ -107,6 +116,9 @@ async fn options(context: &Context) -> Result<Options, ApiError> {
         threads: 1,
         temporary: context.settings.temporary.clone(),
         identity: Identity { host: format!("{cluster}/{}", context.identity), ..Identity::of_system() },
+        costliest_key: COSTLIEST_KEY,
+        most_listed: MOST_LISTED,
+        most_snapshot_bytes: MOST_SNAPSHOT_BYTES,
         ..Options::default()
     })
 }

@@ -43,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::backup::{work_context, written};
 use super::batch_hooks::{self, BatchHooks};
+use super::ended;
 use super::engine::{Stopped, run_members};
 use super::finalizer;
 use super::kind::SessionKind;
@@ -90,14 +91,14 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
     }
     loop {
         tokio::time::sleep(PAUSE).await;
-        let restores = there.state();
-        let uids: BTreeSet<String> = restores.iter().filter_map(|restore| restore.uid()).collect();
+        let known = there.state();
+        let uids: BTreeSet<String> = known.iter().filter_map(|restore| restore.uid()).collect();
         state.restores.cancel_others(|uid| uids.contains(uid));
-        let name =
-            |restore: &Arc<DynamicObject>| (restore.namespace().unwrap_or_default(), restore.name_any());
-        let names: BTreeSet<(String, String)> = restores.iter().map(name).collect();
-        let is_there = |namespace: &str, name: &str| names.contains(&(namespace.to_owned(), name.to_owned()));
-        context.metrics.restores.retain(state.kind.as_str(), is_there);
+        let names: BTreeSet<(String, String)> =
+            known.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any())).collect();
+        context.metrics.restores.retain(|of, namespace, name| {
+            of != state.kind.as_str() || names.contains(&(namespace.to_owned(), name.to_owned()))
+        });
     }
 }
 
@@ -120,6 +121,7 @@ async fn reconcile(
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let is_held = finalizer::is_on(&object);
     if record.read(SessionState::has_ended).await {
+        context.metrics.restores.ended(&ended::restore(kind, &object, &record.state().await));
         if is_held {
             finalizer::release(&context.core, kind, &record).await?;
         }
@@ -209,15 +211,13 @@ async fn advance(
             if now < wait_until(record.created, time_out, wait) {
                 return Ok(Advance::Waits);
             }
-            let driver = valid.as_ref().ok().map(|valid| &valid.driver);
-            finish::end(context, restore.kind, record, driver, missing).await?;
+            finish::end(record, missing).await?;
             return Ok(Advance::Ended);
         }
     }
     let Ok(valid) = valid else {
         // The spec cannot be changed: another version of the server found it valid.
-        let message = "its spec is not valid for this version";
-        finish::end(context, restore.kind, record, None, message).await?;
+        finish::end(record, "its spec is not valid for this version").await?;
         return Ok(Advance::Ended);
     };
     let repository = match &valid.driver {

@@ -32,8 +32,9 @@ use crate::error::{Error, ErrorResponse, Operation, Result, Site, classify, find
 use crate::key::Key;
 use listing::Written;
 
-/// The size of a listing of ten million files; larger listings are not read into memory.
+/// The size of a listing of ten million files, and of 700,000 files for a tenant's server; larger listings are not read into memory.
 const LARGEST_LISTING: usize = 1024 * 1024 * 1024;
+const LARGEST_TENANT_LISTING: usize = 64 * 1024 * 1024;
 /// A config file has about 200 bytes.
 const LARGEST_CONFIG: usize = 1024 * 1024;
 /// How many deletes of one call run concurrently.
@@ -125,7 +126,8 @@ impl Rest {
         let operation = Operation::new("list", kind);
         let response = self.send(Method::GET, &format!("{kind}/"), &[], Bytes::new(), operation).await?;
         let (parts, body) = response.into_parts();
-        let body = collect(body.bytes_stream(), LARGEST_LISTING, &self.site, operation).await?;
+        let most = if self.site.discreet { LARGEST_TENANT_LISTING } else { LARGEST_LISTING };
+        let body = collect(body.bytes_stream(), most, &self.site, operation).await?;
         listing::parse(kind, &parts.headers, &body, present(&parts.headers)).map_err(|error| match error {
             Error::Listing { prefix, detail } => Error::Listing { prefix, detail: self.site.quoted(detail) },
             other => other,

@@ -177,6 +177,15 @@ async fn a_listing_that_cannot_be_used_is_not_quoted(#[case] body: &'static str)
     assert!(!shown(&error).contains("CANARY"), "{}", shown(&error));
 }
 
+#[tokio::test]
+async fn a_listing_that_would_fill_the_memory_is_not_read() {
+    let body = format!("<ListBucketResult>{}</ListBucketResult>", " ".repeat(17 * 1024 * 1024));
+    let server = Server::plain(move |_: &Seen| Reply::new(200, body.clone())).await;
+    let store = open_for_tenant(&server.location(&[]), Guard::allowing_loopback(), quick()).await.unwrap();
+    let error = store.list_directory("keys/").await.unwrap_err();
+    assert!(error.to_string().contains("the response is too large"), "{error}");
+}
+
 #[rstest]
 #[case::type_of_another_protocol("text/CANARY", "[]")]
 #[case::no_list("application/vnd.x.restic.rest.v2", "\"CANARY\"")]

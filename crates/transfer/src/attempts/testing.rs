@@ -155,7 +155,7 @@ impl Effects for FakeEffects {
         let transport = Transport::Gateway { url: String::new(), token: String::new(), ca: None };
         Ok(Reach {
             identifier: "s3:there".to_owned(),
-            task: RepositoryAccess { transport, passwords: Vec::new() },
+            task: RepositoryAccess { transport, passwords: Vec::new(), guarded: false },
             keys: Arc::new(NoKeys),
             cluster: "cluster".to_owned(),
         })

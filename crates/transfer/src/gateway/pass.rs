@@ -85,6 +85,6 @@ impl Keys for GatewayKeys {
             token: TOKEN.to_owned(),
             ca: Some(AUTHORITY.to_owned()),
         };
-        Ok(Key { repository: Some(RepositoryAccess { transport, passwords }), files })
+        Ok(Key { repository: Some(RepositoryAccess { transport, passwords, guarded: false }), files })
     }
 }

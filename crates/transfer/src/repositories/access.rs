@@ -121,7 +121,7 @@ impl Access {
         for (name, password) in names.iter().zip(&passwords.to_try) {
             files.insert(name.clone(), SecretSlice::from(password.expose_secret().as_bytes().to_vec()));
         }
-        let task = RepositoryAccess { transport, passwords: names };
+        let task = RepositoryAccess { transport, passwords: names, guarded: false };
         Self { key, identifier, task, files, opening, passwords, options }
     }
 

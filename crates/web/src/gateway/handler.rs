@@ -107,7 +107,7 @@ impl Gateway {
             },
             _ => 0,
         };
-        let turn = self.limits.turn(&grant.task, rules::is_bulk(&action)).await?;
+        let turn = self.limits.turn(&grant.task, &grant.repository, rules::is_bulk(&action)).await?;
         let files = self.keeper.files(grant).await?;
         match action {
             Action::List(file_type) => {

@@ -1,5 +1,5 @@
-//! What the gateway uses at most, whatever clients do: requests at once, for each task and in all, bytes in temporary
-//! files, and bytes of files that are being handed to storage. Requests wait for their turn, first come first served, and
+//! What the gateway uses at most, whatever clients do: requests at once, for each task, for the repositories of each namespace and in all,
+//! bytes in temporary files, and bytes of files that are being handed to storage. Requests wait for their turn, first come first served, and
 //! are told to try again after a minute.
 //!
 //! Memory: [`MEMORY`] for files on their way to storage, [`super::spool::PIECE`] for each upload that is being received,
@@ -16,47 +16,59 @@ use super::refusal::Refusal;
 use super::rules::LARGEST;
 use super::spool::PIECE;
 
-/// Requests that move data, in all and of one task. A mover sends three packs and reads four at once.
-const BULK: usize = 48;
-const BULK_OF_TASK: usize = 8;
-/// Other requests: locks, the config, sizes.
-const LIGHT: usize = 64;
-const LIGHT_OF_TASK: usize = 8;
+/// Requests at once: those that move data, and others: locks, the config, sizes.
+#[derive(Clone, Copy)]
+struct AtOnce {
+    bulk: usize,
+    light: usize,
+}
+
+const OF_ALL: AtOnce = AtOnce { bulk: 48, light: 64 };
+/// A mover sends three packs and reads four at once.
+const OF_TASK: AtOnce = AtOnce { bulk: 8, light: 8 };
+/// Of the repositories of one namespace: their storage may not answer, and its requests would keep the turns of others.
+const OF_NAMESPACE: AtOnce = AtOnce { bulk: 32, light: 48 };
 /// Bytes in temporary files, and of files that are being handed to storage. Two packs of the usual size at once keep
 /// storage busy; the others wait on disk.
 const SPOOLED: u64 = 128 * 1024 * 1024;
 const MEMORY: u64 = 40 * 1024 * 1024;
 // The largest file fits; and of 64 MiB that the gateway may take, 16 MiB are left for connections.
 const _: () = assert!(LARGEST <= MEMORY && LARGEST <= SPOOLED);
-const _: () = assert!(MEMORY + (BULK * PIECE) as u64 <= 48 * 1024 * 1024);
+const _: () = assert!(MEMORY + (OF_ALL.bulk * PIECE) as u64 <= 48 * 1024 * 1024);
 /// Bytes are counted in units of this size.
 const UNIT: u64 = 4 * 1024;
 /// How long a request waits for its turn.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How many tasks are known before those without requests are forgotten.
-const TASKS: usize = 256;
+/// How many tasks and namespaces are known before those without requests are forgotten.
+const KNOWN: usize = 256;
 
 /// The limits of one gateway.
 pub(super) struct Limits {
-    bulk: Arc<Semaphore>,
-    light: Arc<Semaphore>,
+    all: Turns,
     spooled: Arc<Semaphore>,
     memory: Arc<Semaphore>,
-    tasks: Mutex<HashMap<String, Arc<TaskLimits>>>,
+    tasks: Shares,
+    namespaces: Shares,
     patience: Duration,
 }
 
-struct TaskLimits {
+/// The turns that are free.
+struct Turns {
     bulk: Arc<Semaphore>,
     light: Arc<Semaphore>,
+}
+
+/// The turns of each task, or of each namespace.
+struct Shares {
+    of_each: AtOnce,
+    known: Mutex<HashMap<String, Arc<Turns>>>,
 }
 
 /// The right to carry out one request; given back when it is dropped.
 pub(super) struct Turn {
-    _of_task: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
-    /// Keeps the task known.
-    _task: Arc<TaskLimits>,
+    _permits: [OwnedSemaphorePermit; 3],
+    /// Keeps the task and the namespace known.
+    _shares: [Arc<Turns>; 2],
 }
 
 /// The right to hold some bytes.
@@ -69,13 +81,40 @@ impl Default for Limits {
         let bytes =
             |count: u64| Arc::new(Semaphore::new(usize::try_from(count / UNIT).unwrap_or(usize::MAX)));
         Self {
-            bulk: Arc::new(Semaphore::new(BULK)),
-            light: Arc::new(Semaphore::new(LIGHT)),
+            all: Turns::new(OF_ALL),
             spooled: bytes(SPOOLED),
             memory: bytes(MEMORY),
-            tasks: Mutex::default(),
+            tasks: Shares::new(OF_TASK),
+            namespaces: Shares::new(OF_NAMESPACE),
             patience: PATIENCE,
         }
+    }
+}
+
+impl Turns {
+    fn new(at_once: AtOnce) -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { bulk: places(at_once.bulk), light: places(at_once.light) }
+    }
+
+    /// None if the semaphores were closed, which they never are.
+    async fn next(&self, is_bulk: bool) -> Option<OwnedSemaphorePermit> {
+        let turns = if is_bulk { &self.bulk } else { &self.light };
+        Arc::clone(turns).acquire_owned().await.ok()
+    }
+}
+
+impl Shares {
+    fn new(of_each: AtOnce) -> Self {
+        Self { of_each, known: Mutex::default() }
+    }
+
+    fn of(&self, name: &str) -> Arc<Turns> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KNOWN && !known.contains_key(name) {
+            known.retain(|_, turns| Arc::strong_count(turns) > 1);
+        }
+        known.entry(name.to_owned()).or_insert_with(|| Arc::new(Turns::new(self.of_each))).clone()
     }
 }
 
@@ -85,19 +124,17 @@ impl Limits {
         Self { patience: Duration::from_millis(20), ..Self::default() }
     }
 
-    /// Waits for the turn of a request.
-    pub(super) async fn turn(&self, task: &str, is_bulk: bool) -> Result<Turn, Refusal> {
-        let limits = self.of_task(task);
-        let (of_task, of_all) =
-            if is_bulk { (&limits.bulk, &self.bulk) } else { (&limits.light, &self.light) };
+    /// Waits for the turn of a request of a task. `repository` is its path, as in `stash/shop/backups`.
+    pub(super) async fn turn(&self, task: &str, repository: &str, is_bulk: bool) -> Result<Turn, Refusal> {
+        let namespace = repository.rsplit_once('/').map_or(repository, |(namespace, _)| namespace);
+        let shares = [self.tasks.of(task), self.namespaces.of(namespace)];
         let waiting = async {
-            let of_task = Arc::clone(of_task).acquire_owned().await.ok()?;
-            Some((of_task, Arc::clone(of_all).acquire_owned().await.ok()?))
+            let of_task = shares[0].next(is_bulk).await?;
+            let of_namespace = shares[1].next(is_bulk).await?;
+            Some([of_task, of_namespace, self.all.next(is_bulk).await?])
         };
         match timeout(self.patience, waiting).await {
-            Ok(Some((of_task, of_all))) => {
-                Ok(Turn { _of_task: of_task, _of_all: of_all, _task: limits.clone() })
-            }
+            Ok(Some(permits)) => Ok(Turn { _permits: permits, _shares: shares.clone() }),
             _ => Err(Refusal::Busy),
         }
     }
@@ -119,20 +156,6 @@ impl Limits {
             _ => Err(Refusal::Busy),
         }
     }
-
-    fn of_task(&self, task: &str) -> Arc<TaskLimits> {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= TASKS && !tasks.contains_key(task) {
-            tasks.retain(|_, limits| Arc::strong_count(limits) > 1);
-        }
-        let made = || {
-            Arc::new(TaskLimits {
-                bulk: Arc::new(Semaphore::new(BULK_OF_TASK)),
-                light: Arc::new(Semaphore::new(LIGHT_OF_TASK)),
-            })
-        };
-        tasks.entry(task.to_owned()).or_insert_with(made).clone()
-    }
 }
 
 /// No file is larger than the limits.
@@ -144,41 +167,58 @@ fn units(bytes: u64) -> u32 {
 mod tests {
     use super::*;
 
+    const SHOP: &str = "stash/shop/r";
+
     #[tokio::test]
     async fn one_task_cannot_take_the_turns_of_others_and_locks_have_turns_of_their_own() {
         let limits = Limits::hasty();
         let mut turns = Vec::new();
-        for _ in 0..BULK_OF_TASK {
-            turns.push(limits.turn("a", true).await.ok().unwrap());
+        for _ in 0..OF_TASK.bulk {
+            turns.push(limits.turn("a", SHOP, true).await.ok().unwrap());
         }
-        assert_eq!(limits.turn("a", true).await.err(), Some(Refusal::Busy));
-        assert!(limits.turn("b", true).await.is_ok());
-        assert!(limits.turn("a", false).await.is_ok());
+        assert_eq!(limits.turn("a", SHOP, true).await.err(), Some(Refusal::Busy));
+        assert!(limits.turn("b", SHOP, true).await.is_ok());
+        assert!(limits.turn("a", SHOP, false).await.is_ok());
         turns.pop();
-        assert!(limits.turn("a", true).await.is_ok());
+        assert!(limits.turn("a", SHOP, true).await.is_ok());
+    }
+
+    /// The storage of a namespace that answers nothing keeps no other waiting.
+    #[tokio::test]
+    async fn the_tasks_of_one_namespaces_repositories_cannot_take_all_turns() {
+        let limits = Limits::hasty();
+        let mut turns = Vec::new();
+        for number in 0..OF_NAMESPACE.light {
+            let task = format!("task-{}", number / OF_TASK.light);
+            turns.push(limits.turn(&task, SHOP, false).await.ok().unwrap());
+        }
+        assert_eq!(limits.turn("another", SHOP, false).await.err(), Some(Refusal::Busy));
+        assert_eq!(limits.turn("another", "stash/shop/other", false).await.err(), Some(Refusal::Busy));
+        assert!(limits.turn("another", "stash/bank/r", false).await.is_ok());
     }
 
     #[tokio::test]
     async fn there_are_no_more_requests_at_once_than_the_limit_says() {
         let limits = Limits::hasty();
         let mut turns = Vec::new();
-        for number in 0..BULK {
-            turns.push(limits.turn(&format!("task-{number}"), true).await.ok().unwrap());
+        for number in 0..OF_ALL.bulk {
+            let (task, repository) = (format!("task-{number}"), format!("stash/team-{number}/r"));
+            turns.push(limits.turn(&task, &repository, true).await.ok().unwrap());
         }
-        assert_eq!(limits.turn("another", true).await.err(), Some(Refusal::Busy));
+        assert_eq!(limits.turn("another", SHOP, true).await.err(), Some(Refusal::Busy));
         drop(turns);
-        assert!(limits.turn("another", true).await.is_ok());
+        assert!(limits.turn("another", SHOP, true).await.is_ok());
     }
 
     #[tokio::test]
     async fn tasks_without_requests_are_forgotten() {
         let limits = Limits::hasty();
-        let kept = limits.turn("kept", false).await;
-        for number in 0..3 * TASKS {
-            drop(limits.turn(&format!("task-{number}"), false).await);
+        let kept = limits.turn("kept", SHOP, false).await;
+        for number in 0..3 * KNOWN {
+            drop(limits.turn(&format!("task-{number}"), SHOP, false).await);
         }
-        let tasks = limits.tasks.lock().unwrap();
-        assert!(tasks.len() <= TASKS && tasks.contains_key("kept"), "{}", tasks.len());
+        let tasks = limits.tasks.known.lock().unwrap();
+        assert!(tasks.len() <= KNOWN && tasks.contains_key("kept"), "{}", tasks.len());
         drop(kept);
     }
 

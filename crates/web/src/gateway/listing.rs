@@ -83,7 +83,7 @@ mod tests {
     }
 
     async fn sent(files: Vec<Result<ListedFile, FilesError>>, version: Version) -> Result<String, String> {
-        let turn = Limits::default().turn("t", true).await.ok().unwrap();
+        let turn = Limits::default().turn("t", "stash/shop/r", true).await.ok().unwrap();
         let response = response(stream::iter(files).boxed(), version, turn).await;
         let response = response.map_err(|error| error.to_string())?;
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_repository::Error;
-use lifeboat_store::{Bandwidth, Local, RestConfig, RetryPolicy, Store, StoreConfig, Tls, Tuning};
+use lifeboat_store::{Bandwidth, Guard, Local, RestConfig, RetryPolicy, Store, StoreConfig, Tls, Tuning};
 use secrecy::{SecretSlice, SecretString};
 use url::Url;
 
@@ -30,6 +30,8 @@ pub(super) struct Storage<'a> {
     pub(super) context: &'a WorkContext,
     pub(super) transport: &'a Transport,
     pub(super) limits: &'a Limits,
+    /// The limits for storage that a tenant describes, where the mover is not in the tenant's namespace.
+    pub(super) guard: Option<&'a Guard>,
 }
 
 impl Storage<'_> {
@@ -38,7 +40,12 @@ impl Storage<'_> {
         match self.transport {
             Transport::Direct(direct) => self.open_direct(direct).await,
             Transport::Rest { url, .. } => {
-                let store = self.rest()?.open(self.tuning()).map_err(of_store(OPEN))?;
+                let (config, tuning) = (self.rest()?, self.tuning());
+                let opened = match self.guard {
+                    Some(guard) => config.open_for_tenant(guard.clone(), tuning),
+                    None => config.open(tuning),
+                };
+                let store = opened.map_err(of_store(OPEN))?;
                 Ok((None, store.with_name(url)))
             }
             Transport::Directory { path } => Ok((None, self.open_directory(path)?)),
@@ -59,13 +66,20 @@ impl Storage<'_> {
     /// Creates a new repository's directories on a REST server.
     pub(super) async fn create_on_server(self) -> Result<(), Failed> {
         let Transport::Rest { .. } = self.transport else { return Ok(()) };
-        let created = self.rest()?.create(self.tuning()).await;
-        created.map(drop).map_err(of_store("create the repository on the REST server"))
+        let (config, tuning) = (self.rest()?, self.tuning());
+        let created = match self.guard {
+            Some(guard) => config.create_for_tenant(guard.clone(), tuning).await,
+            None => config.create(tuning).await.map(drop),
+        };
+        created.map_err(of_store("create the repository on the REST server"))
     }
 
     async fn open_direct(self, direct: &Direct) -> Result<(Option<Store>, Store), Failed> {
         let config = config(direct, &self.context.directory)?;
-        let opened = lifeboat_store::open(&config, &self.context.environment, self.tuning()).await;
+        let opened = match self.guard {
+            Some(guard) => lifeboat_store::open_for_tenant(&config, guard.clone(), self.tuning()).await,
+            None => lifeboat_store::open(&config, &self.context.environment, self.tuning()).await,
+        };
         let location = opened.map_err(of_store(OPEN))?;
         let below = location.below(&direct.path).map_err(of_store(OPEN))?;
         let name = format!("{}/{}", direct.bucket, below.prefix().trim_end_matches('/'));

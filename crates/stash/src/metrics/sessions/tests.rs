@@ -51,6 +51,16 @@ fn a_session_is_shown_under_both_names_until_its_invoker_is_gone() {
 }
 
 #[test]
+fn a_session_that_failed_before_it_had_members_is_no_success() {
+    let metrics = Metrics::new("0");
+    let sessions = metrics.register(SessionMetrics::register);
+    sessions.failed(&session(true).labels);
+    assert!(metrics.render().contains("repository=\"r\"} 0"), "{}", metrics.render());
+    sessions.retain(|_, _, _| false);
+    assert!(!metrics.render().contains("nightly"), "{}", metrics.render());
+}
+
+#[test]
 fn a_failed_session_keeps_the_values_of_the_last_good_one() {
     let metrics = Metrics::new("0");
     let sessions = metrics.register(SessionMetrics::register);

@@ -181,17 +181,19 @@ async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left
         return Ok(None);
     }
     let begun = if now.annotations().contains_key(WIPING) {
+        hold(context, &now).await?;
         now
     } else {
         match judged(context, &now).await? {
             Judged::Nothing => return Ok(Some(Left::default())),
             Judged::Delete { digest } => {
+                // Held first: a deletion that is noted is not judged again, and somebody may have reserved the repository since.
+                hold(context, &now).await?;
                 let patch = json!({"metadata": {"annotations": {WIPING: digest}}});
                 object::merge(context, &now, patch).await?
             }
         }
     };
-    hold(context, &begun).await?;
     let noted = begun.annotations().get(WIPING).cloned().unwrap_or_default();
     let access = access_of(context, &begun).await?.access;
     files::delete(access.store()?, &noted).await.map(Some)

@@ -17,17 +17,18 @@ use lifeboat_plan::stash::session::{
     FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
-use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase, empty_target};
+use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
 
 use super::reserved::{NotReserved, Reserved};
 use super::work::BackupWork;
 use super::written;
 use crate::context::Context;
 use crate::invokers::{Invoker, make_session};
-use crate::metrics::{EndedHost, EndedSession, EndedTarget, SessionLabels};
+use crate::metrics::{EndedSession, SessionLabels};
 use crate::repository::{
     Applied, PolicyRequest, RepositoryKey, SessionEnd, after_session, apply_policy, key_of, parts_of,
 };
+use crate::sessions::ended::{seconds, targets};
 use crate::sessions::engine::Stopped;
 use crate::sessions::host_record::end_host;
 use crate::sessions::record::SessionRecord;
@@ -106,26 +107,6 @@ async fn finish_repository(
 
 /// What metrics show of a session.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
-    let seconds = |duration: Option<GoDuration>| {
-        duration.and_then(GoDuration::to_std).map(|duration| duration.as_secs_f64())
-    };
-    let targets = state.members.iter().enumerate().map(|(member, of_member)| {
-        let hosts = of_member.hosts.iter().map(|host| EndedHost {
-            hostname: host.name.to_string(),
-            succeeded: host.phase == WorkPhase::Succeeded,
-            seconds: seconds(host.duration),
-            numbers: work.at_work.numbers_of(member, &host.name),
-        });
-        let reference = of_member.reference.clone().unwrap_or_else(empty_target);
-        let version = reference.api_version.unwrap_or_default();
-        EndedTarget {
-            kind: reference.kind,
-            group: version.rsplit_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default(),
-            name: reference.name,
-            succeeded: of_member.current_phase() == WorkPhase::Succeeded,
-            hosts: hosts.collect(),
-        }
-    });
     EndedSession {
         labels: SessionLabels {
             invoker_kind: work.invoker.id.kind.to_string(),
@@ -137,7 +118,7 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
         succeeded: state.phase == SessionPhase::Succeeded,
         seconds: seconds(state.duration).unwrap_or_default(),
         end: now.as_second(),
-        targets: targets.collect(),
+        targets: targets(state, |member, host| work.at_work.numbers_of(member, host)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! its invoker, because the reservation may have been lost since, or the backend or its Secret may lead to another repository. Checked
 //! before any mover, and again before snapshots are forgotten.
 
+use lifeboat_api::stash::Driver;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::invoker::ValidDriver;
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName, Standing};
@@ -11,6 +12,7 @@ use lifeboat_plan::stash::state::conditions::ConditionType;
 use super::{finish, skip, written};
 use crate::context::Context;
 use crate::invokers::{Invoker, claim, nodes, not_allowed, read_repository};
+use crate::metrics::SessionLabels;
 use crate::repository::reservations::{self, ReservationError, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
 use crate::sessions::engine::Stopped;
@@ -102,6 +104,13 @@ pub(super) async fn reserve(
         Err(NotReserved::NotOpened(message)) => {
             written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
             finish::end(record, &message).await?;
+            context.metrics.sessions.failed(&SessionLabels {
+                invoker_kind: invoker.id.kind.to_string(),
+                invoker_name: invoker.id.name.clone(),
+                namespace: invoker.id.namespace.clone(),
+                driver: Driver::Restic.to_string(),
+                repository: repository.name.clone(),
+            });
             Ok(Reservation::Ended)
         }
     }

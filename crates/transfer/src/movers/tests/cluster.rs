@@ -262,8 +262,8 @@ pub(super) fn job(uid: &str) -> MoverJob {
 }
 
 pub(super) fn request(uid: &str) -> MoverRequest {
-    let repository =
-        RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
+    let transport = Transport::Direct(Direct::default());
+    let repository = RepositoryAccess { transport, passwords: Vec::new(), guarded: false };
     let lock = LockTerms { cluster: "cluster-uid".into(), ..LockTerms::default() };
     let task = Task::single(uid, TaskWork::Maintain(MaintainWork::default()), repository, lock);
     MoverRequest { job: job(uid), task, keys: Arc::new(Password::default()) }
@@ -284,8 +284,8 @@ impl Keys for Password {
         let password = *self.0.lock().unwrap();
         let password = password.ok_or_else(|| RepositoryProblem::Unusable("no password".into()))?;
         let content = SecretSlice::from(password.as_bytes().to_vec());
-        let repository =
-            RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
+        let transport = Transport::Direct(Direct::default());
+        let repository = RepositoryAccess { transport, passwords: Vec::new(), guarded: false };
         Ok(Key { repository: Some(repository), files: BTreeMap::from([("password-0".to_owned(), content)]) })
     }
 }

@@ -265,6 +265,24 @@ async fn nobody_reserves_a_repository_whose_data_is_being_deleted() {
     assert_eq!(standing, lifeboat_plan::stash::reservation::Standing::Holds);
 }
 
+/// A deletion that is noted is not judged again: somebody who reserved the repository before the note would lose the data.
+#[tokio::test]
+async fn a_deletion_is_noted_only_when_the_repository_is_held() {
+    let world = World::new().await;
+    prepared(&world).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let was_noted = seen.clone();
+    world.server.on_write(move |server, write| {
+        if write.path.contains("/configmaps/") {
+            let object = server.get(&path(SHOP, "r")).unwrap_or_default();
+            locked(&was_noted).push(!object["metadata"]["annotations"][WIPING].is_null());
+        }
+    });
+    delete(&world, "r");
+    assert!(reconciled(&world, &state(), "r").await.is_null(), "the object is let go");
+    assert_eq!(locked(&seen).first(), Some(&false));
+}
+
 #[tokio::test]
 async fn a_repository_in_one_place_is_known_however_its_address_is_written() {
     let world = World::new().await;
