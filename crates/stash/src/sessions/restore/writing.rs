@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use lifeboat_api::stash::RestoredPath;
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::report::{Listed, Outcome, Restored};
+use lifeboat_mover::report::{Cause, Listed, NotListed, Outcome, Restored};
 use lifeboat_mover::task::{Part, Proof, RestoreWork, Target, TaskWork as MoverWork};
 use lifeboat_plan::stash::session::RestoreArgs;
-use lifeboat_plan::stash::state::MemberState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::{HostState, MemberState};
 use lifeboat_plan::stash::targets::{MoverParts, MoverSource};
 use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Steps, Transfer, failed};
@@ -69,7 +69,13 @@ impl Steps for Writing {
                 Err(message) => problems.push(format!("{}: {message}", part.path)),
             }
         }
+        let problems = Problems { messages: problems, nothing_written: is_untouched(&outcome) };
         self.finish(&restored, problems, &owners, &empty).await
+    }
+
+    async fn not_stored(&self, message: &str) -> Result<(), ApiError> {
+        self.record.change(forget_attempt).await?;
+        failed(self, message).await
     }
 
     /// Whether everything was written is not known.
@@ -88,6 +94,34 @@ impl Steps for Writing {
     async fn clean(&self) -> Result<String, ApiError> {
         self.transfer.clear().await?;
         Ok(String::new())
+    }
+}
+
+/// Why paths were not restored.
+struct Problems {
+    messages: Vec<String>,
+    /// Whether the mover wrote nothing at all.
+    nothing_written: bool,
+}
+
+/// Takes the attempt off the record of a host whose mover wrote nothing: as long as it is there, data may have been written. Of a mover that
+/// died before it that is not known.
+fn forget_attempt(host: &mut HostState) {
+    if host.run.dead_owners.is_empty() {
+        host.run.attempt = None;
+    }
+}
+
+/// Whether the mover found nothing of what it should restore. It looks for all of it before it writes.
+fn is_untouched(outcome: &Outcome) -> bool {
+    let not_stored =
+        |outcome: &Outcome| matches!(outcome, Outcome::Failed(failure) if failure.cause == Cause::NotStored);
+    match outcome {
+        Outcome::Parts(results) => {
+            results.not_listed == NotListed::default()
+                && results.parts.iter().all(|part| not_stored(&part.outcome))
+        }
+        outcome => not_stored(outcome),
     }
 }
 
@@ -169,7 +203,7 @@ impl Writing {
     async fn finish(
         &self,
         restored: &[&WritePart],
-        problems: Vec<String>,
+        problems: Problems,
         owners: &Listed,
         empty: &[&str],
     ) -> Result<(), ApiError> {
@@ -192,11 +226,15 @@ impl Writing {
             for chosen in host.paths.iter_mut().filter(|chosen| is_done(chosen)) {
                 chosen.restored = true;
             }
-            // The next mover of the host, if it needs another, begins with its own first attempt.
-            host.run.attempt = if problems.is_empty() { None } else { host.run.attempt };
+            if problems.messages.is_empty() {
+                // The next mover of the host, if it needs another, begins with its own first attempt.
+                host.run.attempt = None;
+            } else if problems.nothing_written {
+                forget_attempt(host);
+            }
         });
-        if written.await? && !problems.is_empty() {
-            self.record.failed(problems.join("; ")).await?;
+        if written.await? && !problems.messages.is_empty() {
+            self.record.failed(problems.messages.join("; ")).await?;
         }
         self.transfer.clear().await
     }
@@ -231,7 +269,8 @@ fn after_others(member: &MemberState, kind: ConditionType, own: String) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_mover::report::{Cause, Failure, PartResult, PartResults};
+    use lifeboat_mover::report::{Failure, PartResult, PartResults};
+    use rstest::rstest;
 
     use super::*;
 
@@ -254,6 +293,32 @@ mod tests {
         assert_eq!(reported(&outcome, "t.1", 1).unwrap_err(), "read-only");
         assert!(reported(&outcome, "t.2", 2).is_ok());
         assert!(reported(&outcome, "t.3", 3).unwrap_err().contains("no room"));
+    }
+
+    fn failure(cause: Cause) -> Outcome {
+        Outcome::Failed(Failure { cause, message: "why".into() })
+    }
+
+    #[rstest]
+    #[case::a_mover_with_one_path(failure(Cause::NotStored), true)]
+    #[case::none_of_several(parts(vec![("t.0", failure(Cause::NotStored)), ("t.1", failure(Cause::NotStored))]), true)]
+    #[case::one_was_written(parts(vec![("t.0", failure(Cause::NotStored)), ("t.1", Outcome::Restored(Restored::default()))]), false)]
+    #[case::the_disk_filled_up(parts(vec![("t.0", failure(Cause::NotStored)), ("t.1", failure(Cause::NoSpace))]), false)]
+    #[case::another_cause(failure(Cause::Target), false)]
+    fn only_a_mover_that_found_nothing_wrote_nothing(#[case] outcome: Outcome, #[case] expected: bool) {
+        assert_eq!(is_untouched(&outcome), expected);
+    }
+
+    #[test]
+    fn what_a_mover_wrote_that_died_before_is_not_known() {
+        let mut host = HostState::default();
+        host.run.attempt = Some(2);
+        host.run.dead_owners = vec!["cluster/mover".into()];
+        forget_attempt(&mut host);
+        assert_eq!(host.run.attempt, Some(2));
+        host.run.dead_owners.clear();
+        forget_attempt(&mut host);
+        assert_eq!(host.run.attempt, None);
     }
 
     #[test]
