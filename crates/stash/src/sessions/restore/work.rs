@@ -11,7 +11,7 @@ use lifeboat_plan::stash::hosts::{HostName, TargetKind};
 use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::invoker::{MemberHooks, ValidRestore, ValidRestoreMember};
 use lifeboat_plan::stash::session::{Order, TargetKey};
-use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::claims::Claims;
@@ -30,7 +30,7 @@ use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::turns::Turn;
-use crate::standstill::{self, Ended};
+use crate::standstill::{self, Ended, Restoring};
 use crate::tasks::TaskWork;
 
 /// The members of one restore.
@@ -137,7 +137,9 @@ impl RestoreWork {
         let restore = MemberStandstill { work: self, member, found: found.clone(), cancel };
         let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
         if let Ended::Over { failure } = ended {
-            self.over(member, failure).await?;
+            let uid = restore.record().await.map(|record| record.uid).unwrap_or_default();
+            let is_there = workload.is_there(&uid).await?;
+            self.over(member, failure, is_there).await?;
             self.settle_blocking(member, &found).await?;
             finalizer::release_standstill(core, self.object.kind, &self.record).await?;
         }
@@ -164,8 +166,8 @@ impl RestoreWork {
         Ok(true)
     }
 
-    /// Puts on record how the standstill of a member ended.
-    async fn over(&self, member: usize, failure: Option<String>) -> Result<(), ApiError> {
+    /// Puts on record how the standstill of a member ended. `is_there`: whether its workload still exists.
+    async fn over(&self, member: usize, failure: Option<String>, is_there: bool) -> Result<(), ApiError> {
         let state = self.member_state(member).await;
         let is_down = state.standstill.as_ref().is_some_and(|record| record.step.is_down());
         if let Some(failure) = &failure {
@@ -179,12 +181,7 @@ impl RestoreWork {
         // Where all data was restored, this tells that the restore failed nevertheless.
         let has_failed = state.hosts.iter().any(|host| host.phase != WorkPhase::Succeeded);
         let executor = failure.clone().filter(|_| is_down && !has_failed);
-        let started = ConditionType::WorkloadStarted;
-        let observed = match failure {
-            Some(failure) if is_down => started.no(failure),
-            Some(failure) => started.yes(format!("nothing was written, and it runs as before: {failure}")),
-            None => started.yes("it has its replicas again"),
-        };
+        let observed = started(failure, is_down, is_there);
         let now = self.record.now();
         let changed = self.change(member, |member| {
             member.observe(&observed, now);
@@ -270,6 +267,25 @@ impl SessionWork for RestoreWork {
         self.record.warn("RestoreFailed", message).await;
         let (now, failed) = (self.record.now(), ConditionType::RestoreExecutorEnsured.no(message));
         self.change(member, |member| member.observe(&failed, now)).await
+/// Whether the workload was started. `is_down`: the restore left it down.
+fn started(failure: Option<String>, is_down: bool, is_there: bool) -> Observation {
+    let started = ConditionType::WorkloadStarted;
+    let gone = |message: String| Observation { reason: "WorkloadDeleted", ..started.no(message) };
+    match failure {
+        Some(failure) if is_down => started.no(failure),
+        Some(failure) if is_there => {
+            started.yes(format!("nothing was written, and it runs as before: {failure}"))
+        }
+        Some(failure) => {
+            gone(format!("nothing was written, and the workload does not exist any more: {failure}"))
+        }
+        None if is_there => started.yes("it has its replicas again"),
+        None => gone(
+            "all data was restored, and the workload was deleted meanwhile: nothing is started".to_owned(),
+        ),
+    }
+}
+
     }
 
     async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
@@ -279,6 +295,38 @@ impl SessionWork for RestoreWork {
     }
 }
 
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::restored(None, false, true, "True", "it has its replicas again")]
+    #[case::restored_and_deleted(None, false, false, "False", "was deleted meanwhile")]
+    #[case::as_before(Some("late"), false, true, "True", "runs as before: late")]
+    #[case::deleted_before_anything_was_written(
+        Some("late"),
+        false,
+        false,
+        "False",
+        "does not exist any more: late"
+    )]
+    #[case::held_down(Some("disk full"), true, true, "False", "disk full")]
+    #[case::held_down_and_deleted(Some("disk full"), true, false, "False", "disk full")]
+    fn the_condition_says_what_became_of_the_workload(
+        #[case] failure: Option<&str>,
+        #[case] is_down: bool,
+        #[case] is_there: bool,
+        #[case] truth: &str,
+        #[case] message: &str,
+    ) {
+        let observed = started(failure.map(str::to_owned), is_down, is_there);
+        assert_eq!(observed.truth.as_str(), truth);
+        assert!(observed.message.contains(message), "{observed:?}");
+    }
+}
 /// The first failure among hosts, for messages.
 pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
     let failed: Vec<String> = hosts
