@@ -29,11 +29,7 @@ impl RestoreWork {
             Err(error) if is_refusal(&error) => {
                 let message =
                     format!("the restore cannot be recorded on the data that it writes: {}", error.chain());
-                for record in self.hosts(member).await {
-                    if !record.state().await.phase.has_ended() {
-                        record.failed(message.clone()).await?;
-                    }
-                }
+                self.fail_open_hosts(member, &message).await?;
                 return Ok(false);
             }
             marked => marked?,

@@ -14,7 +14,6 @@ use lifeboat_plan::stash::session::{Order, TargetKey};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_transfer::attempts::WorkContext;
-use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio_util::sync::CancellationToken;
 
@@ -105,15 +104,6 @@ impl RestoreWork {
         reason.to_owned()
     }
 
-    /// Makes the claims that do not exist yet.
-    pub(super) async fn make_claims(&self, found: &FoundMember) -> Result<(), ApiError> {
-        let claims = Claims::new(&self.context.core.client);
-        for claim in &found.new_claims {
-            claims.make(&claim.object).await?;
-        }
-        Ok(())
-    }
-
     /// Stops the workload of a member, restores, and starts it.
     async fn write_at_standstill(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
         let found = self.found(member);
@@ -126,7 +116,10 @@ impl RestoreWork {
         }
         let core = &self.context.core;
         finalizer::hold(core, self.object.kind, &self.record, Hold::Standstill).await?;
-        self.make_claims(&found).await?;
+        if !cancel.is_cancelled() && !self.make_claims(member, &found).await? {
+            self.change(member, |member| member.standstill = None).await?;
+            return finalizer::release_standstill(core, self.object.kind, &self.record).await;
+        }
         let workload = standstill::Workload {
             core,
             target: crate::target::TargetName { kind: *kind, namespace: &key.namespace, name: &key.name },
@@ -171,11 +164,7 @@ impl RestoreWork {
         let state = self.member_state(member).await;
         let is_down = state.standstill.as_ref().is_some_and(|record| record.step.is_down());
         if let Some(failure) = &failure {
-            for record in self.hosts(member).await {
-                if !record.state().await.phase.has_ended() {
-                    record.failed(failure.clone()).await?;
-                }
-            }
+            self.fail_open_hosts(member, failure).await?;
             self.record.warn("RestoreFailed", failure).await;
         }
         // Where all data was restored, this tells that the restore failed nevertheless.
@@ -256,10 +245,12 @@ impl SessionWork for RestoreWork {
             return Box::pin(by_task::run(self, member, cancel)).await;
         }
         if self.member_state(member).await.standstill.is_some() {
-            Box::pin(self.write_at_standstill(member, cancel)).await
+            Box::pin(self.write_at_standstill(member, cancel)).await?;
         } else {
-            Box::pin(self.write_at_once(member, cancel)).await
+            Box::pin(self.write_at_once(member, cancel)).await?;
         }
+        Box::pin(self.discard_claims(member)).await;
+        Ok(())
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
@@ -267,6 +258,15 @@ impl SessionWork for RestoreWork {
         self.record.warn("RestoreFailed", message).await;
         let (now, failed) = (self.record.now(), ConditionType::RestoreExecutorEnsured.no(message));
         self.change(member, |member| member.observe(&failed, now)).await
+    }
+
+    async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
+        locked(&self.turns).remove(&member);
+        let (now, completed) = (self.record.now(), ConditionType::RestoreCompleted.yes(""));
+        self.change(member, |member| member.observe(&completed, now)).await.map(drop)
+    }
+}
+
 /// Whether the workload was started. `is_down`: the restore left it down.
 fn started(failure: Option<String>, is_down: bool, is_there: bool) -> Observation {
     let started = ConditionType::WorkloadStarted;
@@ -286,15 +286,15 @@ fn started(failure: Option<String>, is_down: bool, is_there: bool) -> Observatio
     }
 }
 
-    }
-
-    async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
-        locked(&self.turns).remove(&member);
-        let (now, completed) = (self.record.now(), ConditionType::RestoreCompleted.yes(""));
-        self.change(member, |member| member.observe(&completed, now)).await.map(drop)
-    }
+/// The first failure among hosts, for messages.
+pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
+    let failed: Vec<String> = hosts
+        .iter()
+        .filter(|host| host.phase == WorkPhase::Failed)
+        .map(|host| format!("host {}: {}", host.name, host.error.as_deref().unwrap_or("it failed")))
+        .collect();
+    (!failed.is_empty()).then(|| failed.join("; "))
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -326,13 +326,4 @@ mod tests {
         assert_eq!(observed.truth.as_str(), truth);
         assert!(observed.message.contains(message), "{observed:?}");
     }
-}
-/// The first failure among hosts, for messages.
-pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
-    let failed: Vec<String> = hosts
-        .iter()
-        .filter(|host| host.phase == WorkPhase::Failed)
-        .map(|host| format!("host {}: {}", host.name, host.error.as_deref().unwrap_or("it failed")))
-        .collect();
-    (!failed.is_empty()).then(|| failed.join("; "))
 }
