@@ -63,9 +63,15 @@ impl RestoreWork {
         let state = self.member_state(member).await;
         if !state.hosts.is_empty() {
             let on = self.on(member, state.claims.clone());
-            while let Some(message) = self.take_turn(member, &on) {
+            // One that is given up only ends what it began: its movers, and the standstill of its workload.
+            while !cancel.is_cancelled()
+                && let Some(message) = self.take_turn(member, &on)
+            {
                 tracing::debug!(restore = self.record.name, message, "a restore waits for its turn");
-                tokio::time::sleep(self.transfers.pace).await;
+                tokio::select! {
+                    () = tokio::time::sleep(self.transfers.pace) => {}
+                    () = cancel.cancelled() => {}
+                }
             }
             self.find_again(member, valid, &state).await?;
             return Ok(state.hosts.into_iter().map(|host| host.name).collect());
