@@ -10,6 +10,7 @@ mod faults;
 mod held;
 mod hooks;
 mod kills;
+mod not_written;
 mod snapshots;
 mod targets;
 
