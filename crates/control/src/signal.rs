@@ -1,4 +1,4 @@
-//! A signal that something has changed by which controllers decide about all their objects. Given by whoever watches it,
+//! A signal for a change that may affect all objects of a controller. Sent by the code that watches for such changes,
 //! received through [`crate::Watches::all_when`].
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Default for Signal {
 }
 
 impl Signal {
-    /// Tells everyone who listens. Who is told twice before looking once is told once.
+    /// Notifies all listeners. Signals that are given before a listener polls are delivered to it as one.
     pub fn give(&self) {
         self.0.send_modify(|given| *given = given.wrapping_add(1));
     }

@@ -29,7 +29,7 @@ pub enum LogLine {
         level: Level,
         text: String,
     },
-    /// Snapshots that a look at the repository found, the newest first, over as many lines as they need.
+    /// Snapshots that a `Look` task found, the newest first, in as many lines as necessary.
     Snapshots {
         snapshots: Vec<SnapshotLine>,
     },
@@ -211,8 +211,8 @@ pub struct Restored {
     /// Files that could not be written or differ from the snapshot. If it is not empty, the restore failed.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub failed: Listed,
-    /// Files that belong to the mover's user instead of their owner in the snapshot, because only root may give files
-    /// away. They are restored otherwise.
+    /// Files that belong to the mover's user instead of their owner in the snapshot, because only root may change the
+    /// owner of a file. Everything else about them is restored.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub owners: Listed,
 }

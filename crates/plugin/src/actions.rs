@@ -96,8 +96,8 @@ pub trait BackupItemAction: Send + Sync {
     }
 }
 
-/// Returns the items that belong into one block with an item: they are processed together, and hooks run before and
-/// after the whole block.
+/// Returns the items that are in one block with an item: they are processed together, and hooks run before and after
+/// the whole block.
 #[async_trait]
 pub trait ItemBlockAction: Send + Sync {
     fn name(&self) -> &str;

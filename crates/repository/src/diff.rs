@@ -59,8 +59,8 @@ pub struct DiffStatistics {
     pub problems: Vec<String>,
 }
 
-/// Compares two trees, under a shared lock or without a lock. With `metadata`, entries of which only the metadata
-/// changed are reported, too.
+/// Compares two trees, under a shared lock or without a lock. With `metadata`, entries whose metadata alone changed
+/// are reported too.
 pub async fn diff(
     repository: &Repository,
     before: &Side,
@@ -352,7 +352,7 @@ mod tests {
         let (before, after) = (side("one", before.tree), side("two", after.tree));
         let cancel = CancellationToken::new();
         let statistics = diff(&repository, &before, &after, false, None, &mut each, &cancel).await.unwrap();
-        // `z` changed in nothing but its content.
+        // Only the content of `z` changed.
         let expected = ["M /a/b", "- /gone/", "- /gone/x", "+ /new/", "+ /new/n", "T /type/", "M? /z"];
         assert_eq!(reported, expected);
         assert_eq!(statistics.changed_files, 2);

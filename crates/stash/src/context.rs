@@ -35,23 +35,23 @@ pub(crate) struct Context {
     pub(crate) movers: Movers,
     /// Open repositories.
     pub(crate) repositories: Repositories,
-    /// What movers reach a Repository of another namespace through.
+    /// The gateway, through which movers access a Repository of another namespace.
     pub(crate) gateway: Gateway,
     /// Opens the storage of Repositories.
     pub(crate) stores: Arc<dyn TenantStores>,
-    /// Limits looks at it.
+    /// Limits how many repositories are opened at a time.
     pub(crate) openings: Openings,
     /// What movers found in repositories that the server cannot open.
     pub(crate) looks: MoverLooks,
-    /// Who uses which repository, as far as it was seen.
+    /// Who uses which repository, as far as the watch has seen.
     pub(crate) records: Records,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
-    /// What carries out transfers; None for movers. Tests put their own in its place.
+    /// Carries out transfers; None for movers. Tests replace it.
     pub(crate) effects: Option<Arc<dyn Effects>>,
     /// One session at a time works on a target; named by the target's kind, namespace and name.
     pub(crate) targets: Turns,
-    /// What Stash's API counts; what every controller counts is in [`Core`].
+    /// The metrics of Stash's API; those of every controller are in [`Core`].
     pub(crate) metrics: StashMetrics,
 }
 
@@ -79,8 +79,8 @@ impl Context {
         }
     }
 
-    /// The watches of one of Stash's kinds, in the namespaces that this server may serve. When it gets or loses a namespace, all
-    /// objects are looked at again.
+    /// The watches of one of Stash's kinds, in the namespaces that this server may serve. When it gets or loses a
+    /// namespace, all objects are reconciled again.
     pub(crate) fn watches(&self, resource: &ApiResource) -> Watches {
         Watches::new(&self.core, &self.served.scope(), resource).all_when(&self.served.changed)
     }

@@ -1,6 +1,6 @@
-//! Which movers get the keys of their Repository, and which reach it through the gateway. A Secret in a tenant's namespace can be read
-//! by everyone who reads Secrets there, so keys go only into the Repository's own namespace and into that of Lifeboat's movers. Called by
-//! sessions for each mover.
+//! Decides which movers get the keys of their Repository, and which access it through the gateway. All users who may
+//! read Secrets in a tenant's namespace can read the Secret of a mover there, so keys are given only to movers in the
+//! Repository's own namespace and in that of Lifeboat's movers. Called by sessions for each mover.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub(crate) fn serve_repositories(context: &Context) {
 pub(crate) enum NoPass {
     #[error("Repository {namespace}/{name} does not exist; create it, or correct spec.repository")]
     Gone { namespace: String, name: String },
-    /// By its usagePolicy.
+    /// Its usagePolicy does not allow the namespace.
     #[error("{0}")]
     NotAllowed(String),
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
-/// How a mover in a namespace reaches a Repository: None if it gets the keys.
+/// The access of a mover in a namespace to a Repository through the gateway; None if it gets the keys.
 pub(crate) async fn pass(
     context: &Context,
     key: &RepositoryKey,
@@ -46,7 +46,7 @@ pub(crate) async fn pass(
     let Some(found) = read_repository(context, &repository).await? else {
         return Err(NoPass::Gone { namespace: repository.namespace, name: repository.name });
     };
-    // The password of the repository goes along, so the policy decides about the namespace of the mover, too.
+    // The mover gets the password of the repository, so the policy must allow the namespace of the mover, too.
     match not_allowed(context, namespace, &found).await? {
         Some(refusal) => Err(NoPass::NotAllowed(refusal)),
         None => Ok(Some(context.gateway.pass(rights))),

@@ -1,5 +1,5 @@
-//! Invokers: BackupConfiguration and BackupBatch. Each is checked, reserves its Repository, shows in its status whether it can run,
-//! and makes a BackupSession at each due time.
+//! Invokers: BackupConfiguration and BackupBatch. For each of them the server validates the spec, reserves the
+//! Repository, shows in the status whether backups can run, and creates a BackupSession at each due time.
 
 mod controller;
 mod gather;

@@ -1,5 +1,5 @@
-//! Stash's API: the controllers of its kinds, and what they share. Each controller reads, validates, plans, applies and writes
-//! status, in that order; what is decided is decided in crate `plan`.
+//! Stash's API: the controllers of its kinds, and what they share. Each controller reads, validates, plans, applies
+//! and writes status, in that order; all decisions are in crate `plan`.
 #![cfg_attr(
     test,
     allow(

@@ -1,6 +1,6 @@
-//! What movers found in repositories that the server cannot open. A look by a mover is a pod in the tenant's namespace, so what it
-//! found is used for a while: by the retention at the end of a session, by its status, and by restores that wait. Nothing of it
-//! decides what is written.
+//! Cached results of inspections (looks) of repositories that the server cannot open. An inspection by a mover starts
+//! a pod in the tenant's namespace, so its result is cached for a few minutes: for the retention at the end of a
+//! session, for the status, and for waiting restores. The cache never decides what is written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,15 +12,15 @@ use lifeboat_transfer::repositories::RepositoryKey;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-/// How long what was found is used. Sessions of this server end that earlier.
+/// How long a result is used. The end of a session of this server invalidates it earlier.
 const FRESH: Duration = Duration::from_mins(5);
-/// How long after a failure no other mover is sent, at first and at most.
+/// The pause after a failure until another mover is started: the first one, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How many repositories are remembered: a large one has thousands of snapshots.
 const MOST: usize = 32;
 
-/// What a look found, in the server or by a mover.
+/// The result of an inspection, by the server or by a mover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looked {
     /// The ID of the restic repository.
@@ -30,7 +30,7 @@ pub(crate) struct Looked {
     pub(crate) bytes: Option<u64>,
 }
 
-/// What is known from movers. Clones share it.
+/// The cache of results from movers. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct MoverLooks {
     known: Arc<Mutex<BTreeMap<RepositoryKey, (Instant, Looked)>>>,
@@ -44,7 +44,7 @@ struct Failed {
     at: Instant,
     pause: Duration,
     message: String,
-    /// The generation of the Repository: after a change of its spec the next mover is sent at once.
+    /// The generation of the Repository: after a change of its spec the next mover is started at once.
     generation: Option<i64>,
 }
 
@@ -59,13 +59,13 @@ impl MoverLooks {
         self.turns.try_take(key.to_string())
     }
 
-    /// What was found last, if that is not long ago.
+    /// The last result, if it is recent.
     pub(crate) fn known(&self, key: &RepositoryKey) -> Option<Looked> {
         let known = locked(&self.known);
         known.get(key).filter(|(at, _)| at.elapsed() < FRESH).map(|(_, looked)| looked.clone())
     }
 
-    /// Remembers what was found.
+    /// Stores a result.
     pub(crate) fn found(&self, key: &RepositoryKey, looked: &Looked) {
         locked(&self.failed).remove(key);
         let mut known = locked(&self.known);
@@ -78,19 +78,19 @@ impl MoverLooks {
         }
     }
 
-    /// Snapshots were removed: they are not among what was found any more.
+    /// Removes snapshots that were forgotten from the stored result.
     pub(crate) fn forgotten(&self, key: &RepositoryKey, ids: &[String]) {
         if let Some((_, looked)) = locked(&self.known).get_mut(key) {
             looked.snapshots.retain(|snapshot| !ids.contains(&snapshot.id));
         }
     }
 
-    /// The repository was changed by a mover: what was found before does not count.
+    /// Drops the stored result, because a mover changed the repository.
     pub(crate) fn changed(&self, key: &RepositoryKey) {
         locked(&self.known).remove(key);
     }
 
-    /// Remembers why a mover failed. The pause until the next one doubles.
+    /// Stores why a mover failed, and doubles the pause until the next one.
     pub(crate) fn failed(&self, key: &RepositoryKey, generation: Option<i64>, message: &str) {
         let mut failed = locked(&self.failed);
         failed.retain(|_, failed| failed.at.elapsed() < LONGEST_PAUSE * 2);
@@ -100,7 +100,7 @@ impl MoverLooks {
         failed.insert(key.clone(), Failed { at: Instant::now(), pause, message, generation });
     }
 
-    /// Why no mover is sent now: the last one failed a moment ago.
+    /// Why no mover is started now: the last one failed recently.
     pub(crate) fn failure(&self, key: &RepositoryKey, generation: Option<i64>) -> Option<String> {
         let failed = locked(&self.failed);
         let last = failed.get(key).filter(|last| last.generation == generation);

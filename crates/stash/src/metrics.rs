@@ -1,5 +1,5 @@
-//! What Stash's API shows in `/metrics`: upstream's names, each in its older and its newer form, so that existing dashboards go on
-//! working. Only a leader knows the values.
+//! The metrics of Stash's API in `/metrics`: upstream's names, each in its older and its newer form, so that existing
+//! dashboards continue to work. Only a leader knows the values.
 
 mod repositories;
 mod restores;
@@ -31,7 +31,7 @@ impl StashMetrics {
         })
     }
 
-    /// This replica leads no more.
+    /// Removes the values, because this replica is no longer the leader.
     pub(crate) fn end_term(&self) {
         self.repositories.clear();
         self.sessions.clear();

@@ -1,5 +1,6 @@
-//! The settings of a mover's pod in a tenant's namespace: tries the pod by a dry run, because only the API server knows what the
-//! namespace admits, and mounts the volume of the repository, if it is on one. Called before each mover is sent.
+//! Determines the settings of a mover's pod in a tenant's namespace: sends a dry run of the pod, because only the API
+//! server knows what the namespace admits, and adds the volume of the repository, if the repository is on a volume.
+//! Called before each mover is started.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -16,9 +17,9 @@ use serde_json::Value;
 
 use crate::repository_key::parts_of_text;
 
-/// The mover that is about to be sent.
+/// The mover that is about to be started.
 pub(crate) struct PodRequest<'a> {
-    /// The Job as it will be made, but for its pod's settings.
+    /// The Job that will be created, without the settings of its pod.
     pub(crate) job: &'a MoverJob,
     pub(crate) runtime: Option<&'a RuntimeSettings>,
     /// The pod whose data is moved.
@@ -34,7 +35,8 @@ pub(crate) async fn pod_settings(
     pod_settings_on(core, movers.pod(&core.namespace), request).await
 }
 
-/// The settings of a pod that has more than other movers, as for a task: `base` are those before the namespace has its say.
+/// The settings of a pod with additions, such as those of a task. `base`: the settings before they are adapted to the
+/// namespace.
 pub(crate) async fn pod_settings_on(
     core: &Core,
     base: PodSettings,
@@ -42,7 +44,7 @@ pub(crate) async fn pod_settings_on(
 ) -> Result<Result<PodSettings, MoverPodError>, ApiError> {
     let repository = repository_of(core, request.job).await?;
     if matches!(request.job.place, MoverPlace::NodeDirectory { .. }) {
-        // In the movers' own namespace, where everything is allowed that the administrator allowed.
+        // The pod runs in the movers' own namespace, whose permissions the administrator has chosen at install.
         let only_there = match &repository {
             Some(repository) => opened_by_movers_only(core, repository).await?,
             None => None,
@@ -68,7 +70,7 @@ pub(crate) async fn pod_settings_on(
         Ok(chosen) => chosen,
         Err(error) => return Ok(Err(error)),
     };
-    // The answer to the first pod says nothing about another one: what refuses root comes before quotas.
+    // The answer to the first pod does not apply to the changed one, because Pod Security is evaluated before quotas.
     let last = if chosen == tried { answer } else { answer_to(core, &chosen, request.job).await? };
     Ok(match last {
         Some(answer) => settled(&pod, chosen, &answer),
@@ -76,17 +78,18 @@ pub(crate) async fn pod_settings_on(
     })
 }
 
-/// What the API server says to a pod with these settings; None where no such pod can be made, as its Job reports later.
+/// The API server's answer to a dry run of a pod with these settings; None if no such pod can be created, which its
+/// Job reports later.
 async fn answer_to(core: &Core, settings: &PodSettings, job: &MoverJob) -> Result<Option<DryRun>, ApiError> {
     let wanted = MoverJob { pod: settings.clone(), ..job.clone() };
     match job::dry_run(&wanted) {
         Ok(manifest) => Jobs::new(&core.client, &wanted.namespace).dry_run(&manifest).await.map(Some),
-        // The rights that the labels of the namespace leave are known without a try.
+        // The rights that follow from the labels of the namespace are known without a dry run.
         Err(_) => Ok(None),
     }
 }
 
-/// The Repository that a mover works on; None if it works on none, or the Repository is gone.
+/// The Repository that a mover works on; None if it works on none, or the Repository no longer exists.
 async fn repository_of(core: &Core, job: &MoverJob) -> Result<Option<Repository>, ApiError> {
     let Some((namespace, name)) = parts_of_text(&job.repository) else { return Ok(None) };
     let api: Api<Repository> = Api::namespaced(core.client.clone(), namespace);
@@ -100,14 +103,14 @@ fn with_repository_volume(base: PodSettings, repository: Option<&Repository>) ->
     }
 }
 
-/// Why only pods of its own namespace open a Repository; None if its keys open it from anywhere.
+/// Why only pods of its own namespace can open a Repository; None if its keys can open it from any namespace.
 async fn opened_by_movers_only(core: &Core, repository: &Repository) -> Result<Option<String>, ApiError> {
     let namespace = repository.metadata.namespace.clone().unwrap_or_default();
     let name = &repository.spec.backend.storage_secret_name;
     let api: Api<Secret> = Api::namespaced(core.client.clone(), &namespace);
     let secret = api.get_opt(name).await.attempt(format!("read Secret {namespace}/{name}"))?;
     let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-    // A Secret that opens nothing is reported where the repository is opened.
+    // An invalid Secret is reported when the repository is opened.
     let opened = backend::access(&repository.spec.backend, &data).ok();
     Ok(opened.and_then(|opened| match opened.opened_by {
         OpenedBy::Server => None,

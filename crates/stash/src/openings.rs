@@ -1,6 +1,7 @@
-//! Looks at tenants' storage, and how many of them run at once: opening a repository takes a second of work and 64 MB, and storage of a
-//! tenant may answer slowly, or never. A look that is slow gives its place to others and goes on in a lane of its own, and the
-//! next looks of that namespace begin in that lane. So tenants wait for slow storage of their own, never for that of others.
+//! Limits how many inspections of tenants' storage run at a time: opening a repository takes a second of CPU time and
+//! 64 MB, and a tenant's storage may answer slowly, or never. A slow inspection releases its permit and continues
+//! under the limit for slow namespaces, and the next inspections of that namespace start there. So tenants wait for
+//! their own slow storage, never for that of others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,16 +11,16 @@ use lifeboat_control::locked;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-/// How many looks run at once, of namespaces whose storage answers in time and of the others.
+/// How many inspections run at a time, in namespaces whose storage answers in time and in slow namespaces.
 const AT_ONCE: usize = 2;
 const SLOW_AT_ONCE: usize = 1;
-/// How many looks one namespace may have, counting those that wait.
+/// How many inspections one namespace may have, including waiting ones.
 const OF_ONE_NAMESPACE: usize = 4;
-/// After this time a look is slow.
+/// After this time an inspection is slow.
 const SLOW: Duration = Duration::from_secs(5);
-/// How long a slow look goes on until it is given up.
+/// How long a slow inspection continues until it is given up.
 const GIVE_UP: Duration = Duration::from_mins(1);
-/// How long a namespace counts as slow after its last slow look.
+/// How long a namespace counts as slow after its last slow inspection.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The storage of a repository did not answer in time.
@@ -27,7 +28,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 #[error("the storage did not answer within {} seconds", (SLOW + GIVE_UP).as_secs())]
 pub(crate) struct NoAnswer;
 
-/// The looks of one server. Clones share them.
+/// The inspections of one server. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Openings {
     usual: Arc<Semaphore>,
@@ -63,7 +64,7 @@ impl Namespace {
 }
 
 impl Openings {
-    /// Runs a look at storage of a namespace when it has a place, and gives it up if it takes too long.
+    /// Runs an inspection of storage of a namespace when it has a permit, and gives it up if it takes too long.
     pub(crate) async fn run<T>(&self, namespace: &str, look: impl Future<Output = T>) -> Result<T, NoAnswer> {
         let namespace = self.namespace(namespace);
         // The semaphores are never closed.
@@ -71,7 +72,7 @@ impl Openings {
         let mut look = Box::pin(look);
         if !namespace.is_slow() {
             let _lane = self.usual.acquire().await;
-            // Another look of the namespace may have been slow meanwhile.
+            // Another inspection of the namespace may have become slow in the meantime.
             if !namespace.is_slow() {
                 if let Ok(looked) = timeout(SLOW, &mut look).await {
                     return Ok(looked);
@@ -89,7 +90,7 @@ impl Openings {
 
     fn namespace(&self, name: &str) -> Arc<Namespace> {
         let mut namespaces = locked(&self.namespaces);
-        // Those that have no look and are not slow are forgotten.
+        // Namespaces without inspections that are not slow are removed.
         namespaces.retain(|_, namespace| Arc::strong_count(namespace) > 1 || namespace.is_slow());
         namespaces.entry(name.to_owned()).or_default().clone()
     }

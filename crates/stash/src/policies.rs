@@ -1,6 +1,6 @@
-//! Whether the API server checks who creates and changes the objects that have this server act: the policies of the installation,
-//! known from a watch. Where one is missing or altered, controllers leave the objects alone that it would check, and say so in
-//! their status.
+//! Whether the API server checks who creates and changes the objects on which this server acts. The policies of the
+//! installation are known from a watch. If one is missing or changed, controllers do not act on the objects that it
+//! would check, and say so in their status.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub(crate) struct Policies {
     known: Arc<Mutex<Known>>,
-    /// Given when that changes.
+    /// Sent when that changes.
     pub(crate) changed: Signal,
 }
 
@@ -40,7 +40,7 @@ enum Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Checked,
-    /// Nothing checks its kind now. It may have been checked: that shows when the policies are back.
+    /// No policy checks its kind now. Whether the object was checked is known when the policies are back.
     NotNow(String),
     /// It is older than the policies.
     Never(String),
@@ -57,7 +57,7 @@ impl Policies {
         self.learn(Known::Read(Enforcement::of(namespace, found)));
     }
 
-    /// All of them are in force since ever.
+    /// All of them have always been in force.
     #[cfg(test)]
     pub(crate) fn in_force(namespace: &str) -> Self {
         let all = Self::new();
@@ -65,7 +65,7 @@ impl Policies {
         all
     }
 
-    /// Why objects of a kind are left alone; None where who creates and changes them is checked.
+    /// Why the server does not act on objects of a kind; None if the users who create and change them are checked.
     pub(crate) fn refusal(&self, kind: &str) -> Option<String> {
         self.since(kind).err()
     }
@@ -95,8 +95,8 @@ impl Policies {
         }
     }
 
-    /// Waits until the cluster has answered: a server that has just started must not call every object unchecked. False if
-    /// `shutdown` was cancelled before.
+    /// Waits until the cluster has answered, because a server that has just started must not report every object as
+    /// unchecked. False if `shutdown` was cancelled before.
     pub(crate) async fn wait_until_known(&self, shutdown: &CancellationToken) -> bool {
         let mut changed = Box::pin(self.changed.listen());
         while *locked(&self.known) == Known::Nothing {
@@ -123,7 +123,8 @@ impl Policies {
         }
     }
 
-    /// Watches policies and bindings until `shutdown` is cancelled. What was read stays known while a watch is disturbed.
+    /// Watches policies and bindings until `shutdown` is cancelled. The last known state is kept while a watch is
+    /// interrupted.
     pub(crate) async fn run(&self, core: &Core, shutdown: &CancellationToken) {
         let [policies, bindings] = KINDS.map(|(kind, plural)| {
             let resource = objects::resource(API.0, API.1, kind, plural);
@@ -175,7 +176,7 @@ fn with_kind(kind: &str, object: &DynamicObject) -> Value {
     object
 }
 
-/// The answer of the API server if it will give the same one again: the server may not read policies, or the cluster does not know
+/// The error of the API server if it is permanent: the server may not read policies, or the cluster does not serve
 /// them.
 fn refusal(error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) = error else {

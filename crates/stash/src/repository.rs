@@ -1,13 +1,15 @@
-//! Repositories: what opens them, their status, their data, and who uses them. Called by the controllers of invokers and sessions:
+//! Repositories: their storage and keys, their status, their data, and their users. Called by the controllers of
+//! invokers and sessions:
 //!
-//! - [`ready`] opens the repository of an invoker, and makes it where there is none;
+//! - [`ready`] opens the repository of an invoker, and creates it if it does not exist;
 //! - [`snapshots`] lists snapshots, [`apply_policy`] and [`forget_safety_copies`] remove them;
-//! - [`after_session`] records what a session left: status, Snapshot objects, metrics, the state in the backend;
-//! - [`reservations`] says who may use a repository;
-//! - [`TenantRepositories`] is the host of repositories for movers, and [`TenantEffects`] what transfers do to them.
+//! - [`after_session`] records the results of a session: status, Snapshot objects, metrics, the state in the backend;
+//! - [`reservations`] records who may use a repository;
+//! - [`TenantRepositories`] gives movers access to repositories, and [`TenantEffects`] has the effects of transfers
+//!   on them.
 //!
-//! A repository that only movers can open (a volume, pods with a cloud identity) is opened by movers that `by_mover` sends; callers see no
-//! difference.
+//! A repository that only movers can open (on a volume, or with the cloud identity of pods) is opened by movers that
+//! `by_mover` starts; callers see no difference.
 
 mod by_mover;
 pub(crate) mod claims;

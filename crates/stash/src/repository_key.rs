@@ -3,7 +3,8 @@
 use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_transfer::repositories::RepositoryKey;
 
-/// The storage of every key of this API. No namespace of Velero's keys has a slash, so both never meet.
+/// The location of every key of this API. The second part of such a key has a slash, which no namespace in Velero's
+/// keys has, so keys of the two APIs never collide.
 pub(crate) const STORAGE: &str = "stash";
 
 /// The key of a Repository.
@@ -16,7 +17,7 @@ pub(crate) fn parts_of(key: &RepositoryKey) -> (&str, &str) {
     key.name().as_str().split_once('/').unwrap_or_default()
 }
 
-/// Namespace and name of the Repository in the text of a key; None if it is none of this API.
+/// Namespace and name of the Repository in the text of a key; None if the key belongs to another API.
 pub(crate) fn parts_of_text(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix(STORAGE)?.strip_prefix('/')?.split_once('/')
 }

@@ -1,5 +1,5 @@
-//! The records of reservations as the watch of their ConfigMaps showed them last, so that controllers know the users of repositories
-//! without asking for them.
+//! The records of reservations from a watch of their ConfigMaps, so that controllers know the users of repositories
+//! without requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
-//! Which namespaces this server serves, from a watch of their labels: those of `--tenant-namespaces`, and of these the ones whose label
-//! names this server, as `lifeboat_plan::stash::served` decides. Test servers with a name run beside an installed one without.
+//! The namespaces that this server serves, from a watch of their labels: of the namespaces in `--tenant-namespaces`,
+//! those whose label names this server, as `lifeboat_plan::stash::served` decides. Test servers with a name can run
+//! next to an installed server without a name.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ pub(crate) struct ServedNamespaces {
     told: Arc<Served>,
     /// The labels of all namespaces, while [`ServedNamespaces::run`] watches them.
     known: Arc<Mutex<Option<Namespaces>>>,
-    /// Given when this server gets or loses a namespace.
+    /// Sent when this server gets or loses a namespace.
     pub(crate) changed: Signal,
 }
 
@@ -41,7 +42,7 @@ impl ServedNamespaces {
         }
     }
 
-    /// Where objects are watched.
+    /// The scope of watches.
     pub(crate) fn scope(&self) -> Scope {
         match self.told.tenants.as_slice() {
             [] => Scope::Cluster,
@@ -49,8 +50,8 @@ impl ServedNamespaces {
         }
     }
 
-    /// Whether this server works on the objects of a namespace. The label is known from a watch; before it has begun, and where it
-    /// is not allowed, the namespace is read.
+    /// Whether this server works on the objects of a namespace. The label is known from a watch; before the watch has
+    /// started, and if it is not allowed, the namespace is read.
     pub(crate) async fn serves(&self, core: &Core, namespace: &str) -> Result<bool, ApiError> {
         if !self.told.may_serve(namespace) {
             return Ok(false);
@@ -184,7 +185,8 @@ mod tests {
             };
             store.wait_until_ready().await.unwrap();
             server.change("/api/v1/namespaces/shop", &change);
-            // Whatever is to be told was told when the next change is known.
+            // When the next change is known, the signal for the previous change has been given, if it is given at
+            // all.
             server.put("/api/v1/namespaces/last", json!({"apiVersion": "v1", "kind": "Namespace"}));
             while store.get(&ObjectRef::new("last")).is_none() {
                 tokio::task::yield_now().await;

@@ -1,4 +1,5 @@
-//! What the server runs of Stash's API: [`Stash`] is made once by crate `operator`; its controllers run for each term of leadership.
+//! The part of the server that serves Stash's API: crate `operator` creates [`Stash`] once; its controllers, which
+//! are registered here, run during each term of leadership.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl Stash {
         Self { context }
     }
 
-    /// This replica leads no more: its metrics do not show what only a leader knows.
+    /// Called when this replica is no longer the leader: removes the values of metrics that only a leader knows.
     pub fn end_term(&self) {
         self.context.metrics.end_term();
     }

@@ -1,5 +1,6 @@
-//! Sessions: runs of backups and restores. One engine works on members and hosts for BackupSession, RestoreSession and RestoreBatch
-//! ([`engine`]); what differs is in a folder of each. All that is done is on record in the status of the session ([`record`]).
+//! Sessions: runs of backups and restores. One engine processes the members and hosts of BackupSession,
+//! RestoreSession and RestoreBatch ([`engine`]); the differences are in the folders `backup` and `restore`.
+//! Everything that is done is recorded in the status of the session ([`record`]).
 
 pub(crate) mod backup;
 mod batch_hooks;

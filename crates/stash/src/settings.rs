@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lifeboat_store::Guard;
 
-/// All that can be set about Stash's controllers.
+/// The settings of Stash's controllers.
 #[derive(Clone, Debug)]
 pub struct StashSettings {
     /// The namespaces whose objects are served; empty for all.
@@ -14,9 +14,9 @@ pub struct StashSettings {
     /// The name of this server: it serves the namespaces that are labelled with it, and no others. Without a name, those without
     /// the label.
     pub served_by: Option<String>,
-    /// How long a restore without `timeOut` waits for what is missing.
+    /// How long a restore without `timeOut` waits for missing objects.
     pub restore_wait: Duration,
-    /// Images of database tools, by family (`mysql`), in place of the official ones.
+    /// Images of database tools, by family (`mysql`), instead of the official ones.
     pub tool_images: BTreeMap<String, String>,
     /// Which addresses a tenant's storage may have.
     pub guard: Guard,

@@ -36,7 +36,8 @@ pub(crate) async fn read(core: &Core) -> Result<Result<Vec<Value>, NoSnapshots>,
     }
 }
 
-/// Why an invoker with driver VolumeSnapshotter cannot run in this cluster. Whether a class fits a claim is known only when the claim is.
+/// Why an invoker with driver VolumeSnapshotter cannot run in this cluster. Whether a class fits a claim is known
+/// only when the claim is known.
 pub(crate) async fn refusal(core: &Core, valid: &ValidBackup) -> Result<Option<String>, ApiError> {
     let classes = match read(core).await? {
         Ok(classes) => classes,

@@ -1,7 +1,7 @@
-//! Stops a workload for a restore into its volumes, and starts it again. What is done next is decided by
-//! [`Standstill::next`] from the record and from what is seen now; this module looks, writes the record before each effect, and carries the
-//! effect out. A server that follows a crash goes on with the step that is on record. Called by restores, for each member whose target is
-//! a workload.
+//! Stops a workload for a restore into its volumes, and starts it again. [`Standstill::next`] decides the next action
+//! from the record and the current state of the cluster; this module reads that state, writes the record before each
+//! effect, and carries the effect out. After a crash the next server continues with the recorded step. Called by
+//! restores, for each member whose target is a workload.
 
 #[cfg(test)]
 mod tests;
@@ -25,28 +25,28 @@ const STOPPING: Duration = Duration::from_mins(5);
 /// How often the start of a workload may be refused.
 const STARTS: u32 = 60;
 
-/// The restore that needs the workload to stand still.
+/// The restore that needs the workload to be stopped.
 #[async_trait]
 pub(crate) trait Restoring: Send + Sync {
-    /// The record, as it is in the status of the restore. None if there is none any more.
+    /// The record in the status of the restore. None if it no longer exists.
     async fn record(&self) -> Option<Standstill>;
 
-    /// Writes the record into the status of the restore. False if the restore is gone.
+    /// Writes the record into the status of the restore. False if the restore no longer exists.
     async fn write(&self, record: Standstill) -> Result<bool, ApiError>;
 
-    /// The state of the movers of a step, from what is on record.
+    /// The state of the movers of a step, from the record.
     async fn work(&self, step: Step) -> Work;
 
     /// Runs the movers of a step to their end; `cancel` ends them early.
     async fn run(&self, step: Step, cancel: &CancellationToken) -> Result<(), ApiError>;
 
-    /// Puts on record why movers were cancelled.
+    /// Records why movers were cancelled.
     async fn cancelled(&self, reason: &str) -> Result<(), ApiError>;
 
     /// Why the restore has to end: its deadline passed, or it was deleted.
     async fn give_up(&self) -> Option<String>;
 
-    /// Puts on record what the restore waits for.
+    /// Records what the restore waits for.
     async fn waiting(&self, message: &str) -> Result<(), ApiError>;
 }
 
@@ -55,11 +55,11 @@ pub(crate) trait Restoring: Send + Sync {
 pub(crate) enum Ended {
     /// It is over; the failure, if the restore failed.
     Over { failure: Option<String> },
-    /// The restore is gone, and with it the record.
+    /// The restore no longer exists, nor does its record.
     Gone,
 }
 
-/// Carries a standstill out, from the step that is on record to its end. `pace`: the pause between two looks.
+/// Carries out a standstill, from the recorded step to its end. `pace`: the interval at which the state is read.
 pub(crate) async fn carry_out(
     workload: &Workload<'_>,
     restore: &dyn Restoring,
@@ -106,7 +106,7 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// What is seen of the workload and of the movers of the present step.
+/// The current state of the workload and of the movers of the current step.
 async fn look(
     workload: &Workload<'_>,
     restore: &dyn Restoring,
@@ -120,7 +120,7 @@ async fn look(
     })
 }
 
-/// Why the wait for pods that do not end is given up. Those of a StatefulSet end one after the other.
+/// Why the wait for pods that do not end is given up. The pods of a StatefulSet end one after the other.
 fn late(workload: &Workload<'_>, record: &Standstill, seen: &Seen, began: Instant) -> Option<String> {
     let in_turn = if workload.target.kind == TargetKind::StatefulSet { record.replicas.max(1) } else { 1 };
     let limit = workload.grace.saturating_mul(in_turn).saturating_add(STOPPING);
@@ -130,7 +130,7 @@ fn late(workload: &Workload<'_>, record: &Standstill, seen: &Seen, began: Instan
     })
 }
 
-/// Runs the movers of a step, and cancels them if the workload does not stand still any more.
+/// Runs the movers of a step, and cancels them if the workload is started in the meantime.
 async fn work(
     workload: &Workload<'_>,
     restore: &dyn Restoring,
@@ -143,7 +143,7 @@ async fn work(
         ran = &mut running => {
             ran?;
             if matches!(restore.work(record.step).await, Work::NotBegun | Work::Running) {
-                // The server is about to end, or no mover could be sent now.
+                // The server is shutting down, or no mover could be started now.
                 tokio::time::sleep(pace).await;
             }
             return Ok(());
@@ -178,7 +178,7 @@ async fn disturbance(
     }
 }
 
-/// Ends movers that an earlier server began.
+/// Ends movers that an earlier server started.
 async fn cancel(restore: &dyn Restoring, step: Step, reason: &str) -> Result<(), ApiError> {
     let cancelled = CancellationToken::new();
     cancelled.cancel();
@@ -186,11 +186,11 @@ async fn cancel(restore: &dyn Restoring, step: Step, reason: &str) -> Result<(),
     restore.cancelled(reason).await
 }
 
-/// The object of the restore was removed in spite of its finalizer. A workload that nothing was written to is started; one with
-/// half-restored data stays down, and says so itself.
+/// The object of the restore was removed in spite of its finalizer. If nothing was written, the workload is started;
+/// a workload with half-restored data stays stopped, which its annotation shows.
 async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Ended, ApiError> {
     if record.step < Step::Restoring {
-        // One that an earlier restore left down stays down.
+        // A workload that an earlier restore left stopped stays stopped.
         if record.held_by.is_some() {
             return Ok(Ended::Gone);
         }

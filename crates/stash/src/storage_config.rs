@@ -1,5 +1,5 @@
-//! The storage of a Repository as crate `store` describes it: takes what opens a backend, gives the settings of a bucket or a REST server.
-//! Called by the host of repositories, and by the command line.
+//! Converts the storage of a Repository into the settings of crate `store`: takes the access to a backend, gives the
+//! settings of a bucket or a REST server. Called by the host of repositories, and by the command line.
 
 use lifeboat_plan::stash::backend::{BackendAccess, Bucket, RestServer};
 use lifeboat_store::{Error, RestConfig, Result, StoreConfig, Tls};

@@ -27,7 +27,7 @@ pub(crate) struct TargetName<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Reads all that the hosts of a target follow from. `snapshot_class`: `target.snapshotClassName`.
+/// Reads all facts from which the hosts of a target are derived. `snapshot_class`: `target.snapshotClassName`.
 pub(crate) async fn read(
     core: &Core,
     settings: &MoverSettings,
@@ -73,7 +73,7 @@ pub(crate) fn resource(kind: TargetKind) -> ApiResource {
     objects::resource(group, version, kind.as_str(), &plural)
 }
 
-/// What is between a workload and its pods.
+/// The objects between a workload and its pods, such as ReplicaSets.
 async fn between(core: &Core, kind: TargetKind, namespace: &str) -> Result<Vec<Value>, ApiError> {
     match kind {
         TargetKind::Deployment => list(core, namespace, "apps", "v1", "ReplicaSet", "replicasets").await,
@@ -145,7 +145,7 @@ pub(crate) async fn claims(
     Ok(found)
 }
 
-/// The nodes of pods. Where nodes may not be read, the setting of the kubelet's directory holds for all.
+/// The nodes of pods. If nodes may not be read, the setting of the kubelet's directory applies to all of them.
 async fn nodes(core: &Core, pods: &[Value]) -> Result<Vec<Value>, ApiError> {
     let names: BTreeSet<&str> =
         pods.iter().map(|pod| text(pod, "/spec/nodeName")).filter(|name| !name.is_empty()).collect();

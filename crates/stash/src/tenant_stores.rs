@@ -1,5 +1,5 @@
-//! Opens the storage of Repositories: with the keys of their Secrets only, and at no address of the machine itself. Tests put stores in
-//! memory in its place.
+//! Opens the storage of Repositories: only with the keys of their Secrets, and never at an address of the machine
+//! itself. Tests replace it with stores in memory.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lifeboat_store::{Guard, Result, RetryPolicy, Tuning, open_for_tenant};
 use lifeboat_transfer::repositories::{ServerOpening, TenantStorage};
 
-/// How often and how long the server tries a request: a look at storage that is away must end.
+/// How often and how long the server tries a request, because the inspection of unreachable storage must end.
 const RETRY: RetryPolicy = RetryPolicy {
     attempts: 4,
     first_pause: Duration::from_millis(200),
@@ -21,7 +21,7 @@ const LARGEST_READ: u64 = 64 * 1024 * 1024;
 /// Opens the storage of a repository.
 #[async_trait]
 pub(crate) trait TenantStores: Send + Sync {
-    /// `connections`: how many requests are made at once, if the backend says it.
+    /// `connections`: how many requests are made at a time, if the backend sets it.
     async fn open(&self, storage: &TenantStorage, connections: Option<usize>) -> Result<ServerOpening>;
 }
 

@@ -101,8 +101,9 @@ impl Claims {
         gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
     }
 
-    /// Deletes the claim together with its volume, whatever reclaim policy its class sets. A volume that the claim only names, and that
-    /// belongs to another claim, stays as it is: whoever makes a claim may write any name there.
+    /// Deletes the claim together with its volume, whatever reclaim policy its class sets. A volume that the claim
+    /// only names, and that belongs to another claim, is not changed, because a user who creates a claim may write
+    /// any name into it.
     pub async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let Some(claim) = self.get(namespace, name).await? else { return Ok(()) };
         if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty()) {

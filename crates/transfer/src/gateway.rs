@@ -1,7 +1,8 @@
-//! The gateway of movers: gives them tokens in place of the keys of a repository, and serves the repository to whoever shows
-//! one. Every replica serves, leader or not. `web` speaks the protocol; here are the keys of tokens and certificates, the
-//! question whether a task is still on record, and the open repositories. Tokens and the renewal of certificates are decided
-//! in `plan::transfer::gateway`; the design note is docs/design/0008-gateway.md.
+//! The gateway for movers: gives them tokens instead of the keys of a repository, and serves the repository to
+//! clients with a valid token. Every replica serves, whether it is the leader or not. Crate `web` implements the
+//! protocol; this module has the keys of tokens and certificates, the check whether a task is still recorded, and the
+//! open repositories. Tokens and the renewal of certificates are decided in `plan::transfer::gateway`; the design
+//! note is docs/design/0008-gateway.md.
 
 mod certificates;
 mod files;
@@ -141,7 +142,7 @@ impl Gateway {
         names
     }
 
-    /// The keys of tokens and certificates, which are made where there are none.
+    /// The keys of tokens and certificates, which are created if they do not exist.
     async fn secrets(&self) -> Result<Arc<GatewaySecrets>, SecretsError> {
         let mut known = self.shared.secrets.lock().await;
         if let Some((read, secrets)) = known.as_ref()

@@ -108,8 +108,8 @@ impl Repositories {
         Ok(repository)
     }
 
-    /// Forgets snapshots; the next maintenance removes their data. Snapshots that are gone already, or whose
-    /// repository is gone, are no error.
+    /// Forgets snapshots; the next maintenance removes their data. A snapshot or repository that no longer exists is
+    /// not an error.
     pub async fn forget(
         &self,
         host: &dyn RepositoryHost,
@@ -172,8 +172,8 @@ impl Repositories {
         }
     }
 
-    /// Removes the locks of an owner that has ended for certain, so that others need not wait for them. If that
-    /// fails, the controller of repositories tries again.
+    /// Removes the locks of an owner that is known to have ended, so that other processes do not wait for them. If
+    /// that fails, the controller of repositories tries again.
     pub async fn unlock(&self, host: &dyn RepositoryHost, key: &RepositoryKey, owner: &str) {
         let owners = [owner.to_owned()];
         let removing = self.remove_locks(host, key, &owners);

@@ -110,8 +110,9 @@ impl Snapshots {
         Ok(found.items.iter().map(objects::to_json).collect())
     }
 
-    /// Deletes this VolumeSnapshot, unless it was changed since it was read; another one of its name stays. Whether the driver's snapshot
-    /// goes with it is decided by the deletion policy of its content, which comes from its class.
+    /// Deletes this VolumeSnapshot, unless it was changed since it was read; another VolumeSnapshot with the same
+    /// name stays. The deletion policy of its content, which comes from its class, determines whether the driver's
+    /// snapshot is deleted too.
     pub async fn delete(&self, snapshot: &Value) -> Result<(), ApiError> {
         let (namespace, name) = (text(snapshot, "/metadata/namespace"), text(snapshot, "/metadata/name"));
         let given = |at: &str| Some(text(snapshot, at).to_owned()).filter(|text| !text.is_empty());

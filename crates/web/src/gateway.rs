@@ -3,8 +3,9 @@
 //! repository, this module decides what the token permits and moves the bytes. The design note is
 //! docs/design/0008-gateway.md.
 //!
-//! Listings and files are sent as streams. A file that is added goes to an unnamed temporary file first; only when its
-//! SHA-256 is its name does storage see it. Memory is bounded by the limits in `limits`, whatever clients do.
+//! Listings and files are sent as streams. A file that is added is first written to an unnamed temporary file; it is
+//! written to storage only if its SHA-256 equals its name. The limits in `limits` bound the memory, whatever clients
+//! do.
 
 mod handler;
 mod limits;
@@ -88,7 +89,7 @@ pub trait RepositoryFiles: Send + Sync {
     /// Adds a file; fails with [`FilesError::Exists`] if there is one of this name.
     async fn create(&self, name: &FileName, content: Bytes) -> Result<(), FilesError>;
     async fn delete(&self, name: &FileName) -> Result<(), FilesError>;
-    /// What a lock says; None if it is not a lock of this repository.
+    /// The content of a lock; None if it is not a lock of this repository.
     fn lock(&self, content: &[u8]) -> Option<LockFacts>;
 }
 
@@ -110,12 +111,12 @@ pub struct FileContent {
     pub body: BoxStream<'static, Result<Bytes, FilesError>>,
 }
 
-/// What the content of a lock says.
+/// The fields of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockFacts {
     pub user: String,
     pub exclusive: bool,
-    /// When it was made or renewed, by its holder's clock.
+    /// When it was created or renewed, by its holder's clock.
     pub time: Timestamp,
 }
 

@@ -75,16 +75,15 @@ impl StashTest {
     /// or in the server's log; or the password of the repository anywhere but in a Secret: it goes along with a mover by design.
     pub fn assert_no_credentials(&self) {
         let s3 = s3();
-        let keys = [s3.secret_key.as_str(), s3.access_key.as_str()];
-        let readable = self.readable();
-        for (place, text) in &readable {
-            for secret in keys.iter().chain([&PASSWORD]) {
-                assert_absent(place, text, secret);
+        let keys = [("secret key", s3.secret_key.as_str()), ("access key", s3.access_key.as_str())];
+        for (place, text) in self.readable() {
+            for (name, secret) in keys.into_iter().chain([("password", PASSWORD)]) {
+                assert_absent(&place, &text, name, secret);
             }
         }
         for (place, text) in self.decoded_secrets() {
-            for key in keys {
-                assert_absent(&place, &text, key);
+            for (name, key) in keys {
+                assert_absent(&place, &text, name, key);
             }
         }
     }
@@ -96,8 +95,11 @@ impl StashTest {
         let kinds: Vec<&str> = kinds.lines().filter(|kind| *kind != "secrets").collect();
         assert!(kinds.contains(&"jobs.batch"), "{kinds:?}");
         let objects = self.kubectl().args(["get", &kinds.join(","), "-o", "json"]).run().stdout;
-        let mut texts =
-            vec![("an object".to_owned(), objects), ("the server's log".to_owned(), self.server.log_text())];
+        let list: Value = serde_json::from_str(&objects).unwrap();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let named = |item: &Value| (format!("{} {}", item["kind"], item["metadata"]["name"]), item.to_string());
+        let mut texts: Vec<_> = items.iter().map(named).collect();
+        texts.push(("the server's log".to_owned(), self.server.log_text()));
         for pod in self.movers() {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             let log = self.kubectl().args(["logs", name, "--all-containers"]).run();
@@ -142,10 +144,10 @@ fn arguments_of(pod: &Value) -> Vec<(String, String)> {
 }
 
 /// Fails if a text has a secret, as it is or encoded as in the data of a Secret.
-fn assert_absent(place: &str, text: &str, secret: &str) {
+fn assert_absent(place: &str, text: &str, name: &str, secret: &str) {
     let encoded = Program::new("base64").arg("-w0").input(secret).ok();
     for form in [secret, encoded.trim_end_matches('=')] {
         // The text is not shown: it has the secret.
-        assert!(!text.contains(form), "{place} has a credential");
+        assert!(!text.contains(form), "{place} has the {name}");
     }
 }

@@ -7,7 +7,6 @@ use lifeboat_mover::program::copy_to;
 use lifeboat_mover::report::RESULT_FILE;
 use lifeboat_mover::run::{MoverSettings, run as carry_out};
 use lifeboat_mover::task::{DIRECTORY, POD_UID};
-use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use super::server::stop_on_signal;
@@ -48,8 +47,7 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
             .help("use one of error, warn, info, debug, trace")
     })?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    let stop = CancellationToken::new();
-    tokio::spawn(stop_on_signal(stop.clone()));
+    let stop = stop_on_signal()?;
     let pod_uid = if args.pod_uid.is_empty() { own_name() } else { args.pod_uid };
     let settings = MoverSettings {
         directory: args.task_dir,

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use lifeboat_mover::wait::{VOLUMES, wait};
-use tokio_util::sync::CancellationToken;
 
 use super::server::stop_on_signal;
 use crate::error::CliError;
@@ -20,8 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<(), CliError> {
-    let stop = CancellationToken::new();
-    tokio::spawn(stop_on_signal(stop.clone()));
+    let stop = stop_on_signal()?;
     let mut say = |line: &str| printer::line(line);
     match wait(&args.directory, &args.uid, &mut say, &stop).await {
         Ok(true) => Ok(()),

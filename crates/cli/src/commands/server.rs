@@ -115,8 +115,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         velero,
         stash,
     };
-    let stop = CancellationToken::new();
-    tokio::spawn(stop_on_signal(stop.clone()));
+    let stop = stop_on_signal()?;
     Box::pin(lifeboat_operator::run(&settings.connection, server, stop))
         .await
         .map_err(|error| CliError::failed("the server ended", error))
@@ -157,17 +156,22 @@ fn log_filter(text: &str) -> Result<String, String> {
     text.split(',').map(str::trim).map(part).collect::<Result<Vec<_>, _>>().map(|parts| parts.join(","))
 }
 
-/// Cancels the token on TERM (sent by the kubelet) or INT (sent by a terminal).
-pub(crate) async fn stop_on_signal(stop: CancellationToken) {
+/// A token that TERM (sent by the kubelet) or INT (sent by a terminal) cancels. It listens before it returns: a signal that
+/// arrives at any later moment is not lost.
+pub(crate) fn stop_on_signal() -> Result<CancellationToken, CliError> {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
+    let listen = |kind| signal(kind).map_err(|error| CliError::failed("cannot listen for signals", error));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
             _ = terminate.recv() => tracing::info!("received a signal to stop (TERM)"),
-            _ = tokio::signal::ctrl_c() => tracing::info!("received a signal to stop (INT)"),
-        },
-        Err(error) => tracing::error!(%error, "cannot listen for signals"),
-    }
-    stop.cancel();
+            _ = interrupt.recv() => tracing::info!("received a signal to stop (INT)"),
+        }
+        stopped.cancel();
+    });
+    Ok(stop)
 }
 
 fn default_identity() -> String {

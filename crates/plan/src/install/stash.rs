@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::rbac::{cluster_role, cluster_role_binding, role_binding};
 use super::{InstallOptions, Rights, labels, policies, rights_name, service};
 
-/// Whether `lifeboat install`, the chart, `lifeboat server` and `lifeboat crds` include Stash's API unless they are told. This is
-/// the only place that decides it; `cargo xtask gen` brings it into the chart's values.
+/// Whether `lifeboat install`, the chart, `lifeboat server` and `lifeboat crds` include Stash's API if no flag or
+/// value says otherwise. The default is defined only here; `cargo xtask gen` writes it into the chart's values.
 pub const STASH_BY_DEFAULT: bool = false;
 
 /// The options of Stash's API.

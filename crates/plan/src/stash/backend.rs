@@ -1,6 +1,6 @@
-//! What opens the repository of a Backend: takes the backend of a Repository and the data of its Secret, gives the storage with its
-//! settings and credentials, or a problem that names the Secret, the key or the field, and the next step. Called by crate `stash`
-//! each time a repository is opened.
+//! The access to the repository of a Backend: takes the backend of a Repository and the data of its Secret, gives the
+//! storage with its settings and credentials, or a problem that names the Secret, the key or the field, and the next
+//! step. Called by crate `stash` each time a repository is opened.
 //!
 //! The repository is exactly `<bucket>/<prefix>`, as upstream has it. Values of the Secret become lines of credential files, so one that
 //! could add a line is refused: otherwise a tenant could name another source of credentials there.
@@ -51,7 +51,7 @@ pub struct BackendAccess {
     /// PEM certificates that are trusted in addition to the system's.
     pub authority: Option<Vec<u8>>,
     pub opened_by: OpenedBy,
-    /// How many requests are made at once, if the backend says it.
+    /// How many requests are made at a time, if the backend sets it.
     pub connections: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ pub struct Bucket {
     pub prefix: String,
     /// The settings of the provider, with the names that locations use.
     pub config: BTreeMap<String, String>,
-    /// A credentials file in the provider's format; None where the pod has a cloud identity.
+    /// A credentials file in the provider's format; None if the pod has a cloud identity.
     pub credentials: Option<SecretSlice<u8>>,
 }
 

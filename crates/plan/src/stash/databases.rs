@@ -1,10 +1,12 @@
-//! Databases: how a tool reaches the application of an AppBinding, and which built-in tool dumps or loads it. Takes what crate `stash`
-//! read ([`AppFacts`]); gives addresses, command lines and files, and never the value of a password: the kubelet reads it.
+//! Databases: how a tool connects to the application of an AppBinding, and which built-in tool dumps or loads it.
+//! Takes the facts that crate `stash` read ([`AppFacts`]); gives addresses, command lines and files, but never the
+//! value of a password, which only the kubelet reads.
 //!
 //! - [`secret_names`]: for gathering: the Secrets that an AppBinding names.
 //! - [`AppAccess::of`]: address, keys of the Secret after `secretTransforms`, certificates.
-//! - [`AppFiles::of`]: the same as a volume of a pod; [`AppAccess::env`] as environment of users' Functions.
-//! - [`BuiltIn::parse`]: `mysql-backup-8.0.14` and its like; [`tool_command`]: the command lines of such a tool.
+//! - [`AppFiles::of`]: keys and certificates as a volume of a pod; [`AppAccess::env`]: as environment of users'
+//!   Functions.
+//! - [`BuiltIn::parse`]: names such as `mysql-backup-8.0.14`; [`tool_command`]: the command lines of such a tool.
 //!
 //! Server certificates are checked against `caBundle`, else against `ca.crt` of `tlsSecret`; host names in them are not.
 

@@ -1,7 +1,9 @@
-//! Whom the calls of hooks trust: annotations of the object with the hooks say it. Takes the annotations; gives where the certificates of
-//! authorities are, or that any certificate is accepted. Called before a call over HTTPS is made.
+//! Which certificates the calls of hooks trust, from annotations of the object with the hooks. Takes the annotations;
+//! gives the ConfigMap or Secret with certificate authorities, or that any certificate is accepted. Called before a
+//! call over HTTPS is made.
 //!
-//! Probes of Kubernetes verify nothing. Calls of hooks do: their bodies and headers may have secrets.
+//! Kubernetes probes do not verify certificates. Calls of hooks do, because their bodies and headers may contain
+//! secrets.
 
 use std::fmt;
 
@@ -49,7 +51,7 @@ impl fmt::Display for AuthorityRef {
     }
 }
 
-/// Why the annotations cannot be followed.
+/// Why the annotations are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrustError {
     #[error("annotation {HOOK_CA} is {value:?}; expected configmap/NAME or secret/NAME")]

@@ -1,11 +1,12 @@
-//! Hooks of backups and restores: whether the hook before or after a host runs, what its texts say, and what is called.
-//! Takes the handlers of a spec and the state of a host; gives commands for the API and calls for a mover as plain data.
+//! Hooks of backups and restores: whether the hook before or after a host runs, how its templates are rendered, and
+//! what is called. Takes the handlers of a spec and the state of a host; gives commands for the API and calls for a
+//! mover as plain data.
 //!
 //! - [`pre_step`], [`post_step`]: the next step of a host's hooks; [`global_post_runs`]: that of a batch.
 //! - [`ValidHook::parse`]: a handler with its [`Template`]s, checked; [`ValidHook::action`]: what runs for a [`Summary`].
 //!
-//! A hook that a server started before it died may have run. It is continued or run again, because a session must come to the
-//! same end wherever a server died.
+//! A hook that a server started before it died may have run. It is continued or run again, because the result of a
+//! session must not depend on when a server died.
 
 mod call;
 mod template;
@@ -39,7 +40,7 @@ pub enum End {
 /// The next step of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookStep {
-    /// There is none, or it is not its turn.
+    /// There is no hook, or it must not run now.
     Nothing,
     /// Record `Started`, then run it.
     Run,
@@ -94,8 +95,8 @@ pub fn pre_step(is_configured: bool, host: &HostState) -> HookStep {
     }
 }
 
-/// The next step of the hook after a host. `end`: that of the host's work; None while it goes on. A hook runs whenever the one before
-/// it began; without one before it, whenever the work began.
+/// The next step of the hook after a host. `end`: how the host's work ended; None while it continues. The hook runs
+/// whenever the hook before the host was started or, if there is none, whenever the work was started.
 pub fn post_step(
     policy: Option<PostPolicy>,
     has_pre_hook: bool,

@@ -1,6 +1,6 @@
-//! Hosts: the names under which the data of a target is stored in a repository. Takes the target's kind, its alias and which part of
-//! the target a host stands for; gives the name as the batch document and upstream have it. Called by `targets`, `rules` and
-//! by the checks of invokers.
+//! Hosts: the names under which the data of a target is stored in a repository. Takes the target's kind, its alias
+//! and the part of the target that a host stands for; gives the name, as in the batch document and upstream. Called
+//! by `targets`, `rules` and the validation of invokers.
 //!
 //! - [`TargetKind::of`]: the kind of a target reference, or why it is none.
 //! - [`HostName::of`]: `alias`, `alias-<ordinal>`, `alias-<node>`; without an alias `host-0`, `host-<ordinal>`, `<node>`.
@@ -105,8 +105,8 @@ impl TargetKind {
         Self::AppBinding,
     ];
 
-    /// The kind that a reference names. The API version may be missing, and that of an AppBinding is not looked at: the
-    /// sample of the batch document has `apps/v1` there.
+    /// The kind that a reference names. The API version may be missing, and that of an AppBinding is ignored, because
+    /// the sample in the batch document has `apps/v1` there.
     pub fn of(reference: &TargetRef) -> Result<Self, KindError> {
         let found = Self::ALL.into_iter().find(|kind| kind.as_str() == reference.kind);
         let kind = found.ok_or_else(|| KindError::Unknown { kind: reference.kind.clone() })?;
@@ -179,7 +179,7 @@ impl fmt::Display for TargetKind {
 /// The part of a target that one host stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostOf {
-    /// The whole target: Deployments and their like, claims, AppBindings.
+    /// The whole target: Deployments and similar workloads, claims, AppBindings.
     Whole,
     /// One pod of a StatefulSet.
     Ordinal(u32),
@@ -187,7 +187,7 @@ pub enum HostOf {
     Node(String),
 }
 
-/// The number of replicas of a workload; one where the field is missing, as the API server has it.
+/// The number of replicas of a workload; one if the field is missing, as in the API server.
 pub fn replicas(workload: &Value) -> u32 {
     let replicas = workload.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
     u32::try_from(replicas).unwrap_or(u32::MAX)
@@ -200,8 +200,8 @@ pub fn ordinals(stateful_set: &Value, replicas: u32) -> Range<u32> {
     start..start.saturating_add(replicas)
 }
 
-/// The hosts of a restore into `volumeClaimTemplates`: one for each replica, or one for all where `replicas` is not set, as
-/// upstream has it.
+/// The hosts of a restore into `volumeClaimTemplates`: one for each replica, or a single one if `replicas` is not
+/// set, as in upstream.
 pub fn template_parts(target: &RestoreTarget) -> Vec<HostOf> {
     match target.replicas {
         None => vec![HostOf::Whole],

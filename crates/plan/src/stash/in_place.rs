@@ -1,12 +1,14 @@
-//! Restores into volumes that may be in use: whether a workload has to be stopped, whether that is allowed, and the steps of its
-//! standstill. Takes gathered objects; gives a decision, the next step, and the messages for a workload that stays down.
+//! Restores into volumes that may be in use: whether a workload has to be stopped, whether that is allowed, and the
+//! steps of its standstill. Takes gathered objects; gives a decision, the next step, and the messages for a workload
+//! that stays stopped.
 //!
 //! - [`users`]: the pods that use claims. A pod uses a claim from its creation until its containers have ended: one that is
 //!   Pending may mount the volume at any time, one that is being deleted still has it mounted.
-//! - [`scale_owners`]: who else sets the scale: an owner, an autoscaler, Argo CD, Flux.
+//! - [`scale_owners`]: the controllers that also set the scale: an owner, an autoscaler, Argo CD, Flux.
 //! - [`decide`]: [`InPlaceFacts`] -> [`InPlace`] (write at once, stop first, write into running pods), or [`InPlaceError`].
-//! - [`Standstill`] is the record of a stopped workload; [`Standstill::next`] gives the next [`Action`] from what is seen now. The record is
-//!   written before each action, so that a server that follows a crash continues with the same step.
+//! - [`Standstill`] is the record of a stopped workload; [`Standstill::next`] gives the next [`Action`] for the
+//!   current state of the cluster. The record is written before each action, so that after a crash the next server
+//!   continues with the same step.
 //!
 //! ```text
 //! Recorded -> Stopping -> Stopped -> SafetyCopy -> Restoring -> Verified -> Starting -> Started
@@ -14,9 +16,9 @@
 //!                                            Restoring, Verified -> HeldDown (data may be half restored)
 //!                                                                    Starting -> HeldDown (the start is refused)
 //! ```
-//! A workload that an earlier restore left down stays down (LeftDown) in place of going back to its scale.
+//! A workload that an earlier restore left stopped stays stopped (LeftDown) instead of being scaled back.
 //!
-//! - [`UNFINISHED`]: the record of a restore that writes or failed, on the claims that it wrote.
+//! - [`UNFINISHED`]: the record of a restore that is writing or has failed, on the claims that it wrote to.
 
 mod decide;
 mod owners;
@@ -40,12 +42,13 @@ use serde_json::Value;
 pub const FORCE_SCALE: &str = "lifeboat.io/force-scale";
 /// Annotation of a RestoreSession or RestoreBatch: "false" for no copy of what is overwritten.
 pub const SAFETY_COPY: &str = "lifeboat.io/safety-copy";
-/// Annotation of a RestoreSession or RestoreBatch: write into the volumes of running pods, where there is no other way.
+/// Annotation of a RestoreSession or RestoreBatch: write into the volumes of running pods, if there is no other way.
 pub const RESTORE_RUNNING: &str = "lifeboat.io/restore-running";
-/// Annotation of a RestoreSession or RestoreBatch: the UID of the restore whose safety copies are put back, in place of snapshots by rules.
+/// Annotation of a RestoreSession or RestoreBatch: the UID of the restore whose safety copies are restored, instead
+/// of snapshots chosen by rules.
 pub const ROLLBACK_OF: &str = "lifeboat.io/rollback-of";
-/// Annotation of a workload that a restore stopped: the record of its standstill. A restore that follows reads the scale from it, because
-/// the one that stopped the workload may be deleted by then.
+/// Annotation of a workload that a restore stopped: the record of its standstill. A later restore reads the scale
+/// from it, because the restore that stopped the workload may have been deleted.
 pub const STANDSTILL: &str = "lifeboat.io/standstill";
 /// Finalizer of a session while it owes a hook: one that is deleted runs the hook first.
 pub const HOOKS_FINALIZER: &str = "lifeboat.io/hooks";
@@ -53,7 +56,7 @@ pub const HOOKS_FINALIZER: &str = "lifeboat.io/hooks";
 /// its record there.
 pub const STANDSTILL_FINALIZER: &str = "lifeboat.io/standstill";
 
-/// What the annotations of a restore ask for.
+/// The settings in the annotations of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPlaceSettings {
     pub force_scale: bool,

@@ -1,6 +1,6 @@
-//! Invokers: whether a BackupConfiguration, BackupBatch, RestoreSession or RestoreBatch is valid beyond what the API server checked, and
-//! its conditions and phase. Takes the spec and what was gathered; gives types that only hold valid values. Called by the
-//! controllers of these kinds.
+//! Invokers: whether a BackupConfiguration, BackupBatch, RestoreSession or RestoreBatch is valid beyond the checks of
+//! the API server, and its conditions and phase. Takes the spec and the gathered facts; gives types that can only
+//! hold valid values. Called by the controllers of these kinds.
 //!
 //! - [`backup_configuration`], [`backup_batch`] -> [`ValidBackup`]; [`restore_session`], [`restore_batch`] -> [`ValidRestore`]; or all
 //!   [`Problems`] at once.

@@ -1,9 +1,11 @@
-//! The pod of a mover in a tenant's namespace: takes the pod whose data is moved, runtimeSettings, the Namespace and the
-//! answer to a dry run; gives the settings of the mover's pod. Called by crate `stash` twice: without an answer, for the
-//! pod that is tried, and with it. Where that changes the pod, it is tried again ([`settled`]).
+//! The pod of a mover in a tenant's namespace: takes the pod whose data is moved, runtimeSettings, the Namespace and
+//! the answer to a dry run; gives the settings of the mover's pod. Called by crate `stash` twice: without an answer,
+//! for the pod of the dry run, and with the answer. If the answer changes the pod, the dry run is repeated
+//! ([`settled`]).
 //!
-//! A mover runs as root with the fewest capabilities where the namespace admits that, because then it reads files of all
-//! owners; elsewhere as the user of the target pod. runtimeSettings replace everything that is decided here.
+//! If the namespace admits it, a mover runs as root with the fewest capabilities, because it can then read files of
+//! all owners; otherwise it runs as the user of the target pod. runtimeSettings override everything that is decided
+//! here.
 
 mod runtime;
 mod user;
@@ -23,7 +25,7 @@ pub const RESTRICTED: &str = "restricted";
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce";
 /// The service account of pods that name none; it exists in every namespace.
 const SERVICE_ACCOUNT: &str = "default";
-/// The limit where a quota requires one.
+/// The limit if a quota requires one.
 const CPU_LIMIT: &str = "2";
 
 /// Keep the proxies of service meshes out of a mover's pod: they would not end with it.
@@ -43,7 +45,8 @@ pub struct MoverPod<'a> {
     /// The settings of all movers.
     pub base: &'a PodSettings,
     pub place: &'a MoverPlace,
-    /// The pod whose data is moved; None where there is none: a claim that no pod uses, a look at a repository, a call.
+    /// The pod whose data is moved; None if there is none: for a claim that no pod uses, an inspection of a
+    /// repository, or a call.
     pub target: Option<&'a Value>,
     /// The container of that pod which uses the data; by default the first that mounts the claims, else its first.
     pub container: Option<&'a str>,
@@ -53,7 +56,8 @@ pub struct MoverPod<'a> {
 }
 
 impl MoverPod<'_> {
-    /// The container whose user and labels count. A mesh may have put a proxy before those of the application.
+    /// The container whose user and labels are used. A service mesh may have added a proxy before the containers of
+    /// the application.
     fn container(&self) -> Option<&str> {
         self.container.or_else(|| user::of_claims(self.target?, self.place))
     }
@@ -115,8 +119,8 @@ pub fn settings(pod: &MoverPod<'_>, answer: Option<&DryRun>) -> Result<PodSettin
     })
 }
 
-/// Changes settings by the answer to the dry run of the pod that has them: one that an earlier answer led to may meet a quota of its own. The
-/// error says why the Job would get no pod, however long it is waited for.
+/// Changes settings according to the answer to the dry run of a pod with these settings. A pod that was changed after
+/// the first answer may be refused because of a quota. The error says why the Job would never get a pod.
 pub fn settled(
     pod: &MoverPod<'_>,
     settings: PodSettings,
@@ -206,7 +210,7 @@ fn overrides(pod: &MoverPod<'_>) -> PodOverrides {
     overrides
 }
 
-/// The mover goes where the target pod may be.
+/// The mover may run on the nodes on which the target pod may run.
 fn tolerations(target: Option<&Value>) -> Value {
     let tolerations = target.map(|target| &target["spec"]["tolerations"]);
     tolerations.filter(|tolerations| tolerations.is_array()).cloned().unwrap_or_else(|| json!([]))

@@ -1,7 +1,8 @@
-//! Decisions about a Repository: which restic repository it stands for ([`record`]), what its status shows ([`status`]), when it is opened
-//! and maintained ([`due`]), what movers do for a server that cannot open it ([`mover_work`]), which late snapshots are forgotten ([`fate`]),
-//! whether its data may be deleted with it ([`wipe_out`]), and which files that are ([`layout`]), and which of its snapshots are objects of
-//! the cluster ([`mirror`]). Called by the controller of Repositories in crate `stash`.
+//! Decisions about a Repository: which restic repository it stands for ([`record`]), what its status shows
+//! ([`status`]), when it is opened and maintained ([`due`]), what movers do for a server that cannot open it
+//! ([`mover_work`]), which late snapshots are forgotten ([`fate`]), whether its data may be deleted with it
+//! ([`wipe_out`]) and which files belong to it ([`layout`]), and which of its snapshots are shown as objects in the
+//! cluster ([`mirror`]). Called by the controller of Repositories in crate `stash`.
 
 pub mod due;
 pub mod fate;
@@ -15,7 +16,8 @@ pub mod wipe_out;
 
 use jiff::Timestamp;
 
-/// The tag of a copy that a restore made before it changed a volume: it counts for nothing else.
+/// The tag of a safety copy, which a restore made before it changed a volume. Such a snapshot is used for nothing
+/// else.
 pub const SAFETY_TAG: &str = "lifeboat-safety";
 /// The tag of a snapshot with missing files, which is never the latest.
 pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
@@ -32,7 +34,7 @@ pub struct SnapshotFacts {
     pub tags: Vec<String>,
     /// The ID of the tree of its files; empty if it is not known.
     pub tree: String,
-    /// The user that made it; empty if it is not known.
+    /// The user that created it; empty if unknown.
     pub username: String,
     pub uid: Option<u32>,
     pub gid: Option<u32>,

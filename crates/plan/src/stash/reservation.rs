@@ -1,10 +1,12 @@
-//! Reservations: which invokers write to a repository. A ConfigMap for each restic repository ID has the record, so that two
-//! Repository objects for one bucket count as one; it is changed by conditional update only. Takes the record and a claim;
-//! gives the next record and whether the claim holds. Called by the controllers of BackupConfiguration and BackupBatch.
+//! Reservations: which invokers write to a repository. A ConfigMap for each restic repository ID has the record, so
+//! that two Repository objects for one bucket count as one; it is changed by conditional update only. Takes the
+//! record and a claim; gives the next record and whether the claim is granted. Called by the controllers of
+//! BackupConfiguration and BackupBatch.
 //!
-//! A claim that holds stays. Of those that wait the oldest is next: a younger one does not overtake an older one that it conflicts
-//! with. A repository takes one BackupBatch; BackupConfigurations share it, with the batch too, while all hosts differ. While the data
-//! of a repository is being deleted, nothing else holds.
+//! A granted claim stays granted. Of the waiting claims the oldest is next: a younger one does not overtake an older
+//! one that it conflicts with. A repository can be used by one BackupBatch; BackupConfigurations can share it, also
+//! with the batch, as long as all hosts differ. While the data of a repository is being deleted, no other claim is
+//! granted.
 
 mod record;
 
@@ -19,7 +21,7 @@ use super::hosts::HostSet;
 pub const KEY: &str = "reservations.json";
 /// The prefix of the ConfigMap's name; the repository's ID follows.
 const CONFIG_MAP: &str = "lifeboat-stash-repository-";
-/// The kind of a claim that a Repository has while its data is deleted: nothing else holds beside it.
+/// The kind of the claim of a Repository whose data is being deleted: no other claim is granted next to it.
 const DELETION: &str = "Repository";
 
 /// The name of the ConfigMap for a repository, by its restic ID.
@@ -106,7 +108,7 @@ impl Claim {
         self.kind.as_str() == DELETION
     }
 
-    /// Why two claims cannot hold at once; it names the other one.
+    /// Why two claims cannot both be granted; it names the other claim.
     fn conflict(&self, other: &Self) -> Option<Conflict> {
         let both_are_batches =
             self.kind == InvokerKind::BackupBatch && other.kind == InvokerKind::BackupBatch;
@@ -132,7 +134,8 @@ impl Record {
         &self.waiting
     }
 
-    /// The record with a claim, new or changed. A holder whose hosts changed holds on if it conflicts with no other holder.
+    /// The record with a claim, new or changed. A holder whose hosts changed keeps its claim if it conflicts with no
+    /// other holder.
     #[must_use]
     pub fn with(&self, claim: &Claim) -> Self {
         if self.all().any(|known| known == claim) {
@@ -148,13 +151,13 @@ impl Record {
         Self::settled(holders, waiting)
     }
 
-    /// The record with the claim of a deletion, which never waits: None if anybody else has a claim.
+    /// The record with the claim of a deletion, which never waits: None if any other object has a claim.
     #[must_use]
     pub fn with_deletion(&self, claim: &Claim) -> Option<Self> {
         self.all().all(|known| known.uid == claim.uid).then(|| self.with(claim))
     }
 
-    /// The record without the invokers that are gone, or use another repository now.
+    /// The record without the invokers that no longer exist, or that now use another repository.
     #[must_use]
     pub fn without(&self, is_gone: impl Fn(&Claim) -> bool) -> Self {
         let left = |list: &[Claim]| list.iter().filter(|claim| !is_gone(claim)).cloned().collect();
@@ -186,12 +189,12 @@ impl Record {
         own.map(reference).collect()
     }
 
-    /// All claims, those that hold first.
+    /// All claims, the granted ones first.
     pub fn all(&self) -> impl Iterator<Item = &Claim> {
         self.holders.iter().chain(&self.waiting)
     }
 
-    /// Decides who holds. Of two holders that conflict the first stays.
+    /// Decides which claims are granted. Of two holders that conflict, the first one stays.
     fn settled(holders: Vec<Claim>, waiting: Vec<Claim>) -> Self {
         let mut record = Self { holders: Vec::new(), waiting };
         for claim in holders {

@@ -5,11 +5,11 @@
 //! - [`groups`]: the snapshots of the invoker's own hosts, by host and paths. Upstream applies a policy to the whole repository,
 //!   also to other invokers' snapshots.
 //! - [`expired_safety_copies`]: copies that restores made before they overwrote data.
-//! - [`would_remove`]: what a session with `dryRun` says instead of removing anything.
-//! - [`prune_is_due`], [`check_is_due`]: when maintenance is asked for.
+//! - [`would_remove`]: the message of a session with `dryRun`, which removes nothing.
+//! - [`prune_is_due`], [`check_is_due`]: when maintenance is requested.
 //!
-//! Safety copies are in no group: they count for no policy, and no policy removes them. Snapshots that lack files are in groups
-//! of their own: they never displace a complete snapshot, and are themselves bounded by the same policy.
+//! Safety copies are in no group: policies neither count nor remove them. Snapshots with missing files are in
+//! separate groups: they never displace a complete snapshot, and the same policy limits their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use super::rules::{INCOMPLETE_TAG, SAFETY_TAG, SnapshotFact};
 
 /// How long a safety copy is kept.
 pub const SAFETY_COPIES_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// The shortest time between two prunes that retention asks for.
+/// The shortest time between two prunes that retention requests.
 const PRUNE_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 /// The shortest time between two checks.
 const CHECK_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
@@ -33,7 +33,7 @@ const LONGEST_NAME: usize = 80;
 /// What is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// No field says what to keep: everything is.
+    /// No `keep…` field is set: everything is kept.
     KeepAll,
     Keep(KeepPolicy),
 }
@@ -134,12 +134,12 @@ pub fn would_remove(snapshots: &[SnapshotFact]) -> String {
     )
 }
 
-/// Whether a policy with `prune: true` asks for a prune now: hourly at most.
+/// Whether a policy with `prune: true` requests a prune now: at most once an hour.
 pub fn prune_is_due(policy: &RetentionPolicy, last: Option<Timestamp>, now: Timestamp) -> bool {
     policy.prune && !policy.dry_run && is_due(last, PRUNE_INTERVAL, now)
 }
 
-/// Whether a session asks for a check now: daily at most.
+/// Whether a session requests a check now: at most once a day.
 pub fn check_is_due(last: Option<Timestamp>, now: Timestamp) -> bool {
     is_due(last, CHECK_INTERVAL, now)
 }

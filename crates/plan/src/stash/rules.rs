@@ -1,7 +1,9 @@
-//! Rules of a restore: which snapshots each host gets. Takes the rules of the spec, the hosts with their mounts and the snapshots of the
-//! repository; gives for each host what it restores, or why not, with what the repository has instead.
+//! Rules of a restore: which snapshots are restored into each host. Takes the rules of the spec, the hosts with their
+//! mounts and the snapshots of the repository; gives the snapshots for each host, or why there are none and what the
+//! repository has instead.
 //!
-//! - [`EffectiveRules::of`]: `target.rules`, or the deprecated `rules` beside it (then `moved`: condition `RulesMoved`).
+//! - [`EffectiveRules::of`]: `target.rules`, or the deprecated `rules` next to the target (then `moved`: condition
+//!   `RulesMoved`).
 //! - [`select`]: [`RestoreRequest`] -> [`Selection`]: for each host a list of [`RestorePart`]s; hosts without a rule are listed in
 //!   `left_alone`. If [`Selection::problem`] has a message, nothing is stopped or written and the restore is Failed with it.
 //! - [`rollback`]: the safety copies of a restore, as a [`Selection`].
@@ -45,7 +47,7 @@ const SHORT: usize = 8;
 /// A snapshot of the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFact {
-    /// The whole id.
+    /// The full ID.
     pub id: String,
     pub host: HostName,
     pub paths: Vec<String>,
@@ -68,7 +70,7 @@ impl SnapshotFact {
         self.tags.iter().find_map(|tag| tag.strip_prefix(SESSION_TAG))
     }
 
-    /// What it has. Other programs do not say it.
+    /// What the snapshot contains. Other programs do not record it.
     pub fn data(&self) -> StoredData {
         if self.has_tag(DEVICE_TAG) {
             StoredData::Device
@@ -94,10 +96,10 @@ pub enum StoredData {
     Unknown,
 }
 
-/// What is asked for.
+/// The request of a restore.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoreRequest {
-    /// The rules that hold; empty: each host its own newest.
+    /// The effective rules; if empty, each host gets its own newest snapshots.
     pub rules: Vec<RestoreRule>,
     /// The hosts of the target.
     pub hosts: Vec<HostName>,
@@ -110,7 +112,8 @@ pub struct RestoreRequest {
 pub enum RestoreInto {
     /// Into volumes, by the mounts of the target.
     Mounts(Vec<Mount>),
-    /// To a task, as for databases. It gets one snapshot: the newest of all paths, where no rule asks for others.
+    /// Into a task, as for databases. It gets one snapshot: the newest of all paths, unless a rule selects another
+    /// one.
     Task,
 }
 
@@ -140,11 +143,11 @@ pub struct HostSelection {
 /// One snapshot, or one path of it, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePart {
-    /// The whole id of the snapshot.
+    /// The full ID of the snapshot.
     pub snapshot: String,
     pub time: Timestamp,
     pub data: StoredData,
-    /// The path that is restored, as the snapshot names it or as a rule asks for it.
+    /// The path that is restored, from the snapshot or from a rule.
     pub path: CleanPath,
     /// The directory of the snapshot whose content is restored; the path itself.
     pub folder: CleanPath,
@@ -168,7 +171,7 @@ pub struct PartTarget {
 pub enum RestoreNote {
     /// A path is restored from an older snapshot than the host's newest.
     OlderPath { path: CleanPath, snapshot: String, time: Timestamp, newest: Timestamp },
-    /// A stored path that no rule asks for is below no mount.
+    /// A stored path that no rule names is below no mount.
     NotMounted { path: CleanPath },
     /// A snapshot that was named lacks files.
     Incomplete { snapshot: String },

@@ -1,10 +1,11 @@
-//! Which server serves a namespace: takes the label of the namespace and what the server was told, gives whether the server acts on
-//! the objects in it. Called by the server, and by `lifeboat uninstall`, which releases objects that no server serves any more.
+//! Decides which server serves a namespace: takes the label of the namespace and the flags of the server, gives
+//! whether the server acts on the objects in the namespace. Called by the server, and by `lifeboat uninstall`, which
+//! removes the finalizers of objects that no server serves any more.
 
 /// The label of a namespace that gives it to the server of this name.
 pub const SERVED_BY: &str = "lifeboat.io/served-by";
 
-/// What a server was told by its flags.
+/// The settings of a server, from its flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// `--served-by`: the name of the server. One without a name serves namespaces without the label.

@@ -1,6 +1,6 @@
-//! Sessions: how they are called, whether one starts, waits or is skipped, which of its members may start, when it is out of
-//! time, whether it is retried, and which old ones are deleted. Takes what was gathered and the time; gives decisions.
-//! Called by the controllers of the invokers and by the session engine.
+//! Sessions: their names, whether one starts, waits or is skipped, which of its members may start, when its time
+//! limit has passed, whether it is retried, and which old sessions are deleted. Takes gathered facts and the time;
+//! gives decisions. Called by the controllers of the invokers and by the session engine.
 
 mod args;
 mod history;

@@ -1,13 +1,14 @@
-//! Driver VolumeSnapshotter: the data of a claim is kept as a VolumeSnapshot beside it, in the storage system, and comes back as a new
-//! claim. Takes objects and the time; gives names, decisions and the objects to make. Called by crate `stash`.
+//! Driver VolumeSnapshotter: the data of a claim is kept as a VolumeSnapshot in the storage system, and restored as a
+//! new claim. Takes objects and the time; gives names, decisions and the objects to create. Called by crate `stash`.
 //!
 //! - [`SnapshotOwner`]: names and labels of the VolumeSnapshots of a session, and which objects are its own: [`SnapshotOwner::choose`].
-//! - [`SnapshotState`]: how far a driver has come with a snapshot, and how long that is waited for.
+//! - [`SnapshotState`]: the progress of a driver with a snapshot, and how long each state is tolerated.
 //! - [`removable`]: the snapshots of an invoker that its policy does not keep.
-//! - [`restored_claims`], [`select_snapshots`]: the claims of a restore and the snapshot of each; [`claim_from`] is the object to make.
+//! - [`restored_claims`], [`select_snapshots`]: the claims of a restore and the snapshot of each; [`claim_from`] is
+//!   the object to create.
 //! - [`Filling`]: whether such a claim has its data.
 //!
-//! Hosts have the names of claims, as upstream has it. Which claims a target has is decided in `targets`.
+//! Hosts have the names of claims, as in upstream. `targets` decides which claims a target has.
 
 mod filling;
 mod names;

@@ -1,6 +1,6 @@
-//! The state of a session, the same for backups and restores: members, their hosts and conditions. It is read from the status
-//! of a BackupSession, RestoreSession or RestoreBatch and written back to it; the engine in crate `stash` works on this
-//! form only.
+//! The state of a session, in one form for backups and restores: members, their hosts and conditions. It is read from
+//! the status of a BackupSession, RestoreSession or RestoreBatch and written back to it; the engine in crate `stash`
+//! uses only this form.
 
 pub mod conditions;
 mod of_backup;
@@ -73,7 +73,8 @@ pub enum WorkPhase {
 }
 
 impl WorkPhase {
-    /// Whether nothing more is done for it. `Unknown` is an end: the claim of a restore waits for a pod that others make.
+    /// Whether the work on it has ended. `Unknown` is an end: the claim of a restore waits for a pod that others
+    /// create.
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Unknown)
     }
@@ -112,7 +113,7 @@ pub struct SessionState {
 /// The state of one member.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemberState {
-    /// None where the member has a task and no target.
+    /// None if the member has a task and no target.
     pub reference: Option<TargetRef>,
     pub phase: WorkPhase,
     pub total_hosts: Option<i32>,
@@ -133,7 +134,7 @@ pub struct HostState {
     pub phase: WorkPhase,
     pub duration: Option<GoDuration>,
     pub error: Option<String>,
-    /// The snapshots that were made, one for each path. Of a restore: its safety copies.
+    /// The snapshots that were created, one for each path. For a restore: its safety copies.
     pub snapshots: Vec<SnapshotStats>,
     /// Of a restore: the paths that the host gets.
     pub paths: Vec<RestoredPath>,
@@ -146,7 +147,8 @@ const POST_ACTIONS: [&str; 3] =
     ["ApplyRetentionPolicy", "VerifyRepositoryIntegrity", "SendRepositoryMetrics"];
 
 impl SessionState {
-    /// The state of a backup that has not begun: one member for each target, with upstream's actions at the first and the last.
+    /// The state of a backup that has not started: one member for each target, with upstream's actions at the first
+    /// and the last.
     pub fn new_backup(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
         let mut state = Self::new_restore(targets);
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
@@ -159,7 +161,7 @@ impl SessionState {
         state
     }
 
-    /// The same with driver VolumeSnapshotter: there is no repository to make, check or measure.
+    /// A new backup with driver VolumeSnapshotter, which has no repository to create, check or measure.
     pub fn new_snapshot_backup(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
         let mut state = Self::new_restore(targets);
         if let Some(last) = state.members.last_mut() {
@@ -168,15 +170,15 @@ impl SessionState {
         state
     }
 
-    /// The state of a restore that has not begun.
+    /// The state of a restore that has not started.
     pub fn new_restore(targets: impl IntoIterator<Item = Option<TargetRef>>) -> Self {
         let members =
             targets.into_iter().map(|reference| MemberState { reference, ..MemberState::default() });
         Self { members: members.collect(), ..Self::default() }
     }
 
-    /// Whether nothing more is done for the session. Phase Unknown is an end only after the last step: a claim waits for a pod that others
-    /// make. Before it, it is the phase of another version.
+    /// Whether the session has ended. Phase Unknown is an end only after the last step, when a claim waits for a pod
+    /// that others create. Before the last step, it is the phase of another version.
     pub fn has_ended(&self) -> bool {
         self.phase.has_ended() || (self.phase == SessionPhase::Unknown && self.is_complete())
     }
@@ -200,7 +202,8 @@ impl MemberState {
 }
 
 impl HostState {
-    /// Whether the hook after the host is owed: the one before it began, or it began itself and has not ended.
+    /// Whether the hook after the host is still due: the hook before the host was started, or the hook itself was
+    /// started and has not ended.
     pub fn owes_post_hook(&self) -> bool {
         match &self.run.post_hook {
             Some(HookPhase::Succeeded | HookPhase::Failed | HookPhase::Skipped) => false,

@@ -1,16 +1,19 @@
-//! Targets: which hosts a workload or claim has, which pod stands for each, and how the volumes behind its paths are read or
-//! written. Takes what crate `stash` gathered ([`TargetFacts`]) and the target of the spec; gives a plan that leaves no
-//! choice to the engine. A backup changes nothing, so a plan for one only names what exists.
+//! Targets: the hosts of a workload or claim, the pod that represents each host, and how the volumes behind its paths
+//! are read or written. Takes the facts that crate `stash` gathered ([`TargetFacts`]) and the target of the spec;
+//! gives a plan that leaves no decision to the engine. A backup changes nothing, so its plan only names existing
+//! objects.
 //!
 //! - [`MountPlan::of_backup`], [`MountPlan::of_restore`]: mounts and paths of the spec alone; an invoker is Invalid if they fail.
 //! - [`backup_plan`]: `TargetFacts` and [`BackupTarget`](lifeboat_api::stash::BackupTarget) -> [`TargetPlan`]: a [`Host`] for each
 //!   host, with its pod and parts (one snapshot for each [`HostPart`]), or why it cannot be backed up.
-//! - [`snapshot_plan`]: the same for driver VolumeSnapshotter: a [`Host`] for each claim; [`template_claims`]: the claims of a restore.
-//! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]: hosts with
-//!   the volumes to write, claims to make, and what is still missing and waited for.
-//! - [`device_errors`]: what a restore would write into a block volume although it is none, and the other way round.
+//! - [`snapshot_plan`]: the plan with driver VolumeSnapshotter: a [`Host`] for each claim; [`template_claims`]: the
+//!   claims of a restore.
+//! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]:
+//!   hosts with the volumes to write, claims to create, and missing objects that the restore waits for.
+//! - [`device_errors`]: files that a restore would write into a block volume, and block volumes that it would write
+//!   into a file system.
 //! - [`HostSource::movers`], [`by_mover`]: the parts of a host, by the mover that can carry them out.
-//! - [`pods_of`], [`active_pods`], [`pod_template`], [`claims_of`]: for gathering: which pods are the target's, which claims it has.
+//! - [`pods_of`], [`active_pods`], [`pod_template`], [`claims_of`]: for gathering: the pods and claims of a target.
 
 mod backup;
 mod claims;
@@ -65,7 +68,7 @@ pub struct TargetFacts {
     pub pods: Vec<Value>,
     /// Claims of the namespace, by name, with their volumes: at least those of [`claims_of`].
     pub claims: BTreeMap<String, ClaimOf>,
-    /// The nodes of the pods, for the kubelet's directory; may be empty where nodes may not be read.
+    /// The nodes of the pods, for the kubelet's directory; may be empty if nodes may not be read.
     pub nodes: Vec<Value>,
     pub site: Site,
 }
@@ -111,14 +114,14 @@ pub struct TargetPlan {
 pub struct Host {
     pub name: HostName,
     pub of: HostOf,
-    /// What is read, or why the host cannot be backed up. The other hosts are backed up all the same.
+    /// The source of the data, or why the host cannot be backed up. The other hosts are backed up nevertheless.
     pub source: Result<HostSource, TargetError>,
 }
 
 /// What is read for a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostSource {
-    /// The pod that stands for the host; None for a claim that no pod uses, and at zero replicas.
+    /// The pod that represents the host; None for a claim that no pod uses, and with zero replicas.
     pub pod: Option<HostPod>,
     /// Without a pod that stands for the host: what its pod is like, from the template of the workload or from a pod that uses the claim. It
     /// decides about the mover's pod as a pod of the host would.
@@ -148,7 +151,7 @@ impl HostSource {
     }
 }
 
-/// The pod that stands for a host.
+/// The pod that represents a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPod {
     pub name: String,
@@ -179,7 +182,7 @@ pub enum VolumeAccess {
     },
     /// The volume's directory on the pod's node, by a mover in the movers' namespace.
     NodeDirectory { node: String, directory: Directory },
-    /// A volume made from a CSI snapshot of the claim.
+    /// A volume created from a CSI snapshot of the claim.
     Snapshot { claim: String, class: String, block: bool },
 }
 

@@ -1,6 +1,6 @@
-//! Tasks: what a mover does for a member that has one. A built-in task streams the dump of a database; a user's Task runs its Functions
-//! in turn and leaves files in a directory. Takes what crate `stash` read; gives a [`TaskMover`]: the data, and what the mover's pod
-//! has beside what every mover's pod has.
+//! Tasks: what a mover does for a member that has one. A built-in task streams the dump of a database; a user's Task
+//! runs its Functions in turn and leaves files in a directory. Takes the facts that crate `stash` read; gives a
+//! [`TaskMover`]: the data, and the additions to the mover's pod.
 //!
 //! - [`named_task`]: which task a member has, from the invoker or from the AppBinding.
 //! - [`built_in_mover`]: the mover of a built-in task.

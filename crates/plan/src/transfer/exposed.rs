@@ -116,8 +116,8 @@ fn mode(of: Option<&Value>, content: &Value) -> String {
 }
 
 /// The access modes with which a mover can fill a volume for a claim: the claim's own, unless they are read-only. The
-/// volume gets the claim's modes at the handover. ReadWriteOncePod is fine: one pod mounts the volume, and the next
-/// attempt gets a new one.
+/// volume gets the claim's modes at the handover. ReadWriteOncePod works as well: one pod mounts the volume, and the
+/// next attempt gets a new volume.
 fn writable(spec: &Value) -> Value {
     let modes = spec["accessModes"].as_array().into_iter().flatten();
     let writes = modes.filter_map(Value::as_str).any(|mode| mode != "ReadOnlyMany");

@@ -1,8 +1,8 @@
-//! The gateway, through which movers in tenants' namespaces reach repositories whose keys stay elsewhere: the token of a
-//! mover, and when the certificate authority of the gateway is renewed. Called by crate `transfer`.
+//! The gateway, through which movers in tenants' namespaces access repositories whose keys are in another namespace:
+//! the token of a mover, and when the certificate authority of the gateway is renewed. Called by crate `transfer`.
 //!
-//! A token is its readable content and a MAC over it, so that every replica can check it without a record of its own;
-//! whether its task is still on record is a question to the object that the token names.
+//! A token is its readable content and a MAC over it, so that every replica can check it without a record of its own.
+//! The object that the token names shows whether the task is still recorded.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum Rights {
     Restore,
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Claims {
@@ -57,7 +57,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The object that has the task on record.
+    /// The object that has recorded the task.
     pub fn owner(&self) -> Owner {
         Owner {
             kind: self.owner_kind.clone(),
@@ -109,7 +109,7 @@ fn mac(key: &SecretSlice<u8>, said: &str) -> Hmac<Sha256> {
 
 /// How long a certificate authority is valid.
 pub const AUTHORITY_LIFE: Duration = Duration::from_hours(24 * 365 * 2);
-/// How long before the end of an authority the next one is made. From then on movers trust both.
+/// How long before the end of an authority the next one is created. From then on movers trust both.
 const NEXT_BEFORE: Duration = Duration::from_hours(24 * 60);
 /// How long before the end of an authority the next one takes its place. Movers that trust only the old one have ended
 /// by then: a mover may run for a week unless its task says otherwise.
@@ -121,7 +121,7 @@ pub enum AuthorityPlan {
     Keep,
     /// There is none that can be used.
     Make,
-    /// Make the one that will follow the current one.
+    /// Create the authority that will follow the current one.
     MakeNext,
     /// The next one becomes the current one.
     Change,

@@ -48,7 +48,7 @@ pub struct PodSettings {
     pub server: String,
     pub image: String,
     pub cpu_request: String,
-    /// Where a quota requires a limit; more CPU makes a mover faster.
+    /// Set only if a quota requires a limit, because more CPU makes a mover faster.
     pub cpu_limit: Option<String>,
     pub memory_request: String,
     pub memory_limit: String,
@@ -120,7 +120,7 @@ pub enum MoverPlace {
     /// With claims of the Job's namespace, in this order: the claim with number `n` is mounted at [`data`]`(n)` or
     /// attached as the device [`device`]`(n)`. In a namespace that is not Lifeboat's own.
     Volumes { volumes: Vec<MoverVolume>, node: Option<String> },
-    /// On any node, without data: maintenance, and looks at a repository.
+    /// On any node, without data: maintenance and inspections of a repository.
     Anywhere,
 }
 
@@ -144,7 +144,7 @@ impl MoverPlace {
 
 /// The prefix of the names of containers that do a part of the work and may take as long as the mover itself.
 pub const STEP: &str = "step-";
-/// The init container that does the mover's work where other containers follow it.
+/// The init container that does the mover's work if other containers run after it.
 pub const FIRST: &str = "step-mover";
 
 /// The mount path of the volume, or of the host directory that contains it.

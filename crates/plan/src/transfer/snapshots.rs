@@ -53,8 +53,8 @@ pub fn bound_content(snapshot: &Value) -> Option<&str> {
     Some(text(snapshot, "/status/boundVolumeSnapshotContentName")).filter(|name| !name.is_empty())
 }
 
-/// Whether a content names this VolumeSnapshot as the one it belongs to. The name of a content in the status of a VolumeSnapshot is no
-/// proof: whoever may write that status could name the content of another namespace.
+/// Whether a content names this VolumeSnapshot as the one it belongs to. The name of a content in the status of a
+/// VolumeSnapshot is no proof, because a user who may write that status could name the content of another namespace.
 pub fn is_content_of(content: &Value, snapshot: &Value) -> bool {
     let own = &content["spec"]["volumeSnapshotRef"];
     // The API server takes no content without a reference.

@@ -15,7 +15,8 @@ use crate::files::FileKind;
 use crate::id::{Id, PackId};
 use crate::pack::{self, PackedBlob};
 
-/// The largest decompressed size of a file. Whoever knows the password can store a small file that becomes a large one.
+/// The largest decompressed size of a file. A user who knows the password can store a small file that decompresses to
+/// a large one.
 const fn largest(kind: FileKind) -> usize {
     match kind {
         FileKind::Lock => 64 * 1024,

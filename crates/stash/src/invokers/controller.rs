@@ -25,10 +25,10 @@ use crate::context::Context;
 use crate::repository::reservations::ReservedId;
 use crate::repository::{invoker_resource, release_gone};
 
-/// How soon something that is missing is looked for again, and a repository that is being opened.
+/// The interval at which the controller checks again for a missing object, and for a repository that is being opened.
 const MISSING: Duration = Duration::from_secs(15);
 const OPENING: Duration = Duration::from_secs(5);
-/// How often metrics and claims of invokers that are gone are removed.
+/// How often metrics and claims of invokers that no longer exist are removed.
 const FORGET: Duration = Duration::from_mins(1);
 
 struct State {
@@ -63,7 +63,7 @@ async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shut
     state.openings.leave().await;
 }
 
-/// Removes metrics and claims of invokers that were deleted: no reconcile reports them.
+/// Removes metrics and claims of invokers that were deleted, because there is no reconcile for a deleted object.
 async fn forget_gone(context: &Context, kind: &InvokerKind, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
@@ -82,8 +82,8 @@ async fn forget_gone(context: &Context, kind: &InvokerKind, there: &Known) {
     }
 }
 
-/// Removes the claims of invokers that were deleted, so that who waits for their repositories is next. Costs no requests while there are
-/// none.
+/// Removes the claims of invokers that were deleted, so that the next waiting invoker gets their repositories. Makes
+/// no requests if there are none.
 async fn release_left(context: &Context, kind: &InvokerKind, there: &Known) {
     let uids: BTreeSet<String> = there.state().iter().filter_map(|object| object.uid()).collect();
     let scope = context.served.scope();
@@ -120,7 +120,7 @@ async fn reconcile(
     let GatheredNow { gathered, is_opening } = Box::pin(gathering).await?;
     let was_ready = invoker.status.phase == Some(InvokerPhase::Ready);
     if is_opening && was_ready {
-        // Slow storage takes no schedule out of force: it is known in a moment whether it answers.
+        // Slow storage does not stop a schedule: whether the storage answers is known soon.
         return Ok(Action::requeue(OPENING));
     }
     let status = InvokerStatus::of(
@@ -135,7 +135,8 @@ async fn reconcile(
     let mut last_due = invoker.last_due;
     let mut next = Action::requeue(if is_opening { OPENING } else { MISSING });
     if is_ready && !was_ready {
-        // A session finds its invoker Ready: the status is written before the first one is made.
+        // The status is written before the first session is created, because a session requires that its invoker is
+        // Ready.
         next = Action::requeue(Duration::from_millis(100));
     } else if let (true, Ok(valid)) = (is_ready, &valid) {
         match schedule(&context, &invoker, valid).await? {

@@ -19,7 +19,7 @@ use crate::repository::{RepositoryProblem, key_of, release_gone};
 use crate::snapshot_classes;
 use crate::target::{TargetName, workload};
 
-/// What the status says while a slow repository is opened.
+/// The message in the status while a slow repository is opened.
 const OPENING: &str = "the repository is being opened";
 
 /// What was gathered, and whether the repository is still being opened.
@@ -34,7 +34,7 @@ impl From<Gathered> for GatheredNow {
     }
 }
 
-/// Reads all of it, and puts the invoker's claim on record.
+/// Reads all of this, and records the invoker's claim.
 pub(super) async fn gather(
     context: &Context,
     openings: &RepositoryOpenings,
@@ -84,7 +84,7 @@ pub(super) async fn gather(
                 Err(error) => gathered.repository = Some(Found::Unknown(error.chain())),
             }
         }
-        // Trouble with the API says nothing about the repository: it is opened again in a moment.
+        // An error of the API says nothing about the repository, which is opened again soon.
         Err(problem @ RepositoryProblem::Api(_)) => {
             gathered.repository = Some(Found::Unknown(problem.chain()));
             return Ok(GatheredNow { gathered, is_opening: true });
@@ -172,7 +172,7 @@ pub(crate) fn claim(invoker: &Invoker, repository: &RepositoryName, nodes: &[Str
     }
 }
 
-/// The names of all nodes, where a target is a DaemonSet.
+/// The names of all nodes, if a target is a DaemonSet.
 pub(crate) async fn nodes(context: &Context, invoker: &Invoker) -> Result<Vec<String>, ApiError> {
     let is_daemon_set = |member: &lifeboat_api::stash::BackupMember| {
         let target = member.target.as_ref();

@@ -48,7 +48,7 @@ impl Invoker {
         Ok(found.and_then(|found| Self::of(&id.kind, &found).ok()))
     }
 
-    /// The invoker that an object is.
+    /// Converts an object into an invoker.
     pub(crate) fn of(kind: &InvokerKind, object: &DynamicObject) -> Result<Self, serde_json::Error> {
         let (spec, status, last_due) = if *kind == InvokerKind::BackupBatch {
             let batch: BackupBatch = objects::typed(object)?;
@@ -111,7 +111,7 @@ impl Invoker {
         self.members().iter().map(target).collect()
     }
 
-    /// The invoker, checked. `nodes`: the nodes of a member's target, if it is a DaemonSet.
+    /// Validates the invoker. `nodes`: the nodes of a member's target, if it is a DaemonSet.
     pub(crate) fn valid(&self, nodes: impl Fn(usize) -> Vec<String>) -> Result<ValidBackup, Problems> {
         let own = &self.id.namespace;
         match &self.spec {
@@ -132,7 +132,7 @@ impl Invoker {
         }
     }
 
-    /// Whether its retention policy asks for a prune.
+    /// Whether its retention policy requests a prune.
     pub(crate) fn prunes(&self) -> bool {
         let policy = self.policy();
         policy.prune && !policy.dry_run

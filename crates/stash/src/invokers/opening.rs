@@ -1,5 +1,6 @@
-//! Opens repositories for reconciles of invokers. Storage of a tenant may be slow, or a mover has to open it: a reconcile waits for a
-//! moment, and what was opened since is taken by the next one. Invokers of one repository share its opening.
+//! Opens repositories for reconciles of invokers. A tenant's storage may be slow, or a mover has to open it: a
+//! reconcile waits only for a short time; if the repository is opened later, the next reconcile uses the result.
+//! Invokers of the same repository share one opening.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +15,7 @@ use crate::repository::{Ready, RepositoryKey, RepositoryProblem, ready};
 
 /// How long a reconcile waits.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long what was opened is kept for a reconcile that did not wait for it.
+/// How long an opened repository is kept for a reconcile that did not wait for it.
 const KEPT: Duration = Duration::from_mins(1);
 
 type Opened = Arc<Result<Ready, RepositoryProblem>>;
@@ -36,7 +37,7 @@ impl RepositoryOpenings {
         let mut opening = self.begin(context, key);
         let opened = match timeout(PATIENCE, opening.wait_for(Option::is_some)).await {
             Ok(Ok(opened)) => opened.clone(),
-            // Still at work, or ended by a defect: the next reconcile begins again.
+            // The opening still runs, or it panicked; the next reconcile tries again.
             Ok(Err(_)) | Err(_) => None,
         };
         let (_, opened) = opened?;
@@ -44,7 +45,7 @@ impl RepositoryOpenings {
         Some(opened)
     }
 
-    /// The opening that runs, or whose result was not taken; else a new one.
+    /// The opening that is running, or whose result was not used yet; otherwise a new one.
     fn begin(&self, context: &Context, key: &RepositoryKey) -> Opening {
         let mut running = locked(&self.running);
         if let Some(known) = running.get(key).filter(|known| is_of_use(known)) {
@@ -66,13 +67,13 @@ impl RepositoryOpenings {
         self.work.ended().await;
     }
 
-    /// Drops what is being opened: the next leader opens it.
+    /// Cancels all openings: the next leader opens the repositories.
     pub(super) async fn leave(&self) {
         self.work.leave().await;
     }
 }
 
-/// Whether an opening still runs, or ended a moment ago.
+/// Whether an opening is still running, or ended recently.
 fn is_of_use(opening: &Opening) -> bool {
     match &*opening.borrow() {
         Some((at, _)) => at.elapsed() < KEPT,

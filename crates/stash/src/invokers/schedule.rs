@@ -1,5 +1,5 @@
-//! Makes the BackupSession of a due time. The name is the guard: no time has two sessions, and none that this server made before it
-//! died is made again.
+//! Creates the BackupSession of a due time. The name is derived from the due time, so a due time never gets two
+//! sessions, even if the server died after it created one.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use lifeboat_plan::stash::session::{
 use super::invoker::Invoker;
 use crate::context::Context;
 
-/// What became of the schedule at this look.
+/// The result of checking the schedule.
 pub(super) enum Scheduled {
-    /// Nothing is due; look again then.
+    /// Nothing is due; the time at which to check again.
     Later(Action),
-    /// The session of this time exists: to be put on record.
+    /// The session of this time exists; the caller records the time.
     Made(Timestamp),
 }
 
-/// Makes the session that is due, if one is.
+/// Creates the session that is due, if there is one.
 pub(super) async fn schedule(
     context: &Context,
     invoker: &Invoker,
@@ -46,7 +46,7 @@ pub(super) async fn schedule(
     Ok(Scheduled::Made(due))
 }
 
-/// Makes the session of a due time, unless it exists. `session` gives the object of a name.
+/// Creates the session of a due time, unless it exists. `session` gives the object of a name.
 pub(crate) async fn make_session(
     context: &Context,
     invoker: &InvokerId,

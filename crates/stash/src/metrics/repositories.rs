@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 /// Upstream's prefixes: the older and the newer.
 const PREFIXES: [&str; 2] = ["stash_repository", "stash_appscode_com_repository"];
 
-/// Which Repository, with upstream's labels.
+/// Identifies a Repository, with upstream's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RepositoryLabels {
     pub(crate) namespace: String,
@@ -24,7 +24,7 @@ pub(crate) struct RepositoryLabels {
     pub(crate) prefix: String,
 }
 
-/// What is shown of a Repository; None for what is not known.
+/// The values that are shown for a Repository; None if a value is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RepositoryValues {
     pub(crate) integrity: Option<bool>,
@@ -42,7 +42,7 @@ pub(crate) struct RepositoryMetrics {
     bytes: Gauges,
     snapshots: Gauges,
     removed: Gauges,
-    /// What is shown.
+    /// The values that are shown, by Repository.
     shown: Arc<Mutex<HashSet<RepositoryLabels>>>,
 }
 
@@ -87,7 +87,7 @@ impl RepositoryMetrics {
         set(&self.removed, values.removed);
     }
 
-    /// Removes the series of Repositories that are gone. `is_there` gets namespace and name.
+    /// Removes the series of Repositories that no longer exist. `is_there` gets namespace and name.
     pub(crate) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         let known: Vec<RepositoryLabels> = locked(&self.shown).iter().cloned().collect();
         for labels in known.iter().filter(|labels| !is_there(&labels.namespace, &labels.name)) {
@@ -95,7 +95,7 @@ impl RepositoryMetrics {
         }
     }
 
-    /// A Repository is gone, or has another backend.
+    /// Removes the series of a Repository that was deleted, or whose backend was changed.
     fn remove(&self, labels: &RepositoryLabels) {
         locked(&self.shown).remove(labels);
         for gauges in [&self.integrity, &self.bytes, &self.snapshots, &self.removed] {

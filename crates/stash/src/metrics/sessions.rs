@@ -1,5 +1,5 @@
-//! The metrics of backups: sessions, their targets, and the hosts of these. A session that failed sets its success to 0 and leaves
-//! the values of the last good one, as upstream does.
+//! The metrics of backups: sessions, their targets, and the hosts of the targets. A failed session sets its success
+//! to 0 and keeps the values of the last successful session, as upstream does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -17,7 +17,7 @@ use prometheus_client::registry::{Metric, Registry};
 const OLDER: &str = "stash_backup";
 const NEWER: &str = "stash_appscode_com_backupsession";
 
-/// Which invoker, with upstream's labels.
+/// Identifies an invoker, with upstream's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct SessionLabels {
     pub(crate) invoker_kind: String,
@@ -28,7 +28,7 @@ pub(crate) struct SessionLabels {
     pub(crate) repository: String,
 }
 
-/// Which target of an invoker.
+/// Identifies a target of an invoker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct TargetLabels {
     invoker_kind: String,
@@ -41,7 +41,7 @@ pub(crate) struct TargetLabels {
     name: String,
 }
 
-/// Which host of a target.
+/// Identifies a host of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct HostLabels {
     invoker_kind: String,
@@ -101,7 +101,7 @@ pub(crate) struct EndedHost {
     pub(crate) hostname: String,
     pub(crate) succeeded: bool,
     pub(crate) seconds: Option<f64>,
-    /// None where another server sent the movers.
+    /// None if another server started the movers.
     pub(crate) numbers: Option<HostNumbers>,
 }
 
@@ -178,7 +178,7 @@ impl SessionMetrics {
         made
     }
 
-    /// Shows a session that has ended, in place of the last one of its invoker.
+    /// Shows a session that has ended, instead of the previous session of its invoker.
     pub(crate) fn ended(&self, session: &EndedSession) {
         let labels = &session.labels;
         if session.succeeded {
@@ -236,7 +236,7 @@ impl SessionMetrics {
         }
     }
 
-    /// Removes the series of invokers that are gone. `is_there` gets kind, namespace and name.
+    /// Removes the series of invokers that no longer exist. `is_there` gets kind, namespace and name.
     pub(crate) fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
         let known: Vec<SessionLabels> = locked(&self.shown).targets.keys().cloned().collect();
         for labels in known {

@@ -1,7 +1,8 @@
-//! Repositories that the server cannot open: on a volume, or in a bucket whose Secret has no keys because pods have a cloud identity. A
-//! mover in the namespace of the Repository makes the repository, looks into it, and forgets snapshots, with the runtimeSettings
-//! of an invoker of that namespace. One mover at a time works so on a repository; its task is on record at the Repository before its
-//! Job is made. Every task can be repeated, so a server that follows a crash sends another mover.
+//! Repositories that the server cannot open: on a volume, or in a bucket whose Secret has no keys because pods have a
+//! cloud identity. A mover in the namespace of the Repository creates the repository, inspects it, and forgets
+//! snapshots, with the runtimeSettings of an invoker of that namespace. Only one such mover at a time works on a
+//! repository; its task is recorded in an annotation of the Repository before its Job is created. Every task can be
+//! repeated, so after a crash the next server starts another mover.
 
 mod task;
 
@@ -27,13 +28,14 @@ use crate::looks::Looked;
 use crate::repository_key::parts_of;
 use task::{Lines, outcomes, request, wrong_image};
 
-/// How long a mover may wait for its turn, and take.
+/// How long a mover may take, including the wait for its turn.
 const GIVE_UP: Duration = Duration::from_hours(2);
-/// How many snapshots are listed at most, the newest first: lines of a log, which the kubelet keeps up to some megabytes.
+/// The maximum number of snapshots that are listed, the newest first. They are lines of a log, of which the kubelet
+/// keeps a few megabytes.
 const MOST_LISTED: u64 = 10_000;
-/// How many snapshots one mover forgets: their IDs are in its Secret.
+/// How many snapshots one mover forgets; the size of its Secret, which has their IDs, is limited.
 const MOST_FORGOTTEN: usize = 2_000;
-/// How often a look is tried of which lines were lost.
+/// How often an inspection is run if lines of its log were lost.
 const TRIES: usize = 2;
 
 /// What a mover did: the outcomes of its parts, and the snapshots that it listed.
@@ -42,8 +44,8 @@ struct Done {
     listed: ListedSnapshots,
 }
 
-/// The ID of the repository that is on record; where there is none, a mover makes the repository, if it does not exist, and looks
-/// into it.
+/// The recorded ID of the repository. If none is recorded, a mover creates the repository unless it exists, and
+/// inspects it.
 pub(super) async fn open_or_make(
     context: &Context,
     repository: &Repository,
@@ -74,20 +76,20 @@ pub(super) async fn open_or_make(
     Ok(made.repository.clone())
 }
 
-/// What the repository holds, as a mover found it a moment ago or finds it now.
+/// The content of the repository, from a recent inspection or from one that is run now.
 pub(super) async fn look(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
     if let Some(looked) = context.looks.known(key) {
         return Ok(looked);
     }
     let _turn = context.looks.turn(key).await;
-    // Another caller may have sent a mover meanwhile.
+    // Another caller may have started a mover in the meantime.
     match context.looks.known(key) {
         Some(looked) => Ok(looked),
         None => look_now(context, key).await,
     }
 }
 
-/// What the repository holds now.
+/// The content of the repository, from an inspection that is run now.
 pub(super) async fn look_anew(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
     let _turn = context.looks.turn(key).await;
     look_now(context, key).await
@@ -111,7 +113,7 @@ async fn look_now(context: &Context, key: &RepositoryKey) -> Result<Looked, Repo
     Err(RepositoryProblem::Storage(message.to_owned()))
 }
 
-/// Why a look is of no use.
+/// Why the result of an inspection cannot be used.
 enum LookLost {
     Lines(String),
     WrongImage,
@@ -127,7 +129,7 @@ fn looked(done: &Done, part: usize) -> Result<Looked, LookLost> {
     })
 }
 
-/// Forgets snapshots by their full IDs. Those that are gone already are no error.
+/// Forgets snapshots by their full IDs. Snapshots that no longer exist are not an error.
 pub(super) async fn forget(
     context: &Context,
     key: &RepositoryKey,
@@ -147,7 +149,7 @@ pub(super) async fn forget(
     Ok(())
 }
 
-/// The Repository as it is now, and what opens it.
+/// Reads the current Repository, and the access to its storage.
 async fn current(context: &Context, key: &RepositoryKey) -> Result<(Repository, Access), RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
@@ -155,7 +157,8 @@ async fn current(context: &Context, key: &RepositoryKey) -> Result<(Repository, 
     Ok((repository, access))
 }
 
-/// Sends a mover and waits for its end. The caller has the turn of the repository. After a failure no mover is sent for a while.
+/// Starts a mover and waits for its end. The caller holds the turn of the repository. After a failure no mover is
+/// started for a while.
 async fn run(
     context: &Context,
     repository: &Repository,
@@ -204,7 +207,7 @@ async fn recorded_run(
     done
 }
 
-/// Takes a task off the record that an earlier server began, unless one runs now.
+/// Removes the record of a task that an earlier server started, unless a task is running now.
 pub(super) async fn clear_left(context: &Context, repository: &Repository) -> Result<(), ApiError> {
     let Some(left) = mover_work::current(&to_json(repository)) else { return Ok(()) };
     let (namespace, name) = object::parts(repository);
@@ -244,7 +247,7 @@ async fn carried_out(
                 }
             };
             if !dead.is_empty() {
-                // The mover was given these owners, and removed their locks.
+                // The mover's task listed these owners, and the mover removed their locks.
                 object::annotate(context, namespace, name, unlocked(&dead)).await?;
             }
             Ok(Done { outcomes, listed: listed.listed })
@@ -261,7 +264,7 @@ async fn carried_out(
     }
 }
 
-/// The locks of a dead mover are removed by the next one.
+/// Records the owner of a dead mover's locks; the next mover removes them.
 async fn note_dead(context: &Context, access: &Access, owner: Option<String>) {
     let Some(owner) = owner else { return };
     let host = TenantRepositories(context.clone());

@@ -1,5 +1,6 @@
-//! Claims whose objects are gone: an invoker that was deleted, uses another Repository now, or whose Repository stands for another
-//! repository now; a Repository whose data was to be deleted. Each claim is compared with its object as it is now.
+//! Finds and removes claims that are no longer valid: of an invoker that was deleted, that now uses another
+//! Repository, or whose Repository now stands for another repository; and of a Repository whose data was to be
+//! deleted. Each claim is compared with its current object.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +25,8 @@ pub(crate) fn invoker_resource(kind: &InvokerKind) -> Option<ApiResource> {
     }
 }
 
-/// Removes the claims whose objects are gone. A record that cannot be read is left to whoever claims the repository.
+/// Removes the claims of objects that no longer exist. A record that cannot be read is ignored here; the next caller
+/// that claims the repository reports the error.
 pub(crate) async fn release_gone(core: &Core, id: &ReservedId) -> Result<(), ApiError> {
     let record = match reservations::read(core, id).await {
         Ok(record) => record,
@@ -61,8 +63,8 @@ async fn still_claims(core: &Core, id: &ReservedId, claim: &Claim) -> Result<boo
     let Some(found) = found.filter(|found| found.uid().as_deref() == Some(claim.uid.as_str())) else {
         return Ok(false);
     };
-    // One whose spec no server has looked at since it was changed claims on: the other Repository may be for the same bucket, and
-    // then the claim moves with it.
+    // An invoker whose changed spec no server has processed yet keeps its claim: its new Repository may be for the
+    // same bucket, and then the claim is kept for it.
     if found.data["status"]["observedGeneration"].as_i64() != found.metadata.generation {
         return Ok(true);
     }
@@ -71,7 +73,7 @@ async fn still_claims(core: &Core, id: &ReservedId, claim: &Claim) -> Result<boo
 
 /// Whether an invoker writes into this Repository.
 fn uses(invoker: &DynamicObject, repository: &RepositoryName) -> bool {
-    // Another driver writes into no repository, also if the spec names one.
+    // Other drivers write to no repository, even if the spec names one.
     if invoker.data["spec"]["driver"] == "VolumeSnapshotter" {
         return false;
     }
@@ -81,7 +83,7 @@ fn uses(invoker: &DynamicObject, repository: &RepositoryName) -> bool {
     of("name") == repository.name && namespace == repository.namespace
 }
 
-/// Whether a Repository stands for this repository, as far as that is on record.
+/// Whether a Repository stands for this repository, according to its record.
 async fn stands_for(core: &Core, name: &RepositoryName, id: &ReservedId) -> Result<bool, ApiError> {
     let Some(repository) = repository(core, name).await? else { return Ok(false) };
     let recorded = repository.annotations().get(record::ID);

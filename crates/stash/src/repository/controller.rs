@@ -1,6 +1,7 @@
-//! The controller of Repositories: says whether a repository can be used and what it holds, shows its snapshots and who uses it, removes
-//! what movers left behind, maintains it, and deletes its data with it where that is asked for. A repository that is at rest costs
-//! no requests: it is opened rarely, and its users are known from a watch.
+//! The controller of Repositories: reports whether a repository can be used and what it contains, shows its snapshots
+//! and its users, removes leftovers of movers, maintains the repository, and deletes its data with the object if
+//! `wipeOut` is set. An idle repository causes almost no requests: it is opened rarely, and its users are known from
+//! a watch.
 
 mod maintain;
 mod notes;
@@ -37,13 +38,14 @@ use super::{by_mover, object};
 use crate::context::Context;
 use users::Users;
 
-/// When a repository is looked at again after its notes could not all be worked off.
+/// When the notes of a repository are processed again after some of them could not be.
 const NEXT_TRY: Duration = Duration::from_mins(1);
 
-/// What the controller works with in one term.
+/// The state of the controller during one term.
 struct State {
     resource: ApiResource,
-    /// What waits for the storage of a tenant, or takes hours: no reconcile waits for it, and none for another.
+    /// Work that waits for a tenant's storage, or takes hours: no reconcile waits for it, and no work waits for
+    /// another.
     looks: LongWork,
     notes: LongWork,
     maintenances: LongWork,
@@ -51,10 +53,10 @@ struct State {
     memory: Arc<Memory>,
 }
 
-/// What the controller remembers in one term.
+/// What the controller keeps in memory during one term.
 #[derive(Default)]
 struct Memory {
-    /// When each repository was looked at, by the object's UID.
+    /// When each repository was last inspected, by the object's UID.
     looks: Mutex<BTreeMap<String, Timestamp>>,
     /// When the last maintenance failed, by the object's UID.
     failures: Mutex<BTreeMap<String, Timestamp>>,
@@ -103,7 +105,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     }
 }
 
-/// Removes the metrics of Repositories that were deleted: no reconcile reports them.
+/// Removes the metrics of Repositories that were deleted, because there is no reconcile for a deleted object.
 async fn forget_gone(context: &Context, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
@@ -159,7 +161,7 @@ async fn reconcile(
     Ok(Action::requeue(next.map_or(next_look, |next| next.min(next_look))))
 }
 
-/// Looks at a Repository in the background. What is found is written into its status, which leads to the next reconcile.
+/// Inspects a Repository in the background. The result is written into its status, which triggers the next reconcile.
 fn start_look(context: &Context, state: &Arc<State>, repository: Repository) {
     let (context, memory) = (context.clone(), state.memory.clone());
     let uid = repository.metadata.uid.clone().unwrap_or_default();
@@ -174,7 +176,7 @@ fn start_look(context: &Context, state: &Arc<State>, repository: Repository) {
     });
 }
 
-/// Works off the notes on a Repository in the background.
+/// Processes the notes on a Repository in the background.
 fn start_notes(context: &Context, state: &Arc<State>, repository: Repository) {
     let context = context.clone();
     state.notes.start(&repository.uid().unwrap_or_default(), |_| async move {
@@ -185,7 +187,7 @@ fn start_notes(context: &Context, state: &Arc<State>, repository: Repository) {
     });
 }
 
-/// Adds or removes the finalizer, as `wipeOut` says.
+/// Adds or removes the finalizer, according to `wipeOut`.
 async fn keep_finalizer(context: &Context, repository: Repository) -> Result<Repository, ApiError> {
     let finalizers = repository.metadata.finalizers.clone().unwrap_or_default();
     let is_there = finalizers.iter().any(|finalizer| finalizer == FINALIZER);
@@ -200,7 +202,7 @@ async fn keep_finalizer(context: &Context, repository: Repository) -> Result<Rep
     object::merge(context, &repository, json!({"metadata": {"finalizers": wanted}})).await
 }
 
-/// Starts or continues a maintenance. Gives when the next is due, if one is.
+/// Starts or continues a maintenance. Returns when the next one is due, if there is one.
 async fn maintenance(
     context: &Context,
     state: &Arc<State>,
@@ -228,7 +230,7 @@ async fn maintenance(
     Ok(Some(NEXT_TRY))
 }
 
-/// Whether a Repository has a task on record: its maintenance, or what a mover does for the server.
+/// Whether a Repository has recorded a task: its maintenance, or the work of a mover for the server.
 pub(crate) fn task_state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
     let is_own = object["metadata"]["uid"] == *owner.uid;
     if is_own && (is_under_way(object, task) || mover_work::current(object).as_ref() == Some(task)) {

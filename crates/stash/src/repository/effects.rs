@@ -1,6 +1,7 @@
-//! The effects of transfers of Stash's sessions: those of any API and, for repositories that only movers open, what a mover finds in
-//! place of what the server would read. There the result of a mover says which snapshots it stored; one that left none is looked
-//! for by another mover. The look at the end of the session proves that they are there.
+//! The effects of transfers of Stash's sessions: those of any API and, for repositories that only movers open,
+//! inspections by movers instead of reads by the server. In such a repository the result of a mover names the
+//! snapshots that it stored; if a mover left no result, another mover searches for its snapshots. The inspection at
+//! the end of the session proves that the snapshots exist.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -53,7 +54,7 @@ pub(crate) struct TenantEffects {
     inner: Arc<dyn Effects>,
     /// Whether only movers open a repository.
     by_movers: Mutex<BTreeMap<RepositoryKey, bool>>,
-    /// What movers reported that they stored, by task.
+    /// The snapshots that movers reported, by task.
     reported: Mutex<BTreeMap<TaskId, Vec<Stored>>>,
 }
 
@@ -66,7 +67,8 @@ impl TenantEffects {
         TenantRepositories(self.context.clone())
     }
 
-    /// Whether only movers open the repository. One that nothing opens is left to whoever opens it, which says why.
+    /// Whether only movers open the repository. False if its access cannot be determined: the caller then tries to
+    /// open it and gets the reason.
     async fn is_opened_by_movers(&self, key: &RepositoryKey) -> bool {
         if let Some(known) = locked(&self.by_movers).get(key) {
             return *known;
@@ -88,7 +90,7 @@ impl TenantEffects {
         Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
     }
 
-    /// Owners of locks whose movers are dead, as they are noted on the Repository.
+    /// The owners of locks whose movers are dead, from the notes on the Repository.
     async fn noted_owners(&self, key: &RepositoryKey) -> Vec<String> {
         let (namespace, name) = parts_of(key);
         let repository = object::read(&self.context, namespace, name).await.ok();
@@ -119,7 +121,7 @@ impl TenantEffects {
             }
             if result.outcome.is_done() && !dead.is_empty() {
                 let (namespace, name) = parts_of(key);
-                // The mover was given these owners, and removed their locks.
+                // The mover's task listed these owners, and the mover removed their locks.
                 object::annotate(&self.context, namespace, name, unlocked(&dead)).await?;
             }
         }
@@ -127,7 +129,7 @@ impl TenantEffects {
     }
 }
 
-/// What a mover says that it stored; None if the result has no room for all parts.
+/// The snapshots that a mover reported; None if the result has no space for all parts.
 fn stored_of(result: &TaskResult, parts: &[String]) -> Option<Vec<Stored>> {
     let outcome = |uid: &String| match parts {
         [_] if !matches!(result.outcome, Outcome::Parts(_)) => Some(&result.outcome),
@@ -157,7 +159,7 @@ fn stored_by(uid: &str, done: &BackedUp) -> Stored {
     Stored { part: uid.to_owned(), snapshot, end: None }
 }
 
-/// A snapshot that a look found, if a part of this task stored it.
+/// A snapshot from an inspection, if a part of this task stored it.
 fn stored_as(snapshot: &SnapshotFacts, task: &TaskId) -> Option<Stored> {
     let is_part = |uid: &&str| {
         uid.strip_prefix(task.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -1,5 +1,5 @@
-//! The host of Stash's repositories: reads the Repository and its Secret as they are now, and notes on the Repository what is to be done
-//! later. Called for every mover and every look.
+//! Implements `RepositoryHost` for Stash's repositories: reads the current Repository and its Secret, and records on
+//! the Repository what has to be done later. Called for every mover and every inspection.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::context::Context;
 use crate::repository_key::{key_of, parts_of};
 use crate::storage_config::{bucket, rest};
 
-/// How long storage may take until requests can be sent to it.
+/// How long it may take until requests can be sent to the storage.
 const OPENING: Duration = Duration::from_secs(30);
 
 /// The most files of a kind that the server lists in a repository (packs of 60 TiB), and the most bytes of snapshots that it loads at once
@@ -40,16 +40,16 @@ const MOST_SNAPSHOT_BYTES: usize = 64 * 1024 * 1024;
 /// 128 MiB, and some seconds. restic's keys need 60 MB at most, and half a second on the machine that made them.
 const COSTLIEST_KEY: Cost = Cost { n: 1 << 17, r: 8, p: 32 };
 
-/// The repositories of Repositories, with these objects as records.
+/// The repositories of Repository objects, whose records are in these objects.
 pub(crate) struct TenantRepositories(pub(crate) Context);
 
-/// A Repository and what opens it.
+/// A Repository, and the access to its storage.
 pub(super) struct Found {
     pub(super) backend: BackendAccess,
     pub(super) access: Access,
 }
 
-/// Why nothing opens a Repository.
+/// Why a Repository cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoAccess {
     #[error(
@@ -70,14 +70,14 @@ impl From<NoAccess> for RepositoryProblem {
     fn from(problem: NoAccess) -> Self {
         match problem {
             NoAccess::Api(error) => Self::Api(error),
-            // The Secret may be about to be exchanged.
+            // The Secret may be about to be replaced.
             NoAccess::NoSecret { .. } | NoAccess::NoAnswer => Self::Storage(problem.to_string()),
             other => Self::Unusable(other.to_string()),
         }
     }
 }
 
-/// What opens a Repository, from its Secret as it is now.
+/// The access to a Repository, from its current Secret.
 pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<Found, NoAccess> {
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
@@ -91,7 +91,7 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     let storage = storage(&backend).map_err(|error| NoAccess::Storage(storage_message(&error)))?;
     let opening = match backend.opened_by {
         OpenedBy::Server => {
-            // Amazon is asked for the region of a bucket.
+            // Opening may send a request to Amazon for the region of a bucket.
             let opening = context.stores.open(&storage, backend.connections);
             match tokio::time::timeout(OPENING, opening).await {
                 Ok(opened) => opened.map_err(|error| NoAccess::Storage(storage_message(&error)))?,

@@ -1,5 +1,6 @@
-//! A look into a repository: its ID, its snapshots and, where wanted, its size; by the server, or by a mover where only movers open it.
-//! Little of it is kept: the server looks at many. Storage of tenants may be slow: every look is bounded, and waits for a place.
+//! Inspects a repository (a look): its ID, its snapshots and, if requested, its size; in the server, or with a mover
+//! if only movers open it. Little of the result is kept, because the server inspects many repositories. A tenant's
+//! storage may be slow, so every inspection is bounded and waits for a permit.
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ const LISTING: Duration = Duration::from_mins(10);
 /// A config has about 200 bytes.
 const LARGEST_CONFIG: u64 = 64 * 1024;
 
-/// Opens a repository that exists, and makes sure that it still does: what was opened once may be gone, and another one may be in
-/// its place.
+/// Opens an existing repository, and checks that it still exists: a repository that is already open may have been
+/// deleted, or replaced by another one.
 pub(super) async fn open(context: &Context, access: &Access) -> Result<OpenRepository, RepositoryProblem> {
     let (namespace, _) = parts_of(&access.key);
     let opened = context.openings.run(namespace, opened(context, access)).await;
@@ -43,7 +44,7 @@ async fn opened(context: &Context, access: &Access) -> Result<OpenRepository, Re
     Err(Error::NoRepository { location: access.identifier.clone() }.into())
 }
 
-/// Whether the config in the storage is that of the open repository: it is sealed with its key.
+/// Whether the config in storage is that of the open repository, whose key it is encrypted with.
 async fn is_there(repository: &OpenRepository) -> Result<bool, RepositoryProblem> {
     let store = repository.store();
     let read = async {
@@ -79,7 +80,7 @@ pub(super) async fn loaded(repository: &OpenRepository) -> Result<Loaded, Reposi
     in_time(repository.load_readable_snapshots()).await
 }
 
-/// Looks into a repository that exists.
+/// Inspects an existing repository.
 pub(super) async fn look(
     context: &Context,
     access: &Access,

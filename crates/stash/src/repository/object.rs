@@ -1,4 +1,4 @@
-//! The object of a Repository: read as it is now, annotated, and its status written in the status subresource.
+//! The object of a Repository: reads it, annotates it, and writes its status through the status subresource.
 
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::RepositoryProblem;
 
-/// How often a status is written that meets changes by others.
+/// How often writing a status is tried if others change the object.
 const TRIES: u32 = 5;
 
 pub(super) fn api(core: &Core, namespace: &str) -> Api<Repository> {
     Api::namespaced(core.client.clone(), namespace)
 }
 
-/// The Repository as it is now.
+/// Reads the current Repository.
 pub(super) async fn read(core: &Core, namespace: &str, name: &str) -> Result<Repository, RepositoryProblem> {
     let found =
         api(core, namespace).get_opt(name).await.attempt(format!("read Repository {namespace}/{name}"))?;
@@ -33,7 +33,7 @@ pub(super) fn parts(repository: &Repository) -> (&str, &str) {
     (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Merges into the object, whatever else was changed in it meanwhile. An object that is gone needs no notes.
+/// Merges into the object, even if it was changed in the meantime. An object that no longer exists needs no notes.
 pub(super) async fn annotate(core: &Core, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError> {
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     match api(core, namespace).patch(name, &params, &Patch::Merge(patch)).await {
@@ -42,7 +42,7 @@ pub(super) async fn annotate(core: &Core, namespace: &str, name: &str, patch: Va
     }
 }
 
-/// Merges into the object on the condition that it was not changed since it was read. Gives the object as it is then.
+/// Merges into the object if it was not changed since it was read. Returns the new object.
 pub(super) async fn merge(
     core: &Core,
     repository: &Repository,
@@ -55,8 +55,7 @@ pub(super) async fn merge(
     patched.attempt(format!("change Repository {namespace}/{name}"))
 }
 
-/// Writes the status where it is new, on the condition that the object was not changed since it was read. Gives the object as it
-/// is then.
+/// Writes the status if it differs, and the object was not changed since it was read. Returns the new object.
 pub(super) async fn write_status(
     core: &Core,
     repository: &Repository,
@@ -74,7 +73,7 @@ pub(super) async fn write_status(
     patched.attempt(format!("update the status of Repository {namespace}/{name}"))
 }
 
-/// Changes the status as it is now; tried again where another writer was first. An object that is gone has none.
+/// Changes the current status; tries again if another writer was first. Does nothing if the object no longer exists.
 pub(super) async fn change_status(
     core: &Core,
     namespace: &str,

@@ -1,5 +1,5 @@
-//! Repositories for invokers and sessions: opened, made where there is none, listed, forgotten from. What is in the backend is compared
-//! with the record of the Repository each time.
+//! Opens repositories for invokers and sessions, creates them, lists and forgets snapshots. Each time, the repository
+//! in the backend is compared with the one that the Repository object has recorded.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ const LOCK_WAIT: Duration = Duration::from_mins(1);
 /// A repository that can be used.
 pub(crate) struct Ready {
     pub(crate) access: Access,
-    /// The ID of the restic repository: from the repository itself or, where only movers open it, as it is on record.
+    /// The ID of the restic repository: from the repository itself or, if only movers open it, from the record.
     pub(crate) id: String,
 }
 
-/// Opens the repository of a Repository; where there is none yet, it is made. It is on record afterwards.
+/// Opens the repository of a Repository object, creates it if it does not exist, and records its ID.
 pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Ready, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
@@ -64,7 +64,7 @@ pub(super) fn being_deleted(namespace: &str, name: &str) -> RepositoryProblem {
     RepositoryProblem::Unusable(message)
 }
 
-/// Puts on record which restic repository a mover found or made.
+/// Records the ID of the restic repository that a mover found or created.
 pub(super) async fn put_on_record(
     context: &Context,
     key: &RepositoryKey,
@@ -76,7 +76,7 @@ pub(super) async fn put_on_record(
     verified(context, &repository, &record::location(&found.backend), id).await
 }
 
-/// Compares a repository with the record, and puts it on record where there is none.
+/// Compares a repository with the record; if there is no record, records the repository's ID.
 pub(super) async fn verified(
     context: &Context,
     repository: &Repository,
@@ -116,7 +116,7 @@ pub(crate) async fn snapshots(
     Ok(looked.snapshots)
 }
 
-/// Removes snapshots; their data goes with the next prune. Those that are gone already are no error.
+/// Removes snapshots; the next prune removes their data. Snapshots that no longer exist are not an error.
 pub(crate) async fn forget(
     context: &Context,
     key: &RepositoryKey,
@@ -129,8 +129,8 @@ pub(crate) async fn forget(
     }
 }
 
-/// Removes snapshots from a repository that was opened for this decision, under a shared lock, or by a mover where the server cannot
-/// open it. `all`: how many snapshots there are.
+/// Removes snapshots under a shared lock, from the repository that was opened for this decision, or with a mover if
+/// the server cannot open it. `all`: how many snapshots there are.
 pub(super) async fn forget_from(
     context: &Context,
     key: &RepositoryKey,
@@ -142,7 +142,7 @@ pub(super) async fn forget_from(
         return Ok(());
     }
     let Some(opened) = opened else { return Box::pin(by_mover::forget(context, key, ids)).await };
-    // Only IDs that this repository listed come here.
+    // Callers pass only IDs that this repository listed.
     let named: Vec<SnapshotId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
     let lock = LockOptions { wait: LOCK_WAIT, ..LockOptions::default() };
     let gone = forget_named(opened, &named, &lock).await?;

@@ -1,4 +1,4 @@
-//! Movers of sessions leave no reports beside the repository: what they found is in the status of the session.
+//! Movers of sessions store no reports next to the repository: their results are in the status of the session.
 
 use async_trait::async_trait;
 use lifeboat_api::common::TaskId;

@@ -1,6 +1,6 @@
-//! Who uses a repository: one ConfigMap for each restic repository, in Lifeboat's namespace, whose record is decided by
-//! [`lifeboat_plan::stash::reservation`]. It is changed by conditional update only: of two servers or two reconciles that change it at
-//! once, one tries again with what the other wrote.
+//! The record of who uses a repository: one ConfigMap for each restic repository, in Lifeboat's namespace.
+//! [`lifeboat_plan::stash::reservation`] decides its content. It is changed only by conditional updates: if two
+//! servers or two reconciles change it at the same time, one of them tries again with the other's version.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -13,7 +13,7 @@ use lifeboat_plan::stash::reservation::{self, Claim, Record, RecordError, Standi
 use lifeboat_transfer::repositories::Access;
 use serde_json::json;
 
-/// How often a change is tried that meets changes by others.
+/// How often a change is tried if others change the record.
 const TRIES: u32 = 20;
 
 /// Why the record of a repository cannot be read or changed.
@@ -40,8 +40,9 @@ impl ReservationError {
 pub(crate) struct ReservedId(String);
 
 impl ReservedId {
-    /// The repository with this ID. The ID of one that the server opened is its own. What movers report comes from a tenant's
-    /// namespace, so their ID counts inside that namespace only: a tenant cannot reserve another tenant's repository by naming its ID.
+    /// The repository with this ID. An ID that the server read itself is trusted. An ID that a mover reported comes
+    /// from a tenant's namespace and is trusted only within that namespace: a tenant cannot reserve another tenant's
+    /// repository by naming its ID.
     pub(crate) fn new(access: &Access, namespace: &str, id: &str) -> Self {
         if access.is_opened_by_server() { Self::of_server(id) } else { Self::of_movers(namespace, id) }
     }
@@ -60,7 +61,7 @@ impl ReservedId {
         (!id.is_empty()).then(|| Self(id.to_owned()))
     }
 
-    /// Both names that the repository of an object may have.
+    /// The two names that the repository of an object may have.
     pub(crate) fn both(namespace: &str, id: &str) -> [Self; 2] {
         [Self::of_server(id), Self::of_movers(namespace, id)]
     }
@@ -97,13 +98,13 @@ async fn found(core: &Core, id: &ReservedId) -> Result<(Option<ConfigMap>, Recor
     Ok((Some(map), record))
 }
 
-/// Puts the claim of an invoker on record, and says whether it holds.
+/// Records the claim of an invoker, and returns whether the claim is granted.
 pub(crate) async fn claim(core: &Core, id: &ReservedId, claim: &Claim) -> Result<Standing, ReservationError> {
     Ok(change(core, id, |record| record.with(claim)).await?.standing(&claim.uid))
 }
 
-/// Makes sure that a claim holds at this moment: the record is read, and written as it is on the condition that nothing else
-/// changed it since. A claim that is missing is put on record, where nothing is in its way.
+/// Confirms that a claim is granted at this moment: reads the record, and writes it back unchanged with a write that
+/// fails if the record was changed in between. A missing claim is recorded if nothing prevents it.
 pub(crate) async fn confirm(
     core: &Core,
     id: &ReservedId,
@@ -118,7 +119,7 @@ pub(crate) async fn confirm(
         let (map, record) = found(core, id).await?;
         let map = match (map, record.standing(&claim.uid)) {
             (Some(map), Standing::Holds) => map,
-            // Somebody wrote since: the next round says what follows.
+            // Another writer changed the record; the next iteration reads it again.
             _ if tries < TRIES => {
                 tries += 1;
                 continue;
@@ -144,7 +145,7 @@ async fn touch(core: &Core, id: &ReservedId, map: &ConfigMap) -> Result<(), ApiE
     patched.attempt(format!("confirm the reservation in ConfigMap {name}")).map(drop)
 }
 
-/// Puts the claim of a Repository on record whose data is about to be deleted. False if anybody else has a claim.
+/// Records the claim of a Repository whose data is about to be deleted. False if any other object has a claim.
 pub(crate) async fn claim_deletion(
     core: &Core,
     id: &ReservedId,
@@ -154,7 +155,7 @@ pub(crate) async fn claim_deletion(
     Ok(record.await?.standing(&claim.uid) == Standing::Holds)
 }
 
-/// Removes claims: of invokers that are gone, or use another repository now.
+/// Removes claims of invokers that no longer exist, or that now use another repository.
 pub(crate) async fn release(
     core: &Core,
     id: &ReservedId,
@@ -163,7 +164,7 @@ pub(crate) async fn release(
     change(core, id, |record| record.without(&is_gone)).await
 }
 
-/// Changes the record, on the condition that nothing else changed it since it was read. Gives the record as it is then.
+/// Changes the record, unless it was changed since it was read. Returns the new record.
 async fn change(
     core: &Core,
     id: &ReservedId,
@@ -212,8 +213,8 @@ async fn write(
     let patched = api.patch(&name, &params, &Patch::Merge(patch)).await;
     let written = patched.attempt(format!("update ConfigMap {name}"))?;
     if record.all().next().is_none() {
-        // It was emptied first, because a watch reports a deletion with what the object had before. Who claims the repository
-        // meanwhile keeps it.
+        // The ConfigMap is emptied first, because a watch reports a deletion with the object's last content. An
+        // invoker that claims the repository in the meantime keeps its claim.
         let same = Preconditions {
             uid: written.metadata.uid.clone(),
             resource_version: written.metadata.resource_version.clone(),

@@ -1,6 +1,7 @@
-//! Applies a retention policy: the snapshots of some hosts are grouped by host and path, and of each group those are forgotten that the
-//! policy does not keep. Called at the end of each session. Nothing is forgotten unless the repository is the one that the session has
-//! reserved, its listing has every snapshot that the session stored, and the policy keeps a snapshot of each group.
+//! Applies a retention policy: groups the snapshots of some hosts by host and path, and forgets the snapshots of each
+//! group that the policy does not keep. Called at the end of each session. Nothing is forgotten unless the repository
+//! is the one that the session has reserved, its listing has every snapshot that the session stored, and the policy
+//! keeps a snapshot of each group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +21,15 @@ use super::{by_mover, look, object};
 use crate::context::Context;
 use crate::repository_key::parts_of;
 
-/// What a session asks for.
+/// The request of a session.
 pub(crate) struct PolicyRequest<'a> {
     pub(crate) keep: &'a KeepPolicy,
     pub(crate) hosts: &'a BTreeSet<HostName>,
-    /// The repository that the session has reserved.
+    /// The ID of the repository that the session has reserved.
     pub(crate) id: &'a str,
     /// The full IDs of the snapshots that the session stored.
     pub(crate) stored: &'a [String],
-    /// Only decide.
+    /// Whether to decide only, and forget nothing.
     pub(crate) dry_run: bool,
 }
 
@@ -50,7 +51,7 @@ struct Listing {
     all: usize,
 }
 
-/// Forgets what the policy does not keep of these hosts.
+/// Forgets the snapshots of these hosts that the policy does not keep.
 pub(crate) async fn apply_policy(
     context: &Context,
     key: &RepositoryKey,
@@ -119,7 +120,7 @@ async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, Repo
     Ok(Listing { id, all, found: loaded.found, opened: Some(opened) })
 }
 
-/// A snapshot that a mover listed, as the engine has it. What a policy does not look at is not known.
+/// Converts a snapshot that a mover listed into the engine's type. Fields that a policy does not use are unknown.
 fn found_of(facts: &SnapshotFacts) -> Option<Found> {
     let snapshot = json!({
         "time": facts.time.to_string(),

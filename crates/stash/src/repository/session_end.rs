@@ -1,5 +1,5 @@
-//! What a session leaves in its Repository: status, Snapshot objects, the state in the backend, metrics, and the request for a prune. Called
-//! by sessions when all of their members have ended.
+//! Records the results of a session in its Repository: status, Snapshot objects, the state in the backend, metrics,
+//! and the request for a prune. Called by sessions when all of their members have ended.
 
 use jiff::Timestamp;
 use lifeboat_api::common::Time;
@@ -25,17 +25,18 @@ pub(crate) struct SessionEnd {
     /// The invoker, as an object.
     pub(crate) invoker: Value,
     pub(crate) hosts: Vec<String>,
-    /// What a mover found in the repository, where the server cannot open it.
+    /// The result of an inspection by a mover, if the server cannot open the repository.
     pub(crate) looked: Option<Looked>,
     /// When the session was created, if it succeeded.
     pub(crate) backed_up_at: Option<Timestamp>,
     /// How many snapshots the retention policy removed, if it was applied.
     pub(crate) removed: Option<u64>,
-    /// Whether the retention policy asks for a prune.
+    /// Whether the retention policy requests a prune.
     pub(crate) prune: bool,
 }
 
-/// Records the end of a session. Only what people and later decisions need is an error; the rest is logged.
+/// Records the end of a session. Fails only if something cannot be recorded that users and later decisions need;
+/// other failures are logged.
 pub(crate) async fn after_session(
     context: &Context,
     key: &RepositoryKey,

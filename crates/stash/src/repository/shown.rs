@@ -1,5 +1,5 @@
-//! Shows what a look at a repository found: in the status of its Repository, in Snapshot objects, and in the metrics. Called after each
-//! look, by the server or by a mover, and at the end of sessions.
+//! Publishes the result of an inspection of a repository: in the status of its Repository, in Snapshot objects, and
+//! in the metrics. Called after each inspection, whether by the server or by a mover, and at the end of sessions.
 
 use lifeboat_api::stash::{Repository, RepositoryStatus};
 use lifeboat_cluster::ApiError;
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::looks::Looked;
 use crate::metrics::{RepositoryLabels, RepositoryValues};
 
-/// Shows a repository that could be opened.
+/// Publishes the state of a repository that could be opened.
 pub(super) async fn show(
     context: &Context,
     repository: &Repository,
@@ -24,7 +24,8 @@ pub(super) async fn show(
     with(context, repository, backend, looked, &observed, |_| {}).await
 }
 
-/// Shows what was looked at with what else was observed. `more` changes the status beside that.
+/// Publishes the result of an inspection together with other observations. `more` makes further changes to the
+/// status.
 pub(super) async fn with(
     context: &Context,
     repository: &Repository,

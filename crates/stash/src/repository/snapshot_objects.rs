@@ -1,4 +1,5 @@
-//! Snapshot objects: the newest snapshots of each Repository, written after each look. Deleting one deletes no data.
+//! Snapshot objects: the newest snapshots of each Repository, written after each inspection. Deleting one deletes no
+//! data.
 
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -10,7 +11,7 @@ use lifeboat_plan::stash::repository::{SnapshotFacts, mirror};
 
 use super::object;
 
-/// Makes the objects show what the repository holds. A cluster without the kind has none.
+/// Updates the objects to the content of the repository. Does nothing in a cluster without the kind.
 pub(super) async fn show(
     core: &Core,
     repository: &Repository,
@@ -32,7 +33,7 @@ pub(super) async fn show(
     for snapshot in create {
         let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
         match api.create(&params, &snapshot).await {
-            // One of that name that is not this Repository's stays as it is.
+            // An object of that name which does not belong to this Repository is not changed.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             created => created.attempt(format!("create a Snapshot in {namespace}")).map(drop)?,
         }

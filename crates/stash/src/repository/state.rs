@@ -1,8 +1,8 @@
-//! The state in the backend: Repository, invoker and hosts, written beside the data after each session, so that they can be found again
-//! from the bucket and the password when the cluster is lost. One object for each invoker, below a prefix that restic ignores, sealed
-//! with the repository's key: without the password it cannot be read, and a change of it is noticed. Secrets are not in it.
+//! The state in the backend: Repository, invoker and hosts, stored next to the data after each session, so that they
+//! can be recovered with the bucket and the password when the cluster is lost. It is one object for each invoker,
+//! below a prefix that restic ignores, encrypted and authenticated with the repository's key. It contains no Secrets.
 //!
-//! A REST server stores nothing but the files of a repository, so there is no state on one.
+//! A REST server stores only the files of a repository, so no state is written there.
 
 use futures::TryStreamExt;
 use jiff::Timestamp;
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 /// The version of the format.
 const VERSION: u32 = 1;
-/// The most bytes of a state, before it is sealed.
+/// The maximum size of a state in bytes, before it is encrypted.
 const LONGEST: usize = 64 * 1024;
-/// The most hosts of a state that would be too long with all of them.
+/// The number of hosts that are kept if a state with all hosts would be too large.
 const FEW_HOSTS: usize = 256;
-/// How many states a repository keeps: those of invokers that are long gone go.
+/// How many states a repository keeps. Older ones belong to invokers that no longer exist, and are removed.
 const MOST: usize = 64;
 
 /// What is stored about one invoker.
@@ -41,7 +41,7 @@ pub(crate) struct BackendState {
 }
 
 impl BackendState {
-    /// `repository` and `invoker` are whole objects, of which identity and spec are kept.
+    /// `repository` and `invoker` are whole objects; only their identity and spec are stored.
     pub(crate) fn new(
         cluster: &str,
         written_at: Timestamp,
@@ -67,7 +67,7 @@ impl BackendState {
         format!("{}{digest}", directory())
     }
 
-    /// The state as JSON, without what makes it too long.
+    /// The state as JSON, without the parts that would make it too large.
     fn encoded(&self) -> Vec<u8> {
         let encode = |state: &Self| serde_json::to_vec(state).unwrap_or_default();
         let whole = encode(self);
@@ -95,7 +95,7 @@ fn manifest(object: &Value) -> Value {
     })
 }
 
-/// Writes the state of an invoker. False if the storage has no place for it.
+/// Writes the state of an invoker. False if the storage cannot hold it.
 pub(crate) async fn write(repository: &OpenRepository, state: &BackendState) -> Result<bool, Error> {
     let store = repository.store();
     match store.put(&state.key(), repository.key().sealed(&state.encoded())).await {

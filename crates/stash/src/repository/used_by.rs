@@ -1,5 +1,5 @@
-//! Who names a Repository: invokers and restores, by their specs. For their runtimeSettings, which the movers of the repository get, and
-//! before data is deleted.
+//! Finds the objects that name a Repository in their specs: invokers and restores. Used for their runtimeSettings,
+//! which the movers of the repository get, and before data is deleted.
 
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
@@ -86,8 +86,8 @@ fn names(spec: &Value, object: &DynamicObject, own: &str, name: &str) -> bool {
     of("name") == name && namespace == own
 }
 
-/// The runtimeSettings for movers that work on the repository itself: of a user in its namespace, first of one that sets a service
-/// account, which may have a cloud identity. None without users.
+/// The runtimeSettings for movers that work on the repository itself: those of an object in its namespace that uses
+/// it, preferably one that sets a service account, which may have a cloud identity. None if no object uses it.
 pub(super) async fn runtime_settings(
     context: &Context,
     repository: &Repository,

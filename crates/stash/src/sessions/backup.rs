@@ -1,5 +1,6 @@
-//! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each open session; the work
-//! decides whether the session starts ([`start`]), has the engine run its members, and ends it ([`finish`]).
+//! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each session
+//! that has not ended. The work decides whether the session starts ([`start`]), calls the engine to run its members,
+//! and ends it ([`finish`]).
 
 mod by_snapshot;
 mod by_task;
@@ -45,9 +46,9 @@ use crate::repository::{NoReports, TenantEffects, TenantRepositories, key_of};
 use reserved::{Reservation, reserve};
 use work::{AtWork, BackupWork};
 
-/// How soon a session that waits is looked at again, and the pause after trouble with the API.
+/// The interval at which a waiting session is checked, and the pause after an error of the API.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How many pauses there are between two searches for CSI snapshots that were left.
+/// How many pauses there are between two sweeps for leftover CSI snapshots.
 const SWEEP: u32 = 120;
 
 struct State {
@@ -68,7 +69,8 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     state.sessions.leave().await;
 }
 
-/// Cancels the work on sessions that were deleted, because no reconcile reports them; removes what is left of others.
+/// Cancels the work on sessions that were deleted, because there is no reconcile for a deleted object; removes
+/// leftovers of other sessions.
 async fn end_deleted(context: &Context, state: &State, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
@@ -81,7 +83,7 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
         if !round.is_multiple_of(SWEEP) {
             continue;
         }
-        // After a change of leaders the work on a session may not have begun yet, and its mover may still read.
+        // After a change of leader, the work on a session may not have started yet while its mover still reads.
         let open: BTreeSet<String> =
             known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
         let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
@@ -129,13 +131,13 @@ async fn reconcile(
     let uid = object.uid().unwrap_or_default();
     state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
     if is_deleted {
-        // Its movers are ended and hooks that are owed run; then the finalizer goes.
+        // Its movers are ended and hooks that are still due run; then the finalizer is removed.
         state.sessions.cancel(&uid);
     }
     Ok(Action::await_change())
 }
 
-/// Works on a session until it has ended, or its object is gone.
+/// Works on a session until it has ended, or its object no longer exists.
 async fn work_until_ended(
     context: Context,
     resource: ApiResource,
@@ -155,7 +157,7 @@ async fn work_until_ended(
                 );
             }
         }
-        // A session that was deleted is worked on while its object is held.
+        // The work on a deleted session continues as long as a finalizer keeps its object.
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
             () = cancel.cancelled(), if !cancel.is_cancelled() => {}
@@ -258,7 +260,7 @@ async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {
     written(record.change(|state| state.observe(&skipped, now)).await?)
 }
 
-/// Puts on record that the session runs, with its deadline, its members and the claims of their targets.
+/// Records that the session runs, with its deadline, its members and the claims of their targets.
 async fn begin(
     record: &SessionRecord,
     invoker: &Invoker,
@@ -315,7 +317,7 @@ async fn run_session(
         at_work: AtWork::default(),
     };
     if lost.is_some() {
-        // Movers are ended, and the hooks after hosts run that are owed.
+        // Movers are ended, and the hooks after hosts that are still due run.
         limited.cancel();
     }
     let late = record.deadline_passed().await;

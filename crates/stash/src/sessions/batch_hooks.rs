@@ -66,13 +66,13 @@ pub(crate) struct BatchHooks<'a> {
 }
 
 impl BatchHooks<'_> {
-    /// Runs the hook before all members, unless it has ended. False where it failed: no member runs.
+    /// Runs the hook before all members, unless it has ended. False if it failed: then no member runs.
     pub(crate) async fn before(&self, cancel: &CancellationToken) -> Result<bool, Stopped> {
         let Some(hook) = &self.hooks.pre else { return Ok(true) };
         match self.status_of(self.conditions.pre).await {
             Some(Truth::True) => Ok(true),
             Some(Truth::False) => Ok(false),
-            // One that began before a crash is continued, or run again.
+            // A hook that started before a crash is continued, or run again.
             Some(Truth::Unknown) | None => {
                 finalizer::hold(&self.context.core, self.kind, self.record, Hold::Hooks).await?;
                 self.run(hook, HookMark::Pre, self.conditions.pre, cancel).await
@@ -80,7 +80,8 @@ impl BatchHooks<'_> {
         }
     }
 
-    /// Runs the hook after all members by its policy, unless it has ended. It is owed whenever the hook before it began.
+    /// Runs the hook after all members according to its policy, unless it has ended. It must run whenever the hook
+    /// before all members was started.
     pub(crate) async fn after(&self) -> Result<(), Stopped> {
         let Some((hook, policy)) = &self.hooks.post else { return Ok(()) };
         let (pre, post) = (self.conditions.pre, self.conditions.post);
@@ -91,7 +92,8 @@ impl BatchHooks<'_> {
         if has_ended || !has_begun || !global_post_runs(*policy, &state, pre_failed, self.retry_left) {
             return Ok(());
         }
-        // It ends what the hook before it began, so no deadline cancels it; its own limit does.
+        // It reverts what the hook before all members did, so only its own time limit cancels it, not the session's
+        // deadline.
         self.run(hook, HookMark::Post, post, &CancellationToken::new()).await.map(drop)
     }
 
@@ -129,7 +131,7 @@ impl BatchHooks<'_> {
         if written { Ok(()) } else { Err(Stopped::Gone) }
     }
 
-    /// What the texts of a hook may name. A batch has no target of its own.
+    /// The values for the templates of a hook. A batch has no target of its own.
     fn summary(&self, state: &SessionState) -> Summary {
         let failed = state.members.iter().filter(|member| member.current_phase() == WorkPhase::Failed);
         let errors = failed.flat_map(|member| member.hosts.iter().filter_map(|host| host.error.clone()));

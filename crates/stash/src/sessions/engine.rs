@@ -1,8 +1,9 @@
-//! The engine of sessions: runs members in their order or at once, and the hosts of each member, for backups and restores
-//! alike. What differs is in [`SessionWork`]. Every step is on record before it has effects, so that a server that follows a
-//! crash goes on: a member whose hosts are listed is not looked up again, a host that has ended is left alone, and a hook that
-//! began is not run a second time before its host. Trouble with the API is tried again where it occurs, so that no host waits for
-//! the end of another. One error is worth another run from the beginning: another server wrote into the status.
+//! The engine of sessions: runs members in order or in parallel, and the hosts of each member, both for backups and
+//! for restores; the differences are in [`SessionWork`]. Every step is recorded before it has effects, so after a
+//! crash the next server continues: a member whose hosts are recorded is not looked up again, a host that has ended
+//! is not changed, and a hook before a host that has ended is not run again. An API request that failed is tried
+//! again where it failed, so that no host waits for the end of another one. Only one error makes the engine start
+//! again from the beginning: another server wrote into the status.
 
 mod settle;
 
@@ -25,17 +26,17 @@ use super::host_record::HostRecord;
 use super::record::SessionRecord;
 use settle::settle;
 
-/// The pause after trouble with the API.
+/// The pause after an error of the API.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Why a member or a host that had not begun has ended.
+/// Why a member or a host has ended without having started.
 const NOT_BEGUN: &str = "it had not begun when the session was cancelled or its timeOut passed";
 
-/// Why the session is not worked on any more.
+/// Why the work on the session has ended.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// Its object is gone.
+    /// Its object no longer exists.
     Gone,
-    /// This server stops leading: the next leader continues the session.
+    /// This server stops being the leader: the next leader continues the session.
     Left,
     Api(ApiError),
 }
@@ -75,8 +76,8 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Whether a member starts only when the one before has ended.
     fn is_sequential(&self) -> bool;
 
-    /// Finds the target of a member, and puts its hosts on record. Called again after a crash: hosts that are on record keep
-    /// their state.
+    /// Finds the target of a member, and records its hosts. Called again after a crash: recorded hosts keep their
+    /// state.
     async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts>;
 
     /// The hooks before and after each host of a member.
@@ -94,7 +95,7 @@ pub(crate) trait SessionWork: Send + Sync {
     /// Keeps the object of the session until its hooks have run.
     async fn hold(&self) -> Result<(), ApiError>;
 
-    /// Runs a hook of a host, in the pod that is on record.
+    /// Runs a hook of a host, in the recorded pod.
     async fn run_hook(
         &self,
         record: &HostRecord,
@@ -102,7 +103,7 @@ pub(crate) trait SessionWork: Send + Sync {
         when: HookMoment,
     ) -> Result<(), HookFailure>;
 
-    /// Moves the data of one host; its end is on record afterwards.
+    /// Moves the data of one host, and records its end.
     async fn run_host(&self, record: HostRecord, cancel: &CancellationToken) -> Result<(), ApiError>;
 
     /// Whether the data of a host is fixed although the host has not ended: [`Self::settle_host`] follows.
@@ -110,23 +111,23 @@ pub(crate) trait SessionWork: Send + Sync {
         false
     }
 
-    /// Waits for the end of a host whose data is fixed; its end is on record afterwards.
+    /// Waits for the end of a host whose data is fixed, and records it.
     async fn settle_host(&self, _record: &HostRecord, _cancel: &CancellationToken) -> Result<(), ApiError> {
         Ok(())
     }
 
-    /// Whether the hosts of a member are worked on together, after the hooks before all of them and before the hooks after all: a
-    /// restore stops a workload once for all of its hosts.
+    /// Whether the hosts of a member are processed together, between the hooks before all of them and the hooks after
+    /// all of them: a restore stops a workload once for all of its hosts.
     fn is_together(&self, _member: usize) -> bool {
         false
     }
 
-    /// Moves the data of all hosts of a member that are worked on together. Their ends are on record afterwards.
+    /// Moves the data of all hosts of a member that are processed together, and records their ends.
     async fn run_together(&self, _member: usize, _cancel: &CancellationToken) -> Result<(), ApiError> {
         Ok(())
     }
 
-    /// Puts on record that a member has no hosts, and why.
+    /// Records that a member has no hosts, and why.
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError>;
 
     /// All hosts of a member have ended.
@@ -147,7 +148,7 @@ pub(crate) async fn run_members(work: &dyn SessionWork, cancel: &CancellationTok
     all((0..count).map(|member| run_member(work, member, cancel))).await
 }
 
-/// Waits for all of them, also where one failed: each cleans up after itself. Gives the first error.
+/// Waits for all of them, even if one failed, because each cleans up after itself. Returns the first error.
 async fn all(runs: impl Iterator<Item = impl Future<Output = Result<(), Stopped>>>) -> Result<(), Stopped> {
     join_all(runs).await.into_iter().collect()
 }
@@ -158,7 +159,7 @@ async fn run_member(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let Some(hosts) = hosts_of(work, member, cancel).await? else {
-        // Its hosts have ended, with this server or before, and hooks may be owed.
+        // Its hosts have ended, on this server or an earlier one, and hooks may still be due.
         return settle_hooks(work, member).await;
     };
     if work.is_together(member) {
@@ -191,7 +192,7 @@ async fn together(
     let records: Vec<HostRecord> = hosts.iter().map(record).collect();
     for record in &records {
         let state = record.state().await;
-        // A restore that is given up begins no hook.
+        // A restore that is given up starts no hook.
         if state.phase.has_ended() || (cancel.is_cancelled() && state.run.pre_hook.is_none()) {
             continue;
         }
@@ -217,7 +218,7 @@ async fn together(
     Ok(())
 }
 
-/// Runs the hooks that hosts of a member still owe: what is known of them is on record, whatever became of the target.
+/// Runs the hooks of a member's hosts that are still due, from the record alone, even if the target no longer exists.
 async fn settle_hooks(work: &dyn SessionWork, member: usize) -> Result<(), Stopped> {
     for record in records(work, member).await {
         loop {
@@ -230,7 +231,7 @@ async fn settle_hooks(work: &dyn SessionWork, member: usize) -> Result<(), Stopp
     Ok(())
 }
 
-/// The hosts of a member that are on record.
+/// The recorded hosts of a member.
 async fn records(work: &dyn SessionWork, member: usize) -> Vec<HostRecord> {
     let session = work.record();
     let names = session.read(|state| {
@@ -241,7 +242,7 @@ async fn records(work: &dyn SessionWork, member: usize) -> Vec<HostRecord> {
     names.await.into_iter().map(record).collect()
 }
 
-/// The hosts of a member; None where it has ended.
+/// The hosts of a member; None if the member has ended.
 async fn hosts_of(
     work: &dyn SessionWork,
     member: usize,
@@ -278,7 +279,7 @@ async fn hosts_of(
     }
 }
 
-/// Runs a host to its end, and again after trouble with the API.
+/// Runs a host to its end; tries again after an error of the API.
 async fn run_host(
     work: &dyn SessionWork,
     member: usize,
@@ -338,7 +339,7 @@ async fn host_to_end(
     after(work, record).await
 }
 
-/// Waits before another try. Where another server writes the status, this one has to read it again.
+/// Waits before another try. Fails if another server writes the status, because it must then be read again.
 async fn again_later(session: &str, error: ApiError) -> Result<(), Stopped> {
     if error.is_conflict() {
         return Err(error.into());
@@ -348,7 +349,7 @@ async fn again_later(session: &str, error: ApiError) -> Result<(), Stopped> {
     Ok(())
 }
 
-/// Whether the API server refuses the request whenever it is sent.
+/// Whether the API server will always refuse the request.
 pub(super) fn is_refusal(error: &ApiError) -> bool {
     error.is_invalid() || error.code() == Some(403)
 }

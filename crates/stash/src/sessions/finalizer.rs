@@ -1,5 +1,6 @@
-//! Finalizers of sessions. A restore that stopped a workload starts it, or leaves its record there, before its object goes. A session that
-//! ran the hook before a host or a batch runs the one after it first: without its object nobody would know that a pod is quiesced.
+//! Finalizers of sessions. A restore that stopped a workload starts it, or leaves its record on the workload, before
+//! its object is deleted. A session that ran the hook before a host or a batch runs the hook after it first, because
+//! the object is the only record that a pod is quiesced.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -12,15 +13,15 @@ use serde_json::json;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
 
-/// How often a change is tried that meets other changes of the object.
+/// How often a change is tried if the object is changed in the meantime.
 const TRIES: u32 = 5;
 
-/// Why the object of a session is held.
+/// Why a finalizer keeps the object of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// A workload is stopped, or may be.
     Standstill,
-    /// A hook is owed.
+    /// A hook is still due.
     Hooks,
 }
 
@@ -35,7 +36,7 @@ impl Hold {
     }
 }
 
-/// Whether a session is held.
+/// Whether a finalizer keeps the session.
 pub(super) fn is_on(object: &DynamicObject) -> bool {
     Hold::ALL.into_iter().any(|hold| has(object, hold))
 }
@@ -95,7 +96,7 @@ async fn set(
         let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
         let differs = |found: &DynamicObject| holds.iter().any(|hold| has(found, *hold) != wanted);
         let Some(found) = found.filter(differs) else { return Ok(()) };
-        // One that is being deleted takes no new finalizers.
+        // An object that is being deleted accepts no new finalizers.
         if wanted && found.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }

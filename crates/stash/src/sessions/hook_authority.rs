@@ -1,5 +1,5 @@
-//! The authorities that the calls of an object's hooks trust: reads the ConfigMap or Secret that its annotation names. Called before a call
-//! over HTTPS.
+//! The certificate authorities that an object's hooks trust: reads the ConfigMap or Secret that its annotation names.
+//! Called before each hook that makes a call over HTTPS.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Verification {
     pub(super) skip_verify: bool,
 }
 
-/// Follows the annotations of an object with hooks.
+/// Reads the annotations of the object that has the hooks, and the authority that they name.
 pub(super) async fn verification(
     core: &Core,
     namespace: &str,
@@ -69,7 +69,7 @@ mod tests {
 
     const PEM: &str = "-----BEGIN CERTIFICATE-----";
 
-    /// Probes of Kubernetes accept any certificate; the body of a hook may have secrets.
+    /// Kubernetes probes accept any certificate, but the body of a hook may contain secrets.
     #[test]
     fn a_call_verifies_unless_it_is_told_not_to() {
         let call = |verification| {

@@ -1,5 +1,5 @@
-//! Runs hooks: commands through the API in the pod that is read or written, calls by a mover in the invoker's namespace. The server
-//! itself calls no address: it reaches what tenants may not.
+//! Runs hooks: commands through the API in the pod that is read or written, calls by a mover in the invoker's
+//! namespace. The server itself calls no address, because it can reach addresses that tenants must not reach.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 /// Where the hook before a host runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HookPlace {
-    /// In this pod, or by a call; None where there is no pod.
+    /// In this pod, or as a call; None if there is no pod.
     At(Option<HookPodRef>),
     /// Nowhere, for this reason: the target is stopped.
     Skip(String),
@@ -83,7 +83,7 @@ pub(crate) enum HookFailure {
     Left,
 }
 
-/// A pod as the record of a host names it.
+/// A pod, as recorded for a host.
 pub(super) fn pod_ref(pod: &Value) -> HookPodRef {
     let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     HookPodRef {
@@ -93,7 +93,7 @@ pub(super) fn pod_ref(pod: &Value) -> HookPodRef {
     }
 }
 
-/// Reads the pod that is on record. Another pod of its name is not it.
+/// Reads the recorded pod. A new pod with the same name does not count.
 pub(super) async fn recorded_pod(core: &Core, pod: &HookPodRef) -> Result<Value, HookFailure> {
     let HookPodRef { namespace, name, uid } = pod;
     let api = objects::namespaced(&core.client, namespace, &objects::resource("", "v1", "Pod", "pods"));
@@ -207,7 +207,7 @@ pub(super) fn in_task(call: Call, verification: Verification) -> task::Call {
     }
 }
 
-/// A call has no progress that people look at.
+/// A call reports no progress.
 struct Silent;
 
 #[async_trait]

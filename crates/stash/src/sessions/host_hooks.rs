@@ -1,5 +1,5 @@
-//! The hooks before and after a host. Called by the engine. Both are on record before they run, with the pod: the hook after a host ends what
-//! the one before it began, so it runs in that pod and in no other.
+//! The hooks before and after a host. Called by the engine. Both are recorded before they run, together with the pod:
+//! the hook after a host reverts what the hook before it did, so it runs only in that pod.
 
 use lifeboat_api::stash::HookPhase;
 use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
@@ -10,7 +10,7 @@ use super::engine::{HookMoment, SessionWork, Stopped, on_record};
 use super::hooks::{HookFailure, HookPlace};
 use super::host_record::{HostRecord, host_of};
 
-/// The hook before the host. Gives the reason why the host is not worked on, if there is one.
+/// Runs the hook before the host. Returns the reason why the host is not processed, if there is one.
 pub(super) async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Option<String>, Stopped> {
     let hook = work.hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
     match (pre_step(hook.is_some(), &record.state().await), hook) {
@@ -51,7 +51,7 @@ async fn run_before(
     Ok(ran.err().map(|message| format!("the hook before the host failed: {message}")))
 }
 
-/// Records that the hook before a host has nothing to run in.
+/// Records that there is no pod for the hook before a host.
 async fn skip(work: &dyn SessionWork, record: &HostRecord, why: &str) -> Result<(), Stopped> {
     let (kind, now) = (work.hook_conditions().pre, record.session.now());
     let changed = record.change_member(|member| {
@@ -65,8 +65,8 @@ async fn skip(work: &dyn SessionWork, record: &HostRecord, why: &str) -> Result<
     on_record(changed.await?)
 }
 
-/// The hook after the host, whatever became of it. One that began before a crash is run again: it ends what the hook before
-/// the host began.
+/// Runs the hook after the host, however the host ended. A hook that started before a crash is run again, because it
+/// reverts what the hook before the host did.
 pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result<(), Stopped> {
     let host = record.state().await;
     let hooks = work.hooks(record.member);
@@ -76,7 +76,7 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
         // A claim that waits for its first pod has not failed.
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(End::Succeeded),
         phase if phase.has_ended() => Some(End::Failed),
-        // Only a hook that always runs does so before the end is known.
+        // Before the end of the host is known, only a hook with policy `Always` runs.
         _ => work.is_taken(&host).then_some(End::Succeeded),
     };
     match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
@@ -93,7 +93,7 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
             });
             on_record(changed.await?)
         }
-        // The spec does not have the hook any more that began.
+        // The spec no longer has the hook that was started.
         (HookStep::Skip | HookStep::Continue, _) => {
             on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Skipped)).await?)
         }
@@ -101,7 +101,7 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
     }
 }
 
-/// The session is gone although it was held: the hook after a host that began is run without a record.
+/// The session was removed in spite of its finalizer: the hook after a started host is run without a record.
 pub(super) async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
     let post = work.hooks(record.member).and_then(|hooks| hooks.post.as_ref());
     let Some((hook, policy)) = post else { return };
@@ -114,7 +114,7 @@ pub(super) async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
     }
 }
 
-/// How a hook ended. One that this server does not follow any more has not: it is continued.
+/// How a hook ended. If this server stops following a hook, the hook has not ended: the next leader continues it.
 pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFailure>, Stopped> {
     match ran {
         Err(HookFailure::Left) => Err(Stopped::Left),
@@ -123,7 +123,8 @@ pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFai
     }
 }
 
-/// Shows how a hook of a host ended. What failed for one host stays when that of another succeeds.
+/// Shows how a hook of a host ended. A failure for one host stays in the condition when the hook of another host
+/// succeeds.
 fn observe(
     member: &mut MemberState,
     kind: ConditionType,

@@ -21,7 +21,7 @@ pub(crate) struct HostRecord {
 }
 
 impl HostRecord {
-    /// Changes the state of the host. False where the session is gone.
+    /// Changes the state of the host. False if the session no longer exists.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut HostState)) -> Result<bool, ApiError> {
         let changed = self.change_member(|member| {
             if let Some(host) = host_of(member, &self.host) {
@@ -31,7 +31,7 @@ impl HostRecord {
         changed.await
     }
 
-    /// Changes the state of the host's member. False where the session is gone.
+    /// Changes the state of the host's member. False if the session no longer exists.
     pub(crate) async fn change_member(
         &self,
         change: impl FnOnce(&mut MemberState),
@@ -67,7 +67,7 @@ impl HostRecord {
         self.end_with(Some(message.into())).await
     }
 
-    /// How the host ends cannot be known; the message says on what that depends.
+    /// It is unknown how the host will end; the message says on what that depends.
     pub(crate) async fn unknown(&self, message: String) -> Result<bool, ApiError> {
         let now = self.session.now();
         let changed = self.change(|host| {
@@ -89,7 +89,7 @@ pub(crate) fn host_of<'a>(member: &'a mut MemberState, name: &HostName) -> Optio
     member.hosts.iter_mut().find(|host| host.name == *name)
 }
 
-/// The host has ended: well, or with an error for people.
+/// The host has ended: successfully, or with an error message for users.
 pub(crate) fn end_host(host: &mut HostState, error: Option<String>, now: jiff::Timestamp) {
     host.phase = if error.is_none() { WorkPhase::Succeeded } else { WorkPhase::Failed };
     host.error = error;
@@ -99,7 +99,7 @@ pub(crate) fn end_host(host: &mut HostState, error: Option<String>, now: jiff::T
 
 fn since(start: &Time, now: jiff::Timestamp) -> lifeboat_api::common::GoDuration {
     let passed = std::time::Duration::try_from(now.duration_since(start.0)).unwrap_or_default();
-    // As upstream: whole milliseconds are enough for people.
+    // As in upstream: whole milliseconds are precise enough.
     std::time::Duration::from_millis(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)).into()
 }
 
@@ -163,7 +163,7 @@ impl AttemptRecord for HostRecord {
     async fn end(&self, end: End<'_>) -> Result<bool, ApiError> {
         match end {
             End::Failed(message) | End::Cancelled(message) => self.failed(message).await,
-            // The state of a host is its record: no end is kept elsewhere.
+            // The end of a host is recorded only in its state.
             End::Recorded(_) => Ok(true),
         }
     }

@@ -1,4 +1,5 @@
-//! Where the mover of a host runs, what it mounts there, directories of nodes as it sees them, and how fast it may use the network.
+//! Where the mover of a host runs, what it mounts there, the paths of node directories inside the mover, and its
+//! bandwidth limits.
 
 use std::path::PathBuf;
 
@@ -55,7 +56,7 @@ fn mounted(volume: &HostVolume, writable: bool) -> MoverVolume {
     MoverVolume { claim: claim.clone(), block, writable }
 }
 
-/// The limits that `args` of a target set. Each mover has them for itself.
+/// The limits that `args` of a target set. They apply to each mover separately.
 pub(super) fn rates(limits: Limits) -> Rates {
     Rates { upload: limits.upload, download: limits.download }
 }

@@ -1,6 +1,7 @@
-//! The record of a session: its state, and the status of the object that holds it. Changes are made one after the other; each
-//! is written into the status subresource on the condition that nothing else was written there meanwhile, so that a server that
-//! does not lead any more cannot overwrite what its successor did. Called by everything that works on a session.
+//! The record of a session: its state, and the status of the object that holds it. Changes are made one after the
+//! other. Each is written into the status subresource with a write that fails if the status was changed in the
+//! meantime, so that a former leader cannot overwrite what its successor recorded. Called by all code that works on a
+//! session.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio::sync::Mutex;
 
 use super::kind::SessionKind;
 
-/// How often a write is tried that meets changes of the object outside its status.
+/// How often a write is tried if the object is changed outside its status.
 const TRIES: u32 = 5;
 
 /// One session.
@@ -99,7 +100,7 @@ impl SessionRecord {
         self.held.lock().await.state.clone()
     }
 
-    /// Whether a write found that the object is gone.
+    /// Whether a write found that the object no longer exists.
     pub(crate) async fn is_gone(&self) -> bool {
         self.held.lock().await.is_gone
     }
@@ -109,8 +110,8 @@ impl SessionRecord {
         read(&self.held.lock().await.state)
     }
 
-    /// Changes the state and writes it. False where the object is gone: there is no session any more. A change that leaves the
-    /// state as it is writes nothing.
+    /// Changes the state and writes it. False if the object, and therefore the session, no longer exists. If the
+    /// change has no effect on the state, nothing is written.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut SessionState)) -> Result<bool, ApiError> {
         let mut held = self.held.lock().await;
         if held.is_gone {
@@ -157,7 +158,7 @@ impl SessionRecord {
         }
     }
 
-    /// After a conflict: takes the object's new version where only something outside the status was changed.
+    /// After a conflict: takes the object's new version if only fields outside the status were changed.
     async fn reread(&self, held: &mut Held) -> Result<Reread, ApiError> {
         let attempt = format!("read {} {}", self.kind.as_str(), self.name);
         let found = self.api.get_opt(&self.name).await.attempt(attempt)?;
@@ -171,7 +172,7 @@ impl SessionRecord {
         Ok(Reread::SameStatus)
     }
 
-    /// An event about the session. That it cannot be written is only logged.
+    /// Writes an event about the session. A failure is only logged.
     pub(crate) async fn warn(&self, reason: &str, message: &str) {
         self.core.events.warning(&self.about, reason, message).await;
     }

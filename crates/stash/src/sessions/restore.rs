@@ -1,5 +1,6 @@
-//! RestoreSession and RestoreBatch: restores into one target, or several. The controller starts the work on each open restore; the work waits
-//! for what is missing, has the engine run the members, and ends the restore ([`finish`]).
+//! RestoreSession and RestoreBatch: restores into one target, or several. The controller starts the work on each
+//! restore that has not ended. The work waits for missing objects, calls the engine to run the members, and ends the
+//! restore ([`finish`]).
 
 mod at_once;
 mod blocking;
@@ -54,7 +55,7 @@ use crate::repository::key_of;
 use object::RestoreObject;
 use work::RestoreWork;
 
-/// How soon a restore that waits is looked at again, and the pause after trouble with the API.
+/// The interval at which a waiting restore is checked, and the pause after an error of the API.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The message of a restore that took too long.
 const LATE: &str = "the restore did not end within timeOut";
@@ -85,7 +86,8 @@ async fn run_kind(context: &Context, kind: SessionKind, name: &'static str, shut
     state.restores.leave().await;
 }
 
-/// Cancels the work on restores that were deleted, and removes their metrics: no reconcile reports them.
+/// Cancels the work on restores that were deleted, and removes their metrics, because there is no reconcile for a
+/// deleted object.
 async fn end_deleted(context: &Context, state: &State, there: &Known) {
     if !there.wait_until_ready().await {
         return std::future::pending().await;
@@ -133,13 +135,13 @@ async fn reconcile(
         state.restores.start(&uid, |cancel| work_until_ended(context, restore, record, cancel));
     }
     if is_deleted {
-        // A workload that it stopped is started first, or stays down; then the finalizer goes.
+        // A workload that it stopped is started first, or stays stopped; then the finalizer is removed.
         state.restores.cancel(&uid);
     }
     Ok(Action::await_change())
 }
 
-/// Works on a restore until it has ended, or its object is gone.
+/// Works on a restore until it has ended, or its object no longer exists.
 async fn work_until_ended(
     context: Context,
     restore: RestoreObject,
@@ -157,7 +159,7 @@ async fn work_until_ended(
                 tracing::warn!(restore, error, "a restore is interrupted; trying again");
             }
         }
-        // A restore that was deleted is worked on while its object is held.
+        // The work on a deleted restore continues as long as a finalizer keeps its object.
         tokio::time::sleep(PAUSE).await;
         match reread(&context.core, kind, &record).await {
             Ok(Some(again)) => record = again,
@@ -242,7 +244,7 @@ async fn advance(
     Ok(Advance::Ended)
 }
 
-/// Puts the members and the deadline on record.
+/// Records the members and the deadline.
 async fn begin(
     record: &SessionRecord,
     restore: &RestoreObject,
@@ -269,7 +271,7 @@ async fn run_restore(work: &RestoreWork) -> Result<(), Stopped> {
         if let Err(error) = record.change(|state| state.observe(&late, now)).await {
             tracing::warn!(restore = record.name, error = error.chain(), "the deadline is not on record");
         }
-        // The movers are ended, and workloads are started or stay down.
+        // The movers are ended, and workloads are started or stay stopped.
         work.cancel.cancel();
         std::future::pending::<()>().await;
     };

@@ -52,7 +52,7 @@ fn of_object(kind: SessionKind, namespace: &str, object: &DynamicObject) -> Vec<
     state.members.iter().filter_map(restore).collect()
 }
 
-/// How far a restore of a target has come; None for one that never began and never will.
+/// How far a restore of a target has come; None for a restore that has not started and never will.
 fn progress(
     state: &SessionState,
     member: &MemberState,
@@ -63,15 +63,15 @@ fn progress(
     match phase {
         _ if state.phase == SessionPhase::Invalid => None,
         WorkPhase::Succeeded | WorkPhase::Unknown => Some(RestoreProgress::Succeeded { ended }),
-        // What it wrote has its record on the data itself, which stays until the data is whole again.
+        // If it wrote data, the record is on the claims and stays there until the data is complete again.
         _ if ConditionType::BackupsBlocked.status_in(&member.conditions).is_some()
             && has_ended(state, phase) =>
         {
             None
         }
-        // One that failed before it wrote left the data as it was.
+        // A restore that failed before it wrote did not change the data.
         WorkPhase::Failed => wrote(member).then_some(RestoreProgress::Failed { ended, resumed }),
-        // A session that ended with a host at work left it half restored.
+        // A session that ended while a host was being restored left that host half restored.
         WorkPhase::Running if state.has_ended() => Some(RestoreProgress::Failed { ended, resumed }),
         WorkPhase::Running => Some(RestoreProgress::Running),
         WorkPhase::Pending if state.has_ended() => None,
@@ -92,7 +92,7 @@ fn wrote(member: &MemberState) -> bool {
     }
 }
 
-/// Whether all that the restore needs was found, so that it waits for its turn only.
+/// Whether nothing is missing for the restore, so that it only waits for its turn.
 fn has_all(state: &SessionState, member: &MemberState) -> bool {
     RestoreTargetFound.is_true(&member.conditions)
         && [RepositoryFound, BackendSecretFound].iter().all(|kind| !kind.is_false(&state.conditions))

@@ -1,6 +1,6 @@
-//! Driver VolumeSnapshotter: takes VolumeSnapshots of claims ([`taking`]), deletes those that the policy does not keep ([`retention`]), and
-//! makes claims from them ([`filling`]). No mover runs: the storage system moves the data. Called by the work of backups and restores;
-//! what is decided is decided in `plan::stash::snapshotter`.
+//! Driver VolumeSnapshotter: takes VolumeSnapshots of claims ([`taking`]), deletes those that the policy does not
+//! keep ([`retention`]), and creates claims from them ([`filling`]). No mover runs: the storage system moves the
+//! data. Called by the work of backups and restores; all decisions are in `plan::stash::snapshotter`.
 
 pub(in crate::sessions) mod filling;
 pub(in crate::sessions) mod retention;
@@ -8,7 +8,7 @@ pub(in crate::sessions) mod taking;
 
 use std::time::Duration;
 
-/// The pauses between two looks at an object: short at first, because many drivers take a snapshot within a second.
+/// The pauses between two polls of an object: short at first, because many drivers take a snapshot within a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 

@@ -1,5 +1,6 @@
-//! Tasks of movers for sessions: their names, and the proof that a Job belongs to a session. A Job in a tenant's namespace counts only
-//! if the session that it names has its task on record: labels are claims of whoever may create Jobs there.
+//! Tasks of movers for sessions: their names, and the proof that a Job belongs to a session. A Job in a tenant's
+//! namespace counts only if the session that it names has recorded its task, because every user who may create Jobs
+//! there can write any label.
 
 use async_trait::async_trait;
 use kube::ResourceExt;
@@ -18,13 +19,14 @@ use lifeboat_transfer::movers::{TaskRecords, TaskState};
 use super::kind::SessionKind;
 use crate::repository::controller::task_state;
 
-/// What the tasks of one mover of a host have in common: the session, the member, the host and, from the second mover on, its number.
+/// The common prefix of the tasks of one mover of a host: the session, the member, the host and, from the second
+/// mover on, its number.
 pub(super) fn task_base(session: &str, member: usize, host: &HostName, mover: usize) -> String {
     let base = format!("{session}.{member}.{}", host_digest(host.as_str()));
     if mover == 0 { base } else { format!("{base}.{mover}") }
 }
 
-/// What the tasks of a mover have in common that copies what a restore overwrites.
+/// The common prefix of the tasks of a mover that makes a safety copy.
 pub(super) fn safety_base(session: &str, member: usize, host: &HostName, mover: usize) -> String {
     format!("{}.safety", task_base(session, member, host, mover))
 }
@@ -32,7 +34,7 @@ pub(super) fn safety_base(session: &str, member: usize, host: &HostName, mover: 
 /// The kind whose objects have tasks of maintenance.
 const REPOSITORY: &str = "Repository";
 
-/// Which tasks sessions and Repositories have on record.
+/// The tasks that sessions and Repositories have recorded.
 pub(crate) struct SessionTasks(pub(crate) Core);
 
 #[async_trait]
@@ -107,7 +109,7 @@ fn state_of(state: &SessionState, session: &str, task: &TaskId) -> TaskState {
     TaskState::Unrecorded
 }
 
-/// What a host has on record about a task; None if it is not one of the host's.
+/// The record of a host about a task; None if the task is not one of the host's.
 fn state_of_host(host: &HostState, session: &str, member: usize, task: &TaskId) -> Option<TaskState> {
     let hooks = [(HookMark::Pre, &host.run.pre_hook), (HookMark::Post, &host.run.post_hook)];
     for (mark, phase) in hooks {

@@ -1,14 +1,14 @@
-//! Turns on data: of the sessions of one server, one at a time works on a target, and on each claim. This closes the gap between the
-//! decision that a session may begin and its record.
+//! Turns on data: of the sessions of one server, only one at a time works on a target, and on each claim. This closes
+//! the gap between the decision that a session may start and its record.
 
 use lifeboat_control::Turns;
 use lifeboat_plan::stash::session::TargetVolumes;
 use tokio::sync::OwnedMutexGuard;
 
-/// What a member has taken; given back when it is dropped.
+/// The target and claims that a member holds; released when dropped.
 pub(super) type Turn = Vec<OwnedMutexGuard<()>>;
 
-/// Takes the target and all of its claims, or nothing: None where another member has one of them.
+/// Takes the target and all of its claims, or nothing: None if another member holds one of them.
 pub(super) fn try_take(turns: &Turns, on: &TargetVolumes) -> Option<Turn> {
     on.names().into_iter().map(|name| turns.try_take(name)).collect()
 }

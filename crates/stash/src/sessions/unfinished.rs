@@ -1,5 +1,5 @@
-//! Puts the record of a restore on the data that it is about to overwrite, and removes it once a restore succeeded or a person allowed
-//! backups. What the record does is decided by [`lifeboat_plan::stash::session`].
+//! Sets the record of a restore on the claims that it is about to overwrite, and removes it once a restore has
+//! succeeded or a user allowed backups. [`lifeboat_plan::stash::session`] decides what follows from the record.
 
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::volumes::Claims;
 use crate::target::{self, TargetName};
 
-/// Records the restore on the claims that it writes, or on its target where it writes none. The record of an earlier restore stays.
+/// Records the restore on the claims that it writes to, or on its target if it writes to no claims. The record of an
+/// earlier restore stays.
 pub(super) async fn mark(
     core: &Core,
     written: &TargetVolumes,
@@ -35,7 +36,8 @@ pub(super) async fn mark(
     }
 }
 
-/// Removes the records from these claims and from the target, whichever restore they name: the data is whole again.
+/// Removes the records from these claims and from the target, whichever restore they name, because the data is
+/// complete again.
 pub(super) async fn clear(
     core: &Core,
     on: &TargetVolumes,
@@ -54,7 +56,8 @@ pub(super) async fn withdraw(
     remove(core, on, target, |restore| restore.uid == uid).await
 }
 
-/// Removes all records from the data of a restore, because a person allowed backups of it. `state`: that of the restore.
+/// Removes all records from the claims of a restore, because a user allowed backups of them. `state`: that of the
+/// restore.
 pub(super) async fn resume(core: &Core, namespace: &str, state: &SessionState) -> Result<(), ApiError> {
     for member in &state.members {
         let target = member.reference.as_ref();
@@ -95,7 +98,8 @@ async fn of_target(core: &Core, kind: TargetKind, key: &TargetKey) -> Result<Opt
         .and_then(|found| unfinished(found["metadata"]["annotations"][UNFINISHED].as_str(), &key.namespace)))
 }
 
-/// Sets or removes the annotation. An object that is gone carries no record, and its data is gone as well.
+/// Sets or removes the annotation. An object that no longer exists needs no record, because its data no longer exists
+/// either.
 async fn annotate(
     core: &Core,
     kind: TargetKind,

@@ -1,5 +1,5 @@
-//! The data of targets: their claims, by which sessions take turns, and the record of a restore that has not succeeded. Read before a member
-//! begins.
+//! Reads the data of targets: their claims, by which sessions take turns, and the record of a restore that has not
+//! succeeded. Called before a member starts.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,8 @@ impl Claims {
     }
 }
 
-/// The data of a target. One that does not exist, or may not be read, has none: what is wrong is said where its hosts are looked for.
+/// The data of a target. A target that does not exist, or may not be read, has none; the problem is reported when its
+/// hosts are searched.
 pub(super) async fn of_target(
     core: &Core,
     claims: &Claims,

@@ -1,5 +1,5 @@
-//! The workload that stands still: its scale, the pods that use its volumes, and the record that it carries as an annotation. The
-//! annotation is written together with the scale, so that a workload that is down always says why.
+//! The workload that is stopped: its scale, the pods that use its volumes, and the record that it carries as an
+//! annotation. The annotation is written together with the scale, so that a stopped workload always shows why.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,10 +29,10 @@ pub(crate) struct Workload<'a> {
     pub(crate) grace: Duration,
 }
 
-/// What the API server answered to a change of the scale.
+/// The API server's answer to a change of the scale.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scaled {
-    /// It was changed; or the object is another one by now, which the next look shows.
+    /// It was changed, or the object was replaced in the meantime, which the next read of the state shows.
     Yes,
     /// It will never be allowed.
     Refused(String),
@@ -62,7 +62,7 @@ impl Workload<'_> {
         Ok(users(&self.claims, &pods, Some(self.session)))
     }
 
-    /// Sets the scale. At zero the workload carries the record, and else it does not any more.
+    /// Sets the scale. With scale zero the record is added to the workload, otherwise it is removed.
     pub(super) async fn scale(&self, record: &Standstill, replicas: u32) -> Result<Scaled, ApiError> {
         let annotation = if replicas == 0 { written(record) } else { Value::Null };
         let mut patch = json!({
@@ -70,7 +70,8 @@ impl Workload<'_> {
             "spec": {"replicas": replicas},
         });
         if replicas == 0 {
-            // It is stopped only as it was read: since the restore was decided, its claims may have become ones that go with its pods.
+            // The workload is stopped only if it was not changed since it was read: in the meantime its settings may
+            // have changed so that its claims are deleted with its pods.
             let Some(found) = target::workload(self.core, self.target).await? else { return Ok(Scaled::Yes) };
             if deletes_claims_when_scaled(&found) {
                 let name = self.target.name.to_owned();
@@ -84,11 +85,12 @@ impl Workload<'_> {
         }
     }
 
-    /// Brings the annotation in line with a record that is about to be written. A restore that follows one that failed reads there what
-    /// scale the workload had and which safety copy there is.
+    /// Updates the annotation to a record that is about to be written. The restore after a failed one reads from it
+    /// which scale the workload had and which safety copy exists.
     pub(super) async fn mark(&self, next: &Standstill) -> Result<(), ApiError> {
         let annotation = match next.step {
-            // From here on its data may be half restored, also if the restore vanishes. What an earlier restore left says so already.
+            // From this step on its data may be half restored, even if the restore is removed. The record of an
+            // earlier restore already shows that.
             Step::Restoring if next.held_by.is_none() => written(next),
             Step::HeldDown => written(next),
             Step::Started => Value::Null,
@@ -104,7 +106,7 @@ impl Workload<'_> {
         self.patch(&patch, &format!("annotate {} {}", next.kind, next.name)).await
     }
 
-    /// Changes the workload. One that is gone, or has another UID by now, is left alone.
+    /// Changes the workload, unless it no longer exists or was replaced by one with another UID.
     async fn patch(&self, patch: &Value, attempt: &str) -> Result<(), ApiError> {
         let api: Api<DynamicObject> = objects::namespaced(
             &self.core.client,

@@ -1,5 +1,5 @@
-//! The pod in which hooks of an AppBinding run: a Ready endpoint of its Service. Only in the AppBinding's own namespace: a Service elsewhere
-//! would lead the server into pods of others.
+//! The pod in which hooks of an AppBinding run: a Ready endpoint of its Service. Only in the AppBinding's own
+//! namespace: through a Service of another namespace, the server would run commands in other tenants' pods.
 
 use kube::api::ListParams;
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -13,7 +13,7 @@ use super::work::TaskWork;
 /// The label of an EndpointSlice with the name of its Service.
 const SERVICE: &str = "kubernetes.io/service-name";
 
-/// The pod; None where the application is not a Service with a Ready pod in this namespace.
+/// The pod; None if the application is not a Service with a Ready pod in this namespace.
 pub(crate) async fn endpoint_pod(core: &Core, work: &TaskWork) -> Result<Option<HostPod>, ApiError> {
     let namespace = work.namespace.as_str();
     let service = work.app.as_ref().and_then(|app| app.client_config.service.as_ref());

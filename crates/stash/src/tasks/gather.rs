@@ -1,4 +1,5 @@
-//! Reads what decides about the task of a member: its AppBinding with Secrets, the Task of its name with Functions, the Repository.
+//! Reads the facts for the task of a member: its AppBinding with Secrets, the Task of that name with its Functions,
+//! the Repository.
 
 use std::collections::BTreeMap;
 
@@ -67,12 +68,12 @@ impl From<lifeboat_plan::stash::databases::AppError> for TaskProblem {
     }
 }
 
-/// Whether a member is worked on by a task.
+/// Whether a member has a task.
 pub(crate) fn has_task(kind: Option<TargetKind>, task: Option<&TaskRef>) -> bool {
     kind.is_none_or(|kind| kind == TargetKind::AppBinding) || task.is_some_and(|task| !task.name.is_empty())
 }
 
-/// What a mover does for the host of a member; None where the task does what is done without one.
+/// The work of a mover for the host of a member; None if the task does the same as no task.
 pub(crate) async fn task_work(
     context: &Context,
     request: TaskRequest<'_>,
@@ -112,7 +113,7 @@ pub(crate) async fn task_work(
 
 async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<AppFacts, TaskProblem> {
     let (namespace, name) = (target.namespace.clone(), target.name.clone());
-    // Who may use an AppBinding of another namespace is checked on admission of the object that names it.
+    // The right to use an AppBinding of another namespace is checked on admission of the object that names it.
     if namespace != own && !context.served.serves(&context.core, &namespace).await? {
         return Err(TaskProblem::NotServed { namespace, name });
     }
@@ -133,7 +134,7 @@ async fn read_app(context: &Context, target: &TargetKey, own: &str) -> Result<Ap
     Ok(AppFacts { namespace, name, spec, secrets })
 }
 
-/// The variables of the Repository. In another namespace than its own a task learns its name only.
+/// The variables of the Repository. In another namespace than that of the Repository, a task gets only its name.
 async fn read_repository(
     context: &Context,
     key: &RepositoryKey,

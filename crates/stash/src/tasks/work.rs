@@ -1,4 +1,4 @@
-//! What a mover does for a task, as parts of its task file and settings of its pod.
+//! The work of a mover for a task, as parts of its task file and settings of its pod.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ impl TaskWork {
         self.mover.data.stored_at()
     }
 
-    /// The settings of all movers, with what the pod of this one has besides.
+    /// The settings of all movers, with the additions for the pod of this one.
     pub(crate) fn base(&self, movers: PodSettings) -> PodSettings {
         self.mover.pod.onto(movers)
     }
@@ -44,7 +44,7 @@ impl TaskWork {
         }
     }
 
-    /// Whether the files of a snapshot can be chosen by patterns. The dump of a database is restored whole.
+    /// Whether the files of a snapshot can be chosen by patterns. The dump of a database is restored as a whole.
     pub(crate) fn has_files(&self) -> bool {
         matches!(self.mover.data, TaskData::Directory { .. })
     }

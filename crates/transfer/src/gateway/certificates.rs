@@ -1,5 +1,5 @@
-//! The certificate of this replica: made from the authority that all replicas share, kept in memory, renewed daily and when
-//! the authority changes.
+//! The certificate of this replica: issued by the authority that all replicas share, kept in memory, renewed daily
+//! and when the authority changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::secrets::SecretsError;
 /// How long a certificate is valid, and when it is renewed.
 const LIFE: Duration = Duration::from_hours(24 * 14);
 const RENEWAL: Duration = Duration::from_hours(24);
-/// How often the authority is looked at, and how often the first look is tried again.
+/// How often the authority is read, and how often the first read is tried again.
 const LOOK: Duration = Duration::from_mins(10);
 const RETRY: Duration = Duration::from_secs(5);
 

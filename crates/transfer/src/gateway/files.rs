@@ -1,5 +1,5 @@
-//! The files of an open repository, as the gateway serves them. What storage answers stays here: clients get a word from a
-//! fixed list, the log of the server has the details.
+//! The files of an open repository, as the gateway serves them. Clients do not see responses of the storage: they get
+//! a word from a fixed list, and the server's log has the details.
 
 use std::ops::Range;
 

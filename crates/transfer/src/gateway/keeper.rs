@@ -1,5 +1,5 @@
-//! Checks tokens and opens repositories for the gateway. A token is checked by its MAC at each request; whether its task is
-//! still on record is asked of the object that the token names, and believed for some seconds.
+//! Checks tokens and opens repositories for the gateway. The MAC of a token is checked at each request; whether its
+//! task is still recorded is read from the object that the token names, and cached for some seconds.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,7 +18,7 @@ use super::{Gateway, StoredFiles};
 use crate::movers::TaskState;
 use crate::repositories::{RepositoryKey, RepositoryProblem};
 
-/// How long it is believed that a task is on record.
+/// How long it is cached that a task is recorded.
 const TASK_AGE: Duration = Duration::from_secs(10);
 /// How long an open repository is used before its object and its Secret are read again.
 const FILES_AGE: Duration = Duration::from_secs(30);
@@ -26,12 +26,13 @@ const FILES_AGE: Duration = Duration::from_secs(30);
 const CHECKED: usize = 512;
 const OPENED: usize = 32;
 
-/// Values that are asked for again when they are old. Of several callers one asks, and the others wait for it.
+/// Values that are read again when they are old. If there are several callers, one reads the value and the others
+/// wait for it.
 pub(super) struct Remembered<K, V, const KEPT: usize>(Mutex<HashMap<K, Slot<V>>>);
 
 type Slot<V> = Arc<tokio::sync::Mutex<Option<(Instant, V)>>>;
 
-/// Whether tasks are on record, by the UID of their objects and their own.
+/// Whether tasks are recorded, by the UID of their objects and their own.
 pub(super) type Checked = Remembered<(String, String), bool, CHECKED>;
 /// Open repositories, by their keys.
 pub(super) type OpenFiles = Remembered<String, Arc<StoredFiles>, OPENED>;
@@ -113,7 +114,7 @@ impl Gatekeeper for Gateway {
 }
 
 impl Gateway {
-    /// Whether the object that a token names has its task on record.
+    /// Whether the object that a token names has recorded its task.
     async fn is_open(&self, claims: &Claims) -> Result<bool, NoGrant> {
         let task = TaskId::new(&claims.task);
         let state = self.shared.movers.task_state(&claims.namespace, &claims.owner(), &task).await;

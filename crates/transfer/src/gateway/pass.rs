@@ -1,5 +1,6 @@
-//! What a mover gets in place of the keys of its repository: the URL of the gateway, a token for its task, the certificate
-//! authority to trust, and the password of the repository, without which it could not read a byte.
+//! The access that a mover gets instead of the keys of its repository: the URL of the gateway, a token for its task,
+//! the certificate authority to trust, and the password of the repository, without which it could not decrypt
+//! anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::Gateway;
 use super::secrets::SecretsError;
 use crate::repositories::{Key, Keys, RepositoryKey, RepositoryProblem};
 
-/// Names of files beside the task file.
+/// Names of files next to the task file.
 const TOKEN: &str = "token";
 const AUTHORITY: &str = "gateway-ca.pem";
 

@@ -1,5 +1,6 @@
-//! The Secret that the gateways of all replicas share: the key of tokens, and the certificate authority that movers trust.
-//! Any replica makes it and renews it; of two at once one gets a conflict, and reads what the other wrote.
+//! The Secret that the gateways of all replicas share: the key of tokens, and the certificate authority that movers
+//! trust. Any replica creates and renews it; if two do so at the same time, one gets a conflict and reads the Secret
+//! that the other wrote.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ const TOKEN: &str = "token.key";
 const CURRENT: [&str; 3] = ["ca.crt", "ca.key", "ca.end"];
 const NEXT: [&str; 3] = ["next-ca.crt", "next-ca.key", "next-ca.end"];
 
-/// The label that keeps the Secret out of backups: another cluster makes its own.
+/// The label that excludes the Secret from backups, because another cluster creates its own.
 const EXCLUDED: &str = "velero.io/exclude-from-backup";
 
 /// The size of the key of tokens.
@@ -63,7 +64,7 @@ impl SecretsError {
     }
 }
 
-/// Reads the Secret; makes and renews what is missing or old.
+/// Reads the Secret; creates missing keys and authorities, and renews old ones.
 pub(super) async fn ensure(core: &Core) -> Result<GatewaySecrets, SecretsError> {
     let api: Api<Secret> = Api::namespaced(core.client.clone(), &core.namespace);
     let mut conflicts = 0;

@@ -14,13 +14,13 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use super::problem::storage_message;
 use super::{RepositoryKey, RepositoryProblem};
 
-/// Names of the files beside the task file.
+/// Names of the files next to the task file.
 const PASSWORD: &str = "password";
 const CREDENTIALS: &str = "credentials";
 const AUTHORITY: &str = "ca.pem";
 const CUSTOMER_KEY: &str = "customer-key";
 
-/// Access to one repository: its storage, its passwords, and what a mover needs of both.
+/// Access to one repository: its storage, its passwords, and both in the form that a mover's task needs.
 #[derive(Clone)]
 pub struct Access {
     pub key: RepositoryKey,
@@ -74,7 +74,7 @@ pub enum TenantStorage {
 #[derive(Clone)]
 pub enum ServerOpening {
     Store(Store),
-    /// A REST server, where directories have to be made before the repository is.
+    /// A REST server, on which directories must be created before the repository.
     Rest {
         store: Store,
         config: RestConfig,
@@ -102,7 +102,8 @@ impl Access {
         Ok(Self::assembled(key, reach, passwords, options))
     }
 
-    /// The repository of a tenant. What the task file names is what the tenant gave; nothing of the server's own is added.
+    /// The repository of a tenant. The task file contains only the tenant's own settings and credentials, and nothing
+    /// of the server's.
     pub fn of_tenant(
         key: RepositoryKey,
         repository: TenantRepository,

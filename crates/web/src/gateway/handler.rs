@@ -129,7 +129,7 @@ impl Gateway {
         }
     }
 
-    /// Sends a file, or the range that is asked for.
+    /// Sends a file, or the requested range of it.
     async fn read(
         &self,
         files: &dyn RepositoryFiles,
@@ -188,7 +188,8 @@ fn token(headers: &HeaderMap) -> Option<String> {
     decoded.split_once(':').map(|(_, token)| token.to_owned())
 }
 
-/// Removes a lock that the task made. One that does not exist any more is not found, as with restic's server.
+/// Removes a lock that the task created. For a lock that no longer exists the response is "not found", as with
+/// restic's server.
 async fn unlock(files: &dyn RepositoryFiles, grant: &Grant, id: String) -> Result<(), Refusal> {
     let name = FileName::Of(FileType::Lock, id);
     let content = files.read(&name, None).await?;

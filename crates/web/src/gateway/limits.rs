@@ -1,9 +1,9 @@
-//! What the gateway uses at most, whatever clients do: requests at once, for each task, for the repositories of each namespace and in all,
-//! bytes in temporary files, and bytes of files that are being handed to storage. Requests wait for their turn, first come first served, and
-//! are told to try again after a minute.
+//! The limits of what the gateway uses: concurrent requests, for each task, for the repositories of each namespace and
+//! in total, bytes in temporary files, and bytes of files that are being written to storage. Requests wait for their
+//! turn, first come first served; after a minute the response asks the client to try again.
 //!
-//! Memory: [`MEMORY`] for files on their way to storage, [`super::spool::PIECE`] for each upload that is being received,
-//! and the buffers of connections, whose number is limited in `serve`. Everything else is streamed.
+//! Memory: [`MEMORY`] for files that are being written to storage, [`super::spool::PIECE`] for each upload that is
+//! being received, and the buffers of connections, whose number is limited in `serve`. Everything else is streamed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,11 +28,11 @@ const OF_ALL: AtOnce = AtOnce { bulk: 48, light: 64 };
 const OF_TASK: AtOnce = AtOnce { bulk: 8, light: 8 };
 /// Of the repositories of one namespace: their storage may not answer, and its requests would keep the turns of others.
 const OF_NAMESPACE: AtOnce = AtOnce { bulk: 32, light: 48 };
-/// Bytes in temporary files, and of files that are being handed to storage. Two packs of the usual size at once keep
-/// storage busy; the others wait on disk.
+/// Bytes in temporary files, and of files that are being written to storage. Two packs of the usual size at a time
+/// keep storage busy; the others wait on disk.
 const SPOOLED: u64 = 128 * 1024 * 1024;
 const MEMORY: u64 = 40 * 1024 * 1024;
-// The largest file fits; and of 64 MiB that the gateway may take, 16 MiB are left for connections.
+// The largest file fits, and of the 64 MiB that the gateway may use, 16 MiB are left for connections.
 const _: () = assert!(LARGEST <= MEMORY && LARGEST <= SPOOLED);
 const _: () = assert!(MEMORY + (OF_ALL.bulk * PIECE) as u64 <= 48 * 1024 * 1024);
 /// Bytes are counted in units of this size.

@@ -1,5 +1,6 @@
-//! Listings in both versions of the protocol: names, or names and sizes, as JSON that is written while storage lists. A
-//! listing that fails in the middle breaks the connection: what has arrived is then no JSON, and cannot pass for the whole.
+//! Listings in both versions of the protocol: names, or names and sizes, as JSON that is written while storage lists.
+//! A listing that fails in the middle closes the connection, so that the client has incomplete JSON and cannot
+//! mistake it for a complete listing.
 
 use std::fmt::Write;
 
@@ -15,7 +16,7 @@ use super::{FileList, FilesError};
 pub(super) const VERSION_1: &str = "application/vnd.x.restic.rest.v1";
 pub(super) const VERSION_2: &str = "application/vnd.x.restic.rest.v2";
 
-/// About how much is sent at once.
+/// The approximate size of the chunks that are sent.
 const CHUNK: usize = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +25,15 @@ pub(super) enum Version {
     Two,
 }
 
-/// The version that a client asks for.
+/// The version that a client requests.
 pub(super) fn version(headers: &HeaderMap) -> Version {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut types = accepted.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next());
     if types.any(|kind| kind.map(str::trim) == Some(VERSION_2)) { Version::Two } else { Version::One }
 }
 
-/// The response; its first part is read before, so that storage that is away has a status of its own.
+/// The response. Its first part is read before the status is sent, so that unreachable storage gets a status of its
+/// own.
 pub(super) async fn response(files: FileList, version: Version, turn: Turn) -> Result<Response, FilesError> {
     let mut files = files.peekable();
     if let Some(Err(error)) = std::pin::Pin::new(&mut files).peek().await {

@@ -52,10 +52,10 @@ pub(super) enum Route {
     File(FileName),
 }
 
-/// Why a path stands for nothing.
+/// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoute {
-    /// It does not begin with the repository of the token.
+    /// It does not start with the repository of the token.
     Elsewhere,
     Unknown,
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A range as it was asked for; the size of the file is not known yet.
+/// A range as it was requested; the size of the file is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// From the first to the second offset, both included.

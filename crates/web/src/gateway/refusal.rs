@@ -1,5 +1,5 @@
-//! Why a request is not carried out, as the client sees it: a status that restic's clients understand, and one line of
-//! text. No text contains a token, or anything about storage but a word from a fixed list.
+//! Why a request is refused, as the client sees it: a status that restic's clients understand, and one line of text.
+//! The text contains no token, and of storage only a word from a fixed list.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -61,7 +61,7 @@ impl Refusal {
             Self::NoLength => StatusCode::LENGTH_REQUIRED,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::WrongName => StatusCode::BAD_REQUEST,
-            // A client tries again.
+            // Clients try again after this status.
             Self::Incomplete => StatusCode::REQUEST_TIMEOUT,
             Self::Files(FilesError::Range { .. }) => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::NoGrant(NoGrant::Unavailable(_))

@@ -80,11 +80,12 @@ pub(super) fn largest(file_type: FileType) -> u64 {
 /// A lock has about 300 bytes.
 pub(super) const LARGEST_LOCK: u64 = 16 * KIB;
 
-/// How far the clock of a mover may be off: where storage reports no times, a lock counts by its own.
+/// How far the clock of a mover may be off. If storage reports no times, the time inside a lock determines whether it
+/// is stale.
 const CLOCKS: SignedDuration = SignedDuration::from_mins(10);
 
-/// Whether a lock may be added with this token. An exclusive lock would keep all others waiting, and no task of a token
-/// needs one; a lock from the future would never expire.
+/// Whether a lock may be added with this token. An exclusive lock would block all others, and no task with a token
+/// needs one; a lock with a time in the future would not expire in time.
 pub(super) fn may_lock(grant: &Grant, lock: Option<&LockFacts>, now: Timestamp) -> Result<(), Refusal> {
     let Some(lock) = lock else { return Err(Refusal::BadLock("it is not a lock of this repository")) };
     if lock.exclusive {
@@ -99,7 +100,7 @@ pub(super) fn may_lock(grant: &Grant, lock: Option<&LockFacts>, now: Timestamp) 
     Ok(())
 }
 
-/// Whether a lock was made with a token of this task.
+/// Whether a lock was created with a token of this task.
 pub(super) fn is_own_lock(grant: &Grant, lock: Option<&LockFacts>) -> bool {
     lock.is_some_and(|lock| lock.user == grant.lock_user)
 }

@@ -22,7 +22,7 @@ use super::handler::Gateway;
 use super::tls::ServerTls;
 use crate::{WebError, listen};
 
-/// Connections at once. A mover has about ten.
+/// The maximum number of connections. A mover has about ten.
 const CONNECTIONS: usize = 256;
 /// How long a new connection may take until it has shown a valid token.
 const ADMISSION: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ const ADMISSION: Duration = Duration::from_secs(20);
 const IDLE: Duration = Duration::from_secs(100);
 /// After this time a connection ends with its current request, so that movers find other replicas, too.
 const AGE: Duration = Duration::from_mins(30);
-/// How long that request may take, and how long requests may take after the server was told to stop.
+/// How long that last request may take, and how long requests may take after the server started to shut down.
 const LAST_REQUEST: Duration = Duration::from_mins(15);
 const STOPPING: Duration = Duration::from_secs(20);
 /// The largest head of a request, and the buffers of a connection.

@@ -1,6 +1,6 @@
-//! Receives a file into an unnamed temporary file, or into memory if it is small, and compares its SHA-256 with its name
-//! before anyone can see it. Storage has no rename, and a client may send slowly: on disk a file waits without memory, and
-//! what a dead process leaves is nothing.
+//! Receives a file into an unnamed temporary file, or into memory if it is small, and compares its SHA-256 with its
+//! name before the file becomes visible. Storage has no rename, and a client may send slowly: a file on disk needs no
+//! memory, and an unnamed file disappears with its process.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -21,7 +21,7 @@ pub(super) const PIECE: usize = 128 * 1024;
 const SILENCE: Duration = Duration::from_mins(1);
 const LONGEST: Duration = Duration::from_mins(15);
 
-/// A file whose content is what its name says.
+/// A file whose content matches its name.
 pub(super) enum Received {
     Small(Bytes),
     Spooled(Spooled),

@@ -1,4 +1,4 @@
-//! `cache`: lists the caches on this machine and removes those that were not used for a while.
+//! `cache`: lists the caches on this machine and removes those that have not been used for a while.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,6 @@
-//! The repository of a Repository, for the verbs that `lifeboat repository` has too: reads Repository and Secret with the user's rights, opens
-//! the storage with the Secret's keys and runs the verb in this process. No key leaves it: neither arguments nor environment of another
-//! process have one.
+//! The commands of `lifeboat repository` for the repository of a Repository object: reads the Repository and its
+//! Secret with the user's rights, opens the storage with the Secret's keys and runs the command in this process. No
+//! key is passed to another process, neither as an argument nor in the environment.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ use crate::error::CliError;
 use crate::nouns::{STASH_REPOSITORY, typed};
 use crate::units;
 
-/// The variables of the process that count. Those that name a repository, a password or keys do not: the Repository has its own.
+/// The environment variables that are used. Variables with a repository, a password or keys are ignored, because
+/// those of the Repository are used.
 const VARIABLES: [&str; 7] = [
     "HOME",
     "XDG_CACHE_HOME",
@@ -88,7 +89,8 @@ pub(super) async fn run(
     repository::run_in(&session, Box::pin(repository::dispatch(&session, command))).await
 }
 
-/// Finds what opens a repository. `verb`: the command of `lifeboat repository` that does the same, for messages.
+/// Finds the storage and the password of a repository. `verb`: the equivalent command of `lifeboat repository`, for
+/// messages.
 pub(super) async fn find(
     tenant: &Tenant,
     name: &str,
@@ -172,7 +174,7 @@ async fn store(
     Ok(opened.with_name(&access.identifier))
 }
 
-/// The error for a repository that this machine cannot open, with the way that there is.
+/// The error for a repository that this machine cannot open; it describes the alternative.
 fn movers_only(
     tenant: &Tenant,
     name: &str,

@@ -18,7 +18,7 @@ use lifeboat_plan::stash::repository::wipe_out;
 use lifeboat_plan::stash::served::{SERVED_BY, Served};
 use serde_json::json;
 
-/// What the server was told, from its Deployment, before that is deleted; None if it did not serve the API.
+/// The settings of the server, read from its Deployment before that is deleted; None if it did not serve the API.
 pub(super) async fn served(client: &Client, namespace: &str) -> Result<Option<Served>, ApiError> {
     let deployment = Api::<Deployment>::namespaced(client.clone(), namespace).get_opt(DEPLOYMENT).await;
     let deployment = deployment.attempt(format!("read Deployment {DEPLOYMENT}"))?;

@@ -24,7 +24,7 @@ const STORAGE_RETRY: RetryPolicy = RetryPolicy {
     deadline: None,
 };
 
-/// What opens the storage.
+/// The storage of the task, and the options for opening it.
 #[derive(Clone, Copy)]
 pub(super) struct Storage<'a> {
     pub(super) context: &'a WorkContext,
@@ -161,7 +161,7 @@ fn must_be_plain(path: &Path) -> Result<(), Failure> {
     Err(invalid("repository.transport.path", problem))
 }
 
-/// Reads `user:password`; a line break at the end does not count.
+/// Reads `user:password`; a line break at the end is ignored.
 fn user_and_password(content: &[u8]) -> Result<(Option<String>, Option<SecretString>), Failure> {
     let text = std::str::from_utf8(content).ok().map(|text| text.trim_end_matches(['\r', '\n']));
     match text.and_then(|text| text.split_once(':')) {

@@ -128,7 +128,7 @@ pub(super) fn refusal(right: &Right, namespace: &str, name: Option<&str>, field:
     refusal_at(right, namespace, name, &format!("'{field}'"), why)
 }
 
-/// The same, where the field is an expression.
+/// The message of a refusal whose field is given as an expression.
 pub(super) fn refusal_at(
     right: &Right,
     namespace: &str,

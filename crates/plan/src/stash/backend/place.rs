@@ -1,5 +1,5 @@
-//! The place in storage that a backend describes, as far as it is known without its Secret: two Repositories with one place are for one
-//! repository, however their addresses are written. Called before data is deleted.
+//! The storage location of a backend, as far as it is known without its Secret: two Repositories with the same
+//! location stand for the same repository, however their addresses are written. Called before data is deleted.
 
 use lifeboat_api::stash::Backend;
 use url::Url;
@@ -27,7 +27,7 @@ pub fn place(backend: &Backend) -> Option<String> {
         return Some(format!("gs {}", below(&gcs.bucket, gcs.prefix.as_deref())));
     }
     if let Some(azure) = &backend.azure {
-        // The account is in the Secret: two of them with containers of one name look the same.
+        // The account is in the Secret, so containers with the same name in two accounts cannot be distinguished.
         return Some(format!("azure {}", below(&azure.container, azure.prefix.as_deref())));
     }
     let rest = backend.rest.as_ref()?;

@@ -1,4 +1,4 @@
-//! Reads values of the Secret and names of the backend, and checks that they are what they claim to be.
+//! Reads values of the Secret and names of the backend, and checks their format.
 
 use super::{BackendProblem, SecretData};
 
@@ -39,7 +39,7 @@ impl Values<'_> {
         value.ok_or_else(missing)
     }
 
-    /// Two keys that belong together: both, or none where pods have a cloud identity.
+    /// Two keys that belong together: both, or none if pods have a cloud identity.
     pub(super) fn pair(
         &self,
         first: &'static str,

@@ -1,4 +1,4 @@
-//! How the application of an AppBinding is reached: address, credentials, certificates.
+//! The connection to the application of an AppBinding: address, credentials, certificates.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,13 @@ pub struct AppAccess {
     pub app: String,
     pub namespace: String,
     pub host: String,
-    /// None where a URL has no port.
+    /// None if a URL has no port.
     pub port: Option<u16>,
     /// The query of the Service or URL, as in `sslmode=require`.
     pub query: BTreeMap<String, String>,
     /// The keys of its Secret after all transforms.
     pub keys: BTreeMap<String, KeySource>,
-    /// The user; None where the AppBinding names no Secret.
+    /// The user; None if the AppBinding names no Secret.
     pub user: Option<String>,
     pub password: Option<KeySource>,
     pub skip_verify: bool,

@@ -45,7 +45,7 @@ impl Family {
         }
     }
 
-    /// The user where the AppBinding names none.
+    /// The default user, if the AppBinding names none.
     pub(super) fn user(self) -> &'static str {
         match self {
             Self::Mysql | Self::Mariadb => "root",

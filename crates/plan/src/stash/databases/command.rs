@@ -9,15 +9,16 @@ use super::keys::KeySource;
 use super::scripts::{self, PAUSE};
 use super::words::split;
 
-/// How long a database may take to answer, in seconds, where `waitTimeout` says nothing else; and the most.
+/// How long a database may take to answer, in seconds: the default of `waitTimeout`, and its maximum.
 const WAIT: u64 = 300;
 const LONGEST_WAIT: u64 = 24 * 60 * 60;
 /// Longer rows than the tools expect by default.
 const LARGEST_ROW: &str = "--max-allowed-packet=1073741824";
 /// All tables as they were at one time. Tablespaces are those of NDB only, and reading them takes the right PROCESS.
 const DUMP_OPTIONS: [&str; 2] = ["--single-transaction", "--no-tablespaces"];
-/// Of MySQL: the ids of transactions (GTIDs) of one server cannot be loaded into a server that has ids of its own, and keep what is
-/// loaded from replicas; older servers have no statistics of columns. Clients ignore options with this prefix that they do not know.
+/// For MySQL: the transaction IDs (GTIDs) of one server cannot be loaded into a server that has IDs of its own, and
+/// prevent the loaded data from being replicated; older servers have no column statistics. Clients ignore options
+/// with this prefix that they do not know.
 const MYSQL_DUMP_OPTIONS: [&str; 2] = ["--loose-set-gtid-purged=OFF", "--loose-column-statistics=0"];
 
 /// A program that a mover starts in a tool's image.
@@ -183,8 +184,8 @@ fn has_password(arg: &str) -> bool {
     name.starts_with("--password") || is_short || (arg.starts_with("-p") && arg.len() > 2)
 }
 
-/// The arguments of a dump, with routines and events where it is one of a whole server: a newer MySQL leaves them out otherwise. Later
-/// arguments, as `--skip-events`, take precedence.
+/// The arguments of a dump. The dump of a whole server includes routines and events, which newer versions of MySQL
+/// leave out by default. Later arguments, such as `--skip-events`, take precedence.
 fn whole_server(own: Vec<String>) -> Vec<String> {
     let is_whole = own.iter().any(|arg| arg == "--all-databases" || arg == "-A");
     let more: &[&str] = if is_whole { &["--routines", "--events"] } else { &[] };

@@ -1,5 +1,5 @@
-//! The Secret of an AppBinding after its transforms, and its certificates, as one volume of a pod. Texts that no Secret holds are
-//! annotations of the pod: they are not secret.
+//! The Secret of an AppBinding after its transforms, and its certificates, as one volume of a pod. Values that are in
+//! no Secret are annotations of the pod, because they are not secret.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const SECRET: &str = "secret";
 /// Annotations of the pod.
 const AUTHORITY_ANNOTATION: &str = "lifeboat.io/app-ca";
 const TEXT_ANNOTATION: &str = "lifeboat.io/app-text-";
-/// Containers of a pod may have different users.
+/// Readable by all users, because the containers of a pod may run as different users.
 const READABLE: u32 = 0o444;
 
 /// A volume with the files of an application.

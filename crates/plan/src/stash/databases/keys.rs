@@ -1,5 +1,5 @@
-//! The Secret of an AppBinding after `secretTransforms`. What a key ends up as is a place (a Secret and its key) or a text that is not
-//! secret, so that a pod can refer to it and no object holds a copy.
+//! The Secret of an AppBinding after `secretTransforms`. Each resulting key is either a reference (a Secret and its
+//! key) or a text that is not secret, so that a pod can refer to it and no object holds a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 

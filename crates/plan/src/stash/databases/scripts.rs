@@ -5,8 +5,8 @@ use super::words::{all_quoted, quoted};
 /// How long to wait between two tries, in seconds.
 pub(super) const PAUSE: u64 = 5;
 
-/// Waits until the server answers a query; a wrong password does not become right by waiting, and a server does not begin to speak TLS. Then
-/// runs `last`, in which `$client` is the client and `$tool` the first of `tools` that the image has.
+/// Waits until the server answers a query. It does not wait after a wrong password, or if the server does not support
+/// TLS. Then runs `last`, in which `$client` is the client and `$tool` the first of `tools` that the image has.
 pub(super) fn mysql(connection: &[String], tries: u64, tools: [&str; 2], last: &str) -> String {
     let connection = all_quoted(connection);
     let [first, second] = tools;
@@ -64,10 +64,11 @@ done
     )
 }
 
-/// Loads a dump with psql, whose exit code is that of the script. In the dump of a whole server (pg_dumpall), before its first database:
-/// the role that loads the dump stays as it is, with the password that the AppBinding's Secret has, and other roles may exist already.
-/// Everything else passes unchanged: the same text may be in users' data. Where sed fails, psql gets statements that fail after what it got: a
-/// shell knows the exit code of the last program only, and part of a dump is no restore.
+/// Loads a dump with psql, whose exit code is that of the script. In the dump of a whole server (pg_dumpall),
+/// statements before the first database are changed: the role that loads the dump keeps the password of the
+/// AppBinding's Secret, and other roles may already exist. Everything else is loaded unchanged, because users' data
+/// may contain the same text. If sed fails, statements that fail follow what psql already got: a shell knows the exit
+/// code of the last program only, and part of a dump is no restore.
 pub(super) fn load_postgres(user: &str) -> String {
     let role = pattern(&identifier(user));
     let script = format!(

@@ -1,5 +1,5 @@
-//! What a hook does: a command in the pod, or a call of an address by a mover. Takes the handler of a spec, checks it once,
-//! and gives for each run the command or call as plain data.
+//! The action of a hook: a command in the pod, or a call to an address by a mover. Takes the handler of a spec,
+//! validates it once, and gives for each run the command or call as plain data.
 
 mod address;
 
@@ -12,7 +12,7 @@ use lifeboat_api::stash::{HookHandler, HttpPostAction, HttpScheme};
 use super::template::{Escape, Summary, Template, TemplateError};
 use address::{HostText, Port};
 
-/// Whether a hook has a pod. Those of a whole batch and of members without target have none.
+/// Whether a hook has a pod. Hooks of a whole batch and of members without target have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookPod {
     Present,

@@ -1,6 +1,6 @@
-//! Templates of hooks: the part of Go's templates that bodies of notifications need. Fields of the [`Summary`], `if`, `else`, `end`, `eq` and
-//! `toJson`; anything else is an error that names it. A template is checked when it is parsed, so that one that parses
-//! renders.
+//! Templates of hooks: the subset of Go's templates that notifications need. It has the fields of the [`Summary`],
+//! `if`, `else`, `end`, `eq` and `toJson`; anything else is an error that names it. A template is checked completely
+//! when it is parsed, so a parsed template always renders.
 
 mod lexer;
 mod parser;
@@ -23,7 +23,7 @@ pub struct Template {
     nodes: Vec<Node>,
 }
 
-/// Why a text is no template that is supported.
+/// Why a text is not a supported template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     #[error("the template has {bytes} bytes; the most are {LONGEST}")]
@@ -60,7 +60,7 @@ pub enum TemplateError {
 enum Node {
     Text(String),
     Print(Expression),
-    /// The branches in their order, then what holds if none does.
+    /// The branches in their order, then the content that is used if no condition is true.
     If(Vec<(Expression, Vec<Node>)>, Vec<Node>),
 }
 

@@ -1,5 +1,6 @@
-//! Members that would store their data under equal host names. CEL only sees equal aliases; equal hosts also come from two
-//! members without alias, from a StatefulSet `app` beside a Deployment `app-1`, and from the names of nodes.
+//! Members that would store their data under equal host names. CEL only detects equal aliases; host names are also
+//! equal for two members without alias, for a StatefulSet `app` and a Deployment `app-1`, and because of names of
+//! nodes.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Whether a restore writes at once, stops a workload first, or writes into running pods.
+//! Decides whether a restore writes at once, stops a workload first, or writes into running pods.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ pub struct InPlaceFacts {
 pub enum InPlace {
     /// The target is claims that nothing uses.
     AtOnce,
-    /// The workload is stopped first and gets its scale back at the end. One that is stopped already has the same steps, because it may be
-    /// started by others in the middle of the restore.
+    /// The workload is stopped first and scaled back at the end. A workload that is already stopped has the same
+    /// steps, because others may start it during the restore.
     Stop(StopPlan),
-    /// Into the volumes of running pods, as an annotation asks for.
+    /// Into the volumes of running pods, because an annotation requests it.
     IntoRunning,
-    /// Pods that go by themselves still use the claims: decide again later.
+    /// Pods that will end by themselves still use the claims: decide again later.
     Later { message: String },
 }
 
@@ -54,9 +54,9 @@ pub struct StopPlan {
     /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
     /// half restored would be of no use.
     pub safety_of: Option<RestoreName>,
-    /// The earlier restore that left the workload down on data that may be half restored, if one did.
+    /// The earlier restore that left the workload stopped with data that may be half restored, if there is one.
     pub held_by: Option<RestoreName>,
-    /// What else sets the scale; the workload is stopped all the same because of an annotation.
+    /// The other controllers that set the scale; an annotation allows the restore to stop the workload nevertheless.
     pub forced: Vec<ScaleOwner>,
 }
 

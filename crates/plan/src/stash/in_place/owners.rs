@@ -1,4 +1,4 @@
-//! Who sets the scale of a workload, besides the users: what would start a stopped workload again in the middle of a restore.
+//! Controllers that set the scale of a workload, and would start a stopped workload again during a restore.
 
 use std::fmt;
 

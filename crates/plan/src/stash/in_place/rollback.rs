@@ -1,6 +1,6 @@
-//! What a person can do after a restore: put back what it overwrote, start a workload that it left stopped, and allow backups of its
-//! targets again. Takes a RestoreSession or RestoreBatch as the API server has it; gives objects to create and workloads to start.
-//! Called by the command line.
+//! The actions of a user after a restore: restore the data that it overwrote, start a workload that it left stopped,
+//! and allow backups of its targets again. Takes a RestoreSession or RestoreBatch from the API server; gives objects
+//! to create and workloads to start. Called by the command line.
 
 use jiff::Timestamp;
 use lifeboat_api::stash::StoppedWorkload;
@@ -32,8 +32,8 @@ pub enum AfterRestoreError {
     NotFailed { restore: String, phase: String },
 }
 
-/// The restores that put back what a restore overwrote: one, or one for each earlier restore whose safety copies are used. They have
-/// neither rules, because the safety copies are chosen, nor hooks, because a hook may be what failed.
+/// The restores that undo a restore: one, or one for each earlier restore whose safety copies are used. They have no
+/// rules, because the safety copies are used, and no hooks, because a hook may be the cause of the failure.
 pub fn rollbacks(restore: &Value, now: Timestamp) -> Result<Vec<Value>, AfterRestoreError> {
     ended(restore)?;
     let copies = copies(restore);
@@ -152,7 +152,7 @@ fn bare(member: &mut Value) {
     }
 }
 
-/// `<restore>-rollback-<second>`, shortened where it would be too long, with a number from the second one on.
+/// `<restore>-rollback-<second>`, shortened if it would be too long, with a number from the second name on.
 fn rollback_name(restore: &Value, now: Timestamp, number: usize) -> String {
     const HASH: usize = 8;
     let name = text(restore, "/metadata/name");

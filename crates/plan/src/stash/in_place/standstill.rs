@@ -1,5 +1,6 @@
-//! The standstill of a workload: the record of what was stopped and how far the restore came, and the next action. The engine
-//! writes the record, carries out the action, looks again; each action may be repeated after a crash.
+//! The standstill of a workload: the record of the stopped workload and of the progress of the restore, and the next
+//! action. The engine writes the record, carries out the action and reads the state again; each action may be
+//! repeated after a crash.
 
 use std::fmt;
 
@@ -9,16 +10,16 @@ use super::decide::StopPlan;
 use super::uses::VolumeUser;
 use crate::stash::hosts::TargetKind;
 
-/// How far a standstill came.
+/// The progress of a standstill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Step {
-    /// The scale is on record; nothing was done yet.
+    /// The scale is recorded; nothing was done yet.
     Recorded,
     /// The scale is being set to zero, and pods end.
     Stopping,
-    /// It was seen that no pod uses the volumes.
+    /// No pod uses the volumes any more.
     Stopped,
-    /// What is overwritten is being copied into the repository.
+    /// The data that will be overwritten is being copied into the repository.
     SafetyCopy,
     /// Data is being written.
     Restoring,
@@ -28,9 +29,9 @@ pub enum Step {
     Starting,
     /// The scale is as before; the standstill is over.
     Started,
-    /// The restore failed after it began to write: the workload stays down.
+    /// The restore failed after it started to write: the workload stays stopped.
     HeldDown,
-    /// The restore failed before it wrote, and the workload stays down as an earlier restore left it.
+    /// The restore failed before it wrote, and the workload stays stopped, as an earlier restore left it.
     LeftDown,
 }
 
@@ -40,7 +41,7 @@ impl Step {
         matches!(self, Self::Started | Self::HeldDown | Self::LeftDown)
     }
 
-    /// Whether the restore left the workload down.
+    /// Whether the restore left the workload stopped.
     pub fn is_down(self) -> bool {
         matches!(self, Self::HeldDown | Self::LeftDown)
     }
@@ -138,13 +139,13 @@ impl Work {
 /// What is done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write this record, then look again.
+    /// Write this record, then read the state again.
     Write(Box<Standstill>),
-    /// Set the scale, then look again.
+    /// Set the scale, then read the state again.
     Scale { replicas: u32 },
-    /// Begin the movers of this step, or go on with them.
+    /// Start or continue the movers of this step.
     Work,
-    /// End the movers and look again.
+    /// End the movers, then read the state again.
     Cancel { reason: String },
     /// Look again later.
     Wait { message: String },
@@ -287,7 +288,7 @@ impl Standstill {
         }
     }
 
-    /// Why the restore cannot go on, apart from its movers.
+    /// Why the restore cannot continue, apart from its movers.
     fn disturbed(&self, seen: &Seen) -> Option<String> {
         let scaled = match &seen.workload {
             Some((_, replicas)) if *replicas != 0 => Some(self.scaled_message(*replicas)),
@@ -329,7 +330,8 @@ impl Standstill {
         )
     }
 
-    /// Why the workload is down and what a person can do now. `running`: its scale, if it was started meanwhile.
+    /// Why the workload is stopped and what a user can do now. `running`: its scale, if it was started in the
+    /// meantime.
     fn held_message(&self, reason: &str, running: u32) -> String {
         let Self { kind, name, replicas, restore, .. } = self;
         let (object, namespace) = (restore.kind.to_lowercase(), &restore.namespace);

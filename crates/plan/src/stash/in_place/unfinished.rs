@@ -1,18 +1,19 @@
-//! The record of a restore that has begun to write and has not succeeded: an annotation of every claim that it writes, or of its target
-//! where it writes no claims. While it is there, the target is not backed up: a schedule must not rotate good snapshots out with
-//! half-restored data. It is on the data's own object, because the restore may be deleted, and so may the workload.
+//! The record of a restore that has started to write and has not succeeded: an annotation of every claim that it
+//! writes to, or of its target if it writes to no claims. While it exists, the target is not backed up, because a
+//! schedule must not displace good snapshots with half-restored data. It is on the claims, because the restore and
+//! the workload may be deleted.
 
 use super::RestoreName;
 
-/// Annotation of a claim, workload or AppBinding that a restore began to write into: the name of that restore. A restore that succeeds
-/// removes it, and so does `lifeboat stash resume`.
+/// Annotation of a claim, workload or AppBinding that a restore started to write to: the name of that restore. A
+/// restore that succeeds removes it, and so does `lifeboat stash resume`.
 pub const UNFINISHED: &str = "lifeboat.io/unfinished-restore";
 
 /// The longest name of a restore or namespace.
 const LONGEST: usize = 253;
 
-/// The restore that is on record; None without a record. `namespace`: that of the object. A record that cannot be read counts all the same:
-/// data that may be half restored is not backed up because somebody changed the annotation.
+/// The recorded restore; None without a record. `namespace`: that of the object. A record that cannot be parsed
+/// counts as well: half-restored data must not be backed up because a user changed the annotation.
 pub fn unfinished(annotation: Option<&str>, namespace: &str) -> Option<RestoreName> {
     let fits = |name: &RestoreName| {
         [&name.kind, &name.namespace, &name.name, &name.uid]

@@ -19,7 +19,8 @@ pub struct VolumeUser {
     pub pod_uid: String,
     /// As in `ReplicaSet web-5d9c`; None for a pod that nothing controls.
     pub controller: Option<String>,
-    /// Whether it goes by itself: it is terminating, or it is a mover whose session has ended or ends before the restore's turn.
+    /// Whether the pod will end by itself: it is terminating, or it is a mover whose session has ended or ends before
+    /// the restore's turn.
     pub is_leaving: bool,
 }
 

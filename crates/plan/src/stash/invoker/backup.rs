@@ -1,4 +1,5 @@
-//! BackupConfiguration and BackupBatch, checked.
+//! Validates BackupConfigurations and BackupBatches. Takes the spec and gives a [`ValidBackup`], or the problems of
+//! the spec.
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::stash::{
@@ -93,7 +94,7 @@ pub fn backup_batch(
     let order = order(spec.maintain_order, spec.execution_order.as_ref()).kept(&mut problems);
     let hooks = member::backup_hooks("spec", spec.hooks.as_ref(), HookPod::Absent, &mut problems);
     if spec.driver == Driver::Restic {
-        // Snapshots of the storage have the names of claims, and none is in the way of another.
+        // Collisions matter only in repositories: VolumeSnapshots are named after claims and do not conflict.
         problems.extend(collisions.iter().cloned().map(Problem::Hosts));
     }
     let valid = valid.zip(order).map(|(valid, order)| ValidBackup {

@@ -1,5 +1,6 @@
-//! Members whose AppBinding is in another namespace: their mover's pod is there, so nothing of the member may decide about that pod but where it
-//! runs and what it needs. Who may use the AppBinding, and run commands beside it, is checked on admission.
+//! Members whose AppBinding is in another namespace: their mover's pod runs in that namespace, so the member may only
+//! determine the node and the resources of that pod. The rights to use the AppBinding, and to run commands in its
+//! namespace, are checked on admission.
 
 use lifeboat_api::stash::{RuntimeSettings, TargetRef};
 use serde_json::Value;
@@ -7,8 +8,8 @@ use serde_json::Value;
 use super::problem::{MOST_ELSEWHERE, Problem};
 use crate::stash::session::TargetKey;
 
-/// The fields of runtimeSettings that a pod in another namespace takes. All others give it an identity, a user, files, programs or a name
-/// that Services and policies of that namespace know.
+/// The fields of runtimeSettings that may be set for a pod in another namespace. All others would give it an
+/// identity, a user, files, programs, or labels that Services and policies of that namespace select.
 const POD_FIELDS: [&str; 4] = ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"];
 const CONTAINER_FIELDS: [&str; 3] = ["resources", "nice", "ionice"];
 

@@ -1,4 +1,4 @@
-//! Members of invokers: target, arguments and hooks of each, checked.
+//! Validates members of invokers: the target, arguments and hooks of each.
 
 use lifeboat_api::stash::{
     BackupHooks, BackupMember, BackupTarget, Driver, HookHandler, ObjectRef, RestoreHooks, RestoreMember,
@@ -29,7 +29,7 @@ pub struct ValidMember {
     pub place: String,
     /// None for a task that needs none.
     pub target: Option<ValidTarget>,
-    /// None where the kind of the target, or its AppBinding, decides.
+    /// None if the kind of the target, or its AppBinding, determines it.
     pub task: Option<TaskRef>,
     pub hooks: MemberHooks,
     /// The rest of the member: settings of pods, temporary directory, interim volume.
@@ -139,7 +139,7 @@ pub(super) fn snapshot_problems(
     no_claims.into_iter().chain(task)
 }
 
-/// `without_mounts`: no volume is read through its mounts, because a task runs or the storage system makes snapshots.
+/// `without_mounts`: no volume is read through its mounts, because a task runs or the storage system takes snapshots.
 fn backup_target(
     place: &str,
     target: &BackupTarget,

@@ -1,4 +1,4 @@
-//! What is wrong with the spec of an invoker. Each problem names the field, the value and what was expected.
+//! Problems in the spec of an invoker. Each problem names the field, the value and what was expected.
 
 use std::fmt;
 

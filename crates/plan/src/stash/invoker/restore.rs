@@ -1,4 +1,5 @@
-//! RestoreSession and RestoreBatch, checked.
+//! Validates RestoreSessions and RestoreBatches. Takes the spec and gives a [`ValidRestore`], or the problems of the
+//! spec.
 
 use std::collections::BTreeMap;
 
@@ -50,10 +51,10 @@ pub struct ValidRestoreMember {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ValidRestoreTarget {
-    /// None where only claims are made from templates.
+    /// None if the restore only creates claims from templates.
     pub reference: Option<(TargetKey, TargetKind)>,
     pub alias: Option<String>,
-    /// Of a workload, claim or templates whose volumes are written without a task.
+    /// The mounts of a workload, claim or templates whose volumes are written without a task.
     pub mounts: Option<MountPlan>,
     pub args: RestoreArgs,
 }
@@ -166,7 +167,7 @@ fn restore_member(
     })
 }
 
-/// Checks what a restore from VolumeSnapshots makes: new claims, from its templates.
+/// Checks that a restore from VolumeSnapshots only creates new claims, from its templates.
 fn snapshot_claims(
     place: &str,
     member: &RestoreMember,
@@ -181,7 +182,7 @@ fn snapshot_claims(
     checked.map_err(|source| Problem::SnapshotRestore { member: place.to_owned(), source })
 }
 
-/// Claims that two members of a restore from VolumeSnapshots would make; one for each member.
+/// Claims that two members of a restore from VolumeSnapshots would both create; one problem for each member.
 fn same_claims(members: &[ValidRestoreMember], own: &str) -> Vec<Problem> {
     let mut makers: BTreeMap<String, &str> = BTreeMap::new();
     let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! Conditions and phase of an invoker, from its spec's problems and what was gathered.
+//! Conditions and phase of an invoker, from its spec's problems and the gathered facts.
 
 use jiff::Timestamp;
 use lifeboat_api::common::Condition;
@@ -13,12 +13,12 @@ use crate::stash::state::conditions::ConditionType::{
 use crate::stash::state::conditions::{Observation, Truth};
 use crate::stash::state::{SessionState, empty_target};
 
-/// Whether something that an invoker needs is there. The texts say what is missing, and what to do.
+/// Whether an object that an invoker needs exists. The texts say what is missing, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Yes,
     No(String),
-    /// It could not be looked for.
+    /// Whether it exists could not be determined.
     Unknown(String),
 }
 
@@ -60,7 +60,8 @@ impl Gathered {
             && (self.repository.is_none() || self.secret.is_some())
     }
 
-    /// Whether a target is there, or none is needed. A batch runs with the members that it has: the others are Failed.
+    /// Whether a target exists, or none is needed. A batch runs with the members whose targets exist; the others are
+    /// Failed.
     fn has_targets(&self) -> bool {
         self.targets.is_empty() || self.targets.iter().any(|found| found.as_ref().is_none_or(Found::is_yes))
     }
@@ -102,8 +103,8 @@ pub struct InvokerStatus {
 }
 
 impl InvokerStatus {
-    /// The new status, from the old one and what holds now. `targets`: of the members, in their order. `is_batch`: the
-    /// conditions of targets are in `members`.
+    /// The new status, from the old one and the current facts. `targets`: of the members, in their order. `is_batch`:
+    /// the conditions of targets are in `members`.
     pub fn of(
         old: &Self,
         problems: Option<&Problems>,

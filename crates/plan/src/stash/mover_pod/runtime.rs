@@ -1,4 +1,4 @@
-//! runtimeSettings as fields of a pod and its container. They replace what a mover's pod has otherwise.
+//! runtimeSettings as fields of a pod and its container. They override the other settings of a mover's pod.
 
 use lifeboat_api::stash::{ContainerRuntimeSettings, PodRuntimeSettings, RuntimeSettings};
 use serde::Serialize;

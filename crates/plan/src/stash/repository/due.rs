@@ -1,7 +1,9 @@
-//! When a Repository is opened and looked at again, and when it is maintained.
+//! When a Repository is inspected again, and when it is maintained. An inspection opens the repository and lists its
+//! snapshots.
 //!
-//! A repository that can be used is looked at rarely, because every session looks at it: hundreds of them at rest must not keep the
-//! server and the API server busy. After a restart the looks are spread, because opening a repository takes a second of work.
+//! A usable repository is inspected rarely outside of sessions, because every session inspects it, and hundreds of
+//! idle repositories must not keep the server and the API server busy. After a restart the inspections are spread
+//! over time, because opening a repository takes a second of CPU time.
 
 use std::time::Duration;
 
@@ -14,18 +16,18 @@ use super::record;
 use crate::stash::state::conditions::{ConditionType, NOT_OPENED_BY_MOVER, Truth};
 use crate::transfer::repository_notes::{MAINTAIN_SINCE, MAINTENANCE, after};
 
-/// How often a repository that can be used is looked at, if no session does.
+/// The interval between inspections of a usable repository, if no session inspects it.
 const REST: Duration = Duration::from_hours(6);
-/// How often one is that cannot be used, and how often after it could not for a long time.
+/// The interval while a repository cannot be used, and the interval after it could not be used for [`LONG`].
 const TRY: Duration = Duration::from_mins(1);
 const TRY_LATER: Duration = Duration::from_mins(10);
 const LONG: Duration = Duration::from_hours(1);
-/// The same where movers open it: each try is a pod in the tenant's namespace.
+/// These intervals if movers open the repository: each try is a pod in the tenant's namespace.
 const TRY_BY_MOVER: Duration = Duration::from_mins(10);
 const TRY_BY_MOVER_LATER: Duration = Duration::from_hours(1);
-/// The least time between two prunes.
+/// The minimum time between two prunes.
 const PRUNE_PAUSE: Duration = Duration::from_hours(1);
-/// The least time between two checks.
+/// The minimum time between two checks.
 const CHECK_PAUSE: Duration = Duration::from_hours(24);
 /// How long after the first backup a repository is checked for the first time.
 const FIRST_CHECK: Duration = Duration::from_hours(1);
@@ -41,7 +43,7 @@ pub enum Look {
     In(Duration),
 }
 
-/// When to look at the repository. `last`: when this server did last.
+/// When to inspect the repository. `last`: when this server last inspected it.
 pub fn look(repository: &Repository, last: Option<Timestamp>, now: Timestamp) -> Look {
     let status = repository.status.clone().unwrap_or_default();
     let is_seen =
@@ -68,7 +70,7 @@ pub fn look(repository: &Repository, last: Option<Timestamp>, now: Timestamp) ->
     rest(last.map(|last| after(last, pause)), now)
 }
 
-/// A part of a time that is always the same for one object.
+/// A fraction of a duration that is always the same for one object.
 fn share(whole: Duration, uid: &str) -> Duration {
     let digest = Sha256::digest(uid.as_bytes());
     let part = u32::from(digest[0]) * 256 + u32::from(digest[1]);
@@ -82,8 +84,8 @@ fn rest(due: Option<Timestamp>, now: Timestamp) -> Look {
     }
 }
 
-/// One maintenance, numbered by the second in which it began. What it does follows from the object and this number, so that a
-/// server that continues it knows it, too.
+/// One maintenance, numbered by the second in which it began. Its work is derived from the object and this number, so
+/// that a server that continues it does the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub number: u64,
@@ -129,7 +131,7 @@ pub fn maintenance(repository: &Repository, failed: Option<Timestamp>, now: Time
     match rest(Some(first), now) {
         Look::In(rest) => Maintenance::In(rest),
         Look::Now => {
-            // A request counts as made before the run, whatever the clock of the one who made it shows.
+            // A request counts as made before the run, because the clock of the requesting server may differ.
             let asked = asked(repository).map_or(now, |asked| now.max(after(asked, ALMOST_A_SECOND)));
             let begun = Timestamp::from_second(asked.as_second()).unwrap_or(now);
             let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= begun);
@@ -138,7 +140,7 @@ pub fn maintenance(repository: &Repository, failed: Option<Timestamp>, now: Time
     }
 }
 
-/// From when a prune and a check are due; None if they are not.
+/// The times from which a prune and a check are due; None if they are not requested.
 fn due_at(repository: &Repository) -> (Option<Timestamp>, Option<Timestamp>) {
     let status = repository.status.clone().unwrap_or_default();
     let time = |time: &Option<Time>| time.as_ref().map(|time| time.0);
@@ -154,7 +156,7 @@ fn due_at(repository: &Repository) -> (Option<Timestamp>, Option<Timestamp>) {
     (prune, check)
 }
 
-/// Since when a prune is asked for.
+/// The time since which a prune is requested.
 fn asked(repository: &Repository) -> Option<Timestamp> {
     annotation(repository, MAINTAIN_SINCE)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What happens to a snapshot that a mover stored after it was given up: the session that asked for it decides.
+//! What happens to a snapshot that a mover stored after it was given up, depending on the state of its session.
 
 use lifeboat_api::stash::{BackupSession, HostBackupPhase, HostBackupStats};
 
@@ -37,8 +37,8 @@ pub fn is_listed(snapshot: &str, sessions: &[BackupSession]) -> bool {
     listed.filter_map(|stats| stats.name.as_deref()).any(|name| name.len() >= 8 && snapshot.starts_with(name))
 }
 
-/// What happens to the snapshots of a task that was given up. `sessions`: all BackupSessions that may have asked for it. If the
-/// session is gone, nothing is deleted.
+/// What happens to the snapshots of a task that was given up. `sessions`: all BackupSessions that may have requested
+/// it. If the session no longer exists, nothing is deleted.
 pub fn fate(task: &str, sessions: &[BackupSession]) -> TaskFate {
     let Some(parts) = TaskParts::parse(task) else { return TaskFate::Unknown };
     let session = sessions.iter().find(|session| session.metadata.uid.as_deref() == Some(parts.session));

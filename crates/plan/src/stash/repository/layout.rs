@@ -1,8 +1,9 @@
-//! Which objects below a repository's prefix are its own files, for the deletion of its data. A bucket without a prefix may hold other
-//! things, and other repositories below it, also in directories that are called like restic's: only a key that is one of the layout's as a
-//! whole is the repository's own.
+//! Which objects below a repository's prefix are its own files, for the deletion of its data. A bucket may hold other
+//! objects below the prefix, and other repositories, even in directories with the names of restic's: only an object
+//! whose whole key matches the layout belongs to the repository.
 
-/// The directories of a repository: restic's, and Lifeboat's, in the order in which their files are deleted. The config is beside them.
+/// The directories of a repository: restic's, and Lifeboat's, in the order in which their files are deleted. The
+/// config is in none of them.
 pub const DIRECTORIES: [&str; 6] = ["snapshots", "index", "data", "locks", "lifeboat", "keys"];
 /// The config of a repository.
 pub const CONFIG: &str = "config";

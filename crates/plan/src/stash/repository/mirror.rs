@@ -1,5 +1,5 @@
-//! Snapshots as objects: takes what the repository holds and the objects that exist, gives those to create, to replace and to
-//! delete. The newest of each Repository are shown.
+//! Snapshots as objects: takes the snapshots of the repository and the existing objects, gives the objects to create,
+//! to replace and to delete. Only the newest snapshots of each Repository are shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ const LONGEST: usize = 1024;
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
-/// The changes that make the objects show what the repository holds.
+/// The changes that bring the objects in line with the repository.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     pub create: Vec<Snapshot>,
@@ -64,7 +64,7 @@ fn shown(repository: &Repository, snapshots: &[SnapshotFacts]) -> Vec<Snapshot> 
     newest.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.id.cmp(&b.id)));
     let mut names = BTreeSet::new();
     let objects = newest.into_iter().take(SHOWN).map(|snapshot| object(repository, snapshot));
-    // Two IDs may begin with the same digits: the newer snapshot is shown.
+    // Two IDs may start with the same digits; then the newer snapshot is shown.
     objects.filter(|snapshot| names.insert(snapshot.metadata.name.clone())).collect()
 }
 

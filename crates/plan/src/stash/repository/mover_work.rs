@@ -1,6 +1,7 @@
-//! What a mover does for a server that cannot open a repository itself: it makes the repository, looks into it, or forgets snapshots. Takes
-//! the Repository, gives the task and its record. One such task runs for a repository at a time; its number is in an annotation of
-//! the Repository before the Job is made, because a Job in a tenant's namespace counts only if its object has it on record.
+//! The work of a mover for a server that cannot open a repository itself: it creates the repository, inspects it, or
+//! forgets snapshots. Takes the Repository, gives the task and its record. Only one such task at a time runs for a
+//! repository; its number is recorded in an annotation of the Repository before the Job is created, because a Job in
+//! a tenant's namespace counts only if its object has recorded it.
 
 use jiff::Timestamp;
 use lifeboat_api::common::TaskId;
@@ -14,7 +15,7 @@ fn task(repository_uid: &str, number: u64) -> TaskId {
     TaskId::new(format!("{repository_uid}-t{number}"))
 }
 
-/// A task that is about to begin, and what its Repository gets on record.
+/// A task that is about to start, and its record for the Repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
     pub task: TaskId,
@@ -41,7 +42,7 @@ pub fn ended() -> Value {
     json!({"metadata": {"annotations": {REPOSITORY_TASK: null}}})
 }
 
-/// The task that is on record.
+/// The recorded task.
 pub fn current(repository: &Value) -> Option<TaskId> {
     let uid = repository["metadata"]["uid"].as_str().unwrap_or_default();
     on_record(repository).map(|number| task(uid, number))

@@ -1,6 +1,6 @@
-//! Which restic repository a Repository stands for: its ID and its place are on record, in annotations, from the first time it was
-//! opened. A repository that vanished from its place is not made anew, and one that was exchanged is not used, unless a person
-//! says so by removing the record. A Repository whose backend was changed gets a new record.
+//! Which restic repository a Repository stands for: its ID and location are recorded in annotations when it is opened
+//! for the first time. A repository that no longer exists at its location is not created again, and one that was
+//! replaced is not used, unless a user removes the record. A Repository whose backend was changed gets a new record.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub const ID: &str = "lifeboat.io/repository-id";
 /// Annotation of a Repository: the place of the backend in which that repository was found.
 pub const LOCATION: &str = "lifeboat.io/repository-location";
 
-/// The repository that is on record.
+/// The recorded repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub id: String,
@@ -34,13 +34,13 @@ pub enum RecordProblem {
     Vanished { location: String, recorded: String },
 }
 
-/// The repository that is on record, if there is one.
+/// The recorded repository, if there is one.
 pub fn recorded(object: &Value) -> Option<Recorded> {
     let text = |key: &str| object["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
     Some(Recorded { id: text(ID), location: text(LOCATION) }).filter(|recorded| !recorded.id.is_empty())
 }
 
-/// The patch that puts a repository on record.
+/// The patch that records a repository.
 pub fn record(id: &str, location: &str) -> Value {
     json!({"metadata": {"annotations": {ID: id, LOCATION: location}}})
 }
@@ -57,7 +57,7 @@ pub fn location(access: &BackendAccess) -> String {
     }
 }
 
-/// Compares the repository that was opened in `location` with the one on record. True if it has to be recorded.
+/// Compares the repository that was opened in `location` with the recorded one. True if it has to be recorded.
 pub fn verify(recorded: Option<&Recorded>, location: &str, found: &str) -> Result<bool, RecordProblem> {
     match recorded.filter(|recorded| recorded.location == location) {
         None => Ok(true),
@@ -70,7 +70,7 @@ pub fn verify(recorded: Option<&Recorded>, location: &str, found: &str) -> Resul
     }
 }
 
-/// Whether a repository may be made in `location`, where there is none.
+/// Whether a repository may be created in `location`, which has none.
 pub fn may_create(recorded: Option<&Recorded>, location: &str) -> Result<(), RecordProblem> {
     match recorded.filter(|recorded| recorded.location == location) {
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! The status of a Repository: takes the old one and what was observed, gives the new one. What was not observed stays.
+//! The status of a Repository: takes the old status and the observations, gives the new status. Fields without an
+//! observation stay.
 
 use jiff::Timestamp;
 use lifeboat_api::common::Time;
@@ -10,16 +11,16 @@ use crate::stash::state::conditions::Observation;
 /// What was observed of a repository.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The generation of the object that was looked at.
+    /// The generation of the object that was inspected.
     pub generation: Option<i64>,
     pub conditions: Vec<Observation>,
     /// None if the repository was not opened.
     pub content: Option<Content>,
-    /// None if it is not known who uses the repository.
+    /// None if the users of the repository are unknown.
     pub references: Option<Vec<TypedObjectRef>>,
 }
 
-/// What a repository holds.
+/// The content of a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Snapshots, without the safety copies of restores.

@@ -1,4 +1,5 @@
-//! Which namespaces may use a Repository: its own, and those of its usagePolicy. Without a policy only its own, as upstream.
+//! Which namespaces may use a Repository: its own, and those that its usagePolicy allows. Without a policy only its
+//! own, as in upstream.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub fn may_use(spec: &RepositorySpec, own: &str, namespace: &str, labels: &BTree
             let selector = allowed.selector.as_ref().and_then(|selector| Selector::new(selector).ok());
             selector.is_some_and(|selector| selector.matches(labels))
         }
-        // A value that this version does not know allows nothing more.
+        // A value that this version does not know allows no further namespaces.
         NamespacesFrom::Same | NamespacesFrom::Other(_) => false,
     }
 }

@@ -1,13 +1,15 @@
-//! Whether the data of a Repository is deleted with it. Everything that is not known counts against it.
+//! Whether the data of a Repository is deleted with it. If any fact is unknown, nothing is deleted.
 
 use super::record::{ID, Recorded};
 
 /// The finalizer of a Repository with `wipeOut`.
 pub const FINALIZER: &str = "lifeboat.io/wipe-out";
-/// Upstream's finalizer on Repositories. Objects that were made for it would otherwise never go.
+/// Upstream's finalizer on Repositories. It is removed, because objects that were created for upstream could
+/// otherwise never be deleted.
 pub const UPSTREAM_FINALIZER: &str = "stash";
-/// Annotation of a Repository: a digest of the repository's config, written before the first file is deleted. With it a server
-/// that continues knows that the files are those of the same repository, although its keys are gone.
+/// Annotation of a Repository: a digest of the repository's config, written before the first file is deleted. With
+/// it, a server that continues can verify that the files belong to the same repository, although its keys are already
+/// deleted.
 pub const WIPING: &str = "lifeboat.io/wiping-out";
 
 /// What is known about a Repository that is being deleted.
@@ -16,7 +18,7 @@ pub struct WipeFacts<'a> {
     pub recorded: Option<&'a Recorded>,
     /// The place of the backend now.
     pub location: &'a str,
-    /// The ID of the repository that is in the backend; None if there is none.
+    /// The ID of the repository in the backend; None if there is none.
     pub found: Option<&'a str>,
     /// The objects that use the repository, such as `BackupConfiguration shop/nightly`.
     pub users: &'a [String],
@@ -34,7 +36,7 @@ pub struct WipeFacts<'a> {
 pub enum WipeOut {
     /// It is deleted.
     Delete,
-    /// There is none: nothing was ever stored, or it is gone already.
+    /// There is no data: nothing was ever stored, or it is already deleted.
     Nothing,
     Refused(WipeRefused),
 }
@@ -75,7 +77,7 @@ pub fn decide(facts: &WipeFacts<'_>) -> WipeOut {
     let Some(recorded) = facts.recorded else {
         return match facts.found {
             None => WipeOut::Nothing,
-            // Never opened as this Repository's: the files may be anybody's.
+            // The repository was never opened for this Repository: the files may belong to another one.
             Some(found) => {
                 refused(WipeRefused::Another { found: found.to_owned(), recorded: "none".to_owned() })
             }

@@ -1,4 +1,5 @@
-//! What a repository has: hosts, their paths and the newest snapshot of each, for messages about a restore that finds nothing.
+//! The content of a repository: hosts, their paths and the newest snapshot of each path. Shown in the message of a
+//! restore that finds no data.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Which rules a restore has, and which of them holds for a host.
+//! The rules of a restore, and which of them applies to a host.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::stash::hosts::HostName;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffectiveRules {
     pub rules: Vec<RestoreRule>,
-    /// They are in the deprecated place beside the target: condition `RulesMoved`.
+    /// They are in the deprecated field next to the target: condition `RulesMoved`.
     pub moved: bool,
 }
 

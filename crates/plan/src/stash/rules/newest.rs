@@ -12,7 +12,8 @@ pub(super) fn paths_of(snapshot: &SnapshotFact) -> Vec<CleanPath> {
     snapshot.paths.iter().filter_map(|path| CleanPath::stored(&absolute(path))).collect()
 }
 
-/// Whether a snapshot comes after another; the id decides between two of one moment, so that every server chooses the same.
+/// Whether a snapshot is newer than another; the ID decides between two snapshots with the same time, so that every
+/// server chooses the same one.
 pub(super) fn supersedes(snapshot: &SnapshotFact, other: &SnapshotFact) -> bool {
     (snapshot.time, &snapshot.id) > (other.time, &other.id)
 }

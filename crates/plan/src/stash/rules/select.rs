@@ -33,8 +33,9 @@ pub fn select(request: &RestoreRequest) -> Selection {
     selection
 }
 
-/// Chooses the safety copies of a restore, to put the data from before back: for each host and path the oldest, because a second one may
-/// have been made of data that was already half restored. `session`: the UID of the restore. Hosts without copies are left alone.
+/// Chooses the safety copies of a restore, to restore the earlier data: for each host and path the oldest copy,
+/// because a second one may contain data that was already half restored. `session`: the UID of the restore. Hosts
+/// without copies are not changed.
 pub fn rollback(request: &RestoreRequest, session: &str) -> Selection {
     let mut selection = Selection { existing: Existing::of(&request.snapshots), ..Selection::default() };
     let every_file = RestoreRule::default();
@@ -116,7 +117,8 @@ impl<'a> Choice<'a> {
     /// A path, from the newest snapshot that has it.
     fn of_path(&mut self, path: &str) -> Result<RestorePart, RuleError> {
         let path = CleanPath::new("rules[].paths", path)?;
-        // A path that has no place is the more useful message where both are wrong: the mounts are in the same object.
+        // If both are wrong, the message about a path below no mount is more useful, because the mounts are in the
+        // same object.
         let target = self.target(&path)?;
         let snapshot = self.newest_with(&path)?;
         self.note_age(&path, snapshot);

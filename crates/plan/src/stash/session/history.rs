@@ -10,13 +10,13 @@ pub struct OldSession {
     pub name: String,
     pub created: Timestamp,
     pub phase: SessionPhase,
-    /// A retry of it is still to be made; it holds the time.
+    /// A retry of this session is still to be created; this session has its due time.
     pub awaits_retry: bool,
 }
 
-/// The names of the sessions to delete: those that have ended, beyond `limit`, oldest last. The newest one that ran, whether it
-/// succeeded or failed, stays with any limit above zero, so that a row of skipped sessions does not hide it. Sessions that have
-/// not ended or await a retry always stay.
+/// The names of the sessions to delete: those that have ended, beyond `limit`, oldest last. The newest session that
+/// was not skipped is kept with any limit above zero, so that skipped sessions do not hide it. Sessions that have not
+/// ended or await a retry are always kept.
 pub fn to_delete(sessions: &[OldSession], limit: usize) -> Vec<String> {
     let mut ended: Vec<_> =
         sessions.iter().filter(|session| session.phase.has_ended() && !session.awaits_retry).collect();

@@ -1,5 +1,5 @@
-//! Names, labels and spec of a BackupSession. A session is identified by its due time: every server that starts the run of a due
-//! time makes an object of the same name, so that no run is doubled and none is lost.
+//! Names, labels and spec of a BackupSession. A session is identified by its due time: every server that starts the
+//! session of a due time creates an object with the same name, so that no due time is run twice or lost.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::label;
 const LONGEST: usize = 253;
 /// What is appended to an invoker's name at most: the second and the kind.
 const APPENDED: usize = "-9223372036854775807-backupconfiguration".len();
-/// The annotation of a session that a schedule or a retry made: its due time.
+/// The annotation of a session that was created by a schedule or as a retry: its due time.
 pub const DUE: &str = "lifeboat.io/due-time";
 
 /// The invoker of a session.
@@ -26,7 +26,7 @@ pub struct InvokerId {
     pub name: String,
 }
 
-/// A session that has a name which is wanted.
+/// An existing session with the name of the session to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExistingSession {
     pub name: String,
@@ -36,7 +36,7 @@ pub struct ExistingSession {
 /// What to do about the run of a due time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// Make the session of this name. If the API server says that it exists, read it and decide again with it.
+    /// Create the session with this name. If it already exists, read it and decide again.
     Create(String),
     /// The session of this name is the run.
     Exists(String),
@@ -86,7 +86,7 @@ pub fn labels(invoker: &InvokerId, target: Option<&TargetKey>) -> BTreeMap<Strin
     labels
 }
 
-/// The annotation that marks a session as made by a schedule or a retry.
+/// The annotation that marks a session as created by a schedule or as a retry.
 pub fn due_annotation(due: Timestamp) -> (String, String) {
     (DUE.to_owned(), seconds(due))
 }
@@ -103,8 +103,8 @@ pub fn spec(invoker: &InvokerId, retries: Option<&RetryConfig>) -> BackupSession
     }
 }
 
-/// A session as a person asks for it; the schedule adds [`due_annotation`]. `uid`: that of the invoker, which owns the session.
-/// `target`: as [`labels`] takes it.
+/// A session as a user creates it; the schedule adds [`due_annotation`]. `uid`: that of the invoker, which owns the
+/// session. `target`: as [`labels`] takes it.
 pub fn session(
     invoker: &InvokerId,
     uid: &str,

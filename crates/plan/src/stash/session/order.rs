@@ -1,4 +1,4 @@
-//! The order of members, and the times by which a session must have ended or begun.
+//! The order of members, and the times by which a session must have ended or started.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,9 @@ pub enum Order {
     Sequential,
 }
 
-/// The members that have not begun and may, by their index. Whether the target of one is free is asked for each of them.
-/// A member that failed stops no other; after the deadline, and if the hook before all members failed, none starts.
+/// The members that have not started and may start, by their index. The caller checks for each of them whether its
+/// target is free. A failed member does not stop the others; after the deadline, and if the hook before all members
+/// failed, no member starts.
 pub fn members_to_start(state: &SessionState, order: Order) -> BTreeSet<usize> {
     let stopped = DeadlineExceeded.is_true(&state.conditions)
         || GlobalPreBackupHookSucceeded.is_false(&state.conditions)
@@ -177,7 +178,7 @@ mod tests {
             }
         }
 
-        /// Whatever the order, a session whose started members end comes to its end.
+        /// In any order, a session ends if all started members end.
         #[test]
         fn every_member_has_its_turn(members in proptest::collection::vec(a_member(), 0..6), sequential: bool) {
             let order = if sequential { Order::Sequential } else { Order::Parallel };

@@ -22,7 +22,7 @@ pub struct FailedSession {
 /// What to do about retries of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// There is none, or it was made.
+    /// There is no retry, or it was already created.
     Nothing,
     /// Record this time as `nextRetry`, and decide again then.
     Wait(Timestamp),
@@ -30,8 +30,8 @@ pub enum Retry {
     Now { due: Timestamp, retry_left: i32 },
 }
 
-/// Decides. The due time of the retry is a whole second after the end, and therefore names no earlier session. It is
-/// the recorded one once there is one: a session that is retried twice, because the server died, has one name.
+/// Decides. The due time of the retry is a whole second after the end, and therefore names no earlier session. A
+/// recorded due time is used again, so that the retry has the same name if the server dies and creates it again.
 pub fn retry(session: &FailedSession, delay: Option<GoDuration>, now: Timestamp) -> Retry {
     let left = session.retry_left.unwrap_or(0);
     if session.phase != SessionPhase::Failed || left <= 0 || session.retried == Some(true) {

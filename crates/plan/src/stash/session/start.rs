@@ -1,7 +1,8 @@
-//! Whether a session starts, waits or is skipped, and whether a member of it may begin on its target.
+//! Decides whether a session starts, waits or is skipped, and whether a member of it may start on its target.
 //!
-//! One target has one session at work at a time, and so has each claim, whichever targets it belongs to. Sessions wait only for those that are running, which end by themselves,
-//! and for older ones of their own kind, so that no two wait for each other.
+//! Only one session at a time works on a target, and on each claim, whichever targets use the claim. A session waits
+//! only for running sessions, which end by themselves, and for older sessions of its own kind, so that two sessions
+//! never wait for each other.
 
 mod reasons;
 
@@ -17,7 +18,7 @@ use super::target::{TargetKey, TargetVolumes};
 use crate::stash::in_place::RestoreName;
 use crate::stash::state::{SessionPhase, WorkPhase};
 
-/// Annotation of a RestoreSession or RestoreBatch that failed, with its own UID: a person has allowed backups of its targets since.
+/// Annotation of a failed RestoreSession or RestoreBatch, with its own UID: a user has since allowed backups of its targets.
 pub const RESUMED: &str = "lifeboat.io/backups-resumed";
 
 /// Whether a person has allowed backups after the restore with these annotations. Another UID is that of an earlier restore: one that is
@@ -62,7 +63,7 @@ pub struct OtherRestore {
 /// How far a restore of a target has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreProgress {
-    /// Something that it needs is missing.
+    /// An object that it needs does not exist yet.
     Waiting,
     /// It waits only for other sessions on its target.
     Queued,
@@ -70,7 +71,7 @@ pub enum RestoreProgress {
     Succeeded {
         ended: Timestamp,
     },
-    /// `resumed`: backups of the target are allowed all the same, by a person or because a restore that followed succeeded.
+    /// `resumed`: backups of the target are allowed nevertheless, by a user or because a later restore succeeded.
     Failed {
         ended: Timestamp,
         resumed: bool,
@@ -81,7 +82,8 @@ pub enum RestoreProgress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupTargetFacts {
     pub on: TargetVolumes,
-    /// The restore that began to write into it and has not succeeded, from the record on its claims or on itself.
+    /// The restore that started to write to the target and has not succeeded, from the record on the target or its
+    /// claims.
     pub unfinished: Option<RestoreName>,
 }
 
@@ -95,7 +97,7 @@ impl From<TargetVolumes> for BackupTargetFacts {
 #[derive(Clone, Debug)]
 pub struct BackupFacts<'a> {
     pub session: &'a SessionKey,
-    /// Made by a person, and not by the schedule or a retry.
+    /// Created by a user, not by the schedule or as a retry.
     pub by_hand: bool,
     /// None if the invoker does not exist.
     pub invoker: Option<InvokerFacts>,
@@ -119,7 +121,7 @@ pub struct InvokerFacts {
     pub message: String,
 }
 
-/// What a new session does.
+/// The decision about a new session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionStart {
     Start,
@@ -128,16 +130,16 @@ pub enum SessionStart {
     Skip(SkipReason),
 }
 
-/// What a member does that has not begun.
+/// The decision about a member that has not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberStart {
     Start,
     Wait(WaitReason),
-    /// It is Failed without having begun: a restore of its target failed after the session had started.
+    /// It is Failed without having started, because a restore of its target failed after the session had started.
     Refuse(SkipReason),
 }
 
-/// Decides about a BackupSession that has not begun.
+/// Decides about a BackupSession that has not started.
 pub fn start_backup(facts: &BackupFacts<'_>) -> SessionStart {
     if let Some(reason) = skip_reason(facts) {
         return SessionStart::Skip(reason);
@@ -182,7 +184,7 @@ fn skip_reason(facts: &BackupFacts<'_>) -> Option<SkipReason> {
     targets.find_map(|target| restore_reason(facts.session, target, facts.restores))
 }
 
-/// Why a backup must not read a target: a restore of it is at work or is next, or the last one failed.
+/// Why a backup must not read a target: a restore of it is running or is next, or the last restore failed.
 fn restore_reason(
     session: &SessionKey,
     target: &BackupTargetFacts,
@@ -194,7 +196,8 @@ fn restore_reason(
     failed_restore(target, restores)
 }
 
-/// The restore that comes before a session, and what both work on: one that runs, or an older one that only waits for its turn.
+/// The restore that a session must wait for, and the data that both use: a running restore, or an older one that only
+/// waits for its turn.
 fn ahead(
     session: &SessionKey,
     on: &TargetVolumes,
@@ -209,15 +212,15 @@ fn ahead(
     restores.find_map(|restore| Some((restore.named(), on.shared(&restore.on)?)))
 }
 
-/// Why a target must not be backed up although no restore of it is at work: one has not succeeded, by the record on its data, or by the
-/// last restore that has ended.
+/// Why a target must not be backed up although no restore of it is running: a restore has not succeeded, according to
+/// the record on the target's claims or to the last restore that has ended.
 fn failed_restore(target: &BackupTargetFacts, restores: &[OtherRestore]) -> Option<SkipReason> {
     let on = &target.on;
     let reason = |restore: RestoreName, target: TargetKey| SkipReason::RestoreFailed { restore, target };
     if let Some(restore) = &target.unfinished {
         return Some(reason(restore.clone(), on.title()?));
     }
-    // By a later restore that succeeded, or after which a person allowed backups.
+    // Backups are allowed by a later restore that succeeded, or by a user after a later restore.
     let repaired = |failed: &OtherRestore, at: Timestamp| {
         restores.iter().any(|other| match other.progress {
             RestoreProgress::Succeeded { ended } | RestoreProgress::Failed { ended, resumed: true } => {
@@ -254,8 +257,8 @@ pub fn backup_member(
     wait_for_backup(&target.on, others, is_ahead)
 }
 
-/// Decides about a member of a restore that has all that it needs. `backups`: all that have not ended. `restores`: of other
-/// RestoreSessions and RestoreBatches.
+/// Decides about a member of a restore for which nothing is missing. `backups`: all that have not ended. `restores`:
+/// of other RestoreSessions and RestoreBatches.
 pub fn restore_member(
     session: &SessionKey,
     on: &TargetVolumes,
@@ -273,7 +276,8 @@ pub fn restore_member(
     }
 }
 
-/// Waits for the first backup with a member on the same data that comes before. Members of a session that has ended are over.
+/// The first backup that must run before and has a member on the same data. Members of an ended session are not
+/// considered.
 fn wait_for_backup(
     on: &TargetVolumes,
     backups: &[OtherBackup],

@@ -39,7 +39,7 @@ impl fmt::Display for TargetKey {
 pub struct TargetVolumes {
     /// The namespace of the claims.
     pub namespace: String,
-    /// None where claims are made from templates, and for tasks without target.
+    /// None if claims are created from templates, and for tasks without target.
     pub target: Option<TargetKey>,
     pub claims: BTreeSet<String>,
 }
@@ -59,7 +59,7 @@ impl TargetVolumes {
         self.common(other).next().map(|claim| self.claim(claim))
     }
 
-    /// Whether `other` has the same target, or all claims that both of these have.
+    /// Whether `other` has the same target, or all claims that both `self` and the target have.
     pub fn covers(&self, of: &Self, other: &Self) -> bool {
         let is_same = self.target.is_some() && self.target == of.target;
         let mut common = of.common(other).peekable();

@@ -1,5 +1,5 @@
-//! Whether a claim that a restore made from a VolumeSnapshot has its data. The driver makes the volume from the snapshot; for classes that
-//! make volumes only for pods nothing more is known until a pod uses the claim.
+//! Whether a claim that a restore created from a VolumeSnapshot has its data. The driver creates the volume from the
+//! snapshot. If the class creates volumes only for pods, nothing more is known until a pod uses the claim.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const FAILING: Duration = Duration::from_mins(10);
 /// The state of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filling {
-    /// It has a volume that was made for it.
+    /// It has a volume that was created for it.
     Filled,
     /// It gets its volume when a pod uses it.
     AwaitsPod,
@@ -40,7 +40,7 @@ pub struct RestoredClaimFacts<'a> {
     pub pods: &'a [Value],
     /// What its provisioner reported last.
     pub complaint: Option<&'a str>,
-    /// Since the claim was made.
+    /// The time since the claim was created.
     pub waited: Duration,
 }
 
@@ -73,7 +73,7 @@ pub fn filling(facts: &RestoredClaimFacts<'_>) -> Filling {
     }
 }
 
-/// Why nothing makes a volume for a claim whose class was not found.
+/// Why no volume is created for a claim whose class was not found.
 fn no_class(claim: &Value) -> String {
     match text(claim, "/spec/storageClassName") {
         "" => "the claim has no storage class, and the cluster no default; set spec.storageClassName in the template".to_owned(),
@@ -81,7 +81,7 @@ fn no_class(claim: &Value) -> String {
     }
 }
 
-/// A claim with a volume. One that existed before the claim was not made from the snapshot.
+/// A claim with a volume. A volume that is older than the claim was not created from the snapshot.
 fn bound(claim: &Value, volume: Option<&Value>) -> Filling {
     let created = |object: &Value| text(object, "/metadata/creationTimestamp").parse::<Timestamp>().ok();
     match volume.map(|volume| (text(volume, "/metadata/name"), created(volume))) {

@@ -1,5 +1,5 @@
-//! Names and labels of the VolumeSnapshots of a session. The name follows from the session and the claim, so that a server that follows a
-//! crash finds what the one before it made.
+//! Names and labels of the VolumeSnapshots of a session. The name is derived from the session and the claim, so that
+//! after a crash the next server finds the existing snapshots.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub const SESSION: &str = "lifeboat.io/backup-session";
 const LONGEST: usize = 253;
 /// What is appended to a claim's name at most: the second and a hash.
 const APPENDED: usize = "-9223372036854775807-01234567".len();
-/// How many digits a Unix time has at least: names of people may end in shorter numbers.
+/// The minimum number of digits of a Unix time. Names that users choose may end in shorter numbers.
 const DIGITS: usize = 10;
 
 /// The session that takes snapshots.
@@ -70,7 +70,7 @@ impl SnapshotOwner {
         find: impl Fn(&str) -> Option<&'a Value>,
     ) -> Result<Choice, NotOurs> {
         let [plain, own] = self.names(claim);
-        // The second name comes first: it is in use only because the first one was taken then.
+        // The second name is checked first: if it is in use, the first one was already taken.
         match find(&own) {
             Some(found) if self.owns(found, claim) => return Ok(Choice::Adopt(own)),
             Some(_) => return Err(NotOurs { name: own }),
@@ -89,7 +89,8 @@ impl SnapshotOwner {
         snapshot["metadata"]["labels"][SESSION] == *self.uid && claim_of(snapshot) == claim
     }
 
-    /// The VolumeSnapshot to make. No object owns it: deleting a session, or its invoker, deletes no data.
+    /// The VolumeSnapshot to create. No object owns it, because deleting a session or its invoker must not delete
+    /// data.
     pub fn snapshot(&self, name: &str, claim: &str, class: &str, target: Option<&TargetKey>) -> Value {
         let mut labels: BTreeMap<String, String> = labels(&self.invoker, target);
         labels.insert(SESSION.to_owned(), self.uid.clone());

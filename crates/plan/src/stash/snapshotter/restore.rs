@@ -1,4 +1,5 @@
-//! The claims that a restore makes: from its templates, each from a VolumeSnapshot. Which one is decided in [`super::selection`].
+//! The claims that a restore creates from its templates, each from a VolumeSnapshot, which [`super::selection`]
+//! chooses.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::stash::hosts::HostName;
 use crate::stash::targets::{NewClaim, POD_ORDINAL, TemplateError, template_claims};
 use crate::transfer::snapshots::GROUP;
 
-/// Label of a claim: the UID of the RestoreSession or RestoreBatch that made it.
+/// Label of a claim: the UID of the RestoreSession or RestoreBatch that created it.
 pub const RESTORE: &str = "lifeboat.io/restore-session";
 
 /// The most replicas of one restore: a status has an entry for each claim.
@@ -39,7 +40,7 @@ impl RestoredClaim {
     }
 }
 
-/// Why the claims of a restore cannot be made from snapshots.
+/// Why the claims of a restore cannot be created from snapshots.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoredClaimError {
     #[error(transparent)]
@@ -135,7 +136,7 @@ pub fn labelled(claim: &NewClaim, restore: &str) -> Value {
     object
 }
 
-/// The claim to make from a VolumeSnapshot: as its template has it, at least as large as the snapshot needs.
+/// The claim to create from a VolumeSnapshot: as in its template, but at least as large as the snapshot requires.
 pub fn claim_from(claim: &NewClaim, snapshot: &Value, restore: &str) -> Value {
     let mut object = labelled(claim, restore);
     if !object["spec"].is_object() {
@@ -155,7 +156,7 @@ pub fn claim_from(claim: &NewClaim, snapshot: &Value, restore: &str) -> Value {
     object
 }
 
-/// Whether a claim was made by this restore.
+/// Whether this restore created a claim.
 pub fn is_of_restore(claim: &Value, restore: &str) -> bool {
     claim["metadata"]["labels"][RESTORE] == *restore
 }

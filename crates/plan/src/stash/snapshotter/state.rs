@@ -1,5 +1,5 @@
-//! How far a driver has come with a VolumeSnapshot, read from the VolumeSnapshot alone, and how long each state is waited for. A driver that
-//! reports an error tries again, so an error ends the wait only if it stays.
+//! The progress of a driver with a VolumeSnapshot, read from the VolumeSnapshot alone, and how long each state is
+//! tolerated. A driver that reports an error tries again, so an error ends the wait only if it persists.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::json::text;
 use crate::transfer::snapshots::{bound_content, is_going, reported_error};
 
-/// How long a snapshot may take where the invoker sets no `timeOut`.
+/// How long a snapshot may take if the invoker sets no `timeOut`.
 pub const LONGEST: Duration = Duration::from_hours(24);
 /// How long a snapshot controller may take to notice a new VolumeSnapshot.
 const NOTICED: Duration = Duration::from_mins(10);
@@ -32,7 +32,7 @@ pub enum Stage {
     Requested,
     /// The driver has not taken it.
     Bound,
-    /// Later writes do not change it; volumes cannot be made from it yet.
+    /// Later writes do not change it, but volumes cannot be created from it yet.
     Taken,
     Ready,
 }
@@ -75,8 +75,8 @@ impl SnapshotState {
         }
     }
 
-    /// Whether another state is a new one, for which the wait begins again. The texts of errors do not count: drivers put changing IDs
-    /// into them.
+    /// Whether another state is a new one, for which the wait starts again. The texts of errors are ignored, because
+    /// drivers put changing IDs into them.
     pub fn is_same_wait(&self, other: &Self) -> bool {
         self.stage == other.stage && self.problem.is_some() == other.problem.is_some()
     }

@@ -1,5 +1,5 @@
-//! The conditions of Stash's kinds: their types, and upstream's reason for each status. Called by everything that writes a
-//! status, so that a type is never spelled in two ways and never has a reason of another type.
+//! The conditions of Stash's kinds: their types, and upstream's reason for each status. Used by all code that writes
+//! a status, so that a type has one spelling and only its own reasons.
 
 use jiff::Timestamp;
 use lifeboat_api::common::{Condition, Time};
@@ -52,7 +52,7 @@ macro_rules! condition_types {
                 }
             }
 
-            /// The reason that goes with a status.
+            /// The reason of the condition for this status.
             #[allow(clippy::match_same_arms, reason = "one line for each type, from the table below")]
             fn reason(self, truth: Truth) -> &'static str {
                 match (self, truth) {
@@ -131,7 +131,7 @@ condition_types! {
     Session BackupHistoryCleaned: "SuccessfullyCleanedBackupHistory", "FailedToCleanBackupHistory";
     /// The session did not end in time.
     Session DeadlineExceeded: "FailedToCompleteWithinDeadline", "WithinDeadline";
-    /// The Jobs of a restore's member were made.
+    /// The Jobs of a restore's member were created.
     Member RestoreJobCreated: "RestoreJobCreationSucceeded", "RestoreJobCreationFailed";
     /// The hosts of a restore's member are known, and movers can be sent.
     Member RestoreExecutorEnsured: "SuccessfullyEnsuredRestoreExecutor", "FailedToEnsureRestoreExecutor";
@@ -157,11 +157,11 @@ condition_types! {
     Member ClaimsAwaitPods: "WaitForFirstConsumer", "VolumesMade";
     /// Ours: rules in their deprecated place were read as `target.rules`.
     Member RulesMoved: "DeprecatedRulesRead", "RulesInTarget";
-    /// Ours: hosts of a restore that no rule is for were left alone.
+    /// Ours: hosts of a restore for which there is no rule were not changed.
     Member HostsWithoutRule: "NoRuleForHosts", "RulesForAllHosts";
-    /// Ours: a restore stopped the workload; False: it stays down, and the message says what to do.
+    /// Ours: a restore stopped the workload; False: it stays stopped, and the message says what to do.
     Member WorkloadStarted: "ScaleRestored", "WorkloadStaysDown", "WorkloadIsStopped";
-    /// Ours: a restore has begun to write and has not succeeded, so that its target is not backed up.
+    /// Ours: a restore has started to write and has not succeeded, so its target is not backed up.
     Member BackupsBlocked: "RestoreUnfinished", "BackupsAllowed";
     /// Ours: remarks about the snapshots that a restore takes.
     Member RestoreRemarks: "SnapshotsWithRemarks", "NoRemarks";
@@ -172,7 +172,7 @@ condition_types! {
 /// The reason of `ValidationPassed=False` while another invoker has the repository.
 pub const REPOSITORY_IN_USE: &str = "RepositoryInUse";
 
-/// The reason of `RepositoryReachable=False` where a mover, and not the server, tried to open the repository.
+/// The reason of `RepositoryReachable=False` if a mover, not the server, tried to open the repository.
 pub const NOT_OPENED_BY_MOVER: &str = "RepositoryNotOpenedByMover";
 
 /// A condition that was observed, without its transition time.

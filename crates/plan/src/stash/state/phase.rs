@@ -1,9 +1,10 @@
 //! The phase of a member, from its hosts and conditions, and the phase of a session, from its members and conditions.
 //!
-//! As upstream, with three differences. Retention, check, history and metrics that fail are warnings on a session whose data is
-//! stored: they do not make it Failed. A member is Failed only when none of its hosts is at work any more. A member
-//! without a single host is Failed, because nothing was stored or restored. A member whose last steps are left (condition
-//! `RestoreCompleted` is False) runs, whatever became of its hosts: its workload may have to be started.
+//! As in upstream, with these differences. If retention, check, history or metrics fail, that is a warning, and a
+//! session whose data is stored does not become Failed. A member is Failed only when none of its hosts is being
+//! processed any more. A member without any host is Failed, because nothing was stored or restored. A member whose
+//! last steps are not done (condition `RestoreCompleted` is False) is Running, however its hosts ended, because its
+//! workload may have to be started.
 
 use lifeboat_api::common::Condition;
 
@@ -76,8 +77,8 @@ impl HostState {
 }
 
 impl SessionState {
-    /// Writes the phases of the members and of the session that follow from hosts and conditions. A session that has ended stays
-    /// as it is, and one that began does not become Pending again.
+    /// Writes the phases of the members and of the session that follow from hosts and conditions. A session that has
+    /// ended does not change, and one that has started does not become Pending again.
     pub fn settle(&mut self) {
         if self.phase.has_ended() {
             return;
@@ -92,7 +93,7 @@ impl SessionState {
         }
     }
 
-    /// Whether the last step was done: nothing follows it.
+    /// Whether the last step was done.
     pub fn is_complete(&self) -> bool {
         MetricsPushed.status_in(&self.conditions).is_some()
     }

@@ -1,5 +1,6 @@
-//! What is read of a target. One pod stands for a Deployment and its like; a StatefulSet is read ordinal by ordinal, a DaemonSet node
-//! by node. At zero replicas the claims are read without a pod.
+//! Plans what a backup reads of a target. One pod, the oldest Ready one, represents a Deployment or a similar
+//! workload; each ordinal of a StatefulSet and each node of a DaemonSet is read separately. With zero replicas the
+//! claims are read without a pod.
 
 use std::collections::BTreeSet;
 
@@ -124,7 +125,7 @@ impl<'a> Backup<'a> {
         Ok(())
     }
 
-    /// A claim as target. A Ready pod that uses it stands for it.
+    /// A claim as target. A Ready pod that uses the claim represents it.
     fn claim(&self) -> Host {
         let claim = self.facts.name.as_str();
         let mounts_it = |pod: &&Value| {
@@ -179,7 +180,7 @@ impl<'a> Backup<'a> {
         Ok(source)
     }
 
-    /// The replicas beside the pod that is read, if they have files of their own.
+    /// The replicas other than the pod that is read, if they have files of their own.
     fn other_replicas(&self, pod: &Value) -> Option<Note> {
         let paths = self.mounts.paths.iter();
         let own = paths.filter(|path| {
@@ -198,7 +199,7 @@ impl<'a> Backup<'a> {
         })
     }
 
-    /// The volumes that `snapshotClassName` cannot hold for.
+    /// The volumes to which `snapshotClassName` cannot apply.
     fn read_live(&self) -> Vec<Note> {
         if self.facts.site.snapshot_class.is_none() {
             return Vec::new();
@@ -214,7 +215,7 @@ impl<'a> Backup<'a> {
     }
 }
 
-/// A block volume is stored whole, as the file at its path.
+/// A block volume is stored as a whole, as the file at its path.
 fn must_be_a_device(path: &MountedPath) -> Result<(), PathError> {
     let volume = path.volume.clone();
     match &path.sub_path {

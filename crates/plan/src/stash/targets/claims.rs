@@ -1,4 +1,4 @@
-//! Claims of targets: which ones a target has, and those that a restore makes from templates.
+//! Claims of targets: the existing ones, and those that a restore creates from templates.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::transfer::directory::claim_of;
 /// The variable in the claim templates of a restore: the ordinal of the replica.
 pub const POD_ORDINAL: &str = "${POD_ORDINAL}";
 
-/// A claim to make.
+/// A claim to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewClaim {
     pub name: String,
@@ -21,7 +21,7 @@ pub struct NewClaim {
     pub object: Value,
 }
 
-/// Why claims cannot be made from the templates of a restore.
+/// Why claims cannot be created from the templates of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     #[error(
@@ -89,7 +89,7 @@ pub(super) fn ordinal_of(stateful_set: &Value, template: &str, claim: &str) -> O
     (stateful_name(stateful_set, template, ordinal) == claim).then_some(ordinal)
 }
 
-/// The claim that the StatefulSet's controller would make: the labels are those of the template and of the selector.
+/// The claim that the StatefulSet's controller would create, with the labels of the template and of the selector.
 pub(super) fn of_stateful_set(stateful_set: &Value, template: &Value, ordinal: u32) -> NewClaim {
     let name = stateful_name(stateful_set, text(template, "/metadata/name"), ordinal);
     let mut labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));

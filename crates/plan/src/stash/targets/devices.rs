@@ -1,5 +1,6 @@
-//! Block volumes in restores: a device gets the whole content of a device. Takes the plan and the choice of snapshots; says what does not fit
-//! before a workload is stopped for it. Whether the device is large enough is seen by the mover, which writes nothing otherwise.
+//! Block volumes in restores: only the whole content of a device can be restored into a device. Takes the plan and
+//! the chosen snapshots; gives the mismatches, before a workload is stopped. The mover checks whether the device is
+//! large enough, and writes nothing if it is not.
 
 use super::{CleanPath, RestorePlan, VolumeAccess};
 use crate::stash::hosts::HostName;

@@ -1,4 +1,4 @@
-//! Which pods a target has, which of them stands for a host, and why none does.
+//! The pods of a target, which of them represents a host, and why none does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::json::text;
 /// How many pods a message names.
 const NAMED: usize = 3;
 
-/// Why no pod stands for a host.
+/// Why no pod represents a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PodsError {
     #[error("{target} has no Ready pod to read from: {pods}; once a pod is Ready, the next backup reads it")]
@@ -52,7 +52,7 @@ pub fn pod_template(workload: &Value) -> Option<&Value> {
     workload.pointer("/spec/template")
 }
 
-/// Why a pod cannot stand for a host; None if it is Ready and is not being deleted.
+/// Why a pod cannot represent a host; None if it is Ready and not being deleted.
 pub fn why_not_ready(pod: &Value) -> Option<String> {
     if is_terminating(pod) {
         return Some("is being deleted".to_owned());
@@ -106,7 +106,7 @@ pub(super) fn has_ended(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The pod that stands for all of them: Ready, not being deleted, the oldest, then the first by name.
+/// The pod that represents all replicas: Ready, not being deleted, the oldest, then the first by name.
 pub(super) fn standing<'a>(target: &str, pods: &[&'a Value]) -> Result<&'a Value, PodsError> {
     let ready = pods.iter().copied().filter(|pod| why_not_ready(pod).is_none());
     let oldest =

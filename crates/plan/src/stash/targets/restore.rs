@@ -1,8 +1,10 @@
-//! Restore targets: the volumes that each host's data is written into. What does not exist yet is no error but waited for
-//! ([`Missing`]); claims of a StatefulSet and of `volumeClaimTemplates` are made ([`NewClaim`]).
+//! Restore targets: the volumes that each host's data is written into. An object that does not exist yet is not an
+//! error: the restore waits for it ([`Missing`]). Claims of a StatefulSet and of `volumeClaimTemplates` are created
+//! ([`NewClaim`]).
 //!
-//! The engine asks with `into_running: false` first. `with_pods_only` of that plan goes to `in_place::decide`; if the answer is to write
-//! into running pods, it asks again with `into_running: true`, and else once more when the workload is stopped.
+//! The engine first calls this with `into_running: false` and passes `with_pods_only` of that plan to
+//! `in_place::decide`. If the decision is to write into running pods, it calls this again with `into_running: true`,
+//! otherwise again when the workload is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,18 +31,18 @@ pub struct RestoreFacts {
     /// The scale that the workload had before it was stopped, by this restore or by one that left it stopped; None if the
     /// workload's own scale holds.
     pub replicas: Option<u32>,
-    /// Whether the data goes into running pods (`lifeboat.io/restore-running`).
+    /// Whether the data is written into running pods (`lifeboat.io/restore-running`).
     pub into_running: bool,
 }
 
-/// Where the data of a restore goes.
+/// The plan of a restore: the volumes into which its data is written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RestorePlan {
     /// In the order of ordinals or node names. Empty while the target is missing.
     pub hosts: Vec<RestoreHost>,
     /// The mounts of every host.
     pub mounts: Vec<Mount>,
-    /// Claims to make before the first mover.
+    /// Claims to create before the first mover starts.
     pub new_claims: Vec<NewClaim>,
     /// What the restore waits for; it may start once this is empty.
     pub missing: Vec<Missing>,
@@ -79,7 +81,7 @@ pub struct RestoreHost {
 /// The volumes that a host's data is written into.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Destination {
-    /// The running pod that gets the data; None where the claims are written without a pod.
+    /// The running pod into whose volumes the data is written; None if the claims are written without a pod.
     pub pod: Option<HostPod>,
     /// The volumes of the mounts, each once. Claims that are still missing, or are made, are among them.
     pub volumes: Vec<HostVolume>,
@@ -93,7 +95,7 @@ pub enum Missing {
         namespace: String,
         name: String,
     },
-    /// A claim that the target names and that only its owner can make.
+    /// A claim that the target names and that only its owner can create.
     Claim {
         name: String,
         of: String,
@@ -304,7 +306,7 @@ impl Restore<'_> {
         Ok(Destination { pod: pod.map(HostPod::of), volumes })
     }
 
-    /// Restores into claims that are made from templates, or exist already with their names.
+    /// Restores into claims that are created from templates, or that already exist with these names.
     fn of_claim_templates(&mut self) -> Result<(), TargetError> {
         let facts = &self.facts.target;
         for of in template_parts(self.target) {
@@ -354,7 +356,8 @@ struct Needs {
 }
 
 impl Needs {
-    /// A claim that does not exist: made if it is one of a StatefulSet's templates, else waited for.
+    /// A claim that does not exist: created if it belongs to a StatefulSet's templates; otherwise the restore waits
+    /// for it.
     fn claim(
         &mut self,
         object: &Value,

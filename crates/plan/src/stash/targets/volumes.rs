@@ -1,5 +1,6 @@
-//! How a volume is reached: by its claim, by a CSI snapshot of it, or through its directory on the node of the pod that uses it. A volume
-//! that one pod alone may use (ReadWriteOncePod) and volumes without a claim have only the last way.
+//! How a mover accesses a volume: through its claim, through a CSI snapshot of it, or through its directory on the
+//! node of the pod that uses it. A volume that only one pod may use (ReadWriteOncePod), and volumes without a claim,
+//! can only be accessed through the directory.
 
 use serde_json::Value;
 
@@ -79,7 +80,7 @@ const MADE_FROM_OBJECTS: [&str; 5] = ["configMap", "secret", "projected", "downw
 /// Kinds of volumes of which every pod has its own.
 const ONE_FOR_EACH_POD: [&str; 5] = ["emptyDir", "ephemeral", "csi", "gitRepo", "hostPath"];
 
-/// What a volume is wanted for.
+/// The purpose for which a volume is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
@@ -116,7 +117,7 @@ pub fn host_path_refusal(namespace: &Value) -> Option<String> {
 /// One volume of a host.
 pub(super) struct Volume<'a> {
     pub(super) facts: &'a TargetFacts,
-    /// The pod that stands for the host.
+    /// The pod that represents the host.
     pub(super) pod: Option<&'a Value>,
     /// The entry in the volumes of the pod or of the template.
     pub(super) entry: &'a Value,
@@ -282,7 +283,7 @@ pub(super) fn driver_of(volume: &Value) -> Option<&str> {
 
 /// What the access modes of a claim allow.
 struct Modes {
-    /// Several nodes may have it at once.
+    /// Several nodes may mount it at the same time.
     anywhere: bool,
     /// One pod alone may use it.
     one_pod: bool,
@@ -302,7 +303,7 @@ impl Modes {
     }
 }
 
-/// Whether a container mounts a volume: the kubelet makes no directory of one that none mounts.
+/// Whether a container mounts a volume. The kubelet creates no directory for a volume that no container mounts.
 fn is_mounted(pod: &Value, volume: &str) -> bool {
     let lists = ["containers", "initContainers", "ephemeralContainers"].into_iter();
     let containers = lists.filter_map(|list| pod["spec"][list].as_array()).flatten();

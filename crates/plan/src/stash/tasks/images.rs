@@ -1,5 +1,5 @@
-//! Images of upstream's addons: they report to upstream's operator through the API, write no files that a mover could store, and end
-//! well even if they failed.
+//! Images of upstream's addons, which are refused: they report to upstream's operator through the API, write no files
+//! that a mover could store, and exit with 0 even if they failed.
 
 /// The organisation of upstream's images.
 const ORGANISATION: &str = "stashed";

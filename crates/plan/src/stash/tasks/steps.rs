@@ -1,6 +1,6 @@
-//! The Functions of a Task as containers of the mover's pod. In a backup they run before the mover, which stores what they left in
-//! `INTERIM_DATA_DIR`; in a restore the mover fills that directory first. They see the Secret of the AppBinding and nothing that opens the
-//! repository.
+//! The Functions of a Task as containers of the mover's pod. In a backup they run before the mover, which stores what
+//! they left in `INTERIM_DATA_DIR`; in a restore the mover fills that directory first. They see the Secret of the
+//! AppBinding, but no credentials of the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,7 +106,7 @@ pub fn steps_mover(request: &StepsRequest<'_>) -> Result<TaskMover, TaskError> {
     Ok(TaskMover { data: TaskData::Directory { path: IN_MOVER.to_owned(), at: interim }, pod })
 }
 
-/// The volumes for temporary and interim files. The claim of a template is made with the pod and deleted with it.
+/// The volumes for temporary and interim files. The claim of a template is created and deleted together with the pod.
 fn own_volumes(interim: &Interim<'_>) -> Result<Vec<Value>, TaskError> {
     let mut directory = json!({});
     if let Some(settings) = interim.temporary {
@@ -230,7 +230,8 @@ impl Steps<'_> {
         if !function.volume_devices.is_empty() {
             set("volumeDevices", json!(function.volume_devices));
         }
-        // Settings of the invoker come last and take precedence. Probes and life cycles do not exist for a step that ends.
+        // Settings of the invoker come last and take precedence. Probes and lifecycle hooks are not supported for
+        // init containers.
         let mut env_from = Vec::new();
         for settings in function.runtime_settings.iter().chain(self.request.runtime) {
             env.extend(settings.env.iter().flatten().map(|variable| json!(variable)));

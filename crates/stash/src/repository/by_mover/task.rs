@@ -1,4 +1,4 @@
-//! The task of a mover that works for the server on a repository: its Job, its parts, and what it reported.
+//! The task of a mover that works for the server on a repository: its Job, its parts, and its report.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use super::MOST_LISTED;
 use crate::context::Context;
 use crate::mover_pods::{PodRequest, pod_settings};
 
-/// How long a mover may take, from its turn on, and how much of that it may wait for a lock.
+/// How long a mover may take after the wait for its turn, and how long it may wait for a lock within that time.
 const LIMIT: Duration = Duration::from_mins(30);
 const LOCK_WAIT: Duration = Duration::from_mins(20);
 
@@ -86,7 +86,7 @@ fn part_uid(task: &TaskId, number: usize) -> String {
     format!("{task}.{number}")
 }
 
-/// The outcomes of all parts. One that failed is the problem of all.
+/// The outcomes of all parts. If one part failed, its problem is returned.
 pub(super) fn outcomes(
     result: TaskResult,
     task: &TaskId,
@@ -123,8 +123,8 @@ pub(super) fn wrong_image() -> RepositoryProblem {
     RepositoryProblem::Unusable(message.to_owned())
 }
 
-/// What the mover lists. What could fill the server's memory is not kept: the number of snapshots is wrong then, and the look is of no
-/// use.
+/// The snapshots that the mover lists. Entries that could fill the server's memory are dropped; then the number of
+/// snapshots differs from the result, and the inspection is not used.
 #[derive(Default)]
 pub(super) struct Lines {
     pub(super) listed: ListedSnapshots,
@@ -148,7 +148,7 @@ impl MoverObserver for Lines {
     }
 }
 
-/// Whether a listed snapshot is one: its ID is whole, and its lists are of a usual length.
+/// Whether a listed snapshot is valid: its ID is complete, and its lists have a usual length.
 fn is_bounded(snapshot: &SnapshotLine) -> bool {
     let is_id = snapshot.id.len() == 64 && snapshot.id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let bytes = snapshot.paths.iter().chain(&snapshot.tags).map(String::len).sum::<usize>();

@@ -1,6 +1,6 @@
-//! One maintenance of a repository: a mover prunes and checks it, in the Repository's own namespace, because that is where its Secret may
-//! go. The run's number is in an annotation before the Job is made, and is removed after its end is in the status; the Job is cleared
-//! after that.
+//! One maintenance of a repository: a mover prunes and checks it, in the Repository's own namespace, because its
+//! Secret must not leave that namespace. The run's number is recorded in an annotation before the Job is created, and
+//! removed after the result is in the status; then the Job is deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use super::super::{TenantRepositories, key_of, look, object, used_by};
 use crate::context::Context;
 use crate::mover_pods::{PodRequest, pod_settings};
 
-/// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
+/// The lock that the mover waits for may be left behind by a dead process; such a lock is stale after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
 
 /// How a maintenance ended.
@@ -41,7 +41,7 @@ enum MaintenanceEnd {
     Failed(String),
 }
 
-/// Writes down that a run begins.
+/// Records that a run begins.
 pub(super) async fn begin(
     context: &Context,
     repository: &Repository,
@@ -51,7 +51,7 @@ pub(super) async fn begin(
     object::merge(context, repository, patch).await
 }
 
-/// The object as it is now; None where this run of it is recorded already: what is watched lags behind.
+/// Reads the current object; None if this run is already recorded in it, because the watch lags behind.
 async fn under_way(
     context: &Context,
     repository: &Repository,
@@ -90,7 +90,7 @@ pub(super) async fn carry_out(
                 tracing::info!(namespace, repository = repository.name_any(), ?done, "maintenance ended");
                 let dead = dead_owners(&to_json(repository));
                 if !dead.is_empty() {
-                    // The mover was given these owners, and removed their locks.
+                    // The mover's task listed these owners, and the mover removed their locks.
                     object::annotate(context, &namespace, &repository.name_any(), unlocked(&dead)).await?;
                 }
             }
@@ -107,7 +107,7 @@ pub(super) async fn carry_out(
     Ok(!matches!(end, Some(MaintenanceEnd::Failed(_))))
 }
 
-/// Sends the mover. None if this server stops leading: the next one continues.
+/// Starts the mover and waits for its end. None if this server stops being the leader; the next leader continues.
 async fn ended(
     context: &Context,
     repository: &Repository,
@@ -196,7 +196,7 @@ fn with_end(
     status
 }
 
-/// What the mover is asked to do. The inner error is for people.
+/// The work in the mover's task. The inner error is a message for people.
 async fn request(
     context: &Context,
     repository: &Repository,
@@ -248,7 +248,8 @@ async fn request(
     Ok(Ok(MoverRequest { job, task, keys }))
 }
 
-/// Whether the repository is known to be empty on purpose, and is. What only movers can open is never taken for empty.
+/// Whether the repository is empty and is recorded as having been emptied by Lifeboat. A repository that only movers
+/// can open is never considered empty.
 async fn empty_is_meant(context: &Context, repository: &Repository, access: &Access) -> Result<bool, String> {
     if !repository.annotations().contains_key(EMPTIED) || !access.is_opened_by_server() {
         return Ok(false);

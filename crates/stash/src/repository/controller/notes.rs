@@ -1,5 +1,5 @@
-//! Works off the notes on a Repository: locks of dead movers that could not be removed when they died, and snapshots that movers stored
-//! after they were given up.
+//! Processes the notes on a Repository: locks of dead movers that could not be removed when the movers died, and
+//! snapshots that movers stored after they were given up.
 
 use kube::api::ListParams;
 use lifeboat_api::common::TaskId;
@@ -17,13 +17,13 @@ use super::super::opened::{forget, snapshots, to_json};
 use super::super::{TenantRepositories, key_of, object};
 use crate::context::Context;
 
-/// Whether there are notes to work off.
+/// Whether there are notes to process.
 pub(super) fn has_any(repository: &Repository) -> bool {
     let value = to_json(repository);
     !dead_owners(&value).is_empty() || !given_up(&value, |_| TaskFate::Unknown).is_nothing()
 }
 
-/// Works off the notes. False where some are left for another time.
+/// Processes the notes. False if some of them have to be processed again later.
 pub(super) async fn work_off(context: &Context, repository: &Repository) -> Result<bool, ApiError> {
     let value = to_json(repository);
     let is_unlocked = remove_locks(context, repository, &value).await?;
@@ -42,7 +42,7 @@ async fn remove_locks(context: &Context, repository: &Repository, value: &Value)
     match removed {
         Ok(()) => object::annotate(context, namespace, name, unlocked(&owners)).await.map(|()| true),
         Err(RepositoryProblem::Api(error)) => Err(error),
-        // The next mover is given these owners, and removes their locks.
+        // The task of the next mover lists these owners, and the mover removes their locks.
         Err(RepositoryProblem::MoversOnly(_)) => Ok(true),
         Err(problem) => {
             let message = problem.chain();
@@ -84,7 +84,8 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
     Ok(false)
 }
 
-/// The snapshots of a repository. Where only movers open it, those of the last look: no mover is sent for a late snapshot alone.
+/// The snapshots of a repository. If only movers open it, those of the last inspection: no mover is started only to
+/// find a late snapshot.
 async fn stored(
     context: &Context,
     repository: &Repository,

@@ -1,5 +1,5 @@
-//! One look at a Repository: opens it, by the server or by a mover, and writes what was found into its status, its Snapshot objects and
-//! the metrics. It waits for the tenant's storage, so no reconcile waits for it.
+//! One inspection of a Repository: opens it, in the server or with a mover, and writes the result into its status,
+//! its Snapshot objects and the metrics. An inspection waits for the tenant's storage, so no reconcile waits for it.
 
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::ApiError;
@@ -25,12 +25,12 @@ struct Seen {
     found: Option<(BackendAccess, Looked)>,
 }
 
-/// The Secret opens the backend, and this is known of the repository.
+/// The Secret opens the backend; the result of the inspection.
 fn secret_and(reachable: Observation) -> Seen {
     Seen { conditions: vec![SECRET.yes(""), reachable], found: None }
 }
 
-/// Looks at a Repository as it was when this look became due.
+/// Inspects a Repository as it was when the inspection became due.
 pub(super) async fn observe(
     context: &Context,
     users: &Users,
@@ -38,14 +38,14 @@ pub(super) async fn observe(
 ) -> Result<(), ApiError> {
     let Seen { conditions, found } = Box::pin(seen(context, repository)).await?;
     let (namespace, name) = object::parts(repository);
-    // The record may have been written just now: the users are known by it.
+    // The record may have been written just now, and the users are found by it.
     let Ok(now) = object::read(context, namespace, name).await else { return Ok(()) };
     if now.metadata.uid != repository.metadata.uid {
         return Ok(());
     }
     users.refresh(context, &now).await?;
     let observed = Observed {
-        // A spec that was changed meanwhile is looked at once more.
+        // A spec that was changed in the meantime is processed again.
         generation: repository.metadata.generation,
         conditions,
         ..users.observed(&now)
@@ -114,8 +114,8 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
     }
 }
 
-/// Why no mover is sent to look at a repository that only movers open; None if one is. Without a user nobody says how it is opened, and
-/// nobody needs to know.
+/// Why no mover is started to inspect a repository that only movers open; None if one is started. If no object uses
+/// the Repository, no runtimeSettings for the mover exist, and an inspection is not needed.
 async fn no_mover(
     context: &Context,
     repository: &Repository,

@@ -1,4 +1,4 @@
-//! Who uses each repository, as the watch of the ConfigMaps showed last, and its mirror in the status of Repositories.
+//! The users of each repository, from the watch of the ConfigMaps, and their copy in the status of Repositories.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::reserved::Records;
 pub(super) struct Users(pub(super) Records);
 
 impl Users {
-    /// A ConfigMap was changed. Gives the Repositories whose users it lists.
+    /// Called when a ConfigMap changed. Returns the Repositories whose users it lists.
     pub(super) fn changed(
         &self,
         map: &ConfigMap,
@@ -36,7 +36,7 @@ impl Users {
         if !name.starts_with(&reservation::config_map_name("")) {
             return Vec::new();
         }
-        // One that is deleted was emptied before.
+        // A ConfigMap is emptied before it is deleted.
         match record_of(map) {
             Ok(record) => self.0.set(&name, record),
             Err(error) => {
@@ -53,7 +53,7 @@ impl Users {
         known.iter().filter(is_affected).map(reference).collect()
     }
 
-    /// Reads who uses the repository of a Repository, after the claims of objects that are gone were removed.
+    /// Reads the users of a Repository's repository, after the claims of objects that no longer exist were removed.
     pub(super) async fn refresh(&self, context: &Context, repository: &Repository) -> Result<(), ApiError> {
         let Some(recorded) = recorded(repository) else { return Ok(()) };
         let (namespace, _) = object::parts(repository);
@@ -78,13 +78,13 @@ impl Users {
         (!found.is_empty()).then(|| found.into_iter().flat_map(|record| record.references(&own)).collect())
     }
 
-    /// What is observed of the users of a Repository.
+    /// The users of a Repository, as an observation for its status.
     pub(super) fn observed(&self, repository: &Repository) -> Observed {
         Observed { references: self.of(repository), ..Observed::default() }
     }
 }
 
-/// Mirrors who uses a Repository into its status.
+/// Copies the users of a Repository into its status.
 pub(super) async fn show(
     context: &Context,
     users: &Users,

@@ -1,9 +1,10 @@
-//! Deletes the data of a Repository with it. A finalizer holds the object until the data is gone, or until it is clear that it stays: then
-//! the status says why. Nothing is deleted unless the repository in the backend is the one on record, this Repository alone uses it,
-//! and nobody else can reserve it meanwhile.
+//! Deletes the data of a Repository together with the object. A finalizer keeps the object until the data is deleted;
+//! if the data cannot be deleted, the status says why. Nothing is deleted unless the repository in the backend is the
+//! recorded one, no other object uses it, and no other object can reserve it in the meantime.
 //!
-//! Before the first file is deleted, a digest of the repository's config is noted; the config itself is deleted last. So a server that
-//! continues after a crash knows that the files are those of the same repository, although its keys are gone.
+//! Before the first file is deleted, a digest of the repository's config is recorded; the config itself is deleted
+//! last. So a server that continues after a crash can verify that the files belong to the same repository, although
+//! its keys are already deleted.
 
 mod files;
 mod users;
@@ -36,7 +37,7 @@ use files::config_digest;
 
 /// How often a deletion that is refused or failed is tried again.
 const NEXT_TRY: Duration = Duration::from_mins(1);
-/// What people can do where the data cannot be deleted.
+/// The advice for users whose data cannot be deleted.
 const HINT: &str = "correct it, or set wipeOut to false to delete the object without its data";
 
 /// Why the data is not deleted now.
@@ -118,7 +119,7 @@ async fn refuse(context: &Context, repository: &Repository, message: &str) -> Re
     object::write_status(context, repository, &status).await.map(drop)
 }
 
-/// Removes the finalizers: the object goes. Its repository can be reserved again.
+/// Removes the finalizers, so that the object is deleted. Its repository can be reserved again.
 async fn let_go(context: &Context, memory: &Memory, repository: &Repository) -> Result<Action, ApiError> {
     release(context, repository).await?;
     let left = repository.finalizers().iter().filter(|own| *own != FINALIZER && *own != UPSTREAM_FINALIZER);
@@ -173,7 +174,8 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     });
 }
 
-/// Deletes the data, if it may be deleted. Gives what stays beside it; None where the object, as it is now, does not ask for it any more.
+/// Deletes the data, if it may be deleted. Returns the other files that stay; None if the current object no longer
+/// requests the deletion.
 async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left>, NotWiped> {
     let (namespace, name) = object::parts(repository);
     let now = object::read(context, namespace, name).await?;
@@ -199,7 +201,7 @@ async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left
     files::delete(access.store()?, &noted).await.map(Some)
 }
 
-/// Reserves the repository for its deletion, so that no invoker begins to use it.
+/// Reserves the repository for its deletion, so that no invoker starts to use it.
 async fn hold(context: &Context, repository: &Repository) -> Result<(), NotWiped> {
     let (namespace, name) = object::parts(repository);
     let Some(recorded) = recorded(repository) else { return Ok(()) };
@@ -218,21 +220,21 @@ async fn hold(context: &Context, repository: &Repository) -> Result<(), NotWiped
     Err(NotWiped::Refused(message.to_owned()))
 }
 
-/// What becomes of the data.
+/// The decision about the data.
 enum Judged {
-    /// There is none.
+    /// There is no data.
     Nothing,
     Delete {
-        /// Of the repository's config.
+        /// The digest of the repository's config.
         digest: String,
     },
 }
 
-/// Gathers what is known, and decides.
+/// Gathers the facts, and decides.
 async fn judged(context: &Context, repository: &Repository) -> Result<Judged, NotWiped> {
     let (namespace, name) = object::parts(repository);
     let Found { backend, access } = access_of(context, repository).await?;
-    // What was opened before may be another repository now.
+    // The repository is opened anew, because storage may hold another one now.
     context.repositories.close(&key_of(namespace, name));
     let digest = config_digest(access.store()?).await?;
     let opened = match look::open(context, &access).await {
@@ -271,7 +273,7 @@ async fn judged(context: &Context, repository: &Repository) -> Result<Judged, No
     }
 }
 
-/// The config that was opened is the one that is in the storage before and after.
+/// The opened config must be the one in storage, before and after the repository was opened.
 async fn same_config(access: &Access, before: Option<String>) -> Result<Judged, NotWiped> {
     match (before, config_digest(access.store()?).await?) {
         (Some(before), Some(after)) if before == after => Ok(Judged::Delete { digest: after }),
@@ -282,7 +284,8 @@ async fn same_config(access: &Access, before: Option<String>) -> Result<Judged, 
     }
 }
 
-/// The data is gone: the object goes. What stays beside the data is in an event, which outlives the object.
+/// The data is deleted, so the object is released. The other files that stay are named in an event, which outlives
+/// the object.
 async fn gone(
     context: &Context,
     memory: &Memory,

@@ -1,4 +1,4 @@
-//! Claims are put on record one after the other, whoever else changes the record.
+//! Claims are recorded one after the other, even if other callers change the record at the same time.
 
 use lifeboat_api::stash::InvokerKind;
 use lifeboat_plan::stash::hosts::{HostName, HostSet};

@@ -1,4 +1,5 @@
-//! Members that driver VolumeSnapshotter backs up: each claim of the target is a host, and the storage system takes a VolumeSnapshot of it.
+//! Backs up members with driver VolumeSnapshotter: each claim of the target is a host, and the storage system takes a
+//! VolumeSnapshot of it.
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;

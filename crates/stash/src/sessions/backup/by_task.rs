@@ -1,4 +1,5 @@
-//! Members that a task backs up: databases, and targets with a task of the user. They have one host, which one mover stores.
+//! Backs up members with a task: databases, and targets with a Task of the user. Each has one host, which one mover
+//! stores.
 
 use lifeboat_control::locked;
 use lifeboat_plan::stash::databases::Direction;

@@ -1,6 +1,6 @@
-//! The mover of one host of a backup: mounts the host's volumes, or volumes made from CSI snapshots of them, stores one snapshot for
-//! each path, and is believed only as far as the repository has the snapshots, tagged with the UIDs of the parts. A
-//! snapshot that lacks files fails the host and stays.
+//! The mover of one host of a backup: mounts the host's volumes, or volumes created from CSI snapshots of them, and
+//! stores one snapshot for each path. Its report is trusted only for snapshots that exist in the repository, tagged
+//! with the UIDs of the parts. If a snapshot has missing files, the host fails and the snapshot is kept.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -30,27 +30,27 @@ use crate::metrics::HostNumbers;
 
 /// One mover of one host.
 pub(in crate::sessions) struct Copying<'a> {
-    /// The backup, which finds the pod of the host again where it has moved; None for a safety copy.
+    /// The backup, which finds the pod of the host again if it has moved; None for a safety copy.
     pub(in crate::sessions) work: Option<&'a BackupWork>,
     pub(in crate::sessions) transfer: Transfer,
-    /// What the tasks of all attempts have in common.
+    /// The common prefix of the tasks of all attempts.
     pub(in crate::sessions) base: String,
     pub(in crate::sessions) record: HostRecord,
     pub(in crate::sessions) parts: MoverParts<HostPart>,
     pub(in crate::sessions) pod: PodSettings,
     pub(in crate::sessions) options: CopyOptions,
-    /// What the movers of the host have copied, for metrics.
+    /// The amounts that the movers of the host have copied, for metrics.
     pub(in crate::sessions) numbers: Arc<Mutex<HostNumbers>>,
 }
 
-/// What the spec asks for, beside the paths.
+/// The options of the spec, apart from the paths.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sessions) struct CopyOptions {
     /// UID of the session, for the tag of its snapshots.
     pub(in crate::sessions) session: String,
     pub(in crate::sessions) exclude: Vec<String>,
     pub(in crate::sessions) args: BackupArgs,
-    /// What a task leaves, in place of the volumes of the host.
+    /// The task whose output is stored instead of the volumes of the host.
     pub(in crate::sessions) source: Option<Source>,
 }
 
@@ -95,7 +95,8 @@ impl Steps for Copying<'_> {
         Some(format!("host {}", self.record.host))
     }
 
-    /// A mover that waits on the node that the pod has left cannot get the volume: another one is sent to where the pod is.
+    /// A mover that waits on the node that the pod has left cannot get the volume: another mover is started on the
+    /// pod's new node.
     async fn has_moved(&self, death: &Death) -> bool {
         let waits_for_volume = matches!(death.cause, DeathCause::Volume | DeathCause::Unschedulable);
         match (self.work, &self.parts.source) {
@@ -106,7 +107,7 @@ impl Steps for Copying<'_> {
         }
     }
 
-    /// Adds why the volume of a mover that never started could not be made.
+    /// Adds why the volume of a mover that never started could not be created.
     async fn complaint(&self, message: String) -> String {
         match self.snapshots().complaint(&self.parts.source).await {
             Some(why) => format!("{message}; its volume could not be made from the CSI snapshot: {why}"),
@@ -114,21 +115,21 @@ impl Steps for Copying<'_> {
         }
     }
 
-    /// Snapshots that were stored are good, whatever became of the others: they stay.
+    /// Snapshots that were stored are valid and are kept, even if others failed.
     async fn clean(&self) -> Result<String, ApiError> {
         self.clear().await?;
         Ok(String::new())
     }
 }
 
-/// What the mover said of a part: the snapshot, or why there is none.
+/// What the mover reported about a part: the snapshot, or why there is none.
 fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, String> {
     let of_part = match outcome {
         Outcome::Parts(results) => {
             let listed = results.parts.iter().find(|part| part.uid == uid);
             listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this part")?
         }
-        // A task with one part reports for itself.
+        // A task with one part has no list of parts: its result is that of the part.
         outcome if number == 0 => outcome,
         _ => return Err("the mover did not report this part".to_owned()),
     };
@@ -145,7 +146,7 @@ impl Copying<'_> {
         HostSnapshots { core, namespace, base: &self.base }
     }
 
-    /// Removes the movers of all attempts and what was made for them.
+    /// Removes the movers of all attempts and the objects that were created for them.
     async fn clear(&self) -> Result<(), ApiError> {
         self.transfer.clear().await?;
         self.snapshots().remove(&self.parts.source).await
@@ -205,7 +206,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Compares what the mover reported with what the repository has, and puts the host's snapshots on record.
+    /// Compares the mover's report with the repository, and records the host's snapshots.
     async fn stored(
         &self,
         reported: impl Fn(&str, usize) -> Result<BackedUp, String>,
@@ -237,14 +238,15 @@ impl Copying<'_> {
         self.finish(snapshots, problems).await
     }
 
-    /// Snapshots and problems are one write: a host with snapshots that lack files must not look complete after a crash.
+    /// Snapshots and problems are recorded in one write, because a host whose snapshots have missing files must not
+    /// look complete after a crash.
     async fn finish(&self, snapshots: Vec<SnapshotStats>, problems: Vec<String>) -> Result<(), ApiError> {
         let now = self.record.session.now();
         let error = (!problems.is_empty()).then(|| problems.join("; "));
         let written = self.record.change(|host| {
             host.snapshots.retain(|known| !snapshots.iter().any(|new| new.path == known.path));
             host.snapshots.extend(snapshots);
-            // The next mover of the host, if it needs another, begins with its own first attempt.
+            // If the host needs another mover, that mover starts with its own first attempt.
             host.run.attempt = None;
             if error.is_some() {
                 end_host(host, error, now);

@@ -77,7 +77,7 @@ async fn finish_repository(
     hosts: &BTreeSet<HostName>,
 ) -> Result<Option<Observation>, Stopped> {
     let key = key_of(&repository.namespace, &repository.name);
-    // The reservation may have been lost while movers were at work.
+    // The reservation may have been lost while movers ran.
     let held = Box::pin(Reserved::of(context, &work.invoker, repository)).await;
     let (applied, removed) = match &held {
         Ok(reserved) => apply_retention(context, &key, record, work, reserved, hosts).await,
@@ -105,7 +105,7 @@ async fn finish_repository(
     }))
 }
 
-/// What metrics show of a session.
+/// The values of a session for the metrics.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
     EndedSession {
         labels: SessionLabels {
@@ -128,7 +128,8 @@ pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Sto
     complete(record, None).await
 }
 
-/// Ends a session that cannot go on because its invoker is gone, and with it the hooks that its hosts may owe: they are named.
+/// Ends a session that cannot continue because its invoker no longer exists. The hooks that were still due cannot run
+/// and are named.
 pub(super) async fn end_without_invoker(record: &SessionRecord) -> Result<(), Stopped> {
     const GONE: &str = "its invoker is gone or not valid any more";
     let now = record.now();
@@ -172,7 +173,8 @@ async fn complete(record: &SessionRecord, observed: Option<Observation>) -> Resu
     written(changed.await?)
 }
 
-/// Forgets the snapshots that the policy does not keep, of the session's own hosts. A failure is a warning: the data is safe.
+/// Forgets the snapshots of the session's own hosts that the policy does not keep. A failure is only a warning,
+/// because the data is stored.
 async fn apply_retention(
     context: &Context,
     key: &RepositoryKey,
@@ -203,7 +205,7 @@ fn stored_snapshots(state: &SessionState) -> Vec<String> {
     hosts.flat_map(|host| &host.snapshots).filter_map(|stats| stats.name.clone()).collect()
 }
 
-/// What a policy did, or would do.
+/// The message about what a policy removed, or would remove.
 fn observed(applied: &Applied, dry_run: bool) -> Observation {
     let kind = ConditionType::RetentionPolicyApplied;
     if !applied.kept_whole.is_empty() {
@@ -226,7 +228,7 @@ fn not_applied(problem: &NotReserved) -> Observation {
     }
 }
 
-/// What follows a session that has ended: a retry, and the deletion of old sessions.
+/// After a session has ended: creates a retry, and deletes old sessions.
 pub(super) async fn after_end(
     context: &Context,
     session: &BackupSession,
@@ -265,7 +267,7 @@ pub(super) async fn after_end(
     }
 }
 
-/// Makes the session of a retry, with the owner of the one that failed.
+/// Creates the session of a retry, with the owner of the failed session.
 async fn make_retry(
     context: &Context,
     session: &BackupSession,

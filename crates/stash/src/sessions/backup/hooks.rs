@@ -1,4 +1,5 @@
-//! Hooks of the hosts of a backup: in the pod that is read. The hook after a host runs in the pod of the one before it, which is on record.
+//! Hooks of the hosts of a backup: in the pod that is read. The hook after a host runs in the pod of the hook before
+//! it, which is recorded.
 
 use lifeboat_api::stash::HookPodRef;
 use lifeboat_cluster::ApiError;
@@ -34,8 +35,8 @@ impl BackupWork {
         self.member_hooks(member)?.post.as_ref().map(|(hook, _)| hook)
     }
 
-    /// The pod in which the hook before a host ran, if it is not the pod of the host any more: what was quiesced there is not what would be
-    /// read now.
+    /// The pod in which the hook before a host ran, if it is no longer the pod of the host: the pod that would be
+    /// read now was not quiesced.
     pub(super) async fn lost_hook_pod(&self, record: &HostRecord) -> Result<Option<String>, ApiError> {
         let hook = self.member_hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
         let pod = record.state().await.run.hook_pod;
@@ -66,7 +67,8 @@ impl BackupWork {
     ) -> Result<(), HookFailure> {
         let state = record.state().await;
         let pod = if hook.needs_pod() { self.hook_pod(record.member, &state).await? } else { None };
-        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
+        // The hook after a host reverts what the hook before it did, so only its own time limit cancels it, not the
+        // session's deadline.
         let (mark, cancel) = match when {
             HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
             HookMoment::After => (HookMark::Post, CancellationToken::new()),
@@ -97,7 +99,7 @@ impl BackupWork {
         }
     }
 
-    /// The invoker, as the texts of hooks name it.
+    /// The invoker, for the templates of hooks.
     pub(super) fn invoker_summary(&self) -> InvokerSummary {
         InvokerSummary {
             api_group: lifeboat_api::stash::GROUP.to_owned(),
@@ -128,7 +130,7 @@ impl BackupWork {
     }
 }
 
-/// Why a host is not read whose pod was quiesced and is gone.
+/// Why a host is not read: its pod was quiesced and no longer exists.
 pub(super) fn replaced(pod: &str) -> String {
     format!(
         "pod {pod}, in which the hook before the host ran, was replaced before the host was read; the next session reads the new pod"

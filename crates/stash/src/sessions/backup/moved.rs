@@ -1,5 +1,5 @@
-//! The pod that stands for a host may move to another node after the host was found: while its mover waits for its turn, or between two
-//! movers. Called before each mover is sent.
+//! Detects that the pod of a host has moved to another node after the host was found: while its mover waits for its
+//! turn, or between two movers. Called before each mover is started.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
@@ -14,8 +14,8 @@ use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
 
 impl BackupWork {
-    /// What a mover reads now: where the pod has moved, the host is looked up once more. Where that fails, the mover is sent as it was
-    /// planned, and says itself what is wrong.
+    /// The current source of a mover: if the pod has moved, the host is looked up again. If that fails, the mover is
+    /// started as planned and reports the problem itself.
     pub(super) async fn current_source(
         &self,
         record: &HostRecord,
@@ -45,7 +45,7 @@ impl BackupWork {
         Ok(same.map_or_else(|| parts.source.clone(), |mover| mover.source))
     }
 
-    /// Whether the pod of a host is gone, or on another node than its mover would be.
+    /// Whether the pod of a host no longer exists, or is on another node than its mover would be.
     pub(super) async fn has_moved(&self, record: &HostRecord, node: &str) -> Result<bool, ApiError> {
         let run = record.state().await.run;
         let target = self.member(record.member).and_then(|member| member.target.as_ref());

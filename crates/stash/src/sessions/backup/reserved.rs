@@ -1,6 +1,7 @@
-//! The reservation of a session: its invoker holds the repository that is in the storage now. A session does not rely on the status of
-//! its invoker, because the reservation may have been lost since, or the backend or its Secret may lead to another repository. Checked
-//! before any mover, and again before snapshots are forgotten.
+//! Confirms the reservation of a session: its invoker must hold the reservation of the repository that is in storage
+//! now. A session does not rely on the status of its invoker, because the reservation may have been lost since, or
+//! the backend or its Secret may now point to another repository. Checked before the first mover, and again before
+//! snapshots are forgotten.
 
 use lifeboat_api::stash::Driver;
 use lifeboat_cluster::ApiError;
@@ -27,9 +28,9 @@ pub(super) struct Reserved {
 /// Why a session may not use the repository.
 #[derive(Debug)]
 pub(super) enum NotReserved {
-    /// It cannot be opened. For people.
+    /// It cannot be opened; the message for users.
     NotOpened(String),
-    /// It is somebody else's, or its Repository does not allow the namespace. For people.
+    /// Another object has reserved it, or its Repository does not allow the namespace; the message for users.
     NotHeld(String),
     Api(ApiError),
 }
@@ -41,7 +42,7 @@ impl From<ApiError> for NotReserved {
 }
 
 impl Reserved {
-    /// Opens the repository of a session, or makes it, and makes sure that the invoker holds it.
+    /// Opens or creates the repository of a session, and confirms that the invoker holds its reservation.
     pub(super) async fn of(
         context: &Context,
         invoker: &Invoker,
@@ -68,15 +69,15 @@ impl Reserved {
 /// Whether a session may use its repository.
 pub(super) enum Reservation {
     Held,
-    /// The session had begun, and the repository is somebody else's now, for this reason.
+    /// The session had started, and another object holds the repository now, for this reason.
     Lost(String),
     /// The session has ended: it cannot use the repository.
     Ended,
 }
 
-/// Opens the repository, or makes it, and makes sure that the invoker holds it. A session of which nothing has begun is Skipped where
-/// the repository is somebody else's, and Failed where it cannot be opened. Driver
-/// VolumeSnapshotter writes into none.
+/// Opens or creates the repository, and confirms that the invoker holds its reservation. If no part of the session
+/// has started, the session is Skipped if another object holds the repository, and Failed if the repository cannot be
+/// opened. Driver VolumeSnapshotter uses no repository.
 pub(super) async fn reserve(
     context: &Context,
     record: &SessionRecord,
@@ -99,7 +100,7 @@ pub(super) async fn reserve(
             skip(record, &message).await?;
             Ok(Reservation::Ended)
         }
-        // Its movers wait for storage that is away.
+        // If storage is unreachable, the movers of the session wait for it.
         Err(NotReserved::NotOpened(_)) if has_begun => Ok(Reservation::Held),
         Err(NotReserved::NotOpened(message)) => {
             written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
@@ -116,13 +117,13 @@ pub(super) async fn reserve(
     }
 }
 
-/// Whether a hook of the batch or a member of it has begun.
+/// Whether a hook or a member of the batch has started.
 fn has_begun(state: &SessionState) -> bool {
     ConditionType::GlobalPreBackupHookSucceeded.status_in(&state.conditions).is_some()
         || state.members.iter().any(|member| member.total_hosts.is_some())
 }
 
-/// Makes sure that a claim holds at this moment.
+/// Confirms that a claim is granted at this moment.
 async fn confirmed(context: &Context, id: &ReservedId, claim: &Claim) -> Result<(), NotReserved> {
     match reservations::confirm(context, id, claim).await {
         Ok(Standing::Holds) => Ok(()),

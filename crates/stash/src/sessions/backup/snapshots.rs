@@ -1,6 +1,6 @@
-//! CSI snapshots of a host's claims, where the target names a VolumeSnapshotClass: one is taken of each claim, and a volume made from
-//! it is what the mover reads. All objects are in the namespace of the target and are named by the host's task and the volume,
-//! so that another server finds them; they are removed when the mover has ended.
+//! CSI snapshots of a host's claims, if the target names a VolumeSnapshotClass: a snapshot of each claim is taken,
+//! and the mover reads a volume created from it. All objects are in the namespace of the target and are named by the
+//! host's task and the volume, so that another server finds them; they are removed when the mover has ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,12 +29,13 @@ pub(super) struct HostSnapshots<'a> {
     pub(super) core: &'a Core,
     /// The namespace of the target and of the mover.
     pub(super) namespace: &'a str,
-    /// What the tasks of the mover have in common.
+    /// The common prefix of the mover's tasks.
     pub(super) base: &'a str,
 }
 
 impl HostSnapshots<'_> {
-    /// The source that the mover reads: each claim of which a snapshot is wanted is replaced by a volume made from one.
+    /// The source that the mover reads: each claim that is to be snapshotted is replaced by a volume created from its
+    /// snapshot.
     pub(super) async fn exposed(
         &self,
         source: &MoverSource,
@@ -58,7 +59,7 @@ impl HostSnapshots<'_> {
             };
             let made = self.expose(&self.uid(number), claim, class, record, cancel).await?;
             node = node.or(made.node);
-            // It stays a snapshot, whose files do not change while they are read.
+            // The source remains a snapshot, whose files do not change while they are read.
             let access =
                 VolumeAccess::Snapshot { claim: made.claim, class: class.clone(), block: made.block };
             exposed.push(HostVolume { name: volume.name.clone(), access });
@@ -66,7 +67,7 @@ impl HostSnapshots<'_> {
         Ok(MoverSource::Volumes { volumes: exposed, node })
     }
 
-    /// Identifies a volume of the host among all objects that are made for movers.
+    /// Identifies a volume of the host among all objects that are created for movers.
     fn uid(&self, number: usize) -> String {
         format!("{}.v{number}", self.base)
     }
@@ -75,7 +76,7 @@ impl HostSnapshots<'_> {
         Exposures::new(&self.core.client, self.namespace, &self.core.namespace)
     }
 
-    /// Takes the snapshot of a claim, unless that is done.
+    /// Takes the snapshot of a claim, unless it exists.
     async fn take(
         &self,
         uid: &str,
@@ -97,7 +98,7 @@ impl HostSnapshots<'_> {
         }
     }
 
-    /// Makes a volume from the snapshot of a claim.
+    /// Creates a volume from the snapshot of a claim.
     async fn expose(
         &self,
         uid: &str,
@@ -128,7 +129,7 @@ impl HostSnapshots<'_> {
         })
     }
 
-    /// Why a volume could not be made from a snapshot, as its provisioner reported last.
+    /// Why a volume could not be created from a snapshot, from the provisioner's last report.
     pub(super) async fn complaint(&self, source: &MoverSource) -> Option<String> {
         for number in snapshot_numbers(source) {
             if let Some(complaint) = self.exposures().complaint(&self.uid(number)).await {
@@ -138,7 +139,7 @@ impl HostSnapshots<'_> {
         None
     }
 
-    /// Removes volumes and snapshots that were made for the mover, which has ended.
+    /// Removes volumes and snapshots that were created for the mover, which has ended.
     pub(super) async fn remove(&self, source: &MoverSource) -> Result<(), ApiError> {
         for number in snapshot_numbers(source) {
             remove(self.core, self.namespace, &self.uid(number)).await?;
@@ -155,7 +156,7 @@ fn snapshot_numbers(source: &MoverSource) -> Vec<usize> {
     of_snapshots.map(|(number, _)| number).collect()
 }
 
-/// The name of the snapshot of a claim; that of the volume made from it differs.
+/// The name of the snapshot of a claim; the volume created from it has another name.
 fn taken_name(uid: &str) -> String {
     format!("lifeboat-of-{uid}")
 }
@@ -165,8 +166,8 @@ async fn remove(core: &Core, namespace: &str, uid: &str) -> Result<(), ApiError>
     Snapshots::new(&core.client).remove(namespace, &taken_name(uid), None, true).await
 }
 
-/// Removes what interrupted servers left for sessions that have ended or are gone. `is_open`: whether the session with a UID is
-/// still worked on.
+/// Removes objects that interrupted servers left for sessions that have ended or no longer exist. `is_open`: whether
+/// the session with a UID is still worked on.
 pub(super) async fn sweep(core: &Core, is_open: impl Fn(&str) -> bool) -> Result<(), ApiError> {
     let snapshots = Snapshots::new(&core.client);
     let labelled = snapshots.labelled(MADE_FOR, None).await?.into_iter().map(|found| {

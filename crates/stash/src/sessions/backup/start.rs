@@ -1,4 +1,5 @@
-//! Gathers what decides whether a BackupSession, or one member of it, starts: its invoker, other sessions on its targets, restores.
+//! Gathers the facts that determine whether a BackupSession, or one member of it, starts: its invoker, other sessions
+//! on its targets, restores.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +53,7 @@ impl Gathered {
     }
 }
 
-/// Gathers for a session that has not begun.
+/// Gathers the facts for a session that has not started.
 pub(super) async fn gather(
     context: &Context,
     session: &BackupSession,
@@ -94,7 +95,7 @@ fn message(invoker: &Invoker) -> String {
         .join("; ")
 }
 
-/// What else goes on in the namespace of a session.
+/// The other sessions and restores in the namespace of a session.
 pub(super) struct Surroundings {
     /// Sessions of the same invoker that have not ended.
     siblings: Vec<OtherBackup>,
@@ -142,13 +143,14 @@ impl Surroundings {
         volumes::of_target(&context.core, &self.claims, &target.key, target.kind).await.map(Some)
     }
 
-    /// Whether a member of the session may begin on its target.
+    /// Whether a member of the session may start on its target.
     pub(super) fn member(&self, record: &SessionRecord, target: Option<&BackupTargetFacts>) -> MemberStart {
         backup_member(&key(record), target, &self.others, &self.restores)
     }
 }
 
-/// A session as others see it; None if it has ended. One that no server has looked at has the targets of its invoker.
+/// A session as others see it; None if it has ended. A session that no server has processed yet has the targets of
+/// its invoker.
 async fn open_backup(
     context: &Context,
     namespace: &str,

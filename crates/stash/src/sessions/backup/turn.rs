@@ -1,5 +1,5 @@
-//! The turn of a member on its target: one session at a time works on a target and on each of its claims, the older first. Called before a
-//! member begins.
+//! The turn of a member on its target: only one session at a time works on a target and on each of its claims, the
+//! older one first. Called before a member starts.
 
 use lifeboat_api::stash::InvokerRef;
 use lifeboat_control::locked;
@@ -14,7 +14,7 @@ use crate::sessions::engine::NoHosts;
 use crate::sessions::turns::{shown, try_take};
 
 impl BackupWork {
-    /// Waits until the target of a member is free: of another backup, and of restores. The status says what it waits for.
+    /// Waits until no other backup and no restore uses the target of a member. The status says what it waits for.
     pub(super) async fn wait_for_turn(
         &self,
         member: usize,
@@ -58,7 +58,7 @@ impl BackupWork {
         }
     }
 
-    /// What a member works on that has begun.
+    /// The data that a started member works on.
     async fn begun_on(&self, member: usize) -> Option<TargetVolumes> {
         let target = self.member(member)?.target.as_ref()?;
         let claims = self.record.read(|state| {

@@ -1,5 +1,5 @@
-//! A BackupSession that may have been created while nothing checked who may: it stays Pending until the admission policies of its
-//! kind and of its invoker's kind are in force, and is skipped where that takes too long.
+//! A BackupSession that may have been created while no policy checked its user: it stays Pending until the admission
+//! policies of its kind and of its invoker's kind are in force, and is skipped if that takes too long.
 
 use jiff::SignedDuration;
 use lifeboat_api::stash::BackupSession;
@@ -13,7 +13,7 @@ use crate::sessions::engine::Stopped;
 use crate::sessions::kind::SessionKind;
 use crate::sessions::record::SessionRecord;
 
-/// What becomes of a session that has not begun; None if it may begin.
+/// The decision about a session that has not started; None if it may start.
 pub(super) async fn hold(
     context: &Context,
     session: &BackupSession,

@@ -1,4 +1,4 @@
-//! The work of a backup on its members: finds targets and hosts, sends movers, runs hooks. The engine calls it.
+//! The work of a backup on its members: finds targets and hosts, starts movers, runs hooks. Called by the engine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ use crate::sessions::turns::Turn;
 use crate::target::{self, TargetName};
 use crate::tasks::TaskWork;
 
-/// How long the mover of one host may take where the invoker sets no `timeOut`.
+/// How long the mover of one host may take if the invoker sets no `timeOut`.
 const LONGEST: Duration = Duration::from_hours(24 * 7);
 
 /// The members of one backup.
@@ -58,7 +58,7 @@ pub(in crate::sessions) struct BackupWork {
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
     pub(super) cancel: CancellationToken,
-    /// What this server knows of members and hosts at work; empty at first.
+    /// What this server knows about the members and hosts that it works on; empty at first.
     pub(super) at_work: AtWork,
 }
 
@@ -74,12 +74,12 @@ pub(super) struct AtWork {
     pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
     /// The turns of members on their targets.
     pub(super) turns: Mutex<BTreeMap<usize, Turn>>,
-    /// What the movers of each host have copied.
+    /// The amounts that the movers of each host have copied.
     numbers: Mutex<BTreeMap<(usize, HostName), SharedNumbers>>,
 }
 
 impl AtWork {
-    /// What the movers of a host have copied; None where another server sent them.
+    /// The amounts that the movers of a host have copied; None if another server started them.
     pub(super) fn numbers_of(&self, member: usize, host: &HostName) -> Option<HostNumbers> {
         let numbers = locked(&self.numbers).get(&(member, host.clone())).cloned();
         numbers.map(|numbers| *locked(&numbers))
@@ -157,7 +157,7 @@ impl BackupWork {
         }
     }
 
-    /// Sends one mover of a host and waits for its end.
+    /// Starts one mover of a host and waits for its end.
     async fn send(
         &self,
         key: &RepositoryKey,
@@ -218,7 +218,7 @@ impl BackupWork {
         let run = record.state().await.run;
         let is_read = |uid: &str| source.pod.as_ref().is_some_and(|pod| pod.uid == uid);
         if run.hook_pod.is_some_and(|pod| !is_read(&pod.uid)) {
-            // A mover that was sent before read the pod that is on record.
+            // A mover that was started earlier read the recorded pod.
             return Ok(());
         }
         let quiesced = run.pre_hook == Some(HookPhase::Succeeded);
@@ -263,7 +263,7 @@ impl SessionWork for BackupWork {
                     state.hosts.push(new_host(host, now));
                 }
             }
-            // A host that the target does not have any more is ended as well: it may owe a hook.
+            // A host that the target no longer has is ended as well, because its hook may still be due.
             state.total_hosts = i32::try_from(state.hosts.len()).ok();
         });
         changed.await?;
@@ -328,7 +328,7 @@ impl SessionWork for BackupWork {
             let wanted = parts.parts.clone();
             self.send(key, &record, &source, mover, parts, cancel).await?;
             if !are_stored(&record.state().await, &wanted) {
-                // The host failed, or its mover was left to the next leader, where the host goes on.
+                // The host failed, or its mover was left to the next leader, which continues the host.
                 return Ok(());
             }
         }
@@ -362,7 +362,7 @@ impl SessionWork for BackupWork {
     }
 }
 
-/// A host that has not begun. One that cannot be read has ended: no hook runs for it.
+/// A host that has not started. A host whose volumes cannot be read has already ended, and no hook runs for it.
 fn new_host(host: &Host, now: jiff::Timestamp) -> HostState {
     let mut state = HostState { name: host.name.clone(), ..HostState::default() };
     if let Err(error) = &host.source {

@@ -1,5 +1,6 @@
-//! Hosts whose data is fixed while the storage still works on it: a hook that always runs after its host releases the pod at once, so that
-//! no pod stays quiesced for as long as a storage system uploads a snapshot. Other hooks need the end of the host, and wait for it.
+//! Hosts whose data is fixed while the storage still works on it: a hook that always runs after its host releases the
+//! pod at once, so that no pod stays quiesced for as long as a storage system uploads a snapshot. Hooks with other
+//! policies depend on how the host ended, and wait for its end.
 
 use lifeboat_plan::stash::hooks::PostPolicy;
 use lifeboat_plan::stash::hosts::HostName;
@@ -26,7 +27,7 @@ pub(super) async fn settle_all(
     all(records.iter().map(|record| settle(work, record, cancel))).await
 }
 
-/// Waits for the end of one host. One that has ended is left alone.
+/// Waits for the end of one host, unless it has ended.
 pub(super) async fn settle(
     work: &dyn SessionWork,
     record: &HostRecord,

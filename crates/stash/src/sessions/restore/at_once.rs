@@ -1,5 +1,6 @@
-//! Restores into volumes that no workload is stopped for: claims that nobody uses, new ones, and volumes of running pods where an annotation
-//! asks for that. A pod that comes to use a claim while it is written ends the restore, as at a standstill.
+//! Restores into volumes without stopping a workload: claims that no pod uses, new claims, and, if an annotation
+//! requests it, volumes of running pods. If a pod starts to use a claim while data is written to it, the restore
+//! ends, as during a standstill.
 
 use std::pin::pin;
 
@@ -52,7 +53,7 @@ impl RestoreWork {
         self.settle_blocking(member, &found).await
     }
 
-    /// Completes when a pod came to use what is written.
+    /// Completes when a pod starts to use the volumes that are written.
     async fn disturbance(&self, found: &FoundMember) -> String {
         loop {
             tokio::time::sleep(self.transfers.pace).await;
@@ -69,7 +70,8 @@ impl RestoreWork {
         }
     }
 
-    /// The pods that came to use the claims since they were found free; None where there are none, or running pods are written into.
+    /// The pods that started to use the claims since these were found unused; None if there are none, or if the
+    /// restore writes into running pods.
     async fn come_to_use(&self, found: &FoundMember) -> Result<Option<String>, ApiError> {
         let into_running = found.destinations.values().any(|destination| destination.pod.is_some());
         if into_running || found.claims.is_empty() {

@@ -1,5 +1,5 @@
-//! Backups of what a restore writes are blocked from before its first byte until the data is whole again. The record of that is on the data
-//! ([`unfinished`]), because the restore may be deleted; condition `BackupsBlocked` shows it.
+//! Blocks backups of the data that a restore writes, from before the first byte until the data is complete again. The
+//! record is on the claims ([`unfinished`]), because the restore may be deleted; condition `BackupsBlocked` shows it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ use crate::sessions::engine::is_refusal;
 use crate::sessions::unfinished;
 
 impl RestoreWork {
-    /// Puts the record on the data before the first mover. False where that is not allowed: the hosts have failed.
+    /// Sets the record on the claims before the first mover starts. False if that is not allowed: then the hosts have
+    /// failed.
     pub(super) async fn block_backups(&self, member: usize, found: &FoundMember) -> Result<bool, ApiError> {
         let state = self.member_state(member).await;
         if ConditionType::BackupsBlocked.status_in(&state.conditions).is_some() {
@@ -43,10 +44,11 @@ impl RestoreWork {
         self.change(member, |member| member.observe(&blocked, now)).await.map(|_| true)
     }
 
-    /// Removes the record where the data is whole: all of it was restored, or nothing was written. Called once the movers have ended.
+    /// Removes the record if the data is complete: all of it was restored, or nothing was written. Called once the
+    /// movers have ended.
     pub(super) async fn settle_blocking(&self, member: usize, found: &FoundMember) -> Result<(), ApiError> {
         let state = self.member_state(member).await;
-        // A server may have died between the record on the data and the condition.
+        // A server may have died after it set the record and before it set the condition.
         let shown = ConditionType::BackupsBlocked.status_in(&state.conditions);
         if shown == Some(Truth::False) {
             return Ok(());
@@ -78,14 +80,14 @@ impl RestoreWork {
     }
 }
 
-/// What became of the data.
+/// The state of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// All of it was restored.
     Whole,
-    /// It is as it was.
+    /// It is unchanged.
     Untouched,
-    /// It may be half restored, or movers are at work.
+    /// It may be half restored, or movers are running.
     Open,
 }
 

@@ -1,5 +1,5 @@
-//! Members that driver VolumeSnapshotter restores: each claim that the templates make is a host, and the storage system makes its volume from
-//! a VolumeSnapshot.
+//! Restores members with driver VolumeSnapshotter: each claim of the templates is a host, and the storage system
+//! creates its volume from a VolumeSnapshot.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::sessions::engine::NoHosts;
 use crate::sessions::snapshotter::filling::{RestoreClaim, exists};
 use crate::snapshot_classes;
 
-/// One look at the member: its claims, none of which may exist, and the snapshot of each.
+/// Finds the claims of the member, none of which may exist, and the snapshot of each.
 pub(super) async fn try_find(
     work: &RestoreWork,
     member: usize,
@@ -67,7 +67,7 @@ pub(super) async fn try_find(
     Ok(Tried::Found(Box::new(Ready { found, on, selection, way: InPlace::AtOnce, uid: String::new() })))
 }
 
-/// Finds the claims of hosts that are on record: they follow from the spec.
+/// Finds the claims of recorded hosts, which are derived from the spec.
 pub(super) fn find_again(
     work: &RestoreWork,
     member: usize,
@@ -89,7 +89,7 @@ fn found(claims: Vec<RestoredClaim>) -> FoundMember {
     FoundMember { new_claims, claims: names, ..FoundMember::default() }
 }
 
-/// Makes the claims of a member, all at once, and waits for their data.
+/// Creates the claims of a member in parallel, and waits for their data.
 pub(super) async fn run(
     work: &RestoreWork,
     member: usize,
@@ -111,7 +111,7 @@ pub(super) async fn run(
     note_waiting(work, member).await
 }
 
-/// Says which claims have no volume yet.
+/// Records which claims have no volume yet.
 async fn note_waiting(work: &RestoreWork, member: usize) -> Result<(), ApiError> {
     let hosts = work.member_state(member).await.hosts;
     let waiting = hosts.iter().filter(|host| host.phase == WorkPhase::Unknown);

@@ -1,4 +1,5 @@
-//! Members that a task restores: databases, and targets with a task of the user. They have one host, to which one mover sends the data.
+//! Restores members with a task: databases, and targets with a Task of the user. Each has one host, to which one
+//! mover sends the data.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,7 @@ pub(super) fn is_for(member: &ValidRestoreMember) -> bool {
     let kind = kind(member);
     let name = member.task.as_ref().map(|task| task.name.as_str()).unwrap_or_default();
     if member.target.as_ref().is_some_and(|target| target.reference.is_none()) && name.is_empty() {
-        // Claims are made from templates.
+        // Claims are created from templates.
         return false;
     }
     let is_of_volumes = kind != Some(TargetKind::AppBinding) && is_volume_task(name);
@@ -54,7 +55,7 @@ fn host_name(member: &ValidRestoreMember) -> HostName {
     HostName::of(alias, &HostOf::Whole)
 }
 
-/// One look at the member: its task, and the snapshots for its host.
+/// Finds the task of the member, and the snapshots for its host.
 pub(super) async fn try_find(
     work: &RestoreWork,
     member: usize,
@@ -110,7 +111,7 @@ async fn claims(work: &RestoreWork, member: usize) -> Result<BTreeSet<String>, A
     Ok(of_target(core, &existing, key, kind).await?.on.claims)
 }
 
-/// Finds the task of a member whose host is on record. One that is gone by now fails the host.
+/// Finds the task of a member whose host is recorded. If the task no longer exists, the host fails.
 pub(super) async fn find_again(
     work: &RestoreWork,
     member: usize,
@@ -159,7 +160,7 @@ async fn find_task(work: &RestoreWork, valid: &ValidRestoreMember) -> Result<Tas
             ..SystemVariables::default()
         },
     };
-    // Upstream's tasks for claims are no tasks here; see `is_for`.
+    // Upstream's tasks for claims do not count as tasks here; see `is_for`.
     let found = task_work(&work.context, request).await?;
     found.ok_or_else(|| {
         let name = valid.task.as_ref().map(|task| task.name.clone()).unwrap_or_default();
@@ -199,7 +200,7 @@ pub(super) async fn run(
     work.settle_blocking(member, &found).await
 }
 
-/// What the host gets, from its record.
+/// The data that is restored into the host, from its record.
 fn parts_of(work: &RestoreWork, member: usize, host: &HostState) -> Vec<WritePart> {
     let rules = work.member(member).map(|member| member.rules.rules.as_slice()).unwrap_or_default();
     let rule = rule_of(rules, &host.name);

@@ -1,5 +1,5 @@
-//! What each host gets: the choice of snapshots as it is on record, and what a mover does for it. A server that follows a crash
-//! restores the snapshots that are on record, and not newer ones.
+//! The snapshots that were chosen for each host, as they are recorded, and the work of a mover for them. After a
+//! crash the next server restores the recorded snapshots, not newer ones.
 
 use lifeboat_api::stash::{RestoreRule, RestoredPath};
 use lifeboat_plan::stash::rules::{RestorePart, rule_of};
@@ -19,7 +19,7 @@ pub(super) struct WritePart {
     pub(super) exclude: Vec<String>,
 }
 
-/// The choice for a host, as it goes on record.
+/// The choice for a host, as it is recorded.
 pub(super) fn on_record(parts: &[RestorePart]) -> Vec<RestoredPath> {
     let path = |part: &RestorePart| RestoredPath {
         snapshot: part.snapshot.clone(),
@@ -61,7 +61,8 @@ pub(super) fn may_have_written(host: &HostState) -> bool {
     host.run.attempt.is_some() || host.paths.iter().any(|chosen| chosen.restored)
 }
 
-/// What is copied before it is overwritten: the whole mount of each path, because the path itself may be what was lost.
+/// The data that is copied before it is overwritten: the whole mount of each path, because the path itself may be the
+/// data that was lost.
 pub(super) fn safety_parts(mounts: &[Mount], paths: &[RestoredPath]) -> Vec<HostPart> {
     let mut parts: Vec<HostPart> = Vec::new();
     let stored = paths.iter().filter_map(|chosen| CleanPath::stored(&chosen.path));

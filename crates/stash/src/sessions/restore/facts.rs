@@ -1,4 +1,5 @@
-//! Reads what decides about a member: its target, what uses the target's volumes, what sets its scale.
+//! Reads the facts for the decision about a member: its target, the pods that use the target's volumes, and what sets
+//! its scale.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +61,7 @@ impl RestoreWork {
         }
     }
 
-    /// Reads the target. `standstill`: that of this restore, once it has begun.
+    /// Reads the target. `standstill`: that of this restore, once it has started.
     pub(super) async fn facts(
         &self,
         valid: &ValidRestoreMember,

@@ -1,5 +1,5 @@
-//! Finds the target of a member, the snapshots for its hosts, and the way to write. What is missing is waited for and named; what cannot be
-//! done fails the member before anything is stopped or written.
+//! Finds the target of a member, the snapshots for its hosts, and how to write them. The restore waits for missing
+//! objects and names them; a restore that cannot work fails the member before anything is stopped or written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use super::{by_snapshot, by_task};
 use crate::repository;
 use crate::sessions::engine::NoHosts;
 
-/// What one look at a member found.
+/// The result of one check of a member.
 pub(super) enum Tried {
     Found(Box<Ready>),
-    /// Something is missing.
+    /// An object is missing.
     Waits(Observation),
-    /// All is there, and another session has the data.
+    /// Nothing is missing, but another session uses the data.
     Queued {
         reason: String,
         on: TargetVolumes,
@@ -53,7 +53,7 @@ pub(super) struct Ready {
 }
 
 impl RestoreWork {
-    /// The hosts of a member. Hosts that are on record keep their snapshots.
+    /// The hosts of a member. Recorded hosts keep their snapshots.
     pub(super) async fn find(
         &self,
         member: usize,
@@ -103,7 +103,7 @@ impl RestoreWork {
         }
     }
 
-    /// Puts on record what the member waits for, or ends the wait.
+    /// Records what the member waits for, or that the wait has ended.
     async fn wait(&self, member: usize, observed: &Observation, until: Timestamp) -> Result<(), NoHosts> {
         let now = self.record.now();
         if now >= until {
@@ -116,7 +116,7 @@ impl RestoreWork {
         if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
     }
 
-    /// Puts on record for whom the member waits, and what others must not begin to work on before it.
+    /// Records for which session the member waits, and the data on which others must not start before it.
     async fn queue(&self, member: usize, reason: String, on: TargetVolumes) -> Result<(), NoHosts> {
         let now = self.record.now();
         let changed = self.change(member, |member| {
@@ -212,7 +212,7 @@ impl RestoreWork {
         }
     }
 
-    /// Finds the volumes of hosts that are on record. A target that is gone by now has none.
+    /// Finds the volumes of recorded hosts. A target that no longer exists has none.
     async fn find_again(
         &self,
         member: usize,
@@ -238,7 +238,7 @@ impl RestoreWork {
         Ok(())
     }
 
-    /// Puts hosts, their snapshots and the standstill on record, in one write.
+    /// Records hosts, their snapshots and the standstill, in one write.
     async fn put_on_record(
         &self,
         member: usize,
@@ -335,7 +335,7 @@ pub(super) fn planned(
     restore_plan(facts, spec, rules).map_err(|error| failed(&error.to_string()))
 }
 
-/// Fails if the volumes of a host that has a rule cannot be written, or not with what it gets.
+/// Fails if the volumes of a host that has a rule cannot be written, or not with the data that was chosen for it.
 fn unreachable(plan: &RestorePlan, selection: &Selection) -> Result<(), NoHosts> {
     let is_chosen = |name: &HostName| selection.hosts.iter().any(|host| host.name == *name);
     let chosen = plan.hosts.iter().filter(|host| is_chosen(&host.name));

@@ -1,4 +1,4 @@
-//! The end of a restore: its last condition and its duration. Safety copies that are old enough are forgotten.
+//! Ends a restore: sets its last condition and its duration, and forgets safety copies that are old enough.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(in crate::sessions) async fn forget_old_copies(
     }
 }
 
-/// Ends a restore that could not begin.
+/// Ends a restore that could not start.
 pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
     record.warn("RestoreFailed", message).await;
     complete(record).await

@@ -1,4 +1,5 @@
-//! The target of a member as it was found: the volumes of each host, claims to make, and what decides about the pods of movers.
+//! The target of a member as it was found: the volumes of each host, claims to create, and the facts for the pods of
+//! movers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde_json::Value;
 /// The grace period of a pod that sets none.
 const GRACE: u64 = 30;
 
-/// What was found of a member's target.
+/// A member's target as it was found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FoundMember {
     pub(super) mounts: Vec<Mount>,

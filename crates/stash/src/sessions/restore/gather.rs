@@ -1,4 +1,4 @@
-//! What a restore needs before its members are looked at: the Repository and the Secret of its backend.
+//! Reads what a restore needs before its members are processed: the Repository and the Secret of its backend.
 
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::invoker::{Found, Gathered, ValidDriver, ValidRestore};
@@ -37,7 +37,7 @@ pub(super) async fn gather(
     Ok(gathered)
 }
 
-/// What is missing; None if all is there.
+/// The missing object; None if nothing is missing.
 pub(super) fn missing(gathered: &Gathered) -> Option<&str> {
     if gathered.unenforced.is_some() {
         return gathered.unenforced.as_deref();

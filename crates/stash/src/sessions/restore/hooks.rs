@@ -1,5 +1,6 @@
-//! Hooks of a restore. The hook before a host runs in its pod before the workload is stopped, the one after it in the pod that runs with
-//! the restored data; where the workload was not stopped, in the pod of the hook before.
+//! Hooks of a restore. The hook before a host runs in its pod before the workload is stopped. The hook after a host
+//! runs in the pod that runs with the restored data or, if the workload was not stopped, in the pod of the hook
+//! before the host.
 
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ use crate::tasks::endpoint_pod;
 const READY: Duration = Duration::from_mins(5);
 
 impl RestoreWork {
-    /// The pod of the hook before a host, if one of its hooks needs it. A workload that is stopped already has none, and needs no quiescing.
+    /// The pod of the hook before a host, if one of its hooks needs it. A workload that is already stopped has no
+    /// pod, and need not be quiesced.
     pub(super) async fn hook_place_of(
         &self,
         record: &HostRecord,
@@ -63,7 +65,8 @@ impl RestoreWork {
             },
             HookMoment::After => self.pod_after(record, &state).await?,
         };
-        // The hook after a host ends what the one before it began, so no deadline cancels it; its own limit does.
+        // The hook after a host reverts what the hook before it did, so only its own time limit cancels it, not the
+        // restore's deadline.
         let (mark, cancel) = match when {
             HookMoment::Before => (HookMark::Pre, self.cancel.clone()),
             HookMoment::After => (HookMark::Post, CancellationToken::new()),
@@ -81,8 +84,8 @@ impl RestoreWork {
         hooks::run(&self.context, run, &cancel).await
     }
 
-    /// The pod of the hook after a host: that of the one before it, or one that runs with the restored data if the workload was stopped
-    /// and started.
+    /// The pod of the hook after a host: the pod of the hook before it or, if the workload was stopped and started, a
+    /// pod that runs with the restored data.
     async fn pod_after(&self, record: &HostRecord, host: &HostState) -> Result<Option<Value>, HookFailure> {
         let written = host.run.pod.clone().zip(host.run.pod_uid.clone());
         let namespace = self.target(record.member).map(|(_, key)| key.namespace.clone());
@@ -103,7 +106,7 @@ impl RestoreWork {
         }
     }
 
-    /// The Ready pod of a workload that was started: it is waited for, whatever the deadline of the restore.
+    /// Waits for a Ready pod of a workload that was started, even if the deadline of the restore has passed.
     async fn started_pod(&self, member: usize, host: &HostName) -> Result<Option<Value>, ApiError> {
         let until = tokio::time::Instant::now() + READY;
         loop {
@@ -133,7 +136,7 @@ impl RestoreWork {
         Ok(found.and_then(|host| host.destination.ok()?.pod).map(|pod| pod.object))
     }
 
-    /// The restore, as the texts of hooks name it: it is its own invoker.
+    /// The restore, for the templates of hooks: it is its own invoker.
     pub(super) fn invoker_summary(&self) -> InvokerSummary {
         InvokerSummary {
             api_group: GROUP.to_owned(),
@@ -142,7 +145,7 @@ impl RestoreWork {
         }
     }
 
-    /// What the texts of a hook may name.
+    /// The values for the templates of a hook.
     fn summary(&self, member: usize, host: &HostState) -> Summary {
         let valid = self.member(member).and_then(|member| member.target.as_ref());
         let target = valid.and_then(|target| target.reference.as_ref());

@@ -1,5 +1,5 @@
-//! A member of a restore, as the standstill of its workload sees it: the record is in the status of the session, the movers are those of
-//! its hosts.
+//! Implements `Restoring` for a member of a restore, for the standstill of its workload: the record is in the status
+//! of the session, and the movers are those of its hosts.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::found::FoundMember;
 use super::work::{RestoreWork, failures};
 use crate::standstill::Restoring;
 
-/// One member whose workload stands still.
+/// One member whose workload is stopped.
 pub(super) struct MemberStandstill<'a> {
     pub(super) work: &'a RestoreWork,
     pub(super) member: usize,
@@ -107,7 +107,7 @@ fn lost_hosts<'a>(hosts: &'a [HostState], found: &FoundMember) -> Vec<&'a str> {
         .collect()
 }
 
-/// The state of the safety copies. A host that failed ends them once no other host is at work.
+/// The state of the safety copies. If a host failed, they have ended once no other host is being processed.
 fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
     // Without its volumes a host would have nothing to copy, and would count as copied: they were changed while no server ran.
     let copied = |host: &HostState| {
@@ -126,7 +126,8 @@ fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
     if hosts.iter().any(begun) { Work::Running } else { Work::NotBegun }
 }
 
-/// The state of the restores. Once a mover was requested, data may have been written, unless the mover said that it wrote nothing.
+/// The state of the movers that restore. Once a mover was requested, data may have been written, unless the mover
+/// reported that it wrote nothing.
 fn of_restores(hosts: &[HostState]) -> Work {
     let is_written = hosts.iter().any(may_have_written);
     if hosts.iter().all(|host| host.phase.has_ended()) {

@@ -1,4 +1,4 @@
-//! Sends the movers of a host: those that copy what is overwritten, and those that restore.
+//! Starts the movers of a host: those that make safety copies, and those that restore.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ use crate::sessions::places::{Writable, place};
 use crate::sessions::pod::{PodRequest, pod_settings};
 use crate::sessions::tasks::{safety_base, task_base};
 
-/// How long the mover of one host may take where the restore sets no `timeOut`.
+/// How long the mover of one host may take if the restore sets no `timeOut`.
 const LONGEST: Duration = Duration::from_hours(24 * 7);
 
 const GONE: &str = "the target has no such host any more";
 
 impl RestoreWork {
-    /// Copies what the restore of a host overwrites into the repository.
+    /// Copies the data that the restore of a host will overwrite into the repository.
     pub(super) async fn copy(
         &self,
         record: &HostRecord,
@@ -77,7 +77,7 @@ impl RestoreWork {
         Ok(())
     }
 
-    /// Restores a host. Its end is on record afterwards, unless the server is about to end.
+    /// Restores a host, and records its end unless the server is shutting down.
     pub(super) async fn restore(
         &self,
         record: &HostRecord,
@@ -162,7 +162,7 @@ impl RestoreWork {
         let state = record.state().await;
         let attempt = state.run.attempt.and_then(|attempt| u64::try_from(attempt).ok());
         let namespace = match source {
-            // That of the target: only an AppBinding may be elsewhere.
+            // The namespace of the target: only an AppBinding may be in another namespace.
             MoverSource::Volumes { .. } => {
                 let target = self.target(record.member);
                 target.map_or(&self.record.namespace, |(_, target)| &target.namespace).clone()
@@ -185,7 +185,8 @@ impl RestoreWork {
         Transfer::new(&self.transfers, Arc::new(record.clone()), spec)
     }
 
-    /// The transfer with the way to its repository; None if its movers may not use it, which fails the host.
+    /// The transfer with the access to its repository; None if its movers may not use it, in which case the host
+    /// fails.
     pub(super) async fn admitted(
         &self,
         record: &HostRecord,
@@ -199,14 +200,14 @@ impl RestoreWork {
         }
     }
 
-    /// How long the movers may take, from the creation of the restore. The time in which it waited for what was missing counts only
-    /// where it has a `timeOut`.
+    /// How long the movers may take, from the creation of the restore. The time in which the restore waited for
+    /// missing objects counts only if it has a `timeOut`.
     fn limit(&self) -> Duration {
         let wait = self.context.settings.restore_wait;
         self.valid.time_out.and_then(GoDuration::to_std).unwrap_or(LONGEST.saturating_add(wait))
     }
 
-    /// The settings of a mover's pod; None if none can run there, which fails the host.
+    /// The settings of a mover's pod; None if no mover can run there, in which case the host fails.
     async fn pod(
         &self,
         record: &HostRecord,

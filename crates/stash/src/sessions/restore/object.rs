@@ -45,7 +45,7 @@ impl RestoreObject {
         &self.annotations
     }
 
-    /// The restore, checked.
+    /// Validates the restore.
     pub(super) fn valid(&self) -> Result<ValidRestore, Problems> {
         match &self.spec {
             Spec::Session(session) => restore_session(&self.namespace, &session.spec),
@@ -69,12 +69,12 @@ impl RestoreObject {
         self.members().iter().map(target).collect()
     }
 
-    /// What its annotations ask for about volumes in use.
+    /// The settings for volumes in use, from its annotations.
     pub(super) fn settings(&self) -> InPlaceSettings {
         InPlaceSettings::of(&self.json)
     }
 
-    /// The UID of the restore whose safety copies are put back, if it asks for that.
+    /// The UID of the restore whose safety copies are restored, if this restore is a rollback.
     pub(super) fn rollback_of(&self) -> Option<&str> {
         self.json["metadata"]["annotations"][ROLLBACK_OF].as_str().filter(|uid| !uid.is_empty())
     }

@@ -1,4 +1,5 @@
-//! Other sessions of a namespace: backups that have not ended, and the restores whose safety copies are still needed.
+//! Reads other sessions of a namespace: backups that have not ended, and the restores whose safety copies are still
+//! needed.
 
 use std::collections::BTreeSet;
 

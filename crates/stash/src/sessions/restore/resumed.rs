@@ -1,4 +1,5 @@
-//! Backups after a restore that failed: a person allows them by an annotation of the restore, and the records on the data are removed.
+//! Allows backups after a failed restore: when a user sets an annotation on the restore, the records on the claims
+//! are removed.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -11,13 +12,13 @@ use lifeboat_plan::stash::state::conditions::ConditionType;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::unfinished;
 
-/// Removes the records of a restore that has ended, if its annotation asks for that.
+/// Removes the records of a restore that has ended, if its annotation requests that.
 pub(super) async fn allow_backups(
     core: &Core,
     restore: &DynamicObject,
     record: &SessionRecord,
 ) -> Result<(), ApiError> {
-    // Also one that wrote nothing, because an earlier one left its target half restored.
+    // This also applies to a restore that wrote nothing, because an earlier one left its target half restored.
     let is_done = |member: &MemberState| ConditionType::BackupsBlocked.is_false(&member.conditions);
     let all_done = record.read(|state| state.members.iter().all(is_done)).await;
     if all_done || !is_resumed(restore.annotations(), &record.uid) {

@@ -12,7 +12,7 @@ use crate::sessions::restores::restores;
 use crate::sessions::turns::{shown, try_take};
 
 impl RestoreWork {
-    /// What a member works on. `claims`: those of its target, and those that it makes.
+    /// The data that a member works on. `claims`: those of its target, and those that it creates.
     pub(super) fn on(&self, member: usize, claims: BTreeSet<String>) -> TargetVolumes {
         let target = self.target(member).map(|(_, key)| key.clone());
         TargetVolumes::new(&self.record.namespace, target, claims)

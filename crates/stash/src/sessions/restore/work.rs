@@ -1,4 +1,5 @@
-//! The work of a restore on its members: finds targets and snapshots, stops workloads, sends movers, runs hooks. The engine calls it.
+//! The work of a restore on its members: finds targets and snapshots, stops workloads, starts movers, runs hooks.
+//! Called by the engine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -55,18 +56,18 @@ impl RestoreWork {
         self.valid.members.get(member)
     }
 
-    /// The Repository, for what only driver Restic does.
+    /// The Repository, for code that only driver Restic runs.
     pub(super) fn key(&self) -> &RepositoryKey {
         self.repository.as_ref().expect("only driver Restic has snapshots in a repository, movers and tasks")
     }
 
-    /// The target of a member; None where claims are made from templates.
+    /// The target of a member; None if claims are created from templates.
     pub(super) fn target(&self, member: usize) -> Option<(TargetKind, &TargetKey)> {
         let target = self.member(member)?.target.as_ref()?;
         target.reference.as_ref().map(|(key, kind)| (*kind, key))
     }
 
-    /// What was found of a member; empty if its target does not exist any more.
+    /// The target of a member as it was found; empty if it no longer exists.
     pub(super) fn found(&self, member: usize) -> Arc<FoundMember> {
         locked(&self.found).get(&member).cloned().unwrap_or_default()
     }
@@ -75,7 +76,7 @@ impl RestoreWork {
         self.record.read(|state| state.members.get(member).cloned().unwrap_or_default()).await
     }
 
-    /// Changes the state of a member. False where the session is gone.
+    /// Changes the state of a member. False if the session no longer exists.
     pub(super) async fn change(
         &self,
         member: usize,
@@ -97,7 +98,7 @@ impl RestoreWork {
         names.into_iter().map(record).collect()
     }
 
-    /// Why the restore ends before its time.
+    /// Why the restore has to end early.
     pub(super) async fn end_reason(&self) -> String {
         let is_late = self.record.read(|state| ConditionType::DeadlineExceeded.is_true(&state.conditions));
         let reason = if is_late.await { "it did not end within timeOut" } else { "the restore was deleted" };
@@ -139,8 +140,8 @@ impl RestoreWork {
         Ok(())
     }
 
-    /// Whether the workload may be stopped. A host whose hook failed keeps all others from being restored, because a workload with data of
-    /// two times is worse than one that was not restored.
+    /// Whether the workload may be stopped. If the hook of one host failed, no host is restored, because a workload
+    /// with data from two points in time is worse than one that was not restored.
     async fn may_stop(&self, member: usize) -> Result<bool, ApiError> {
         let state = self.member_state(member).await;
         if state.standstill.as_ref().is_none_or(|record| record.step != Step::Recorded) {
@@ -159,7 +160,7 @@ impl RestoreWork {
         Ok(true)
     }
 
-    /// Puts on record how the standstill of a member ended. `is_there`: whether its workload still exists.
+    /// Records how the standstill of a member ended. `is_there`: whether its workload still exists.
     async fn over(&self, member: usize, failure: Option<String>, is_there: bool) -> Result<(), ApiError> {
         let state = self.member_state(member).await;
         let is_down = state.standstill.as_ref().is_some_and(|record| record.step.is_down());

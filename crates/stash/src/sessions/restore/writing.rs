@@ -1,5 +1,5 @@
-//! The mover of one host of a restore: mounts the host's volumes, writes each path from its snapshot, and verifies it. Files that the
-//! snapshot lacks stay.
+//! The mover of one host of a restore: mounts the host's volumes, writes each path from its snapshot, and verifies
+//! it. Files that are not in the snapshot are not removed.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(super) struct Writing {
     pub(super) parts: MoverParts<WritePart>,
     pub(super) pod: PodSettings,
     pub(super) args: RestoreArgs,
-    /// What gets the data in place of the volumes of the host.
+    /// The task that gets the data instead of the volumes of the host.
     pub(super) task: Option<TaskWork>,
 }
 
@@ -78,7 +78,7 @@ impl Steps for Writing {
         failed(self, message).await
     }
 
-    /// Whether everything was written is not known.
+    /// It is unknown whether everything was written.
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         failed(self, message).await
     }
@@ -125,14 +125,14 @@ fn is_untouched(outcome: &Outcome) -> bool {
     }
 }
 
-/// What the mover said of a part: that all of it is restored and verified, or why not.
+/// What the mover reported about a part: that all of it is restored and verified, or why not.
 fn reported<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Restored, String> {
     let of_part = match outcome {
         Outcome::Parts(results) => {
             let listed = results.parts.iter().find(|part| part.uid == uid);
             listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this path")?
         }
-        // A task with one part reports for itself.
+        // A task with one part has no list of parts: its result is that of the part.
         outcome if number == 0 => outcome,
         _ => return Err("the mover did not report this path".to_owned()),
     };
@@ -199,7 +199,7 @@ impl Writing {
             .any(|list| !list.is_empty())
     }
 
-    /// Puts on record which paths are restored, which owners could not be set, and in which paths no file matched the patterns.
+    /// Records which paths are restored, which owners could not be set, and in which paths no file matched the patterns.
     async fn finish(
         &self,
         restored: &[&WritePart],
@@ -227,7 +227,7 @@ impl Writing {
                 chosen.restored = true;
             }
             if problems.messages.is_empty() {
-                // The next mover of the host, if it needs another, begins with its own first attempt.
+                // If the host needs another mover, that mover starts with its own first attempt.
                 host.run.attempt = None;
             } else if problems.nothing_written {
                 forget_attempt(host);
@@ -240,7 +240,7 @@ impl Writing {
     }
 }
 
-/// The message about owners, after those of other hosts.
+/// The message about owners, appended to those of other hosts.
 fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
     let own = format!(
         "host {host}: {} files belong to the mover's user, because only root may give files away ({})",

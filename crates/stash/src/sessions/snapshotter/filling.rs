@@ -1,5 +1,6 @@
-//! Makes one claim of a restore from its VolumeSnapshot and waits until it has its data, or until only a pod is missing that others make. The
-//! claim has the UID of the restore, so that a server that follows a crash adopts its own and no claim of others.
+//! Creates one claim of a restore from its VolumeSnapshot, and waits until it has its data, or until it only waits
+//! for a pod that uses it. The claim is labelled with the UID of the restore, so that after a crash the next server
+//! adopts only claims of this restore.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ impl RestoreClaim<'_> {
     /// Brings the host to its end, unless it has ended.
     pub(in crate::sessions) async fn run(&self, cancel: &CancellationToken) -> Result<(), ApiError> {
         match self.fill(cancel).await {
-            // What the API server will always refuse.
+            // A request that the API server will always refuse.
             Err(error) if !error.is_transient() && !error.is_conflict() => {
                 self.record.failed(error.chain()).await.map(drop)
             }
@@ -84,7 +85,8 @@ impl RestoreClaim<'_> {
         }
     }
 
-    /// Makes the claim; what it is made from is on record before. False where the host has ended, or the session is gone.
+    /// Creates the claim; its snapshot is recorded before. False if the host has ended, or the session no longer
+    /// exists.
     async fn make(&self, chosen: &str) -> Result<bool, ApiError> {
         let snapshots = Snapshots::new(&self.core.client);
         let Some(snapshot) = snapshots.snapshot(self.namespace(), chosen).await? else {
@@ -104,7 +106,7 @@ impl RestoreClaim<'_> {
         self.claims().make(&wanted).await.map(|()| true)
     }
 
-    /// Waits until nothing more happens with the claim by itself.
+    /// Waits until the claim has its volume, has failed, or only waits for a pod.
     async fn wait(&self, cancel: &CancellationToken) -> Result<Filling, ApiError> {
         let (mut pause, mut shown) = (FIRST_PAUSE, String::new());
         loop {
@@ -186,7 +188,8 @@ impl RestoreClaim<'_> {
         )
     }
 
-    /// Deletes a claim that the restore gives up, unless it has a volume: the next restore can make it again. A failure is only logged.
+    /// Deletes a claim that the restore gives up, unless it has a volume, so that the next restore can create it
+    /// again. A failure is only logged.
     async fn discard(&self) {
         let discarded = async {
             let has_no_volume = |claim: &Value| {
@@ -208,7 +211,7 @@ impl RestoreClaim<'_> {
 
 const CANCELLED: &str = "the restore was deleted, or its timeOut passed";
 
-/// Why a claim is not made.
+/// Why a claim is not created.
 pub(in crate::sessions) fn exists(claim: &str) -> String {
     format!(
         "PersistentVolumeClaim {claim} exists, and a VolumeSnapshot is restored into a new claim only; delete the claim, or give the template \

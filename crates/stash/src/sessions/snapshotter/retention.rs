@@ -12,8 +12,8 @@ use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_transfer::snapshots::Snapshots;
 use serde_json::Value;
 
-/// Applies the policy to the snapshots of these claims. A failure is a warning: the new snapshots are taken. `dry_run`: nothing is
-/// deleted, and the condition names what would be.
+/// Applies the policy to the snapshots of these claims. A failure is only a warning, because the new snapshots are
+/// taken. `dry_run`: nothing is deleted, and the condition names the snapshots that would be deleted.
 pub(in crate::sessions) async fn apply(
     core: &Core,
     invoker: &InvokerId,

@@ -1,6 +1,7 @@
-//! Takes the VolumeSnapshot of one claim, which is a host of a backup. The name follows from the session and is on record before the object
-//! is made; a server that follows a crash adopts what it finds. As soon as the driver has taken the snapshot the hook after the host may
-//! run; the host has ended when the snapshot is ready to use.
+//! Takes the VolumeSnapshot of one claim, which is a host of a backup. The name is derived from the session and
+//! recorded before the object is created; after a crash the next server adopts the existing snapshot. As soon as the
+//! driver has taken the snapshot the hook after the host may run; the host has ended when the snapshot is ready to
+//! use.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use super::{FIRST_PAUSE, longer};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::sizes::minutes;
 
-/// Why a snapshot was not begun.
+/// Why a snapshot was not started.
 const NOT_MADE: &str = "the session was cancelled, or its timeOut passed, before its VolumeSnapshot was made";
 
 /// One claim, and the session that takes a snapshot of it.
@@ -34,22 +35,22 @@ pub(in crate::sessions) struct Taking<'a> {
     pub(in crate::sessions) target: Option<&'a TargetKey>,
     /// The invoker's `timeOut`. The session ends when it has passed.
     pub(in crate::sessions) time_out: Option<Duration>,
-    /// Why no snapshot is begun any more; one that was begun is followed.
+    /// Why no snapshot is started any more; a snapshot that was already started is followed to its end.
     pub(in crate::sessions) refusal: Option<String>,
 }
 
 /// How a wait for a stage ended.
 enum Waited {
     Reached(Value),
-    /// Another object has the name by now.
+    /// Another object has the name now.
     NotOurs,
     /// The reason, for people.
     Failed(String),
-    /// The session is gone.
+    /// The session no longer exists.
     Gone,
 }
 
-/// Whether a host's snapshot is on record: its driver has taken it.
+/// Whether a host's snapshot is recorded, which means that its driver has taken it.
 pub(in crate::sessions) fn is_taken(host: &HostState) -> bool {
     !host.phase.has_ended() && !host.snapshots.is_empty()
 }
@@ -63,7 +64,7 @@ impl Taking<'_> {
         Snapshots::new(&self.core.client)
     }
 
-    /// Takes the snapshot, unless that is done. Afterwards it is on record, or the host has failed.
+    /// Takes the snapshot, unless it exists, and records it or the failure of the host.
     pub(in crate::sessions) async fn take(&self, cancel: &CancellationToken) -> Result<(), ApiError> {
         let state = self.record.state().await;
         if state.phase.has_ended() || is_taken(&state) {
@@ -105,7 +106,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Waits until the snapshot that is on record is ready to use: the end of the host.
+    /// Waits until the recorded snapshot is ready to use, which is the end of the host.
     pub(in crate::sessions) async fn settle(&self, cancel: &CancellationToken) -> Result<(), ApiError> {
         let state = self.record.state().await;
         let name = state.snapshots.first().and_then(|taken| taken.name.clone());
@@ -128,7 +129,7 @@ impl Taking<'_> {
         self.record.failed(message).await.map(drop)
     }
 
-    /// The name of the snapshot, and whether it is there. The inner error is for people.
+    /// The name of the snapshot, and whether it exists. The inner error is a message for users.
     async fn choose(&self) -> Result<Result<Choice, String>, ApiError> {
         let mut found = Vec::new();
         for name in self.owner.names(self.claim) {
@@ -138,7 +139,7 @@ impl Taking<'_> {
         Ok(self.owner.choose(self.claim, find).map_err(|error| error.to_string()))
     }
 
-    /// Puts on record that the snapshot is taken now. False where the session is gone.
+    /// Records that the snapshot is taken now. False if the session no longer exists.
     async fn begin(&self, name: &str) -> Result<bool, ApiError> {
         let now = Time(self.record.session.now());
         let changed = self.record.change(|host| {
@@ -154,7 +155,7 @@ impl Taking<'_> {
         self.snapshots().make(&wanted).await
     }
 
-    /// Waits for a stage of the snapshot. What it waits for is shown in the status.
+    /// Waits for a stage of the snapshot. The status shows what it waits for.
     async fn wait(&self, name: &str, until: Stage, cancel: &CancellationToken) -> Result<Waited, ApiError> {
         let (mut pause, mut since) = (FIRST_PAUSE, Instant::now());
         let mut last: Option<SnapshotState> = None;
@@ -238,8 +239,8 @@ impl Taking<'_> {
         }
     }
 
-    /// Deletes a snapshot that the session gives up. One that is ready by now has data, and stays; so does one of others. A failure is
-    /// only logged: the host has failed for another reason.
+    /// Deletes a snapshot that the session gives up. A snapshot that is ready by now has data and is kept, and so is
+    /// a snapshot of another owner. A failure is only logged, because the host has already failed.
     async fn discard(&self, name: &str) {
         let discarded = async {
             let found = self.snapshots().snapshot(self.namespace(), name).await?;

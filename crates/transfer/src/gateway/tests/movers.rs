@@ -135,7 +135,7 @@ async fn the_token_of_a_task_that_has_ended_opens_nothing() {
     assert!(failure.message.contains("has ended"), "{}", failure.message);
 }
 
-/// A lock of the server, or of another task, is in the way of nobody who shares, and stays.
+/// A shared lock of the server, or of another task, does not block other shared locks, and stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_of_another_holder_stays() {
     use lifeboat_repository::lock::{Lock, LockKind, LockOptions};

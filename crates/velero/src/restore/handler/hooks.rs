@@ -1,6 +1,6 @@
-//! Commands in restored pods. They start when a pod exists and run beside the restore of other items; the restore
-//! waits for them. Before the first command of a pod an annotation is written to the pod, so that nothing runs twice
-//! after a restart.
+//! Commands in restored pods. They start when a pod exists and run while other items are restored; the restore waits
+//! for them. Before the first command of a pod an annotation is written to the pod, so that nothing runs twice after
+//! a restart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

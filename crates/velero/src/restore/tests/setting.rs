@@ -197,7 +197,8 @@ impl Setting {
         self.server.edit(path, |object| object["status"] = status);
     }
 
-    /// The same with an archive of these items; those of a version other than the first of their type are further ones.
+    /// A setting whose backup has an archive with these items. The first version of a type is its preferred one;
+    /// items of other versions are stored as additional versions.
     pub(super) async fn holding(spec: Value, items: &[Held]) -> Self {
         let setting = Self::new(spec);
         let store = Arc::new(Store::local(setting.directory.path().join("bucket")).unwrap());

@@ -119,7 +119,7 @@ async fn with_copies(spec: Value, uploader: &str, status: Value) -> Setting {
     with_copies_and(spec, uploader, status, Vec::new()).await
 }
 
-/// The same, with more items.
+/// A restore of a backup with copies, as by [`with_copies`], with more items.
 async fn with_copies_and(spec: Value, uploader: &str, status: Value, more: Vec<Held>) -> Setting {
     let held: Vec<Held> = items().into_iter().chain(more).collect();
     let mut setting = Setting::holding(spec, &held).await;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Expression, Node, Summary, Template};
 
-/// Where the text goes: decides how values are written. Texts of the template itself stay as they are.
+/// Where the rendered text is used, which determines how values are escaped. The template's own text is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::stash::hooks) enum Escape {
     /// A body or a field of a form.

@@ -1,4 +1,4 @@
-//! [`Summary`]: what a hook's text can say about a session, with upstream's names of the fields.
+//! [`Summary`]: the values that a hook's template can use, with upstream's names of the fields.
 
 use serde::Serialize;
 use serde_json::Value;

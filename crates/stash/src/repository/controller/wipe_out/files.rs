@@ -1,5 +1,5 @@
-//! Deletes the files of a repository: every object whose key is one of the layout's, and nothing else. What else is below the prefix is
-//! counted and named.
+//! Deletes the files of a repository: every object whose key belongs to the layout, and nothing else. Other objects
+//! below the prefix are counted and named.
 
 use futures::TryStreamExt;
 use lifeboat_plan::stash::repository::layout::{CONFIG, DIRECTORIES, Left, is_own_file};
@@ -23,11 +23,11 @@ pub(super) async fn config_digest(store: &Store) -> Result<Option<String>, lifeb
     }
 }
 
-/// Deletes the files of the repository with this config, the config last. Gives what stays.
+/// Deletes the files of the repository with this config, the config last. Returns the objects that stay.
 pub(super) async fn delete(store: &Store, noted: &str) -> Result<Left, NotWiped> {
     let mut left = beside(store).await?;
     match config_digest(store).await? {
-        // It goes last: everything else is gone.
+        // The config is deleted last, when everything else is deleted.
         None => return Ok(left),
         Some(found) if found == noted => {}
         Some(_) => {
@@ -65,7 +65,7 @@ async fn delete_below(store: &Store, directory: &str, left: &mut Left) -> Result
     Ok(store.delete_many(batch).await?)
 }
 
-/// Objects and directories beside those of the repository.
+/// Objects and directories that do not belong to the repository.
 async fn beside(store: &Store) -> Result<Left, NotWiped> {
     let mut left = Left::default();
     let listed = match store.list_directory("").await {

@@ -1,4 +1,4 @@
-//! Who else uses the repository whose data is to be deleted. Everything that may use it counts.
+//! Finds other users of the repository whose data is to be deleted. Every object that may use it counts.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(super) async fn of(
     Ok(users.into_iter().collect())
 }
 
-/// Other Repositories with this ID on record, or with the same storage.
+/// Other Repositories that have recorded this ID, or that have the same storage.
 pub(super) async fn others(context: &Context, own: &Repository, id: &str) -> Result<Vec<String>, ApiError> {
     let resource = objects::resource_of::<Repository>();
     let mut others = Vec::new();

@@ -16,7 +16,7 @@ use crate::snapshot_locations::OpenSnapshotter;
 use crate::volume_plugin::{self, Called, Kind, Operation, OperationState, PACE, Subject};
 
 impl Pass {
-    /// Takes the snapshot of a volume, if it is wanted and a snapshotter knows the volume.
+    /// Takes the snapshot of a volume, if it is requested and a snapshotter recognises the volume.
     pub(in crate::backup) async fn snapshot(&self, id: &ItemId, volume: &Value) {
         let all = &self.snapshotters;
         if all.open.is_empty() && all.unusable.is_empty() {
@@ -39,7 +39,7 @@ impl Pass {
         }
     }
 
-    /// The first snapshotter that knows the volume, and the ID that it gives the volume.
+    /// The first snapshotter that recognises the volume, and the ID that it gives the volume.
     async fn claimed(&self, id: &ItemId, volume: &Value) -> Option<(usize, String)> {
         let all = &self.snapshotters;
         for (place, (open, _)) in all.open.iter().enumerate() {
@@ -170,8 +170,8 @@ impl Pass {
         outcome
     }
 
-    /// Keeps snapshots that an interrupted attempt took of volumes that are gone in the meantime in the list, so that
-    /// they are deleted with the backup.
+    /// Keeps snapshots in the list that an interrupted attempt took of volumes which no longer exist, so that they
+    /// are deleted with the backup.
     pub(in crate::backup) fn keep_unused_snapshots(&self) {
         for (volume, entry) in &self.snapshotters.earlier {
             let (Some(id), false) = (entry.id(), self.made().taken.snapshots.contains_key(volume)) else {
@@ -185,7 +185,8 @@ impl Pass {
         }
     }
 
-    /// Adopts what an interrupted attempt made. A snapshot that may or may not exist is reported.
+    /// Adopts the snapshot that an interrupted attempt took. If it is unknown whether the snapshot exists, that is
+    /// reported.
     async fn adopt(&self, id: &ItemId, subject: &Subject) -> bool {
         let Some(entry) = self.snapshotters.earlier.get(&id.name) else { return false };
         let mut entry = entry.clone();
