@@ -102,7 +102,7 @@ fn lost_hosts<'a>(hosts: &'a [HostState], found: &FoundMember) -> Vec<&'a str> {
     }
     let open = hosts.iter().filter(|host| !host.phase.has_ended());
     open.map(|host| &host.name)
-        .filter(|name| !found.destinations.contains_key(name))
+        .filter(|name| !found.destinations.contains_key(*name))
         .map(HostName::as_str)
         .collect()
 }
