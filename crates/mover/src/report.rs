@@ -309,6 +309,8 @@ pub enum Cause {
     Locked,
     /// Data in the repository is damaged or missing.
     Damaged,
+    /// The snapshot that should be restored, or the path of it, does not exist. Nothing was written.
+    NotStored,
     /// A service that was called could not be reached, or its response was not a success.
     Call,
     Deadline,

@@ -165,6 +165,9 @@ async fn work(
     cancel: &CancellationToken,
 ) -> Result<(), Failed> {
     let opened = open(context, task, cancel).await?;
+    if let (Some(opened), [_, _, ..]) = (&opened, task.parts.as_slice()) {
+        restore::expect_stored(context, &task.parts, opened, cancel).await?;
+    }
     for part in &task.parts {
         if cancel.is_cancelled() {
             return Err(Failed::Cancelled);

@@ -22,6 +22,8 @@ use workload::Scaled;
 
 /// How long pods may take to end beyond their own grace period.
 const STOPPING: Duration = Duration::from_mins(5);
+/// How often the start of a workload may be refused.
+const STARTS: u32 = 60;
 
 /// The restore that needs the workload to be stopped.
 #[async_trait]
@@ -64,7 +66,7 @@ pub(crate) async fn carry_out(
     pace: Duration,
 ) -> Result<Ended, ApiError> {
     let began = Instant::now();
-    let mut refused = None;
+    let (mut refused, mut refused_starts) = (None, 0);
     loop {
         let Some(record) = restore.record().await else { return Ok(Ended::Gone) };
         let mut seen = look(workload, restore, &record).await?;
@@ -80,9 +82,16 @@ pub(crate) async fn carry_out(
             }
             Action::Scale { replicas } => match workload.scale(&record, replicas).await? {
                 Scaled::Refused(message) if is_stopping => refused = Some(message),
-                Scaled::Refused(message) => {
+                Scaled::Refused(message) if refused_starts < STARTS => {
+                    refused_starts += 1;
                     restore.waiting(&message).await?;
                     tokio::time::sleep(pace).await;
+                }
+                // The workload keeps the record that it carries: this one would be refused as well.
+                Scaled::Refused(message) => {
+                    if !restore.write(record.not_started(&message)).await? {
+                        return gone(workload, &record).await;
+                    }
                 }
                 Scaled::Yes => {}
             },

@@ -15,6 +15,7 @@ mod pause;
 mod prune;
 mod rebuild_index;
 mod repository;
+mod result;
 mod resume;
 mod resume_workload;
 mod rollback;

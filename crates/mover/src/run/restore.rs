@@ -24,7 +24,7 @@ use super::open::Opened;
 use super::proof::{Volume, names_of};
 use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
-use crate::task::{RestoreWork, Target};
+use crate::task::{Part, RestoreWork, Target, TaskWork};
 use folder::{Folder, Found};
 use wanted::Wanted;
 
@@ -33,6 +33,27 @@ pub(super) struct Restore<'a> {
     pub(super) context: &'a WorkContext,
     pub(super) work: &'a RestoreWork,
     pub(super) opened: &'a Opened,
+}
+
+/// Fails if a part of the task restores what its snapshot does not have. Called before the first of several parts: the later ones would
+/// find that out after the first was written.
+pub(super) async fn expect_stored(
+    context: &WorkContext,
+    parts: &[Part],
+    opened: &Opened,
+    cancel: &CancellationToken,
+) -> Result<(), Failed> {
+    for part in parts {
+        let TaskWork::Restore(work) = &part.work else { continue };
+        let restore = Restore { context, work, opened };
+        match restore.find(cancel).await {
+            Err(Failed::Because(failure)) if failure.cause == Cause::NotStored => return Err(failure.into()),
+            Err(Failed::Cancelled) => return Err(Failed::Cancelled),
+            // The part itself meets any other problem again.
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The extended attributes that a mover's permissions allow to set. The node assigns SELinux labels itself;
@@ -80,12 +101,22 @@ impl Restore<'_> {
         }
     }
 
-    async fn under_lock(&self, cancel: &CancellationToken) -> Result<Restored, Failed> {
+    /// Finds what is restored, without a lock.
+    async fn find(&self, cancel: &CancellationToken) -> Result<Found, Failed> {
+        let snapshot = self.snapshot_unless(cancel).await?;
+        Folder::find(&self.opened.repository, &snapshot, self.work.folder.as_deref(), cancel).await
+    }
+
+    async fn snapshot_unless(&self, cancel: &CancellationToken) -> Result<Snapshot, Failed> {
         let finding = self.snapshot();
-        let snapshot = tokio::select! {
-            found = finding => found?,
-            () = cancel.cancelled() => return Err(Failed::Cancelled),
-        };
+        tokio::select! {
+            found = finding => found,
+            () = cancel.cancelled() => Err(Failed::Cancelled),
+        }
+    }
+
+    async fn under_lock(&self, cancel: &CancellationToken) -> Result<Restored, Failed> {
+        let snapshot = self.snapshot_unless(cancel).await?;
         let (repository, progress) = (&self.opened.repository, &self.context.progress);
         match &self.work.target {
             Target::Path { path, proof } => {
@@ -124,7 +155,7 @@ impl Restore<'_> {
             let message = format!(
                 "snapshot '{name}' is not in the repository: {reason}; it was deleted or never completed"
             );
-            Failed::new(Cause::Damaged, message)
+            Failed::new(Cause::NotStored, message)
         })?;
         repository.load_snapshot(id).await.map_err(failure::of(Cause::Target))
     }

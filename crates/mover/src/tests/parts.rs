@@ -131,3 +131,23 @@ async fn several_volumes_come_back_each_from_its_own_snapshot() {
         assert_eq!(tree(&world.path(from)), tree(&world.path(to)));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_of_several_paths_writes_none_of_them_if_one_is_not_stored() {
+    let world = World::new().await;
+    write(&world, "one/a", "first");
+    let (_, stored) =
+        world.run(&world.tasks("task", [("part-1", backup(&world, "one", "/data"))])).await.parts();
+    let target = world.path("target");
+    std::fs::create_dir_all(&target).unwrap();
+    let restore = |folder: &str| {
+        let target = Target::Path { path: target.clone(), proof: Some(Proof::Directory) };
+        let work = restore_to(&snapshot(&stored[0].1), target);
+        TaskWork::Restore(RestoreWork { folder: Some(folder.to_owned()), ..work })
+    };
+    let works = [("back-1", restore("/data")), ("back-2", restore("/data/none"))];
+    let failure = world.run(&world.tasks("restore", works)).await.failed();
+    assert_eq!(failure.cause, Cause::NotStored, "{}", failure.message);
+    assert!(failure.message.contains("'/data' has a;"), "{}", failure.message);
+    assert!(tree(&target).is_empty());
+}

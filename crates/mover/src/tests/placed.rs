@@ -226,7 +226,7 @@ async fn patterns_and_folders_are_for_directories_only_and_a_missing_folder_is_n
     let failure =
         world.run(&restore(&world, &id, "target", |work| work.folder = Some("/other".into()))).await;
     let failure = failure.failed();
-    assert_eq!(failure.cause, Cause::Damaged);
+    assert_eq!(failure.cause, Cause::NotStored);
     assert!(failure.message.contains("'/other'"), "{}", failure.message);
     let task = restore(&world, &id, "target", |work| {
         work.target = crate::task::Target::Command { argv: vec!["cat".into()] };

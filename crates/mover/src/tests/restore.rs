@@ -85,6 +85,22 @@ async fn a_path_that_the_snapshot_does_not_have_fails_and_no_done_file_is_writte
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_the_snapshot_does_not_have_is_named_with_what_is_there_and_nothing_is_written() {
+    let world = World::new().await;
+    let snapshot = stored(&world).await;
+    for (folder, there) in [("/a/none", "'/a' has file, other;"), ("/a/file/none", "'/a' has file, other;")] {
+        let task = with(world.restore(&snapshot, "target"), |work| work.folder = Some(folder.to_owned()));
+        let failure = world.run(&task).await.failed();
+        assert_eq!(failure.cause, Cause::NotStored, "{}", failure.message);
+        assert!(
+            failure.message.contains(there) && failure.message.ends_with("nothing was written"),
+            "{failure:?}"
+        );
+        assert!(tree(&world.path("target")).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_cannot_be_read_fails_and_no_done_file_is_written() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
@@ -121,7 +137,7 @@ async fn a_missing_snapshot_and_a_missing_target_are_distinguished() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let failure = world.run(&world.restore(&"0".repeat(64), "target")).await.failed();
-    assert_eq!(failure.cause, Cause::Damaged);
+    assert_eq!(failure.cause, Cause::NotStored);
     assert!(failure.message.contains("is not in the repository"), "{}", failure.message);
     let task = world.restore(&snapshot, "target");
     std::fs::remove_dir(world.path("target")).unwrap();

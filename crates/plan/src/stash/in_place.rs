@@ -14,6 +14,7 @@
 //! Recorded -> Stopping -> Stopped -> SafetyCopy -> Restoring -> Verified -> Starting -> Started
 //!                 \----------\-----------\-> Starting (nothing was written: as before)
 //!                                            Restoring, Verified -> HeldDown (data may be half restored)
+//!                                                                    Starting -> HeldDown (the start is refused)
 //! ```
 //! A workload that an earlier restore left stopped stays stopped (LeftDown) instead of being scaled back.
 //!
@@ -30,7 +31,7 @@ mod uses;
 
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide, deletes_claims_when_scaled};
 pub use owners::{ScaleOwner, scale_owners};
-pub use rollback::{AfterRestoreError, backups_resumed, held_down, rollbacks};
+pub use rollback::{AfterRestoreError, backups_resumed, held_down, is_at_work_on, rollbacks};
 pub use standstill::{Action, RestoreName, Seen, Standstill, Step, Work};
 pub use unfinished::{UNFINISHED, unfinished, unfinished_annotation};
 pub use uses::{VolumeUser, users};

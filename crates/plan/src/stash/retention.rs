@@ -98,8 +98,8 @@ pub fn groups(snapshots: &[SnapshotFact], own_hosts: &BTreeSet<HostName>) -> Vec
     groups.into_iter().map(group).collect()
 }
 
-/// The ids of the safety copies of these hosts that are old enough to be forgotten. `needed`: those that a restore which has not been
-/// repaired still offers for a rollback; they stay.
+/// The ids of the safety copies of these hosts that are old enough to be forgotten. `needed`: the UIDs of the restores whose copies are
+/// still offered for a rollback, or put back by one; they stay.
 pub fn expired_safety_copies(
     snapshots: &[SnapshotFact],
     own_hosts: &BTreeSet<HostName>,
@@ -108,7 +108,9 @@ pub fn expired_safety_copies(
 ) -> Vec<String> {
     let is_old = |snapshot: &SnapshotFact| now.duration_since(snapshot.time) > SAFETY_COPIES_KEPT;
     let copies = snapshots.iter().filter(|snapshot| snapshot.has_tag(SAFETY_TAG));
-    let own = copies.filter(|snapshot| own_hosts.contains(&snapshot.host) && !needed.contains(&snapshot.id));
+    let is_needed =
+        |snapshot: &SnapshotFact| snapshot.session().is_some_and(|restore| needed.contains(restore));
+    let own = copies.filter(|snapshot| own_hosts.contains(&snapshot.host) && !is_needed(snapshot));
     own.filter(|snapshot| is_old(snapshot)).map(|snapshot| snapshot.id.clone()).collect()
 }
 
@@ -212,13 +214,13 @@ mod tests {
     fn a_safety_copy_is_kept_for_seven_days_and_while_it_is_needed() {
         let week = SAFETY_COPIES_KEPT.as_secs();
         let snapshots = [
-            snapshot("old", 0, "app", &["/data"], &[SAFETY_TAG]),
-            snapshot("needed", 0, "app", &["/data"], &[SAFETY_TAG]),
+            snapshot("old", 0, "app", &["/data"], &[SAFETY_TAG, "lifeboat-session=repaired"]),
+            snapshot("needed", 0, "app", &["/data"], &[SAFETY_TAG, "lifeboat-session=held"]),
             snapshot("young", 2, "app", &["/data"], &[SAFETY_TAG]),
             snapshot("of-others", 0, "db", &["/data"], &[SAFETY_TAG]),
             snapshot("backup", 0, "app", &["/data"], &[]),
         ];
-        let needed = ["needed".to_owned()].into();
+        let needed = ["held".to_owned()].into();
         let expired = |now| expired_safety_copies(&snapshots, &hosts(&["app"]), &needed, at(now));
         assert_eq!(expired(week), Vec::<String>::new());
         assert_eq!(expired(week + 1), ["old"]);

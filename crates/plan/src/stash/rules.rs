@@ -211,7 +211,10 @@ pub enum RuleError {
     SnapshotsAndPaths,
     #[error(transparent)]
     Path(#[from] PathError),
-    #[error("targetHosts names {unknown}, which the target does not have; its hosts are {hosts}")]
+    #[error(
+        "targetHosts names {unknown}, which the target does not have; its hosts are {hosts}; correct targetHosts, or scale the target first: a \
+         StatefulSet has a host for each replica"
+    )]
     UnknownHosts { unknown: String, hosts: String },
     #[error(
         "no rule applies to a host of the target: its hosts are {hosts}, the rules list {listed}; correct targetHosts, or leave it empty for \

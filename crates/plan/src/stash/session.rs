@@ -19,7 +19,7 @@ pub use order::{Order, deadline, is_over, members_to_start, wait_until};
 pub use retry::{FailedSession, Retry, retry};
 pub use start::{
     BackupFacts, BackupTargetFacts, InvokerFacts, MemberStart, OtherBackup, OtherRestore, OtherTarget,
-    RESUMED, RestoreProgress, SessionKey, SessionStart, SkipReason, WaitReason, backup_member,
+    RESUMED, RestoreProgress, SessionKey, SessionStart, SkipReason, WaitReason, backup_member, is_resumed,
     restore_member, start_backup,
 };
 pub use target::{TargetKey, TargetVolumes};

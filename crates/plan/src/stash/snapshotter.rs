@@ -22,7 +22,8 @@ mod tests;
 pub use filling::{Filling, RestoredClaimFacts, filling};
 pub use names::{Choice, NotOurs, SESSION, SnapshotOwner, owned_by_session};
 pub use restore::{
-    RESTORE, RestoredClaim, RestoredClaimError, check_rules, claim_from, is_of_restore, restored_claims,
+    RESTORE, RestoredClaim, RestoredClaimError, check_rules, claim_from, is_of_restore, labelled,
+    restored_claims,
 };
 pub use retention::{removable, selector};
 pub use selection::{SnapshotSelection, select_snapshots};

@@ -91,7 +91,8 @@ pub(crate) async fn apply_policy(
     Ok(applied)
 }
 
-/// Forgets the safety copies of these hosts that are old enough. `needed`: those that stay, because a workload is still held down.
+/// Forgets the safety copies of these hosts that are old enough. `needed`: the UIDs of the restores whose copies stay, because a workload is
+/// still held down.
 pub(crate) async fn forget_safety_copies(
     context: &Context,
     key: &RepositoryKey,

@@ -15,6 +15,7 @@ mod gather;
 mod hooks;
 mod member;
 mod moving;
+mod new_claims;
 mod object;
 pub(crate) mod others;
 mod resumed;

@@ -8,7 +8,7 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::session::{
-    OtherRestore, RESUMED, RestoreProgress, SessionKey, TargetKey, TargetVolumes,
+    OtherRestore, RestoreProgress, SessionKey, TargetKey, TargetVolumes, is_resumed,
 };
 use lifeboat_plan::stash::state::conditions::ConditionType::{
     self, BackendSecretFound, RepositoryFound, RestoreTargetFound,
@@ -39,7 +39,7 @@ fn of_object(kind: SessionKind, namespace: &str, object: &DynamicObject) -> Vec<
     let created = object.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let ended = created.checked_add(state.duration.map(GoDuration::to_signed).unwrap_or_default());
     let ended = ended.unwrap_or(created);
-    let resumed = object.annotations().contains_key(RESUMED);
+    let resumed = is_resumed(object.annotations(), object.metadata.uid.as_deref().unwrap_or_default());
     let restore = |member: &MemberState| {
         let target = member.reference.as_ref().map(|reference| TargetKey::of(reference, namespace));
         Some(OtherRestore {
@@ -101,6 +101,7 @@ fn has_all(state: &SessionState, member: &MemberState) -> bool {
 #[cfg(test)]
 mod tests {
     use lifeboat_control::testing::ApiServer;
+    use lifeboat_plan::stash::session::RESUMED;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -157,7 +158,14 @@ mod tests {
     #[tokio::test]
     async fn a_failed_restore_may_be_resumed_and_an_invalid_one_never_was() {
         let failed = json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]});
-        assert_eq!(found(&failed, &json!({RESUMED: "yes"})).await, ["Deployment shop/web Failed resumed"]);
+        assert_eq!(
+            found(&failed, &json!({RESUMED: "uid-back"})).await,
+            ["Deployment shop/web Failed resumed"]
+        );
+        assert_eq!(
+            found(&failed, &json!({RESUMED: "uid-of-an-earlier-one"})).await,
+            ["Deployment shop/web Failed"]
+        );
         let untouched =
             json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed"}]});
         assert_eq!(found(&untouched, &json!({})).await, Vec::<String>::new(), "it wrote nothing");

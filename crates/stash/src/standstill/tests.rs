@@ -240,6 +240,20 @@ async fn a_scale_that_may_not_be_changed_fails_the_restore() {
     assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
 }
 
+/// The first change of the workload stops it, the second is its record.
+#[tokio::test]
+async fn a_workload_that_may_not_be_started_is_not_tried_without_end() {
+    let server = cluster(2);
+    server.fail(Requests::new(Verb::Patch, DEPLOYMENT), When::From(3), 403);
+    let restore = Restore::new(&server, Some(Work::Done));
+    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+        panic!()
+    };
+    assert!(failure.contains("could not be started") && failure.contains("Deployment web to 2"), "{failure}");
+    assert_eq!((replicas(&server), restore.step()), (0, Step::HeldDown));
+    assert_eq!(annotation(&server)["step"], "Restoring", "a restore that follows finds its scale");
+}
+
 /// The policy is changed after the restore was decided.
 #[tokio::test]
 async fn a_workload_whose_claims_would_go_with_its_pods_is_never_scaled_down() {

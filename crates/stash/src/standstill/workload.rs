@@ -51,6 +51,11 @@ impl Workload<'_> {
         Ok(found.map(|found| (text(&found, "/metadata/uid").to_owned(), replicas(&found))))
     }
 
+    /// Whether the workload with this UID still exists.
+    pub(crate) async fn is_there(&self, uid: &str) -> Result<bool, ApiError> {
+        Ok(self.scale_now().await?.is_some_and(|(found, _)| found == uid))
+    }
+
     /// The pods that use the volumes.
     pub(super) async fn users(&self) -> Result<Vec<VolumeUser>, ApiError> {
         let pods = target::list(self.core, self.target.namespace, "", "v1", "Pod", "pods").await?;

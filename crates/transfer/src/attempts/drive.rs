@@ -37,6 +37,11 @@ pub trait Steps: Send + Sync {
     /// Called when the mover did not report success, although it may have finished its work. `message` is the reason.
     async fn unreported(&self, message: &str) -> Result<(), ApiError>;
 
+    /// Called when the mover reported that what should be restored does not exist, so that nothing was written.
+    async fn not_stored(&self, message: &str) -> Result<(), ApiError> {
+        self.unreported(message).await
+    }
+
     /// Whether it is certain that a mover that died had not finished its work.
     async fn is_undone(&self) -> bool {
         true
@@ -178,6 +183,9 @@ async fn reported(steps: &dyn Steps, outcome: Outcome, cancel: &CancellationToke
         Outcome::Failed(failure) if failure.cause == Cause::WrongVolume => {
             let owner = steps.volume_owner().map(|owner| format!("{owner}: ")).unwrap_or_default();
             steps.unreported(&format!("{owner}{}", failure.message)).await
+        }
+        Outcome::Failed(failure) if failure.cause == Cause::NotStored => {
+            steps.not_stored(&failure.message).await
         }
         Outcome::Failed(failure) => steps.unreported(&failure.message).await,
         outcome => steps.done(outcome).await,

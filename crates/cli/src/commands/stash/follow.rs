@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lifeboat_cluster::{Attempt, objects};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::Tenant;
 use super::names::{Kind, ObjectName};
+use super::result::ResultArg;
 use super::view::View;
 use crate::error::CliError;
 use crate::printer;
@@ -21,9 +23,13 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Without a terminal: how often changed counts are printed.
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Follows the session, then prints its hosts and how it ended.
-pub(super) async fn follow(tenant: &Tenant, session: &ObjectName) -> Result<(), CliError> {
-    let view = to_end(tenant, session).await?;
+/// Follows the session, then prints its hosts and how it ended, or the object as it is then.
+pub(super) async fn follow(tenant: &Tenant, session: &ObjectName, result: ResultArg) -> Result<(), CliError> {
+    let (object, view) = to_end(tenant, session).await?;
+    if result.is_object() {
+        result.print(&object, "")?;
+        return outcome(tenant, session, &view).map(drop);
+    }
     if !view.hosts.is_empty() {
         printer::line(&view.table().trim_fmt());
     }
@@ -31,17 +37,18 @@ pub(super) async fn follow(tenant: &Tenant, session: &ObjectName) -> Result<(), 
     Ok(())
 }
 
-async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<View, CliError> {
+async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<(Value, View), CliError> {
     let (noun, name) = (session.kind.noun(), &session.name);
     let api = tenant.api(noun);
     let mut shown = Shown::new();
     loop {
         match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
             Ok(Some(object)) => {
-                let view = View::of(&objects::to_json(&object));
+                let object = objects::to_json(&object);
+                let view = View::of(&object);
                 if view.has_ended() {
                     shown.clear();
-                    return Ok(view);
+                    return Ok((object, view));
                 }
                 shown.show(&view);
             }
@@ -167,7 +174,7 @@ impl Bars {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::commands::stash::names;
@@ -177,7 +184,7 @@ mod tests {
         let world = World::new().await;
         world.put("backupsessions", "app-1", json!({"status": status}));
         let session = names::session("app-1").unwrap();
-        let view = to_end(&world.tenant, &session).await?;
+        let (_, view) = to_end(&world.tenant, &session).await?;
         outcome(&world.tenant, &session, &view)
     }
 
@@ -201,8 +208,12 @@ mod tests {
                 server.change(&path("backupsessions", "app-1"), &json!({"status": {"phase": "Succeeded"}}));
             }
         });
-        let view = to_end(&world.tenant, &names::session("app-1").unwrap()).await.unwrap();
+        let (object, view) = to_end(&world.tenant, &names::session("app-1").unwrap()).await.unwrap();
         assert_eq!(view.phase, "Succeeded");
+        assert_eq!(
+            (&object["kind"], &object["status"]["phase"]),
+            (&"BackupSession".into(), &"Succeeded".into())
+        );
     }
 
     #[tokio::test]

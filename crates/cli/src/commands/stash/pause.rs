@@ -5,27 +5,35 @@ use serde_json::{Value, json};
 
 use super::Tenant;
 use super::invoker::InvokerArgs;
+use super::result::{Done, ResultArg};
 use crate::error::CliError;
-use crate::printer;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Pause the schedule of a BackupConfiguration or BackupBatch; `trigger` starts backups all the same
-    Backup(InvokerArgs),
+    Backup(BackupArgs),
+}
+
+/// The arguments of `pause backup` and `resume backup`.
+#[derive(clap::Args)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    pub(super) invoker: InvokerArgs,
+    #[command(flatten)]
+    pub(super) result: ResultArg,
 }
 
 pub(super) async fn run(tenant: &Tenant, command: &Command) -> Result<(), CliError> {
-    let Command::Backup(invoker) = command;
-    printer::line(&set_paused(tenant, invoker, true).await?);
-    Ok(())
+    let Command::Backup(args) = command;
+    let done = set_paused(tenant, &args.invoker, true).await?;
+    args.result.print(&done.object, &done.sentence)
 }
 
-/// Gives the sentence that says what was done.
 pub(super) async fn set_paused(
     tenant: &Tenant,
     invoker: &InvokerArgs,
     paused: bool,
-) -> Result<String, CliError> {
+) -> Result<Done, CliError> {
     let invoker = invoker.name();
     let noun = invoker.kind.noun();
     let found = tenant.find(noun, &invoker.name).await?;
@@ -33,10 +41,12 @@ pub(super) async fn set_paused(
     let is_paused = found.data.pointer("/spec/paused") == Some(&Value::Bool(true));
     if is_paused == paused {
         let state = if paused { "is paused already" } else { "is not paused" };
-        return Ok(format!("{} {:?} {state}.", noun.one, invoker.name));
+        let sentence = format!("{} {:?} {state}.", noun.one, invoker.name);
+        return Ok(Done { object: objects::to_json(&found), sentence });
     }
-    objects::merge(&tenant.api(noun), &found, json!({"spec": {"paused": paused}})).await?;
-    Ok(format!("{} {:?} {word}.", noun.one, invoker.name))
+    let changed = objects::merge(&tenant.api(noun), &found, json!({"spec": {"paused": paused}})).await?;
+    let sentence = format!("{} {:?} {word}.", noun.one, invoker.name);
+    Ok(Done { object: objects::to_json(&changed), sentence })
 }
 
 #[cfg(test)]
@@ -51,11 +61,18 @@ mod tests {
         world.put("backupbatches", "apps", json!({"spec": {"schedule": "@daily", "members": []}}));
         let apps = InvokerArgs::of(&names::invoker("backupbatch/apps").unwrap());
         let set = async |paused| set_paused(&world.tenant, &apps, paused).await.unwrap();
-        assert_eq!(set(false).await, "BackupBatch \"apps\" is not paused.");
-        assert_eq!(set(true).await, "BackupBatch \"apps\" paused.");
+        assert_eq!(set(false).await.sentence, "BackupBatch \"apps\" is not paused.");
+        let done = set(true).await;
+        assert_eq!(done.sentence, "BackupBatch \"apps\" paused.");
+        assert_eq!(
+            (&done.object["kind"], &done.object["spec"]["paused"]),
+            (&"BackupBatch".into(), &true.into())
+        );
         assert_eq!(world.server.get(&path("backupbatches", "apps")).unwrap()["spec"]["paused"], true);
-        assert_eq!(set(true).await, "BackupBatch \"apps\" is paused already.");
-        assert_eq!(set(false).await, "BackupBatch \"apps\" resumed.");
+        let again = set(true).await;
+        assert_eq!(again.sentence, "BackupBatch \"apps\" is paused already.");
+        assert_eq!(again.object["spec"]["paused"], true, "the object as it is");
+        assert_eq!(set(false).await.sentence, "BackupBatch \"apps\" resumed.");
         assert_eq!(world.server.get(&path("backupbatches", "apps")).unwrap()["spec"]["paused"], false);
     }
 

@@ -10,9 +10,9 @@ use lifeboat_plan::stash::in_place::{UNFINISHED, backups_resumed, unfinished};
 use serde_json::{Value, json};
 
 use super::Tenant;
-use super::invoker::InvokerArgs;
 use super::names::{self, ObjectName};
-use super::pause::set_paused;
+use super::pause::{BackupArgs, set_paused};
+use super::result::{Done, ResultArg};
 use super::resume_workload::api;
 use crate::error::CliError;
 use crate::printer;
@@ -23,6 +23,8 @@ pub(crate) struct Args {
     /// A restore that failed, after which backups of its targets are skipped: a RestoreSession, or restorebatch/NAME
     #[arg(value_name = "[KIND/]NAME", value_parser = names::restore, required = true)]
     restore: Option<ObjectName>,
+    #[command(flatten)]
+    result: ResultArg,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -30,38 +32,43 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Resume the schedule of a BackupConfiguration or BackupBatch
-    Backup(InvokerArgs),
+    Backup(BackupArgs),
 }
 
 pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
-    let done = match (&args.command, &args.restore) {
-        (Some(Command::Backup(invoker)), _) => set_paused(tenant, invoker, false).await?,
-        (None, Some(restore)) => allow(tenant, restore).await?,
-        (None, None) => String::new(),
+    let (done, result) = match (&args.command, &args.restore) {
+        (Some(Command::Backup(backup)), _) => {
+            (set_paused(tenant, &backup.invoker, false).await?, backup.result.or(args.result))
+        }
+        (None, Some(restore)) => (allow(tenant, restore).await?, args.result),
+        // clap insists on one of the two.
+        (None, None) => return Ok(()),
     };
-    printer::line(&done);
-    Ok(())
+    result.print(&done.object, &done.sentence)
 }
 
-/// Gives the sentence that says what was done.
-async fn allow(tenant: &Tenant, restore: &ObjectName) -> Result<String, CliError> {
+async fn allow(tenant: &Tenant, restore: &ObjectName) -> Result<Done, CliError> {
     let noun = restore.kind.noun();
     let title = format!("{} {:?}", noun.one, restore.name);
     let found = tenant.api(noun).get_opt(&restore.name).await.attempt(format!("read {title}"))?;
     let Some(found) = found else { return allow_without(tenant, restore, &title).await };
     let patch = backups_resumed(&objects::to_json(&found));
     match patch.map_err(|error| CliError::refused(error.to_string()))? {
-        None => Ok(format!("Backups are allowed already after {title}.")),
+        None => {
+            let sentence = format!("Backups are allowed already after {title}.");
+            Ok(Done { object: objects::to_json(&found), sentence })
+        }
         Some(patch) => {
-            objects::merge(&tenant.api(noun), &found, patch).await?;
-            Ok(format!("Backups of the targets of {title} run again, with the data as it is."))
+            let changed = objects::merge(&tenant.api(noun), &found, patch).await?;
+            let sentence = format!("Backups of the targets of {title} run again, with the data as it is.");
+            Ok(Done { object: objects::to_json(&changed), sentence })
         }
     }
 }
 
 /// The restore was deleted: removes its records from claims, workloads and AppBindings.
-async fn allow_without(tenant: &Tenant, restore: &ObjectName, title: &str) -> Result<String, CliError> {
-    let mut freed = Vec::new();
+async fn allow_without(tenant: &Tenant, restore: &ObjectName, title: &str) -> Result<Done, CliError> {
+    let (mut freed, mut changed) = (Vec::new(), Vec::new());
     for kind in TargetKind::ALL {
         let api: Api<DynamicObject> = api(tenant, kind);
         let listed = api.list(&ListParams::default()).await;
@@ -72,7 +79,7 @@ async fn allow_without(tenant: &Tenant, restore: &ObjectName, title: &str) -> Re
         };
         for object in objects.iter().filter(|object| is_of(object, restore, &tenant.namespace)) {
             let patch = json!({"metadata": {"annotations": {UNFINISHED: Value::Null}}});
-            objects::merge(&api, object, patch).await?;
+            changed.push(objects::to_json(&objects::merge(&api, object, patch).await?));
             freed.push(format!("{kind} {}", object.name_any()));
         }
     }
@@ -82,7 +89,9 @@ async fn allow_without(tenant: &Tenant, restore: &ObjectName, title: &str) -> Re
             tenant.namespace
         )));
     }
-    Ok(format!("{title} was deleted. Backups of {} run again, with the data as it is.", freed.join(", ")))
+    let sentence =
+        format!("{title} was deleted. Backups of {} run again, with the data as it is.", freed.join(", "));
+    Ok(Done { object: printer::list(&changed), sentence })
 }
 
 /// Whether an object carries the record of this restore.
@@ -122,7 +131,8 @@ mod tests {
         }
         let restore = names::restore("r").unwrap();
         let done = allow(&world.tenant, &restore).await.unwrap();
-        assert!(done.contains("PersistentVolumeClaim data, PersistentVolumeClaim logs"), "{done}");
+        assert!(done.sentence.contains("PersistentVolumeClaim data, PersistentVolumeClaim logs"), "{done:?}");
+        assert_eq!(done.object["items"].as_array().map(Vec::len), Some(2), "{done:?}");
         let annotations = |name: &str| {
             world.server.get(&format!("{CLAIMS}/{name}")).unwrap()["metadata"]["annotations"].clone()
         };
@@ -140,10 +150,12 @@ mod tests {
         let world = World::new().await;
         world.put("restoresessions", "r", json!({"status": {"phase": "Failed"}}));
         let restore = names::restore("r").unwrap();
-        assert!(allow(&world.tenant, &restore).await.unwrap().contains("run again"));
+        let done = allow(&world.tenant, &restore).await.unwrap();
+        assert!(done.sentence.contains("run again"), "{done:?}");
+        assert_eq!(done.object["metadata"]["annotations"][RESUMED], "uid-r");
         let object = world.server.get(&path("restoresessions", "r")).unwrap();
-        assert_eq!(object["metadata"]["annotations"][RESUMED], "true");
-        assert!(allow(&world.tenant, &restore).await.unwrap().contains("already"));
+        assert_eq!(object["metadata"]["annotations"][RESUMED], "uid-r");
+        assert!(allow(&world.tenant, &restore).await.unwrap().sentence.contains("already"));
     }
 
     #[tokio::test]

@@ -6,13 +6,14 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::stash::{RestoreRef, StoppedWorkload};
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::stash::hosts::TargetKind;
-use lifeboat_plan::stash::in_place::{STANDSTILL, held_down};
+use lifeboat_plan::stash::in_place::{STANDSTILL, held_down, is_at_work_on};
 use serde_json::{Value, json};
 
 use super::Tenant;
 use super::names::{self, NameError, ObjectName};
 use crate::args::object_name;
 use crate::error::CliError;
+use crate::nouns::{RESTORE_BATCH, RESTORE_SESSION};
 use crate::printer;
 
 /// The step of a workload that stays stopped after its restore failed.
@@ -120,6 +121,19 @@ async fn exists(tenant: &Tenant, restore: &RestoreRef) -> Result<bool, CliError>
     Ok(found.is_some_and(|found| found.uid().as_deref() == Some(restore.uid.as_str())))
 }
 
+/// The restore that works on a workload now, as messages name it. The record on the workload may still be that of an earlier restore, which
+/// left it down.
+async fn at_work(tenant: &Tenant, uid: &str) -> Result<Option<String>, CliError> {
+    for noun in [RESTORE_SESSION, RESTORE_BATCH] {
+        for restore in noun.listed(&tenant.api(noun), None).await? {
+            if is_at_work_on(&objects::to_json(&restore), uid) {
+                return Ok(Some(format!("{} {}", noun.one, restore.name_any())));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Gives the workload its scale back, and gives the sentence that says what was done.
 async fn start(tenant: &Tenant, record: &StoppedWorkload) -> Result<String, CliError> {
     let StoppedWorkload { kind, name, replicas, .. } = record;
@@ -141,6 +155,11 @@ async fn start(tenant: &Tenant, record: &StoppedWorkload) -> Result<String, CliE
         let restore = &other.restore;
         return Err(CliError::refused(format!("{} {} is restoring {title}", restore.kind, restore.name))
             .help("wait until it has ended"));
+    }
+    if let Some(restore) = at_work(tenant, &record.uid).await? {
+        return Err(
+            CliError::refused(format!("{restore} is restoring {title}")).help("wait until it has ended")
+        );
     }
     let mut patch = json!({"metadata": {"annotations": {STANDSTILL: Value::Null}}});
     let now = found.data.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
@@ -211,6 +230,19 @@ mod tests {
         assert!(started(&world, "r").await.unwrap_err().to_string().contains("created again"));
         world.server.remove(WEB);
         assert_eq!(started(&world, "r").await.unwrap_err().code(), 3);
+        assert!(world.server.writes().is_empty());
+    }
+
+    /// Trying again after a restore that failed: until it succeeds, the workload carries the record of the first.
+    #[tokio::test]
+    async fn a_workload_that_the_next_restore_works_on_is_left_alone() {
+        let world = world(0, "HeldDown").await;
+        let status = json!({"phase": "Running", "standstill": record("Restoring")});
+        world.put("restoresessions", "again", json!({"status": status}));
+        for named in ["r", "deployment/web"] {
+            let error = started(&world, named).await.unwrap_err();
+            assert_eq!(error.to_string(), "RestoreSession again is restoring Deployment \"web\"");
+        }
         assert!(world.server.writes().is_empty());
     }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Tenant;
 use super::follow::follow;
 use super::names::{self, ObjectName};
+use super::result::ResultArg;
 use crate::args::Format;
 use crate::error::CliError;
 use crate::printer;
@@ -47,7 +48,7 @@ pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
     }
     if args.wait {
         for rollback in &created {
-            follow(tenant, rollback).await?;
+            follow(tenant, rollback, ResultArg::default()).await?;
         }
     }
     Ok(())

@@ -9,10 +9,12 @@ use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::stash::session::{
     self, Creation, ExistingSession, InvokerId, TargetKey, creation, session_name,
 };
+use serde_json::Value;
 
 use super::Tenant;
 use super::follow::follow;
 use super::names::{self, Kind, ObjectName};
+use super::result::ResultArg;
 use super::view::notices;
 use crate::error::CliError;
 use crate::nouns::{BACKUP_SESSION, dynamic, text, typed};
@@ -29,17 +31,29 @@ pub(crate) struct Args {
     /// Wait until the session has ended; fails unless it has succeeded
     #[arg(short, long)]
     wait: bool,
+    #[command(flatten)]
+    result: ResultArg,
 }
 
 pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
     let name = start(tenant, &args.invoker, Timestamp::now()).await?;
-    printer::line(&format!("BackupSession {name:?} created."));
+    let created = format!("BackupSession {name:?} created.");
     if !args.wait {
-        printer::line(&format!("Follow it with `lifeboat stash watch {name} -n {}`.", tenant.namespace));
-        return Ok(());
+        let session = if args.result.is_object() { read(tenant, &name).await? } else { Value::Null };
+        let way = format!("Follow it with `lifeboat stash watch {name} -n {}`.", tenant.namespace);
+        return args.result.print(&session, &format!("{created}\n{way}"));
+    }
+    if args.result.is_object() {
+        eprintln!("{created}");
+    } else {
+        printer::line(&created);
     }
     eprintln!("Waiting for it to end; the backup continues if you stop waiting (Ctrl-C).");
-    follow(tenant, &ObjectName::new(Kind::BackupSession, &name)).await
+    follow(tenant, &ObjectName::new(Kind::BackupSession, &name), args.result).await
+}
+
+async fn read(tenant: &Tenant, name: &str) -> Result<Value, CliError> {
+    Ok(objects::to_json(&tenant.find(BACKUP_SESSION, name).await?))
 }
 
 /// Creates the session and gives its name. A session of the same second is the one that is asked for.

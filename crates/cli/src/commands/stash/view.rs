@@ -8,7 +8,7 @@ use crate::printer;
 use crate::units::bytes;
 
 /// Conditions that call for attention when they are True; all others when they are False.
-const NOTICES: [&str; 15] = [
+const NOTICES: [&str; 16] = [
     "BackupSkipped",
     "BackupDisrupted",
     "DeadlineExceeded",
@@ -24,6 +24,7 @@ const NOTICES: [&str; 15] = [
     "HostsWithoutRule",
     "RestoreRemarks",
     "OwnersNotRestored",
+    "BackupsBlocked",
 ];
 
 /// A session.
@@ -262,6 +263,12 @@ mod tests {
         );
         assert!(unknown.has_ended(), "nothing more is done for it");
         assert_eq!(unknown.reasons(), ["claims data get their data when pods use them"]);
+        let allowed =
+            json!({"type": "BackupsBlocked", "status": "False", "message": "all data was restored"});
+        let succeeded = View::of(
+            &json!({"kind": "RestoreSession", "status": {"phase": "Succeeded", "conditions": [allowed]}}),
+        );
+        assert!(succeeded.reasons().is_empty(), "{succeeded:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use kube::ResourceExt;
 use super::Tenant;
 use super::follow::follow;
 use super::names::{self, Kind, ObjectName};
+use super::result::ResultArg;
 use crate::error::CliError;
 use crate::nouns::{BACKUP_SESSION, text};
 
@@ -13,11 +14,13 @@ pub(crate) struct Args {
     /// A BackupSession, or restoresession/NAME, restorebatch/NAME; backupconfiguration/NAME and backupbatch/NAME for the newest session
     #[arg(value_name = "[KIND/]NAME", value_parser = names::session)]
     session: ObjectName,
+    #[command(flatten)]
+    result: ResultArg,
 }
 
 pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
     let session = session(tenant, &args.session).await?;
-    follow(tenant, &session).await
+    follow(tenant, &session, args.result).await
 }
 
 /// The session that is followed.

@@ -4,9 +4,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use lifeboat_repository::Error;
 use lifeboat_repository::blobs::BlobReader;
 use lifeboat_repository::id::BlobId;
 use lifeboat_repository::node::Node;
@@ -19,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::report::Cause;
 use crate::run::backup::ROOT_TAG;
 use crate::run::failure::{self, Failed};
+
+/// How many entries a message names.
+const NAMED: usize = 10;
 
 pub(super) struct Folder {
     pub(super) tree: BlobId,
@@ -40,7 +44,7 @@ struct Owner {
 }
 
 impl Folder {
-    /// What is at `path`, or the root of the snapshot.
+    /// What is at `path`, or the root of the snapshot. A path that the snapshot does not have is [`Cause::NotStored`].
     pub(super) async fn find(
         repository: &Repository,
         snapshot: &Snapshot,
@@ -53,28 +57,36 @@ impl Folder {
         };
         let finding = Self::at(repository, snapshot, Path::new(path));
         tokio::select! {
-            found = finding => found.map_err(|error| failure::of(Cause::Target)(error)),
+            found = finding => found,
             () = cancel.cancelled() => Err(Failed::Cancelled),
         }
     }
 
-    async fn at(
-        repository: &Repository,
-        snapshot: &Snapshot,
-        path: &Path,
-    ) -> Result<Found, lifeboat_repository::Error> {
-        let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
+    async fn at(repository: &Repository, snapshot: &Snapshot, path: &Path) -> Result<Found, Failed> {
+        let index = repository.load_index().await.map_err(failure::of(Cause::Target))?;
+        let reader = BlobReader::new(repository, Arc::new(index));
+        match Self::in_tree(&reader, snapshot, path).await {
+            Err(error @ (Error::NothingFound { .. } | Error::Invalid { .. })) => {
+                let instead = instead(&reader, snapshot.tree, path).await.unwrap_or_default();
+                let message = format!("{}{instead}; nothing was written", failure::message(&error));
+                Err(Failed::new(Cause::NotStored, message))
+            }
+            found => found.map_err(failure::of(Cause::Target)),
+        }
+    }
+
+    async fn in_tree(reader: &BlobReader, snapshot: &Snapshot, path: &Path) -> Result<Found, Error> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            let tree = find_directory(&reader, snapshot.tree, path).await?;
+            let tree = find_directory(reader, snapshot.tree, path).await?;
             return Ok(Found::Directory(Self { tree, owner: None }));
         };
-        let parent = find_directory(&reader, snapshot.tree, parent).await?;
+        let parent = find_directory(reader, snapshot.tree, parent).await?;
         let nodes = reader.load_tree(&parent).await?;
         let node = nodes.iter().find(|node| node.name == name.as_encoded_bytes());
         if node.is_some_and(|node| !node.is_directory()) {
             return Ok(Found::Entry);
         }
-        let tree = find_directory(&reader, snapshot.tree, path).await?;
+        let tree = find_directory(reader, snapshot.tree, path).await?;
         // Directories above the backed-up paths were synthesized or belong to the system.
         let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
         let owner = node.filter(|_| is_content).and_then(Owner::of_node);
@@ -93,6 +105,32 @@ impl Folder {
         let owner = allowed(fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))))?;
         let mode = allowed(fchmod(directory, Mode::from_raw_mode(mode)))?;
         Ok(owner && mode)
+    }
+}
+
+/// What the snapshot has instead of a path, for messages: the first entries of the nearest directory above it.
+async fn instead(reader: &BlobReader, root: BlobId, path: &Path) -> Result<String, Error> {
+    let (mut tree, mut above) = (root, PathBuf::from("/"));
+    for component in path.components() {
+        let Component::Normal(name) = component else { continue };
+        let nodes = reader.load_tree(&tree).await?;
+        let node = nodes.iter().find(|node| node.name == name.as_encoded_bytes());
+        let Some(below) = node.and_then(|node| node.subtree) else {
+            return Ok(format!(", and '{}' has {}", above.display(), names(&nodes)));
+        };
+        above.push(name);
+        tree = below;
+    }
+    Ok(String::new())
+}
+
+fn names(nodes: &[Node]) -> String {
+    let named = nodes.iter().take(NAMED).map(|node| String::from_utf8_lossy(&node.name).into_owned());
+    let named: Vec<String> = named.collect();
+    match nodes.len().saturating_sub(NAMED) {
+        _ if nodes.is_empty() => "nothing".to_owned(),
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 

@@ -67,7 +67,8 @@ done
 /// Loads a dump with psql, whose exit code is that of the script. In the dump of a whole server (pg_dumpall),
 /// statements before the first database are changed: the role that loads the dump keeps the password of the
 /// AppBinding's Secret, and other roles may already exist. Everything else is loaded unchanged, because users' data
-/// may contain the same text.
+/// may contain the same text. If sed fails, statements that fail follow what psql already got: a shell knows the exit
+/// code of the last program only, and part of a dump is no restore.
 pub(super) fn load_postgres(user: &str) -> String {
     let role = pattern(&identifier(user));
     let script = format!(
@@ -90,7 +91,8 @@ b rest
 s/^CREATE ROLE \(.*\);$/DO $lifeboat$ BEGIN CREATE ROLE \1; EXCEPTION WHEN duplicate_object THEN NULL; END $lifeboat$;/
 "
     );
-    format!("LC_ALL=C sed {} | psql \"$@\"", quoted(&script))
+    let cut_off = r"printf '\n\\.\nSELECT lifeboat_dump_was_cut_off;\n'";
+    format!("{{ LC_ALL=C sed {} || {cut_off}; }} | psql \"$@\"", quoted(&script))
 }
 
 /// A role as pg_dumpall writes it.

@@ -10,8 +10,8 @@ use crate::stash::hosts::TargetKind;
 /// Something that sets the scale of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScaleOwner {
-    /// The object that controls the workload.
-    Controller {
+    /// The object that made the workload.
+    Owner {
         kind: String,
         name: String,
     },
@@ -31,7 +31,7 @@ pub enum ScaleOwner {
 impl fmt::Display for ScaleOwner {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Controller { kind, name } => write!(formatter, "its owner {kind} {name}"),
+            Self::Owner { kind, name } => write!(formatter, "its owner {kind} {name}"),
             Self::Autoscaler { name } => write!(formatter, "HorizontalPodAutoscaler {name}"),
             Self::ArgoCd { application: Some(name) } => write!(formatter, "Argo CD (Application {name})"),
             Self::ArgoCd { application: None } => formatter.write_str("Argo CD"),
@@ -43,7 +43,7 @@ impl fmt::Display for ScaleOwner {
 
 /// All that set the scale of a workload. `autoscalers`: the HorizontalPodAutoscalers of its namespace.
 pub fn scale_owners(kind: TargetKind, workload: &Value, autoscalers: &[Value]) -> Vec<ScaleOwner> {
-    let mut owners: Vec<ScaleOwner> = controller(workload).into_iter().collect();
+    let mut owners: Vec<ScaleOwner> = owner(workload).into_iter().collect();
     owners.extend(
         autoscalers
             .iter()
@@ -55,11 +55,14 @@ pub fn scale_owners(kind: TargetKind, workload: &Value, autoscalers: &[Value]) -
     owners
 }
 
-fn controller(workload: &Value) -> Option<ScaleOwner> {
+/// The object that made the workload: the owner that controls it, else the first. Operators such as Strimzi write the scale of workloads
+/// whose owner references have `controller: false`.
+fn owner(workload: &Value) -> Option<ScaleOwner> {
     let owners = workload.pointer("/metadata/ownerReferences").and_then(Value::as_array)?;
-    let controller = owners.iter().find(|owner| owner["controller"] == true)?;
-    let of = |field: &str| text(controller, field).to_owned();
-    Some(ScaleOwner::Controller { kind: of("/kind"), name: of("/name") })
+    let controller = owners.iter().find(|owner| owner["controller"] == true);
+    let owner = controller.or_else(|| owners.first())?;
+    let of = |field: &str| text(owner, field).to_owned();
+    Some(ScaleOwner::Owner { kind: of("/kind"), name: of("/name") })
 }
 
 fn scales(autoscaler: &Value, kind: TargetKind, workload: &Value) -> bool {
@@ -87,14 +90,30 @@ fn mark<'a>(workload: &'a Value, name: &str) -> Option<&'a str> {
 const ARGO_CD: &str = "argocd.argoproj.io/";
 const ARGO_CD_TRACKING: &str = "argocd.argoproj.io/tracking-id";
 const ARGO_CD_INSTANCE: &str = "argocd.argoproj.io/instance";
+/// The label by which Argo CD before version 3 tracks objects, and which others set as well.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+/// How the managers of fields begin that Argo CD applies: `argocd-controller`, `argocd-application-controller`.
+const ARGO_CD_MANAGER: &str = "argocd-";
 
 /// Argo CD marks an object by the annotation `tracking-id` (`<application>:<group>/<kind>:<namespace>/<name>`) or by a label;
-/// its other annotations are in manifests that are written for it. `app.kubernetes.io/instance` alone is Helm's as well.
+/// its other annotations are in manifests that are written for it. By default, versions before 3 set only the label
+/// `app.kubernetes.io/instance`, which is Helm's as well: there the managers of the object's fields tell.
 fn argo_cd(workload: &Value) -> Option<ScaleOwner> {
-    marks(workload).find(|(name, _)| name.starts_with(ARGO_CD))?;
+    let is_marked = marks(workload).any(|(name, _)| name.starts_with(ARGO_CD));
+    let is_applied = managers(workload).any(|manager| manager.starts_with(ARGO_CD_MANAGER));
+    if !is_marked && !is_applied {
+        return None;
+    }
     let tracked = mark(workload, ARGO_CD_TRACKING).and_then(|id| id.split(':').next());
     let application = tracked.or_else(|| mark(workload, ARGO_CD_INSTANCE));
+    let application = application.or_else(|| mark(workload, INSTANCE).filter(|_| is_applied));
     Some(ScaleOwner::ArgoCd { application: application.map(str::to_owned) })
+}
+
+/// The programs that set fields of an object.
+fn managers(workload: &Value) -> impl Iterator<Item = &str> {
+    let fields = workload.pointer("/metadata/managedFields").and_then(Value::as_array);
+    fields.into_iter().flatten().map(|fields| text(fields, "/manager"))
 }
 
 /// The kinds of Flux, each with the prefix of its labels.

@@ -24,8 +24,8 @@ pub enum AfterRestoreError {
     #[error("{restore} has not ended (phase {phase}); wait until it has")]
     NotEnded { restore: String, phase: String },
     #[error(
-        "{restore} has no safety copy: there is none with annotation lifeboat.io/safety-copy: \"false\", none of databases and \
-         volume snapshots, and none of a restore that wrote nothing"
+        "{restore} has no safety copy: copies are made of workloads that a restore stops, and not with annotation \
+         lifeboat.io/safety-copy: \"false\". Restore an older snapshot by its id instead (rules[].snapshots)"
     )]
     NoSafetyCopy { restore: String },
     #[error("{restore} is {phase}: only a restore that failed keeps backups of its targets from running")]
@@ -61,22 +61,30 @@ pub fn held_down(restore: &Value) -> Result<Vec<StoppedWorkload>, AfterRestoreEr
     Ok(records.filter(|record| DOWN.contains(&record.step.as_str())).collect())
 }
 
+/// Whether a restore that has not ended has stopped this workload, or is about to.
+pub fn is_at_work_on(restore: &Value, workload_uid: &str) -> bool {
+    let mut records = members(restore).into_iter().filter_map(standstill);
+    ended(restore).is_err() && records.any(|record| record.uid == workload_uid)
+}
+
 /// The change of a restore that failed, by which a person allows backups of its targets. None if they are allowed already.
 pub fn backups_resumed(restore: &Value) -> Result<Option<Value>, AfterRestoreError> {
     let phase = ended(restore)?;
     if phase != "Failed" {
         return Err(AfterRestoreError::NotFailed { restore: shown(restore), phase: phase.to_owned() });
     }
-    if restore["metadata"]["annotations"].get(RESUMED).is_some() {
+    let uid = text(restore, "/metadata/uid");
+    if restore["metadata"]["annotations"][RESUMED] == *uid {
         return Ok(None);
     }
-    Ok(Some(json!({"metadata": {"annotations": {RESUMED: "true"}}})))
+    Ok(Some(json!({"metadata": {"annotations": {RESUMED: uid}}})))
 }
 
 /// The phase of a restore that has ended.
 fn ended(restore: &Value) -> Result<&str, AfterRestoreError> {
     let phase = text(restore, "/status/phase");
-    if matches!(phase, "Succeeded" | "Failed" | "Invalid") {
+    // Unknown is the end of a restore from VolumeSnapshots whose claims wait for pods.
+    if matches!(phase, "Succeeded" | "Failed" | "Invalid" | "Unknown") {
         return Ok(phase);
     }
     let phase = if phase.is_empty() { "Pending" } else { phase };
@@ -265,12 +273,21 @@ mod tests {
     }
 
     #[test]
+    fn a_restore_works_on_the_workloads_of_its_members_until_it_has_ended() {
+        let at = |phase: &str| session(&json!({"phase": phase, "standstill": record("Stopped", None)}));
+        assert!(is_at_work_on(&at("Running"), "w1") && !is_at_work_on(&at("Running"), "w2"));
+        assert!(!is_at_work_on(&at("Failed"), "w1") && !is_at_work_on(&session(&json!({})), "w1"));
+    }
+
+    #[test]
     fn backups_are_allowed_once_after_a_failed_restore() {
         let mut failed = session(&json!({"phase": "Failed"}));
         let patch = backups_resumed(&failed).unwrap().unwrap();
-        assert_eq!(patch, json!({"metadata": {"annotations": {RESUMED: "true"}}}));
-        failed["metadata"]["annotations"][RESUMED] = json!("true");
+        assert_eq!(patch, json!({"metadata": {"annotations": {RESUMED: "r1"}}}));
+        failed["metadata"]["annotations"][RESUMED] = json!("r1");
         assert_eq!(backups_resumed(&failed), Ok(None));
+        failed["metadata"]["uid"] = json!("r2");
+        assert!(matches!(backups_resumed(&failed), Ok(Some(_))), "it was created again from the first one");
         let message = backups_resumed(&session(&json!({"phase": "Succeeded"}))).unwrap_err().to_string();
         assert!(message.contains("is Succeeded"), "{message}");
     }

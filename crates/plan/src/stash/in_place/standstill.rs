@@ -123,6 +123,17 @@ pub enum Work {
     Running,
     Done,
     Failed(String),
+    /// Failed, and it is certain that no mover wrote anything.
+    Untouched(String),
+}
+
+impl Work {
+    fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Failed(reason) | Self::Untouched(reason) => Some(reason),
+            Self::NotBegun | Self::Running | Self::Done => None,
+        }
+    }
 }
 
 /// What is done next.
@@ -212,6 +223,22 @@ impl Standstill {
         })
     }
 
+    /// The workload could not be given its scale back: it stays down, and the restore is Failed.
+    pub fn not_started(&self, refusal: &str) -> Self {
+        let Self { kind, name, replicas, restore, .. } = self;
+        let before = match &self.failure {
+            None => "all data was restored",
+            Some(failure) => failure.trim_end_matches('.'),
+        };
+        let failure = format!(
+            "{before}. {kind} {name} stays stopped, because it could not be started: {refusal}. Remove what refuses that, then start it: \
+             kubectl -n {} scale {}/{name} --replicas={replicas}",
+            restore.namespace,
+            kind.to_lowercase(),
+        );
+        Self { step: Step::HeldDown, failure: Some(failure), ..self.clone() }
+    }
+
     fn stopping(&self, seen: &Seen) -> Action {
         let reason = seen.give_up.clone().or_else(|| self.gone(seen));
         if let Some(reason) = reason {
@@ -229,10 +256,7 @@ impl Standstill {
     }
 
     fn copying(&self, seen: &Seen) -> Action {
-        let failed = match &seen.work {
-            Work::Failed(reason) => Some(format!("the safety copy failed: {reason}")),
-            _ => None,
-        };
+        let failed = seen.work.failure().map(|reason| format!("the safety copy failed: {reason}"));
         let reason = self.disturbed(seen).or(failed);
         match (reason, &seen.work) {
             (Some(reason), Work::Running) => Action::Cancel { reason },
@@ -246,13 +270,10 @@ impl Standstill {
         if seen.work == Work::Done {
             return self.to(Step::Verified);
         }
-        let failed = match &seen.work {
-            Work::Failed(reason) => Some(reason.clone()),
-            _ => None,
-        };
+        let failed = seen.work.failure().map(str::to_owned);
         match (failed.or_else(|| self.disturbed(seen)), &seen.work) {
             (Some(reason), Work::Running) => Action::Cancel { reason },
-            (Some(reason), Work::NotBegun) => self.as_before(reason),
+            (Some(reason), Work::NotBegun | Work::Untouched(_)) => self.as_before(reason),
             (Some(reason), _) => self.held(&reason, seen.workload.as_ref().map_or(0, |(_, now)| *now)),
             (None, _) => Action::Work,
         }

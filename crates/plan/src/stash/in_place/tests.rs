@@ -75,10 +75,17 @@ fn owned(controller: bool) -> Value {
     object
 }
 
+/// As Argo CD before version 3 and Helm label what they apply.
+fn applied_by(manager: &str) -> Value {
+    let mut object = marked("labels", "app.kubernetes.io/instance", "shop");
+    object["metadata"]["managedFields"] = json!([{"manager": "kubectl"}, {"manager": manager}]);
+    object
+}
+
 #[rstest]
 #[case::free(workload(1), vec![], None)]
 #[case::owner(owned(true), vec![], Some("its owner Database main"))]
-#[case::an_owner_that_does_not_control(owned(false), vec![], None)]
+#[case::an_owner_that_does_not_control(owned(false), vec![], Some("its owner Database main"))]
 #[case::autoscaler(workload(1), vec![autoscaler("apps/v1", "Deployment", "web")], Some("HorizontalPodAutoscaler scaler"))]
 #[case::autoscaler_of_another_name(workload(1), vec![autoscaler("apps/v1", "Deployment", "other")], None)]
 #[case::autoscaler_of_another_kind(workload(1), vec![autoscaler("apps/v1", "StatefulSet", "web")], None)]
@@ -86,6 +93,8 @@ fn owned(controller: bool) -> Value {
 #[case::argo_cd(marked("annotations", "argocd.argoproj.io/tracking-id", "shop:apps/Deployment:demo/web"), vec![], Some("Argo CD (Application shop)"))]
 #[case::argo_cd_by_label(marked("labels", "argocd.argoproj.io/instance", "shop"), vec![], Some("Argo CD (Application shop)"))]
 #[case::written_for_argo_cd(marked("annotations", "argocd.argoproj.io/sync-wave", "1"), vec![], Some("Argo CD"))]
+#[case::argo_cd_by_the_label_of_all(applied_by("argocd-controller"), vec![], Some("Argo CD (Application shop)"))]
+#[case::label_of_all_and_another_manager(applied_by("helm"), vec![], None)]
 #[case::helm(marked("labels", "app.kubernetes.io/instance", "shop"), vec![], None)]
 #[case::flux(marked("labels", "kustomize.toolkit.fluxcd.io/name", "apps"), vec![], Some("Flux (Kustomization apps)"))]
 #[case::flux_helm(marked("labels", "helm.toolkit.fluxcd.io/name", "shop"), vec![], Some("Flux (HelmRelease shop)"))]

@@ -8,6 +8,8 @@ mod reasons;
 
 pub use reasons::{SkipReason, WaitReason};
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use lifeboat_api::stash::InvokerPhase;
 
@@ -16,8 +18,14 @@ use super::target::{TargetKey, TargetVolumes};
 use crate::stash::in_place::RestoreName;
 use crate::stash::state::{SessionPhase, WorkPhase};
 
-/// Annotation of a failed RestoreSession or RestoreBatch: a user has since allowed backups of its targets.
+/// Annotation of a failed RestoreSession or RestoreBatch, with its own UID: a user has since allowed backups of its targets.
 pub const RESUMED: &str = "lifeboat.io/backups-resumed";
+
+/// Whether a person has allowed backups after the restore with these annotations. Another UID is that of an earlier restore: one that is
+/// created again from the object of the first (`kubectl replace --force`) has its annotations, and may leave data half restored anew.
+pub fn is_resumed(annotations: &BTreeMap<String, String>, uid: &str) -> bool {
+    annotations.get(RESUMED).is_some_and(|of| !uid.is_empty() && of == uid)
+}
 
 /// A session as others see it; the older one comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

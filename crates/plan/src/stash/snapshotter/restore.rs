@@ -126,13 +126,19 @@ pub fn check_rules(rules: &[RestoreRule]) -> Result<(), RestoredClaimError> {
     Ok(())
 }
 
-/// The claim to create from a VolumeSnapshot: as in its template, but at least as large as the snapshot requires.
-pub fn claim_from(claim: &NewClaim, snapshot: &Value, restore: &str) -> Value {
+/// The claim as a restore makes it: it says by which restore it was made.
+pub fn labelled(claim: &NewClaim, restore: &str) -> Value {
     let mut object = claim.object.clone();
     if !object["metadata"]["labels"].is_object() {
         object["metadata"]["labels"] = json!({});
     }
     object["metadata"]["labels"][RESTORE] = json!(restore);
+    object
+}
+
+/// The claim to create from a VolumeSnapshot: as in its template, but at least as large as the snapshot requires.
+pub fn claim_from(claim: &NewClaim, snapshot: &Value, restore: &str) -> Value {
+    let mut object = labelled(claim, restore);
     if !object["spec"].is_object() {
         object["spec"] = json!({});
     }

@@ -21,7 +21,9 @@ impl RestoreWork {
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let found = self.found(member);
-        self.make_claims(&found).await?;
+        if !cancel.is_cancelled() && !self.make_claims(member, &found).await? {
+            return Ok(());
+        }
         let limited = cancel.child_token();
         let mut disturbed = self.come_to_use(&found).await?;
         if disturbed.is_some() {

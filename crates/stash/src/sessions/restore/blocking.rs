@@ -10,6 +10,7 @@ use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
 use lifeboat_plan::stash::state::{MemberState, WorkPhase};
 use lifeboat_plan::stash::targets::VolumeAccess;
 
+use super::choice::may_have_written;
 use super::found::FoundMember;
 use super::work::RestoreWork;
 use crate::sessions::engine::is_refusal;
@@ -29,11 +30,7 @@ impl RestoreWork {
             Err(error) if is_refusal(&error) => {
                 let message =
                     format!("the restore cannot be recorded on the data that it writes: {}", error.chain());
-                for record in self.hosts(member).await {
-                    if !record.state().await.phase.has_ended() {
-                        record.failed(message.clone()).await?;
-                    }
-                }
+                self.fail_open_hosts(member, &message).await?;
                 return Ok(false);
             }
             marked => marked?,
@@ -105,7 +102,7 @@ fn outcome(state: &MemberState) -> Outcome {
     if state.hosts.iter().all(|host| matches!(host.phase, WorkPhase::Succeeded | WorkPhase::Unknown)) {
         return Outcome::Whole;
     }
-    let is_untouched = state.hosts.iter().all(|host| host.phase.has_ended() && host.run.start_time.is_none());
+    let is_untouched = state.hosts.iter().all(|host| host.phase.has_ended() && !may_have_written(host));
     if is_untouched { Outcome::Untouched } else { Outcome::Open }
 }
 
@@ -122,7 +119,6 @@ fn written(state: &MemberState, found: &FoundMember) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_api::common::Time;
     use lifeboat_api::stash::HostRun;
     use lifeboat_plan::stash::hosts::TargetKind;
     use lifeboat_plan::stash::in_place::{RestoreName, Standstill, StopPlan};
@@ -141,12 +137,8 @@ mod tests {
 
     fn at_once(hosts: &[(WorkPhase, bool)]) -> MemberState {
         let host = |(phase, began): &(WorkPhase, bool)| {
-            let start_time = began.then_some(Time(jiff::Timestamp::UNIX_EPOCH));
-            HostState {
-                phase: *phase,
-                run: HostRun { start_time, ..HostRun::default() },
-                ..HostState::default()
-            }
+            let run = HostRun { attempt: began.then_some(1), ..HostRun::default() };
+            HostState { phase: *phase, run, ..HostState::default() }
         };
         MemberState { hosts: hosts.iter().map(host).collect(), ..MemberState::default() }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lifeboat_api::stash::{RestoreRule, RestoreTarget};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hosts::{TargetKind, replicas};
-use lifeboat_plan::stash::in_place::{InPlace, InPlaceFacts, Standstill, decide, users};
+use lifeboat_plan::stash::in_place::{InPlace, InPlaceFacts, Standstill, UNFINISHED, decide, users};
 use lifeboat_plan::stash::invoker::ValidRestoreMember;
 use lifeboat_plan::stash::targets::{RestoreFacts, RestorePlan, Site, TargetFacts, active_pods};
 use serde_json::Value;
@@ -17,6 +17,17 @@ use crate::sessions::engine::NoHosts;
 use crate::standstill::earlier;
 use crate::target::{self, TargetName};
 
+/// Whether one of these claims carries the record of a restore that has not succeeded.
+fn is_unfinished(target: &TargetFacts, claims: &BTreeSet<String>) -> bool {
+    let mut known = claims.iter().filter_map(|name| target.claims.get(name));
+    known.any(|known| !known.claim["metadata"]["annotations"][UNFINISHED].is_null())
+}
+
+/// Since that restore a person has allowed backups: the data counts as good again, and a copy of it is made before it is overwritten.
+fn without_copy(record: Standstill) -> Standstill {
+    Standstill { safety_of: None, ..record }
+}
+
 impl RestoreWork {
     /// Whether a workload has to be stopped, and may be.
     pub(super) async fn way(&self, facts: &RestoreFacts, plan: &RestorePlan) -> Result<InPlace, NoHosts> {
@@ -25,10 +36,12 @@ impl RestoreWork {
         let workload = target.object.clone().filter(|_| target.kind.is_workload());
         let is_named = !target.name.is_empty();
         let name = if is_named { target.name.clone() } else { joined(&claims) };
+        let before = workload.as_ref().and_then(earlier);
         let facts = InPlaceFacts {
             kind: target.kind,
             name,
-            earlier: workload.as_ref().and_then(earlier),
+            earlier: before
+                .map(|record| if is_unfinished(target, &claims) { record } else { without_copy(record) }),
             autoscalers: if workload.is_some() { self.autoscalers().await? } else { Vec::new() },
             workload,
             own_pods: active_pods(target),

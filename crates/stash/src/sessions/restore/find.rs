@@ -29,8 +29,13 @@ pub(super) enum Tried {
     Found(Box<Ready>),
     /// An object is missing.
     Waits(Observation),
-    /// Nothing is missing, but another session, or a pod that will end by itself, uses the data.
+    /// Nothing is missing, but another session uses the data.
     Queued {
+        reason: String,
+        on: TargetVolumes,
+    },
+    /// All is there, and pods that go by themselves still use the data.
+    Leaving {
         reason: String,
         on: TargetVolumes,
     },
@@ -58,9 +63,15 @@ impl RestoreWork {
         let state = self.member_state(member).await;
         if !state.hosts.is_empty() {
             let on = self.on(member, state.claims.clone());
-            while let Some(message) = self.take_turn(member, &on) {
+            // One that is given up only ends what it began: its movers, and the standstill of its workload.
+            while !cancel.is_cancelled()
+                && let Some(message) = self.take_turn(member, &on)
+            {
                 tracing::debug!(restore = self.record.name, message, "a restore waits for its turn");
-                tokio::time::sleep(self.transfers.pace).await;
+                tokio::select! {
+                    () = tokio::time::sleep(self.transfers.pace) => {}
+                    () = cancel.cancelled() => {}
+                }
             }
             self.find_again(member, valid, &state).await?;
             return Ok(state.hosts.into_iter().map(|host| host.name).collect());
@@ -83,6 +94,7 @@ impl RestoreWork {
                 Tried::Found(ready) => return self.put_on_record(member, valid, *ready).await,
                 Tried::Waits(observed) => self.wait(member, &observed, until).await?,
                 Tried::Queued { reason, on } => self.queue(member, reason, on).await?,
+                Tried::Leaving { reason, on } => self.queue_until(member, reason, on, until).await?,
             }
             tokio::select! {
                 () = tokio::time::sleep(self.transfers.pace) => {}
@@ -115,6 +127,20 @@ impl RestoreWork {
         if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
     }
 
+    /// The same for pods that go by themselves. That of a node that is gone stays until a person deletes it, so the wait ends.
+    async fn queue_until(
+        &self,
+        member: usize,
+        reason: String,
+        on: TargetVolumes,
+        until: Timestamp,
+    ) -> Result<(), NoHosts> {
+        if self.record.now() >= until {
+            return Err(failed(&format!("{reason}; the time for waiting is over: delete what is left")));
+        }
+        self.queue(member, reason, on).await
+    }
+
     async fn try_find(&self, member: usize, valid: &ValidRestoreMember) -> Result<Tried, NoHosts> {
         let Some(spec) = &valid.spec.target else { return Err(failed("the member has no target")) };
         let rules = &valid.rules.rules;
@@ -135,7 +161,7 @@ impl RestoreWork {
         let on = self.on(member, of_target.collect());
         let way = self.way(&facts, &plan).await?;
         if let InPlace::Later { message } = way {
-            return Ok(Tried::Queued { reason: message, on });
+            return Ok(Tried::Leaving { reason: message, on });
         }
         if way == InPlace::IntoRunning {
             facts.into_running = true;

@@ -24,10 +24,12 @@ pub(super) async fn finish(work: &RestoreWork) -> Result<(), Stopped> {
             hosts.map(|host| host.name.clone()).collect()
         })
         .await;
+    // Slow storage does not lengthen the restore. What a server that ends here leaves is forgotten after the next session.
+    complete(&work.record).await?;
     if let Some(key) = &work.repository {
         forget_old_copies(&work.context, &work.record.namespace, key, &hosts).await;
     }
-    complete(&work.record).await
+    Ok(())
 }
 
 /// Forgets safety copies of these hosts that are old enough, except for those of workloads that a restore left down. A failure is only

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::in_place::{SAFETY_COPY, Standstill, Step, Work};
 use lifeboat_plan::stash::state::{HostState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
-use super::choice::{is_copied, safety_parts};
+use super::choice::{is_copied, may_have_written, safety_parts};
 use super::found::FoundMember;
 use super::work::{RestoreWork, failures};
 use crate::standstill::Restoring;
@@ -48,7 +49,9 @@ impl Restoring for MemberStandstill<'_> {
             let copies = records.iter().map(|record| self.work.copy(record, &self.found, cancel));
             return try_join_all(copies).await.map(drop);
         }
-        if !cancel.is_cancelled() && !self.work.block_backups(self.member, &self.found).await? {
+        if !cancel.is_cancelled()
+            && (self.has_lost_hosts().await? || !self.work.block_backups(self.member, &self.found).await?)
+        {
             return Ok(());
         }
         let restores = records.iter().map(|record| self.work.restore(record, &self.found, cancel));
@@ -77,9 +80,40 @@ impl Restoring for MemberStandstill<'_> {
     }
 }
 
+impl MemberStandstill<'_> {
+    /// Whether a host has no volumes any more before the first mover is sent: they were changed while no server ran. It keeps all others
+    /// from being restored, because a workload with data of two times is worse than one that was not restored.
+    async fn has_lost_hosts(&self) -> Result<bool, ApiError> {
+        let hosts = self.work.member_state(self.member).await.hosts;
+        let lost = lost_hosts(&hosts, &self.found);
+        if lost.is_empty() {
+            return Ok(false);
+        }
+        let message = format!("the target has no volumes of host {} any more", lost.join(", "));
+        self.work.fail_open_hosts(self.member, &message).await?;
+        Ok(true)
+    }
+}
+
+/// The hosts that have no volumes any more; none once a mover may have written.
+fn lost_hosts<'a>(hosts: &'a [HostState], found: &FoundMember) -> Vec<&'a str> {
+    if hosts.iter().any(may_have_written) {
+        return Vec::new();
+    }
+    let open = hosts.iter().filter(|host| !host.phase.has_ended());
+    open.map(|host| &host.name)
+        .filter(|name| !found.destinations.contains_key(*name))
+        .map(HostName::as_str)
+        .collect()
+}
+
 /// The state of the safety copies. If a host failed, they have ended once no other host is being processed.
 fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
-    let copied = |host: &HostState| is_copied(host, &safety_parts(&found.mounts, &host.paths));
+    // Without its volumes a host would have nothing to copy, and would count as copied: they were changed while no server ran.
+    let copied = |host: &HostState| {
+        let is_known = found.destinations.contains_key(&host.name);
+        is_known && is_copied(host, &safety_parts(&found.mounts, &host.paths))
+    };
     if hosts.iter().all(|host| host.phase == WorkPhase::Failed || copied(host)) {
         return match failures(hosts) {
             Some(message) => Work::Failed(format!(
@@ -92,22 +126,24 @@ fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
     if hosts.iter().any(begun) { Work::Running } else { Work::NotBegun }
 }
 
-/// The state of the movers that restore. Once a mover was requested, data may have been written.
+/// The state of the movers that restore. Once a mover was requested, data may have been written, unless the mover
+/// reported that it wrote nothing.
 fn of_restores(hosts: &[HostState]) -> Work {
+    let is_written = hosts.iter().any(may_have_written);
     if hosts.iter().all(|host| host.phase.has_ended()) {
-        return failures(hosts).map_or(Work::Done, Work::Failed);
+        return match failures(hosts) {
+            Some(message) if is_written => Work::Failed(message),
+            Some(message) => Work::Untouched(message),
+            None => Work::Done,
+        };
     }
-    let begun = |host: &HostState| {
-        let is_restored = host.paths.iter().any(|path| path.restored);
-        host.run.attempt.is_some() || is_restored || host.phase.has_ended()
-    };
-    if hosts.iter().any(begun) { Work::Running } else { Work::NotBegun }
+    if is_written || hosts.iter().any(|host| host.phase.has_ended()) { Work::Running } else { Work::NotBegun }
 }
 
 #[cfg(test)]
 mod tests {
     use lifeboat_api::stash::{HostRun, RestoredPath, SnapshotStats};
-    use lifeboat_plan::stash::targets::{CleanPath, Mount};
+    use lifeboat_plan::stash::targets::{CleanPath, Destination, Mount};
     use rstest::rstest;
 
     use super::*;
@@ -115,7 +151,8 @@ mod tests {
     fn found() -> FoundMember {
         let mount_path = CleanPath::stored("/data").unwrap();
         let mount = Mount { volume: "data".into(), mount_path, sub_path: None };
-        FoundMember { mounts: vec![mount], ..FoundMember::default() }
+        let destinations = [(HostName::default(), Destination::default())].into();
+        FoundMember { mounts: vec![mount], destinations, ..FoundMember::default() }
     }
 
     fn host(phase: WorkPhase) -> HostState {
@@ -133,8 +170,12 @@ mod tests {
         HostState { run, ..host(WorkPhase::Running) }
     }
 
+    fn sent(phase: WorkPhase) -> HostState {
+        HostState { phase, ..at_work() }
+    }
+
     fn half() -> HostState {
-        let mut host = copied(WorkPhase::Running);
+        let mut host = copied(WorkPhase::Succeeded);
         host.paths[0].restored = true;
         host
     }
@@ -145,6 +186,7 @@ mod tests {
             Work::Running => "running",
             Work::Done => "done",
             Work::Failed(_) => "failed",
+            Work::Untouched(_) => "untouched",
         }
     }
 
@@ -158,13 +200,31 @@ mod tests {
         assert_eq!(shown(&of_copies(hosts, &found())), expected);
     }
 
+    /// Its mounts were changed, or its pod template, while no server ran.
+    #[test]
+    fn a_host_without_volumes_has_no_safety_copy() {
+        let unknown = FoundMember::default();
+        assert_eq!(shown(&of_copies(&[host(WorkPhase::Pending)], &unknown)), "not begun");
+        assert_eq!(shown(&of_copies(&[host(WorkPhase::Failed)], &unknown)), "failed");
+    }
+
+    #[test]
+    fn a_host_without_volumes_keeps_the_others_from_being_restored_only_before_the_first_mover() {
+        let other = HostState { name: HostName::from("gone"), ..host(WorkPhase::Running) };
+        assert_eq!(lost_hosts(&[copied(WorkPhase::Running), other.clone()], &found()), ["gone"]);
+        assert!(lost_hosts(&[at_work(), other], &found()).is_empty());
+        assert!(lost_hosts(&[copied(WorkPhase::Running)], &found()).is_empty());
+    }
+
     #[rstest]
     #[case::copied_only(&[copied(WorkPhase::Running)], "not begun")]
     #[case::sent(&[at_work(), host(WorkPhase::Pending)], "running")]
-    #[case::between_two_movers(&[half()], "running")]
+    #[case::between_two_movers(&[HostState { phase: WorkPhase::Running, ..half() }], "running")]
     #[case::one_ended(&[copied(WorkPhase::Succeeded), copied(WorkPhase::Running)], "running")]
     #[case::all_ended(&[copied(WorkPhase::Succeeded)], "done")]
-    #[case::one_failed(&[copied(WorkPhase::Succeeded), copied(WorkPhase::Failed)], "failed")]
+    #[case::one_failed(&[half(), sent(WorkPhase::Failed)], "failed")]
+    #[case::none_was_sent(&[copied(WorkPhase::Failed), copied(WorkPhase::Failed)], "untouched")]
+    #[case::one_of_them_was_sent(&[copied(WorkPhase::Failed), sent(WorkPhase::Failed)], "failed")]
     fn data_counts_as_written_once_a_mover_was_requested(
         #[case] hosts: &[HostState],
         #[case] expected: &str,

@@ -1,14 +1,13 @@
-//! Reads other sessions of a namespace: backups that have not ended, and the safety copies of restores that left a
-//! workload stopped.
+//! Reads other sessions of a namespace: backups that have not ended, and the restores whose safety copies are still
+//! needed.
 
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::stash::in_place::Step;
+use lifeboat_plan::stash::in_place::ROLLBACK_OF;
 use lifeboat_plan::stash::session::{OtherBackup, OtherTarget, SessionKey, TargetKey, TargetVolumes};
-use lifeboat_plan::stash::state::MemberState;
 
 use crate::context::Context;
 use crate::sessions::kind::SessionKind;
@@ -32,17 +31,18 @@ pub(super) async fn backups(context: &Context, namespace: &str) -> Result<Vec<Ot
     Ok(found)
 }
 
-/// The IDs of the safety copies of restores that left a workload stopped.
+/// The UIDs of the restores whose safety copies are still needed: by restores that left a workload down, or may yet do so, and by rollbacks
+/// that have not ended. The restore that made a copy may be deleted by then: trying again replaces it, and keeps its copy.
 pub(super) async fn needed_copies(context: &Context, namespace: &str) -> Result<BTreeSet<String>, ApiError> {
     let mut needed = BTreeSet::new();
     for kind in [SessionKind::Restore, SessionKind::RestoreBatch] {
         for object in list(context, namespace, kind).await? {
             let Ok(state) = kind.read(&object) else { continue };
-            let is_down = |member: &&MemberState| {
-                member.standstill.as_ref().is_some_and(|record| record.step == Step::HeldDown)
-            };
-            let hosts = state.members.iter().filter(is_down).flat_map(|member| &member.hosts);
-            needed.extend(hosts.flat_map(|host| &host.snapshots).filter_map(|copy| copy.name.clone()));
+            let has_ended = state.has_ended();
+            needed.extend(object.annotations().get(ROLLBACK_OF).filter(|_| !has_ended).cloned());
+            let records = state.members.iter().filter_map(|member| member.standstill.as_ref());
+            let offering = records.filter(|record| !has_ended || record.step.is_down());
+            needed.extend(offering.filter_map(|record| Some(record.safety_of.as_ref()?.uid.clone())));
         }
     }
     Ok(needed)

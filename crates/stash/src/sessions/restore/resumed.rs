@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
-use lifeboat_plan::stash::session::RESUMED;
+use lifeboat_plan::stash::session::is_resumed;
 use lifeboat_plan::stash::state::MemberState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
 
@@ -21,7 +21,7 @@ pub(super) async fn allow_backups(
     // This also applies to a restore that wrote nothing, because an earlier one left its target half restored.
     let is_done = |member: &MemberState| ConditionType::BackupsBlocked.is_false(&member.conditions);
     let all_done = record.read(|state| state.members.iter().all(is_done)).await;
-    if all_done || !restore.annotations().contains_key(RESUMED) {
+    if all_done || !is_resumed(restore.annotations(), &record.uid) {
         return Ok(());
     }
     unfinished::resume(core, &record.namespace, &record.state().await).await?;

@@ -10,6 +10,7 @@ mod faults;
 mod held;
 mod hooks;
 mod kills;
+mod not_written;
 mod snapshots;
 mod targets;
 
@@ -18,6 +19,7 @@ use lifeboat_plan::stash::in_place::STANDSTILL;
 use lifeboat_transfer::attempts::testing::fails;
 use serde_json::json;
 
+use super::*;
 use crate::testing::condition;
 use cluster::{Cluster, member};
 
@@ -49,6 +51,22 @@ async fn a_deployment_is_restored_in_place_and_started_again() {
     assert!(copy.tags.contains(&"lifeboat-safety".to_owned()), "{copy:?}");
     assert_eq!((copy.at.as_deref(), copy.host.as_str()), (Some("/data"), "app"));
     assert_eq!((restore.folder.as_deref(), &restore.snapshot), (Some("/data"), &snapshot));
+}
+
+/// Also by the server that leads next.
+#[tokio::test]
+async fn a_restore_that_has_ended_is_shown_in_the_metrics_whenever_its_object_is_looked_at() {
+    let cluster = Cluster::new().await;
+    cluster.deployment("web", 1);
+    cluster.snapshot("app", "/data").await;
+    cluster.restore_session("back", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    let back: DynamicObject = serde_json::from_value(cluster.ended("back").await).unwrap();
+    let kind = SessionKind::Restore;
+    let state = State { kind, resource: kind.resource(), restores: LongWork::new("restore") };
+    reconcile(Arc::new(back), cluster.world.context.clone(), Arc::new(state)).await.unwrap();
+    let metrics = cluster.world.context.core.metrics.render();
+    let labels = "invoker_kind=\"RestoreSession\",invoker_name=\"back\",namespace=\"shop\",driver=\"Restic\",repository=\"r\"";
+    assert!(metrics.contains(&format!("stash_restore_session_success{{{labels}}} 1")), "{metrics}");
 }
 
 #[tokio::test]

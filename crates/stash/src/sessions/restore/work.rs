@@ -12,10 +12,9 @@ use lifeboat_plan::stash::hosts::{HostName, TargetKind};
 use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::invoker::{MemberHooks, ValidRestore, ValidRestoreMember};
 use lifeboat_plan::stash::session::{Order, TargetKey};
-use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_transfer::attempts::WorkContext;
-use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +30,7 @@ use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::turns::Turn;
-use crate::standstill::{self, Ended};
+use crate::standstill::{self, Ended, Restoring};
 use crate::tasks::TaskWork;
 
 /// The members of one restore.
@@ -106,15 +105,6 @@ impl RestoreWork {
         reason.to_owned()
     }
 
-    /// Creates the claims that do not exist yet.
-    pub(super) async fn make_claims(&self, found: &FoundMember) -> Result<(), ApiError> {
-        let claims = Claims::new(&self.context.core.client);
-        for claim in &found.new_claims {
-            claims.make(&claim.object).await?;
-        }
-        Ok(())
-    }
-
     /// Stops the workload of a member, restores, and starts it.
     async fn write_at_standstill(&self, member: usize, cancel: &CancellationToken) -> Result<(), ApiError> {
         let found = self.found(member);
@@ -127,7 +117,10 @@ impl RestoreWork {
         }
         let core = &self.context.core;
         finalizer::hold(core, self.object.kind, &self.record, Hold::Standstill).await?;
-        self.make_claims(&found).await?;
+        if !cancel.is_cancelled() && !self.make_claims(member, &found).await? {
+            self.change(member, |member| member.standstill = None).await?;
+            return finalizer::release_standstill(core, self.object.kind, &self.record).await;
+        }
         let workload = standstill::Workload {
             core,
             target: crate::target::TargetName { kind: *kind, namespace: &key.namespace, name: &key.name },
@@ -138,7 +131,9 @@ impl RestoreWork {
         let restore = MemberStandstill { work: self, member, found: found.clone(), cancel };
         let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
         if let Ended::Over { failure } = ended {
-            self.over(member, failure).await?;
+            let uid = restore.record().await.map(|record| record.uid).unwrap_or_default();
+            let is_there = workload.is_there(&uid).await?;
+            self.over(member, failure, is_there).await?;
             self.settle_blocking(member, &found).await?;
             finalizer::release_standstill(core, self.object.kind, &self.record).await?;
         }
@@ -165,26 +160,26 @@ impl RestoreWork {
         Ok(true)
     }
 
-    /// Records how the standstill of a member ended.
-    async fn over(&self, member: usize, failure: Option<String>) -> Result<(), ApiError> {
+    /// Records how the standstill of a member ended. `is_there`: whether its workload still exists.
+    async fn over(&self, member: usize, failure: Option<String>, is_there: bool) -> Result<(), ApiError> {
         let state = self.member_state(member).await;
         let is_down = state.standstill.as_ref().is_some_and(|record| record.step.is_down());
         if let Some(failure) = &failure {
-            for record in self.hosts(member).await {
-                if !record.state().await.phase.has_ended() {
-                    record.failed(failure.clone()).await?;
-                }
-            }
+            self.fail_open_hosts(member, failure).await?;
             self.record.warn("RestoreFailed", failure).await;
         }
-        let started = ConditionType::WorkloadStarted;
-        let observed = match failure {
-            Some(failure) if is_down => started.no(failure),
-            Some(failure) => started.yes(format!("nothing was written, and it runs as before: {failure}")),
-            None => started.yes("it has its replicas again"),
-        };
+        // Where all data was restored, this tells that the restore failed nevertheless.
+        let has_failed = state.hosts.iter().any(|host| host.phase != WorkPhase::Succeeded);
+        let executor = failure.clone().filter(|_| is_down && !has_failed);
+        let observed = started(failure, is_down, is_there);
         let now = self.record.now();
-        self.change(member, |member| member.observe(&observed, now)).await.map(drop)
+        let changed = self.change(member, |member| {
+            member.observe(&observed, now);
+            if let Some(failure) = executor {
+                member.observe(&ConditionType::RestoreExecutorEnsured.no(failure), now);
+            }
+        });
+        changed.await.map(drop)
     }
 }
 
@@ -251,10 +246,12 @@ impl SessionWork for RestoreWork {
             return Box::pin(by_task::run(self, member, cancel)).await;
         }
         if self.member_state(member).await.standstill.is_some() {
-            Box::pin(self.write_at_standstill(member, cancel)).await
+            Box::pin(self.write_at_standstill(member, cancel)).await?;
         } else {
-            Box::pin(self.write_at_once(member, cancel)).await
+            Box::pin(self.write_at_once(member, cancel)).await?;
         }
+        Box::pin(self.discard_claims(member)).await;
+        Ok(())
     }
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
@@ -271,6 +268,25 @@ impl SessionWork for RestoreWork {
     }
 }
 
+/// Whether the workload was started. `is_down`: the restore left it down.
+fn started(failure: Option<String>, is_down: bool, is_there: bool) -> Observation {
+    let started = ConditionType::WorkloadStarted;
+    let gone = |message: String| Observation { reason: "WorkloadDeleted", ..started.no(message) };
+    match failure {
+        Some(failure) if is_down => started.no(failure),
+        Some(failure) if is_there => {
+            started.yes(format!("nothing was written, and it runs as before: {failure}"))
+        }
+        Some(failure) => {
+            gone(format!("nothing was written, and the workload does not exist any more: {failure}"))
+        }
+        None if is_there => started.yes("it has its replicas again"),
+        None => gone(
+            "all data was restored, and the workload was deleted meanwhile: nothing is started".to_owned(),
+        ),
+    }
+}
+
 /// The first failure among hosts, for messages.
 pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
     let failed: Vec<String> = hosts
@@ -279,4 +295,36 @@ pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
         .map(|host| format!("host {}: {}", host.name, host.error.as_deref().unwrap_or("it failed")))
         .collect();
     (!failed.is_empty()).then(|| failed.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::restored(None, false, true, "True", "it has its replicas again")]
+    #[case::restored_and_deleted(None, false, false, "False", "was deleted meanwhile")]
+    #[case::as_before(Some("late"), false, true, "True", "runs as before: late")]
+    #[case::deleted_before_anything_was_written(
+        Some("late"),
+        false,
+        false,
+        "False",
+        "does not exist any more: late"
+    )]
+    #[case::held_down(Some("disk full"), true, true, "False", "disk full")]
+    #[case::held_down_and_deleted(Some("disk full"), true, false, "False", "disk full")]
+    fn the_condition_says_what_became_of_the_workload(
+        #[case] failure: Option<&str>,
+        #[case] is_down: bool,
+        #[case] is_there: bool,
+        #[case] truth: &str,
+        #[case] message: &str,
+    ) {
+        let observed = started(failure.map(str::to_owned), is_down, is_there);
+        assert_eq!(observed.truth.as_str(), truth);
+        assert!(observed.message.contains(message), "{observed:?}");
+    }
 }

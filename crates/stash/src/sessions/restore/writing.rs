@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use lifeboat_api::stash::RestoredPath;
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::report::{Listed, Outcome, Restored};
+use lifeboat_mover::report::{Cause, Listed, NotListed, Outcome, Restored};
 use lifeboat_mover::task::{Part, Proof, RestoreWork, Target, TaskWork as MoverWork};
 use lifeboat_plan::stash::session::RestoreArgs;
-use lifeboat_plan::stash::state::MemberState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
+use lifeboat_plan::stash::state::{HostState, MemberState};
 use lifeboat_plan::stash::targets::{MoverParts, MoverSource};
 use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Steps, Transfer, failed};
@@ -55,17 +55,27 @@ impl Steps for Writing {
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         let (mut restored, mut problems, mut owners) = (Vec::new(), Vec::new(), Listed::default());
+        let mut empty = Vec::new();
         for (number, part) in self.parts.parts.iter().enumerate() {
             match reported(&outcome, &self.transfer.part(number), number) {
                 Ok(done) => {
                     restored.push(part);
+                    if done.files == 0 && self.has_patterns(part) {
+                        empty.push(part.path.as_str());
+                    }
                     owners.count += done.owners.count;
                     owners.first.extend(done.owners.first.iter().cloned());
                 }
                 Err(message) => problems.push(format!("{}: {message}", part.path)),
             }
         }
-        self.finish(&restored, problems, &owners).await
+        let problems = Problems { messages: problems, nothing_written: is_untouched(&outcome) };
+        self.finish(&restored, problems, &owners, &empty).await
+    }
+
+    async fn not_stored(&self, message: &str) -> Result<(), ApiError> {
+        self.record.change(forget_attempt).await?;
+        failed(self, message).await
     }
 
     /// It is unknown whether everything was written.
@@ -84,6 +94,34 @@ impl Steps for Writing {
     async fn clean(&self) -> Result<String, ApiError> {
         self.transfer.clear().await?;
         Ok(String::new())
+    }
+}
+
+/// Why paths were not restored.
+struct Problems {
+    messages: Vec<String>,
+    /// Whether the mover wrote nothing at all.
+    nothing_written: bool,
+}
+
+/// Takes the attempt off the record of a host whose mover wrote nothing: as long as it is there, data may have been written. Of a mover that
+/// died before it that is not known.
+fn forget_attempt(host: &mut HostState) {
+    if host.run.dead_owners.is_empty() {
+        host.run.attempt = None;
+    }
+}
+
+/// Whether the mover found nothing of what it should restore. It looks for all of it before it writes.
+fn is_untouched(outcome: &Outcome) -> bool {
+    let not_stored =
+        |outcome: &Outcome| matches!(outcome, Outcome::Failed(failure) if failure.cause == Cause::NotStored);
+    match outcome {
+        Outcome::Parts(results) => {
+            results.not_listed == NotListed::default()
+                && results.parts.iter().all(|part| not_stored(&part.outcome))
+        }
+        outcome => not_stored(outcome),
     }
 }
 
@@ -154,12 +192,20 @@ impl Writing {
         }
     }
 
-    /// Records which paths are restored, and which owners could not be set.
+    /// Whether only some of a part's files are wanted.
+    fn has_patterns(&self, part: &WritePart) -> bool {
+        [&part.include, &self.args.include, &part.exclude, &self.args.exclude]
+            .iter()
+            .any(|list| !list.is_empty())
+    }
+
+    /// Records which paths are restored, which owners could not be set, and in which paths no file matched the patterns.
     async fn finish(
         &self,
         restored: &[&WritePart],
-        problems: Vec<String>,
+        problems: Problems,
         owners: &Listed,
+        empty: &[&str],
     ) -> Result<(), ApiError> {
         let is_done = |chosen: &RestoredPath| {
             restored.iter().any(|part| part.snapshot == chosen.snapshot && part.path.as_str() == chosen.path)
@@ -172,15 +218,23 @@ impl Writing {
                 let message = unset_owners(member, host.as_str(), owners);
                 member.observe(&ConditionType::OwnersNotRestored.yes(message), now);
             }
+            if !empty.is_empty() {
+                let message = nothing_matched(member, host.as_str(), empty);
+                member.observe(&ConditionType::RestoreRemarks.yes(message), now);
+            }
             let Some(host) = member.hosts.iter_mut().find(|known| known.name == *host) else { return };
             for chosen in host.paths.iter_mut().filter(|chosen| is_done(chosen)) {
                 chosen.restored = true;
             }
-            // If the host needs another mover, that mover starts with its own first attempt.
-            host.run.attempt = if problems.is_empty() { None } else { host.run.attempt };
+            if problems.messages.is_empty() {
+                // If the host needs another mover, that mover starts with its own first attempt.
+                host.run.attempt = None;
+            } else if problems.nothing_written {
+                forget_attempt(host);
+            }
         });
-        if written.await? && !problems.is_empty() {
-            self.record.failed(problems.join("; ")).await?;
+        if written.await? && !problems.messages.is_empty() {
+            self.record.failed(problems.messages.join("; ")).await?;
         }
         self.transfer.clear().await
     }
@@ -188,12 +242,24 @@ impl Writing {
 
 /// The message about owners, appended to those of other hosts.
 fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
-    let kind = ConditionType::OwnersNotRestored;
     let own = format!(
         "host {host}: {} files belong to the mover's user, because only root may give files away ({})",
         owners.count,
         owners.first.join(", ")
     );
+    after_others(member, ConditionType::OwnersNotRestored, own)
+}
+
+/// The message about paths of which nothing was restored, after other remarks.
+fn nothing_matched(member: &MemberState, host: &str, paths: &[&str]) -> String {
+    let own = format!(
+        "host {host}: no file of {} matches the patterns (include, exclude), so nothing was restored there",
+        paths.join(", ")
+    );
+    after_others(member, ConditionType::RestoreRemarks, own)
+}
+
+fn after_others(member: &MemberState, kind: ConditionType, own: String) -> String {
     let known = member.conditions.iter().find(|condition| condition.type_ == kind.name());
     match known.map(|condition| condition.message.as_str()).filter(|message| !message.is_empty()) {
         Some(message) => format!("{message}; {own}"),
@@ -203,7 +269,8 @@ fn unset_owners(member: &MemberState, host: &str, owners: &Listed) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_mover::report::{Cause, Failure, PartResult, PartResults};
+    use lifeboat_mover::report::{Failure, PartResult, PartResults};
+    use rstest::rstest;
 
     use super::*;
 
@@ -226,6 +293,32 @@ mod tests {
         assert_eq!(reported(&outcome, "t.1", 1).unwrap_err(), "read-only");
         assert!(reported(&outcome, "t.2", 2).is_ok());
         assert!(reported(&outcome, "t.3", 3).unwrap_err().contains("no room"));
+    }
+
+    fn failure(cause: Cause) -> Outcome {
+        Outcome::Failed(Failure { cause, message: "why".into() })
+    }
+
+    #[rstest]
+    #[case::a_mover_with_one_path(failure(Cause::NotStored), true)]
+    #[case::none_of_several(parts(vec![("t.0", failure(Cause::NotStored)), ("t.1", failure(Cause::NotStored))]), true)]
+    #[case::one_was_written(parts(vec![("t.0", failure(Cause::NotStored)), ("t.1", Outcome::Restored(Restored::default()))]), false)]
+    #[case::the_disk_filled_up(parts(vec![("t.0", failure(Cause::NotStored)), ("t.1", failure(Cause::NoSpace))]), false)]
+    #[case::another_cause(failure(Cause::Target), false)]
+    fn only_a_mover_that_found_nothing_wrote_nothing(#[case] outcome: Outcome, #[case] expected: bool) {
+        assert_eq!(is_untouched(&outcome), expected);
+    }
+
+    #[test]
+    fn what_a_mover_wrote_that_died_before_is_not_known() {
+        let mut host = HostState::default();
+        host.run.attempt = Some(2);
+        host.run.dead_owners = vec!["cluster/mover".into()];
+        forget_attempt(&mut host);
+        assert_eq!(host.run.attempt, Some(2));
+        host.run.dead_owners.clear();
+        forget_attempt(&mut host);
+        assert_eq!(host.run.attempt, None);
     }
 
     #[test]

@@ -40,7 +40,12 @@ fn a_server_is_waited_for_only_where_waiting_may_help(
 
 /// What psql would get of a dump. The rest of the script only runs with a database.
 fn loaded(user: &str, dump: &str) -> String {
-    let script = scripts::load_postgres(user).replace("psql \"$@\"", "cat");
+    loaded_after("", user, dump)
+}
+
+/// The same in a shell that has run this text before.
+fn loaded_after(before: &str, user: &str, dump: &str) -> String {
+    let script = format!("{before}\n{}", scripts::load_postgres(user).replace("psql \"$@\"", "cat"));
     let mut shell = Command::new("sh")
         .args(["-c", &script])
         .stdin(Stdio::piped())
@@ -74,6 +79,13 @@ fn the_role_that_loads_a_dump_keeps_its_password(#[case] user: &str, #[case] rol
 fn the_dump_of_one_database_is_loaded_as_it_is() {
     let dump = "--\n-- PostgreSQL database dump\n--\nCREATE ROLE postgres;\nlast line without an end";
     assert_eq!(loaded("postgres", dump), dump);
+}
+
+/// The exit code of the shell is that of psql, which must not take the end of its input for the end of the dump.
+#[test]
+fn a_dump_that_is_cut_off_on_its_way_fails_in_the_database() {
+    let loaded = loaded_after("sed() { head -n 1; return 2; }", "postgres", "COPY t FROM stdin;\na\nb\n");
+    assert_eq!(loaded, "COPY t FROM stdin;\n\n\\.\nSELECT lifeboat_dump_was_cut_off;\n");
 }
 
 /// The shell reads every script, whatever the arguments are.

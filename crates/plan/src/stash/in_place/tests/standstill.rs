@@ -63,6 +63,7 @@ fn given_up(work: Work) -> Seen {
 #[case::restore_goes_on(Step::Restoring, working(Work::Running), "work")]
 #[case::restore_is_done(Step::Restoring, working(Work::Done), "Verified")]
 #[case::restore_fails(Step::Restoring, working(Work::Failed("disk full".into())), "HeldDown, failed")]
+#[case::nothing_was_stored(Step::Restoring, working(Work::Untouched("no such path".into())), "Starting, failed")]
 #[case::nothing_was_written_yet(Step::Restoring, given_up(Work::NotBegun), "Starting, failed")]
 #[case::too_late_in_the_middle(Step::Restoring, given_up(Work::Running), "cancel")]
 #[case::too_late_and_cancelled(Step::Restoring, given_up(Work::Failed("cancelled".into())), "HeldDown, failed")]
@@ -94,6 +95,7 @@ fn held(step: Step) -> Standstill {
 #[case::a_pod_came(Step::Stopped, used(Work::NotBegun), "LeftDown, failed")]
 #[case::the_copy_failed(Step::SafetyCopy, working(Work::Failed("disk full".into())), "LeftDown, failed")]
 #[case::given_up_before_the_first_mover(Step::Restoring, given_up(Work::NotBegun), "LeftDown, failed")]
+#[case::nothing_was_stored(Step::Restoring, working(Work::Untouched("no such path".into())), "LeftDown, failed")]
 #[case::it_wrote(Step::Restoring, working(Work::Failed("disk full".into())), "HeldDown, failed")]
 #[case::it_succeeded(Step::Restoring, working(Work::Done), "Verified")]
 #[case::only_then_it_is_started(Step::Starting, seen(0), "scale 3")]
@@ -151,6 +153,19 @@ fn a_workload_that_someone_started_is_not_said_to_be_down() {
     assert!(
         message.contains("Deployment web runs with 2 replicas, although its data may be half restored"),
         "{message}"
+    );
+}
+
+#[test]
+fn a_workload_that_may_not_be_started_stays_down_and_says_how_to_start_it() {
+    let down = record(Step::Starting).not_started("admission denied");
+    assert_eq!(down.next(&seen(0)), Action::End { failure: down.failure.clone() });
+    assert_eq!(
+        down.failure.as_deref(),
+        Some(
+            "all data was restored. Deployment web stays stopped, because it could not be started: admission denied. Remove what refuses that, \
+             then start it: kubectl -n demo scale deployment/web --replicas=3"
+        )
     );
 }
 
@@ -245,7 +260,7 @@ fn someone_may_scale_up_at_any_time() {
             world.act()
         });
         let end = end.unwrap_or_else(|| panic!("no end, scaled up at {moment}: {:?}", world.record));
-        let is_half = !matches!(world.data, Work::NotBegun | Work::Done);
+        let is_half = !matches!(world.data, Work::NotBegun | Work::Untouched(_) | Work::Done);
         let expected = if is_half { Step::HeldDown } else { Step::Started };
         assert_eq!(world.record.step, expected, "scaled up at {moment}");
         assert_eq!(end.is_ok(), world.data == Work::Done, "scaled up at {moment}: {end:?}");

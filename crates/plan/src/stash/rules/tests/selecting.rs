@@ -154,7 +154,7 @@ fn hosts_without_a_rule_are_left_alone_and_listed() {
 
 #[rstest]
 #[case::no_host_has_a_rule(&["app"], "no rule applies to a host of the target: its hosts are app-0, app-1, the rules list app;")]
-#[case::one_host_is_unknown(&["app-0", "app-7"], "targetHosts names app-7, which the target does not have; its hosts are app-0, app-1.")]
+#[case::one_host_is_unknown(&["app-0", "app-7"], "targetHosts names app-7, which the target does not have; its hosts are app-0, app-1; correct targetHosts")]
 fn rules_for_hosts_that_do_not_exist_fail_the_restore(#[case] listed: &[&str], #[case] expected: &str) {
     let snapshots = vec![snapshot("aa", "app-0", "/data", 1), snapshot("bb", "app", "/data", 1)];
     let problem = select(&request(&["app-0", "app-1"], &["/data"], vec![rule(listed, "")], snapshots))

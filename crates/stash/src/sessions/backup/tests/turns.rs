@@ -147,7 +147,7 @@ async fn a_target_that_is_being_restored_or_was_badly_is_not_backed_up(
     shop.put_configuration("one", &json!({}));
     shop.put_session("s", "BackupConfiguration", "one");
     let annotations: serde_json::Map<String, Value> =
-        annotations.iter().map(|name| ((*name).to_owned(), json!("2026-01-01T00:00:00Z"))).collect();
+        annotations.iter().map(|name| ((*name).to_owned(), json!("uid-back"))).collect();
     shop.world.server.put(
         &format!("{STASH}/restoresessions/back"),
         json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": "RestoreSession", "metadata": {"annotations": annotations},

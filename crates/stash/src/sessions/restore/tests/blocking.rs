@@ -123,8 +123,14 @@ async fn a_person_allows_backups_by_the_annotation_of_the_restore() {
     cluster.ended("back").await;
     look_at(&cluster, "back").await;
     assert_eq!(cluster.record_on("web-data")["name"], "back", "nobody allowed it");
-    let resumed = json!({"metadata": {"annotations": {RESUMED: "true"}}});
-    cluster.world.server.change(&format!("{SESSIONS}/back"), &resumed);
+    let resumed = |uid: &str| {
+        let change = json!({"metadata": {"annotations": {RESUMED: uid}}});
+        cluster.world.server.change(&format!("{SESSIONS}/back"), &change);
+    };
+    resumed("uid-of-the-one-that-it-replaced");
+    look_at(&cluster, "back").await;
+    assert_eq!(cluster.record_on("web-data")["name"], "back", "it was allowed after an earlier restore");
+    resumed("uid-back");
     look_at(&cluster, "back").await;
     assert_eq!(cluster.record_on("web-data"), Value::Null);
     let back = cluster.world.server.get(&format!("{SESSIONS}/back")).unwrap();

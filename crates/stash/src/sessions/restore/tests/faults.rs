@@ -47,6 +47,30 @@ async fn the_wait_ends() {
     assert!(message.contains("Deployment shop/web"), "{message}");
 }
 
+/// The pod of a node that is gone is never seen to end.
+#[tokio::test]
+async fn a_pod_that_does_not_end_is_not_waited_for_without_end() {
+    let settings = StashSettings { restore_wait: Duration::ZERO, ..StashSettings::default() };
+    let cluster = Cluster::with(settings).await;
+    cluster.claim("data");
+    cluster.snapshot("app", "/data").await;
+    let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"volumes": [volume]}, "status": {"phase": "Running"},
+    });
+    cluster.world.server.put("/api/v1/namespaces/shop/pods/lost", pod);
+    let spec = json!({"target": member("PersistentVolumeClaim", "data", "app")});
+    cluster.restore_session("back", &spec, &json!({}));
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Failed", "{back}");
+    let (_, message) = condition(&back, "RestoreExecutorEnsured");
+    assert!(
+        message.contains("pod lost (claim data)") && message.contains("delete what is left"),
+        "{message}"
+    );
+}
+
 #[tokio::test]
 async fn a_missing_repository_keeps_a_restore_pending() {
     let cluster = Cluster::new().await;

@@ -1,12 +1,13 @@
 //! A workload that a failed restore left down: only a restore that succeeds starts it.
 
-use lifeboat_plan::stash::in_place::STANDSTILL;
+use lifeboat_plan::stash::in_place::{STANDSTILL, UNFINISHED};
 use lifeboat_transfer::attempts::testing::fails;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::super::Advance;
+use super::super::others::needed_copies;
 use super::cluster::{Cluster, SESSIONS, member};
 use crate::testing::condition;
 
@@ -118,4 +119,32 @@ async fn a_stateful_set_whose_claims_go_with_its_pods_is_not_stopped() {
     assert_eq!((cluster.replicas("db"), cluster.works().len()), (2, 0));
     let writes = cluster.world.server.writes();
     assert!(!writes.iter().any(|write| write.contains("/statefulsets/")), "nothing was scaled: {writes:?}");
+}
+
+/// The message of the second restore offers a rollback to the copy that the first one made, which was deleted to try again.
+#[tokio::test]
+async fn the_copy_of_a_restore_that_was_deleted_is_needed_while_its_workload_is_down() {
+    let cluster = left_down(&json!({})).await;
+    cluster.remove("back");
+    assert!(needed_copies(&cluster.world.context, "shop").await.unwrap().is_empty());
+    cluster.restore_session("again", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    cluster.effects.will(fails("no space left on device"));
+    let again = cluster.ended("again").await;
+    assert_eq!(again["status"]["stats"][0]["safetyCopies"], Value::Null, "it made none: {again}");
+    let needed = needed_copies(&cluster.world.context, "shop").await.unwrap();
+    assert_eq!(needed.into_iter().collect::<Vec<_>>(), ["uid-back"]);
+}
+
+/// A person started the workload with `kubectl scale`, which leaves the record on it, and allowed backups: its data is not that of the first
+/// restore's safety copy any more.
+#[tokio::test]
+async fn data_that_a_person_accepted_is_copied_before_the_next_restore() {
+    let cluster = left_down(&json!({})).await;
+    let claim = "/api/v1/namespaces/shop/persistentvolumeclaims/web-data";
+    cluster.world.server.change(claim, &json!({"metadata": {"annotations": {UNFINISHED: null}}}));
+    cluster.restore_session("again", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    let again = cluster.ended("again").await;
+    assert_eq!(again["status"]["phase"], "Succeeded", "{again}");
+    assert_eq!(again["status"]["stats"][0]["safetyCopies"].as_array().map(Vec::len), Some(1), "{again}");
+    assert_eq!((cluster.replicas("web"), carried(&cluster)), (2, Value::Null));
 }

@@ -145,3 +145,18 @@ async fn a_failed_member_of_a_batch_stops_no_other() {
     assert!(message.contains("AppBinding shop/mysql"), "what was waited for is named: {message}");
     assert!(cluster.works().iter().any(|work| matches!(work, TaskWork::Restore(_))));
 }
+
+/// Nothing failed, and whoever asked for files has to learn that there were none.
+#[tokio::test]
+async fn patterns_that_match_no_file_are_named() {
+    let cluster = Cluster::new().await;
+    cluster.claim("data");
+    cluster.snapshot("app", "/data").await;
+    let mut target = member("PersistentVolumeClaim", "data", "app");
+    target["rules"] = json!([{"include": ["*.none"]}]);
+    cluster.restore_session("back", &json!({"target": target}), &json!({}));
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Succeeded", "{back}");
+    let (status, message) = condition(&back, "RestoreRemarks");
+    assert!(status == "True" && message.contains("host app: no file of /data matches"), "{back}");
+}
