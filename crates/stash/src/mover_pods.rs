@@ -100,7 +100,7 @@ async fn repository_of(core: &Core, job: &MoverJob) -> Result<Option<Repository>
 /// to others.
 fn with_repository_volume(base: PodSettings, job: &MoverJob, repository: Option<&Repository>) -> PodSettings {
     let own =
-        repository.filter(|repository| repository.metadata.namespace.as_deref() == Some(&*job.namespace));
+        repository.filter(|repository| repository.metadata.namespace.as_deref() == Some(job.namespace.as_str()));
     match own.and_then(|repository| repository.spec.backend.local.as_ref()) {
         Some(local) => PodSettings { repository_volume: serde_json::to_value(&local.volume).ok(), ..base },
         None => base,

@@ -9,9 +9,10 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use lifeboat_api::velero::{DataDownload, DataUpload, PodVolumeBackup, PodVolumeRestore};
+use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{Core, Known, LongWork, unreadable};
+use lifeboat_plan::json::text;
 use lifeboat_plan::velero::pod_volumes::{has_ended, status};
 use lifeboat_transfer::attempts::WorkContext;
 use tokio_util::sync::CancellationToken;
@@ -81,7 +82,7 @@ async fn reconcile<K: TransferKind>(
     if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
         state.transfers.cancel(&uid);
         if matches!(
-            phase(&object),
+            DataMovePhase::from(text(&object.data, "/status/phase")),
             DataMovePhase::Accepted | DataMovePhase::Prepared | DataMovePhase::InProgress
         ) {
             // Only if the object has not changed, because its end may have been written in the meantime.

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use jiff::Timestamp;
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{NamespaceName, RepositoryName, StorageName};
 use lifeboat_control::locked;
 use lifeboat_mover::report::{Cause, Failure, Listed, Looked};
 use lifeboat_plan::transfer::repository_notes::{EMPTIED, MAINTENANCE, note_dead};
@@ -167,15 +167,15 @@ impl Server {
             repositories: &self.repositories,
             host: shop.clone(),
             record: &**shop,
-            key: RepositoryKey::new(LocationName::new("default"), NamespaceName::new("shop")),
+            key: RepositoryKey::new(StorageName::new("default"), RepositoryName::new("shop")),
             owner: Owner {
                 kind: "Shop".into(),
-                namespace: "lifeboat".into(),
+                namespace: NamespaceName::new("lifeboat"),
                 name: "shop".into(),
                 uid: "u".into(),
             },
             reference: ObjectReference { name: Some("shop".into()), ..ObjectReference::default() },
-            namespace: "lifeboat-movers".into(),
+            namespace: NamespaceName::new("lifeboat-movers"),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use lifeboat_api::common::BackupUid;
-use lifeboat_api::velero::Backup;
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
 use lifeboat_cluster::objects;
@@ -31,7 +30,7 @@ pub(super) async fn delete(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(message) = &ran.unread {
-        let uid = gathered.backup.as_ref().map(Backup::backup_uid).unwrap_or_default();
+        let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
         tracing::warn!(
             backup = gathered.name,
             problem = message,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{FutureExt, StreamExt, stream};
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule, VolumePluginBackup};
 use lifeboat_archive::{BackupFiles, documents};
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -96,7 +96,7 @@ async fn bring_one(
     let Some(backup) = create::<Backup>(context, object).await? else {
         return Ok(false);
     };
-    let uid = backup.backup_uid();
+    let uid = BackupUid::new(backup.uid().unwrap_or_default());
     let mut problems = Vec::new();
     for object in volumes.iter().filter_map(|json| sync::pod_volume_backup(&stored, json, &uid)) {
         problems.extend(create::<PodVolumeBackup>(context, object).await.err());

@@ -47,12 +47,12 @@ pub(super) async fn carry_out(
         key: key_of(namespace, name),
         owner: Owner {
             kind: "Repository".to_owned(),
-            namespace: namespace.to_owned(),
+            namespace: NamespaceName::new(namespace),
             name: name.to_owned(),
             uid: repository.uid().unwrap_or_default(),
         },
         reference: repository.object_ref(&()),
-        namespace: namespace.to_owned(),
+        namespace: NamespaceName::new(namespace),
     };
     let end = maintenance.carry_out(run).await?;
     Ok(!matches!(end, Some(MaintenanceEnd::Failed(_))))

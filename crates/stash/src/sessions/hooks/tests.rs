@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::TCPSocketAction;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use lifeboat_api::common::TaskId;
+use lifeboat_api::common::{NamespaceName, TaskId};
 use lifeboat_api::stash::HookHandler;
 use lifeboat_control::testing::{ApiServer, WriteKind};
 use lifeboat_mover::report::{Called, TaskResult};
@@ -105,7 +105,7 @@ impl Calls {
         let handler = HookHandler { tcp_socket: Some(socket), ..HookHandler::default() };
         let hook = ValidHook::parse(&handler, HookPod::Absent).unwrap();
         let owner =
-            Owner { kind: "BackupSession".into(), namespace: SHOP.into(), name: "s".into(), uid: "s".into() };
+            Owner { kind: "BackupSession".into(), namespace: NamespaceName::new(SHOP), name: "s".into(), uid: "s".into() };
         let run = HookRun {
             hook: &hook,
             summary: &Summary::default(),
@@ -192,7 +192,7 @@ async fn a_command_runs_in_the_default_container_of_its_pod() {
         "spec": {"containers": [{"name": "proxy"}, {"name": "app"}]},
     });
     let owner =
-        Owner { kind: "BackupSession".into(), namespace: SHOP.into(), name: "s".into(), uid: "s".into() };
+        Owner { kind: "BackupSession".into(), namespace: NamespaceName::new(SHOP), name: "s".into(), uid: "s".into() };
     let run = HookRun {
         hook: &hook,
         summary: &Summary::default(),
