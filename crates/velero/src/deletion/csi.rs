@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use lifeboat_api::common::BackupUid;
+use lifeboat_api::velero::Backup;
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
 use lifeboat_cluster::objects;

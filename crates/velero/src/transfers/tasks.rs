@@ -1,7 +1,7 @@
 //! Which tasks Velero's objects have recorded: the proof that a mover's Job belongs to one of them.
 
 use async_trait::async_trait;
-use lifeboat_api::common::{NamespaceName, TaskId};
+use lifeboat_api::common::TaskId;
 use lifeboat_api::velero;
 use lifeboat_cluster::objects::{namespaced, resource, to_json};
 use lifeboat_cluster::{ApiError, Attempt};
@@ -57,6 +57,7 @@ fn state(object: &Value, owner: &Owner, task: &TaskId) -> TaskState {
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::common::NamespaceName;
     use rstest::rstest;
     use serde_json::json;
 

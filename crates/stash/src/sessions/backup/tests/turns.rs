@@ -53,8 +53,15 @@ async fn a_member_with_a_target_says_what_its_session_waits_for() {
         &format!("{STASH}/backupsessions/s"),
         &json!({"status": {"phase": "Pending", "targets": [{}, target]}}),
     );
-    let (_, record) = shop.parts("s");
-    assert!(matches!(wait(&record, "waiting for another session").await, Ok(Advance::Waits)));
+    let (session, record) = shop.parts("s");
+    let id = InvokerId {
+        kind: session.spec.invoker.kind.clone(),
+        namespace: record.namespace.clone(),
+        name: session.spec.invoker.name.clone(),
+    };
+    let invoker = Invoker::read(&shop.world.context.core, &id).await.unwrap().unwrap();
+    let waits = wait(&shop.world.context, &invoker, &record, "waiting for another session").await;
+    assert!(matches!(waits, Ok(Advance::Waits)));
     let session = shop.object("s");
     let of =
         |member: usize| condition(&json!({"status": session["status"]["targets"][member]}), "TargetInUse");
