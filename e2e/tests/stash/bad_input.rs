@@ -105,7 +105,7 @@ fn bad_secrets(s3: &S3) -> String {
         secret("without-password", &keys),
         secret("half", &half),
         secret("another-password", &format!("RESTIC_PASSWORD: wrong, {keys}")),
-        secret("wrong-keys", &format!("{half}, AWS_SECRET_ACCESS_KEY: no")),
+        secret("wrong-keys", &format!("{half}, AWS_SECRET_ACCESS_KEY: wrong")),
     ]
     .concat()
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::databases::MARIADB;
 use super::gateway::Token;
-use super::workloads::{deployment, into, member, put_deployment};
+use super::workloads::{NodeDirectory, deployment, into, member, put_deployment};
 
 const CONFIGURATION: &str = "BackupConfiguration";
 
@@ -210,7 +210,7 @@ fn a_target_of_another_namespace_is_invalid() {
 #[test]
 fn a_node_directory_is_read_only_where_the_namespace_may_mount_it() {
     let test = StashTest::start();
-    let host = tempfile::tempdir_in("/var/tmp").unwrap();
+    let host = NodeDirectory::new();
     fs::write(host.path().join("of-the-node"), "a secret of the node").unwrap();
     test.tenant.apply(&format!(
         "apiVersion: apps/v1

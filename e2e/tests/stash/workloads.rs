@@ -2,10 +2,41 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lifeboat_e2e::tree::{Listing, everything};
-use lifeboat_e2e::{StashTest, contents, get, random, volume_directory, wait_for};
+use lifeboat_e2e::{Program, StashTest, contents, get, random, volume_directory, wait_for};
+use serde_json::Value;
+
+/// How many movers of the first host died: each was followed by another.
+pub(crate) fn dead_movers(session: &Value) -> usize {
+    session["status"]["targets"][0]["stats"][0]["deadOwners"].as_array().map_or(0, Vec::len)
+}
+
+/// A directory of this machine that pods may mount so that later mounts below it are seen, as below the root of an
+/// ordinary node: `data` in a mount of its own that is shared.
+pub(crate) struct NodeDirectory(tempfile::TempDir);
+
+impl NodeDirectory {
+    pub(crate) fn new() -> Self {
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = base.path().to_str().unwrap();
+        Program::new("mount").args(["--bind", path, path]).ok();
+        Program::new("mount").args(["--make-shared", path]).ok();
+        fs::create_dir(base.path().join("data")).unwrap();
+        Self(base)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+}
+
+impl Drop for NodeDirectory {
+    fn drop(&mut self) {
+        Program::new("umount").args(["--lazy", self.0.path().to_str().unwrap_or_default()]).run();
+    }
+}
 
 /// The target of a Deployment: alias, name.
 pub(crate) fn deployment(alias: &str, name: &str) -> String {

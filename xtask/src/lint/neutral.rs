@@ -29,7 +29,8 @@ const OF_ONE_API: [(&str, &[&str]); 2] = [
 const GROUPS: [&str; 2] = ["velero.io", "stash.appscode.com"];
 
 /// Files, and folders, whose texts may name the groups of one API, each with the reason.
-const TEXTS: [(&str, &str); 4] = [
+const TEXTS: [(&str, &str); 5] = [
+    ("crates/cluster/examples/load/", "it fills a cluster with objects, those of Velero's API included"),
     ("crates/plan/src/install/", "it makes the manifests of every API"),
     ("crates/plan/src/items/filter.rs", "it lists the types of every API that no restore creates"),
     ("crates/plan/src/items/priorities.rs", "it has upstream's order of types"),

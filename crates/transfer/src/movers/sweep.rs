@@ -1,6 +1,7 @@
 //! Removes what interrupted servers left: Jobs for objects that are gone or have ended, and Secrets without a Job.
-//! Runs with the controllers: when a term begins and every ten minutes; Jobs that were not adopted are recounted more
-//! often.
+//! Runs with the controllers: when a term begins and every ten minutes, and every 30 seconds as long as a Job exists that
+//! the term began with: the server before this one may have died between the record of a result and the deletion of
+//! its Job. Jobs that were not adopted are recounted as often.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,16 +23,32 @@ const SWEEP: u32 = 20;
 /// A Secret gets its Job at once; one without a Job for this long was left by an interrupted server.
 const LEFT: SignedDuration = SignedDuration::from_mins(10);
 
+/// Namespace and name of a Job.
+type JobKey = (String, String);
+
 impl Movers {
     /// Sweeps and counts until `shutdown` is cancelled.
     pub(crate) async fn run(&self, shutdown: &CancellationToken) {
         if self.settings.image.is_empty() {
             return;
         }
+        // The Jobs of earlier terms that still exist; None before the first sweep.
+        let mut earlier: Option<BTreeSet<JobKey>> = None;
         for round in 0_u32.. {
             let work = async {
-                if round.is_multiple_of(SWEEP) {
-                    warn(self.sweep().await, "cannot remove what is left of movers; trying again later");
+                if round.is_multiple_of(SWEEP) || earlier.as_ref().is_none_or(|jobs| !jobs.is_empty()) {
+                    match self.sweep().await {
+                        Ok(kept) => {
+                            earlier = Some(match earlier.take() {
+                                Some(known) => known.intersection(&kept).cloned().collect(),
+                                None => kept,
+                            });
+                        }
+                        error => {
+                            let message = "cannot remove what is left of movers; trying again later";
+                            warn(error.map(drop), message);
+                        }
+                    }
                 }
                 warn(self.recount().await, "cannot count movers; trying again later");
                 sleep(RECOUNT).await;
@@ -42,8 +59,8 @@ impl Movers {
         }
     }
 
-    /// Removes the Jobs and Secrets of tasks that are over.
-    pub(super) async fn sweep(&self) -> Result<(), ApiError> {
+    /// Removes the Jobs and Secrets of tasks that are over; returns the other Jobs.
+    pub(super) async fn sweep(&self) -> Result<BTreeSet<JobKey>, ApiError> {
         // Secrets are listed first, so that the Job of every listed Secret is found if it exists.
         let secrets = self.found_secrets().await?;
         let found = self.found_jobs().await?;
@@ -67,7 +84,7 @@ impl Movers {
                 self.jobs(&secret.namespace).delete_secret(&secret.name).await?;
             }
         }
-        Ok(())
+        Ok(kept)
     }
 
     /// Whether an interrupted server left this Secret, which has no Job. In the movers' own namespace only Lifeboat

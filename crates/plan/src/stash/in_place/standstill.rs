@@ -224,6 +224,7 @@ impl Standstill {
     }
 
     /// The workload could not be given its scale back: it stays down, and the restore is Failed.
+    #[must_use]
     pub fn not_started(&self, refusal: &str) -> Self {
         let Self { kind, name, replicas, restore, .. } = self;
         let before = match &self.failure {

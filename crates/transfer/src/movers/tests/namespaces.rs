@@ -85,6 +85,28 @@ async fn a_secret_that_was_left_in_a_namespace_of_others_goes_when_its_task_is_o
     assert_eq!(fake.left(), ["secrets/mover-open"]);
 }
 
+/// The server before this one died between the record of a result and the deletion of its Job.
+#[tokio::test(start_paused = true)]
+async fn a_job_of_an_earlier_server_goes_soon_after_its_task_is_over() {
+    let fake = Fake::new().await;
+    let owner = |phase: &str| {
+        json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup",
+            "metadata": {"name": "pvb-late", "uid": "owner-late"}, "status": {"phase": phase}})
+    };
+    fake.put_job(&job("late"), &[running()]);
+    fake.put("podvolumebackups/pvb-late", owner("InProgress"));
+    let stop = CancellationToken::new();
+    let ends = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(fake.left(), ["jobs/mover-late"]);
+        fake.put("podvolumebackups/pvb-late", owner("Completed"));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(fake.left(), Vec::<String>::new());
+        stop.cancel();
+    };
+    tokio::join!(fake.movers.run(&stop), ends);
+}
+
 #[rstest]
 #[case::without_an_object(None, false)]
 #[case::of_another_task(Some("b-1"), false)]

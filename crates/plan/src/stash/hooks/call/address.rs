@@ -55,8 +55,8 @@ fn default_container(pod: &Value) -> &str {
         let containers = pod["spec"][list].as_array().map(Vec::as_slice).unwrap_or_default();
         containers.iter().map(|container| text(container, "/name"))
     };
-    let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
-    let known = named
+    let annotated = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
+    let known = annotated
         .and_then(|named| names("containers").chain(names("initContainers")).find(|known| *known == named));
     known.or_else(|| names("containers").next()).unwrap_or_default()
 }
