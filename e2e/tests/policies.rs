@@ -215,7 +215,9 @@ fn admits_an_administrator_of_the_namespace() {
     installed();
     let tenant = Tenant::new();
     let user = tenant.user(&ALL);
-    KINDS.iter().for_each(|kind| user.assert_admitted(&object(kind, &spec_of(kind))));
+    for kind in KINDS {
+        user.assert_admitted(&object(kind, &spec_of(kind)));
+    }
 }
 
 #[rstest]

@@ -33,12 +33,10 @@ impl ResultArg {
     }
 
     pub(super) fn print(self, object: &impl Serialize, sentence: &str) -> Result<(), CliError> {
-        match self.output {
-            Some(format) => printer::object(object, format),
-            None => {
-                printer::line(sentence);
-                Ok(())
-            }
+        if let Some(format) = self.output {
+            return printer::object(object, format);
         }
+        printer::line(sentence);
+        Ok(())
     }
 }
