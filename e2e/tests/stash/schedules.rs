@@ -11,9 +11,12 @@ use super::workloads::{claim_target, put_claim};
 const CONFIGURATION: &str = "BackupConfiguration";
 const DUE: &str = "lifeboat.io/due-time";
 
-/// The due times of the sessions that the schedule made, in seconds.
+/// The due times of the sessions that the schedule made, in seconds: each is the end of its session's name.
 fn due_times(test: &StashTest) -> Vec<i64> {
-    let due = |session: &Value| session["metadata"]["annotations"][DUE].as_str()?.parse().ok();
+    let due = |session: &Value| {
+        session["metadata"]["annotations"][DUE].as_str()?;
+        session["metadata"]["name"].as_str()?.rsplit('-').next()?.parse().ok()
+    };
     let mut times: Vec<i64> = test.sessions().iter().filter_map(due).collect();
     times.sort_unstable();
     times
