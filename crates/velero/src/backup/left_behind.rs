@@ -5,13 +5,13 @@
 mod orphans;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::Backoff;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::velero::csi::Orphan;
 
@@ -21,9 +21,8 @@ use crate::backup::journal::{self, Journal};
 use crate::context::Context;
 use crate::csi;
 
-/// How often ending a journal is tried, and the pause between two tries.
+/// How often ending a journal is tried.
 const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(10);
 
 /// A journal that no attempt will end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +34,7 @@ pub(super) struct Left {
 
 /// The journals that no attempt will end; repeated until the API server answers.
 pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
+    let mut backoff = Backoff::default();
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return Vec::new(),
@@ -43,7 +43,7 @@ pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
                 Err(error) => tracing::warn!(error = error.chain(), "cannot list journals"),
             },
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(backoff.failed()).await;
     }
 }
 
@@ -72,14 +72,14 @@ fn is_to_run(backup: &DynamicObject) -> bool {
 /// next term.
 pub(super) async fn end(context: &Context, all: &[Left]) {
     for left in all {
-        let mut tries = 0;
+        let (mut tries, mut backoff) = (0, Backoff::default());
         while let Err(message) = end_one(context, left).await {
             tries += 1;
             tracing::warn!(%left.uid, error = message, "cannot end the hooks of a backup that is gone");
             if tries == TRIES {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(backoff.failed()).await;
         }
     }
 }

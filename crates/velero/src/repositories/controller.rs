@@ -15,7 +15,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::LongWork;
+use lifeboat_control::{LongWork, WorkEnd};
 use lifeboat_plan::velero::backup_repository::{
     Due, dead_owners, due, given_up, is_restic, looked_for, unlocked,
 };
@@ -30,6 +30,9 @@ use crate::{dynamic, locations};
 const NEXT_TRY: Duration = Duration::from_mins(1);
 const NEXT_CHECK: Duration = Duration::from_mins(5);
 
+/// The name of maintenances in metrics.
+const MAINTENANCE: &str = "backup-repository-maintenance";
+
 struct State {
     resource: ApiResource,
     /// Maintenance takes hours; checks of repositories do not wait for it.
@@ -39,7 +42,8 @@ struct State {
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
+    let maintenances = LongWork::new(&context.core.metrics, MAINTENANCE);
+    let state = Arc::new(State { resource, maintenances });
     dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }
@@ -81,10 +85,12 @@ async fn reconcile(
     let uid = begun.uid().unwrap_or_default();
     let resource = state.resource.clone();
     state.maintenances.start(&uid, |_| async move {
-        if let Err(error) = maintain::carry_out(&context, &resource, &begun, number).await {
+        let ended = maintain::carry_out(&context, &resource, &begun, number).await;
+        if let Err(error) = &ended {
             let (repository, message) = (begun.name_any(), error.chain());
             tracing::warn!(repository, message, "cannot continue a maintenance; trying again later");
         }
+        WorkEnd::of(&ended)
     });
     Ok(Action::requeue(next_check))
 }

@@ -29,7 +29,7 @@ pub(super) async fn reconciled(world: &World, state: &Arc<State>, name: &str) ->
 }
 
 pub(super) fn state() -> Arc<State> {
-    Arc::new(State::new())
+    Arc::new(State::new(&Metrics::new("0")))
 }
 
 #[tokio::test]

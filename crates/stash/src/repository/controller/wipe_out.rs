@@ -16,6 +16,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::WorkEnd;
 use lifeboat_plan::stash::repository::layout::Left;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::repository::wipe_out::{
@@ -162,7 +163,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
                 Err(_gone) => Ok(()),
             },
         };
-        if let Err(error) = ended {
+        if let Err(error) = &ended {
             let message = error.chain();
             tracing::warn!(
                 namespace,
@@ -171,6 +172,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
                 "cannot delete the data of a Repository now; it is tried again"
             );
         }
+        WorkEnd::of(&ended)
     });
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::ApiError;
+use lifeboat_control::Backoff;
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::{Ending, Stage};
 
@@ -42,14 +43,22 @@ pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
 
 /// Polls until shutdown.
 pub(in crate::backup) async fn watch(context: &Context, state: &State) {
+    let (mut pause, mut backoff) = (LOOK, Backoff::default());
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(pause) => {}
         }
-        if let Err(error) = undo_deleted(context, state).await {
-            tracing::warn!(error = error.chain(), "cannot check for deleted backups");
-        }
+        pause = match undo_deleted(context, state).await {
+            Ok(()) => {
+                backoff.succeeded();
+                LOOK
+            }
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "cannot check for deleted backups");
+                backoff.failed()
+            }
+        };
     }
 }
 
