@@ -67,6 +67,14 @@ async fn a_volume_is_snapshotted_and_in_all_files() {
         (&status["volumeSnapshotsAttempted"], &status["volumeSnapshotsCompleted"]),
         (&json!(1), &json!(1))
     );
+    let metrics = server.context.core.metrics.render();
+    for line in [
+        "velero_volume_snapshot_attempt_total{schedule=\"\"} 1",
+        "velero_volume_snapshot_success_total{schedule=\"\"} 1",
+        "velero_volume_snapshot_failure_total{schedule=\"\"} 0",
+    ] {
+        assert!(metrics.lines().any(|shown| shown == line), "{line} is not in\n{metrics}");
+    }
     assert_eq!(server.get("b")["spec"]["volumeSnapshotLocations"], json!(["disk"]));
     let snapshots: Vec<Value> = stored(&server, "volumesnapshots.json.gz").await;
     let expected = json!([{
