@@ -114,7 +114,7 @@ async fn find_in(
     }
     let found = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
     let object = found.ok_or_else(missing)?;
-    objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error.to_string())))
+    objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error)))
 }
 
 /// Opens the location called `name`: it must exist, be Available, and have usable settings.
@@ -223,7 +223,7 @@ fn values(secret: Secret) -> SecretValues {
 }
 
 /// The problem of a location that does not match its schema.
-pub(crate) fn unreadable_problem(error: &str) -> Problem {
+pub(crate) fn unreadable_problem(error: &serde_json::Error) -> Problem {
     Problem { category: "unreadable", message: unreadable::message(error, unreadable::EDIT) }
 }
 

@@ -26,6 +26,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::GoDuration;
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::volume_plugin as plan;
@@ -55,11 +56,25 @@ pub(crate) struct Operation<'a> {
     pub(crate) pace: Duration,
 }
 
+/// Why a call made no snapshot or volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("{0}")]
+    Plugin(ActionError),
+    #[error("the plugin returned an empty ID")]
+    EmptyId,
+    /// The call was dropped after its time limit.
+    #[error("the plugin did not answer within {0}")]
+    Late(GoDuration),
+    #[error("the progress ended before the call")]
+    ProgressEnded,
+}
+
 /// A call that has returned.
 #[derive(Debug)]
 pub(crate) struct Called {
     /// The provider's ID of the snapshot or the volume, or why there is none.
-    pub(crate) made: Result<String, String>,
+    pub(crate) made: Result<String, CallError>,
     pub(crate) standing: OperationState,
     /// The object that is left.
     pub(crate) object: Option<Value>,
@@ -80,7 +95,7 @@ where
 }
 
 /// Runs the call, and mirrors its progress into the object meanwhile.
-async fn watched<F>(operation: &Operation<'_>, kept: &mut Kept<'_>, call: F) -> Result<String, String>
+async fn watched<F>(operation: &Operation<'_>, kept: &mut Kept<'_>, call: F) -> Result<String, CallError>
 where
     F: Future<Output = Result<String, ActionError>> + Send,
 {
@@ -105,23 +120,27 @@ where
     let returned = tokio::select! {
         biased;
         returned = tokio::time::timeout(*limit, call) => returned,
-        () = watching => return Err("the progress ended before the call".to_owned()),
+        () = watching => return Err(CallError::ProgressEnded),
     };
     match returned {
-        Ok(Ok(made)) if made.is_empty() => Err("the plugin returned an empty ID".to_owned()),
+        Ok(Ok(made)) if made.is_empty() => Err(CallError::EmptyId),
         Ok(Ok(made)) => Ok(made),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_elapsed) => Err(format!("the plugin did not answer within {}", text(*limit))),
+        Ok(Err(error)) => Err(CallError::Plugin(error)),
+        Err(_elapsed) => Err(CallError::Late(go_duration(*limit))),
     }
 }
 
 /// The plugin's own object represents the operation.
-async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, String>) -> Called {
+async fn adopted(
+    operation: &Operation<'_>,
+    own: DynamicObject,
+    made: Result<String, CallError>,
+) -> Called {
     let Operation { client, subject, log, .. } = operation;
     let own = objects::to_json(&own);
     let standing = plan::operation_state(&own);
-    let Err(message) = &made else { return Called { made, standing, object: Some(own) } };
-    let message = message.clone();
+    let Err(error) = &made else { return Called { made, standing, object: Some(own) } };
+    let message = error.to_string();
     let mut object = Some(own);
     if standing == OperationState::Open {
         let name = object.as_ref().map(name_of).unwrap_or_default();
@@ -134,10 +153,13 @@ async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<Str
 }
 
 /// The server's object represents the operation.
-async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, String>) -> Called {
+async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, CallError>) -> Called {
     let shown = kept.shown().clone();
     let (shown, standing) = match &made {
-        Err(message) => (shown.ended(Some(message), keep::now()), OperationState::Failed(message.clone())),
+        Err(error) => {
+            let message = error.to_string();
+            (shown.ended(Some(&message), keep::now()), OperationState::Failed(message))
+        }
         Ok(id) => {
             let shown = plan::Shown { made: Some(id.clone()), ..shown };
             shown::after_call(operation, shown, id).await
@@ -341,6 +363,6 @@ fn name_of(object: &Value) -> String {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn text(time: Duration) -> String {
-    lifeboat_api::common::GoDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)).to_string()
+fn go_duration(time: Duration) -> GoDuration {
+    GoDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }

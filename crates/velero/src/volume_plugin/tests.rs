@@ -259,7 +259,7 @@ async fn what_the_plugin_says_after_the_call_counts(
 async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter, #[case] message: &str) {
     let cluster = Cluster::new().await;
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
-    assert!(done.made.unwrap_err().contains(message));
+    assert!(done.made.unwrap_err().to_string().contains(message));
     let object = cluster.get("volumepluginbackups", &subject(Kind::Backup).name()).unwrap();
     assert_eq!(object["status"]["phase"], "Failed");
     assert!(object["status"]["message"].as_str().unwrap().contains(message), "{object}");

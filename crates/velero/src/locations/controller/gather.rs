@@ -18,7 +18,7 @@ use crate::password;
 pub(super) struct Gathered {
     pub(super) object: Arc<DynamicObject>,
     /// The typed form, or why the object cannot be read (it may not match its schema).
-    pub(super) location: Result<BackupStorageLocation, String>,
+    pub(super) location: Result<BackupStorageLocation, serde_json::Error>,
     /// The Secrets that the location names, by name; a missing one is `None`.
     pub(super) secrets: Secrets,
     pub(super) password: Option<PasswordSecret>,
@@ -34,7 +34,7 @@ pub(super) async fn gather(
     object: Arc<DynamicObject>,
 ) -> Result<Gathered, ApiError> {
     let namespace = &context.namespace;
-    let location = objects::typed::<BackupStorageLocation>(&object).map_err(|error| error.to_string());
+    let location = objects::typed::<BackupStorageLocation>(&object);
     let secrets = match &location {
         Ok(location) => locations::secrets(context, location).await?,
         Err(_) => Secrets::new(),

@@ -43,7 +43,7 @@ fn spec() -> Value {
 
 fn gathered(object: DynamicObject) -> Gathered {
     Gathered {
-        location: objects::typed(&object).map_err(|error| error.to_string()),
+        location: objects::typed(&object),
         shown: Shown::read(&object.data),
         object: Arc::new(object),
         secrets: BTreeMap::new(),
