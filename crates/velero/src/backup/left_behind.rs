@@ -15,7 +15,7 @@ use lifeboat_control::Backoff;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::velero::csi::Orphan;
 
-use super::undo::Undoing;
+use super::undo::{HooksError, Undoing};
 use super::{State, is_at_rest, shown_phase};
 use crate::backup::journal::{self, Journal};
 use crate::context::Context;
@@ -73,9 +73,9 @@ fn is_to_run(backup: &DynamicObject) -> bool {
 pub(super) async fn end(context: &Context, all: &[Left]) {
     for left in all {
         let (mut tries, mut backoff) = (0, Backoff::default());
-        while let Err(message) = end_one(context, left).await {
+        while let Err(error) = end_one(context, left).await {
             tries += 1;
-            tracing::warn!(%left.uid, error = message, "cannot end the hooks of a backup that is gone");
+            tracing::warn!(%left.uid, %error, "cannot end the hooks of a backup that is gone");
             if tries == TRIES {
                 break;
             }
@@ -149,10 +149,18 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
     }
 }
 
-async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
+/// Why a journal was not ended.
+#[derive(Debug, thiserror::Error)]
+enum NotEnded {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Hooks(#[from] HooksError),
+}
+
+async fn end_one(context: &Context, left: &Left) -> Result<(), NotEnded> {
     let journal = Journal::of(context.client.clone(), &context.namespace, &left.uid);
-    let standing = standing(context, left, &journal).await;
-    let (ending, stage, files) = standing.map_err(|error| error.chain())?;
+    let (ending, stage, files) = standing(context, left, &journal).await?;
     let undoing = Undoing {
         context,
         ending,
@@ -165,7 +173,7 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
         copies: BTreeMap::new(),
     };
     if let Some(error) = undoing.carry_out().await.open_hooks {
-        return Err(error);
+        return Err(error.into());
     }
     tracing::info!(uid = %left.uid, "ended the journal of a backup that is gone");
     Ok(())

@@ -42,6 +42,15 @@ pub(super) enum BackupProblem {
     Gone(String),
 }
 
+/// Why an object of the cluster that a backup needs cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// Waits while the problem is temporary; after its time limit the backup has failed, because it could not be
 /// restored.
 pub(super) async fn wait(

@@ -52,8 +52,9 @@ pub(super) struct Undoing<'a> {
 }
 
 /// Why the post hooks of a backup could not be run.
+/// Why the open post hooks of a backup could not be run.
 #[derive(Debug, thiserror::Error)]
-enum HooksError {
+pub(super) enum HooksError {
     #[error("{}", .0.chain())]
     Api(#[from] ApiError),
     /// The file for the log of the hooks cannot be created.
@@ -67,7 +68,7 @@ pub(super) struct Left {
     /// What is left, or may be left, for people.
     pub(super) messages: Vec<String>,
     /// Why post hooks could not be run now; None if they were.
-    pub(super) open_hooks: Option<String>,
+    pub(super) open_hooks: Option<HooksError>,
     /// Whether the backup's lists in storage name something that is left.
     is_listed: bool,
     /// Whether another try may remove more.
@@ -159,7 +160,7 @@ impl Undoing<'_> {
         let (context, uid) = (self.context, self.uid());
         match effect {
             Effect::OpenHooks => {
-                left.open_hooks = self.end_hooks().await.err().map(|error| error.to_string());
+                left.open_hooks = self.end_hooks().await.err();
             }
             Effect::Uploads => {
                 if let Some(storage) = self.storage {
