@@ -1,5 +1,6 @@
 //! The Rust sources of the workspace without their tests. Takes the checkout's root, gives every library, program,
-//! example and build script with its parsed files. The lints `cycles`, `names`, `neutral`, `sizes` and `results` read from here.
+//! example and build script with its parsed files. The lints `clock`,
+//! `cycles`, `names`, `neutral`, `sizes` and `results` read from here.
 
 mod tests_out;
 

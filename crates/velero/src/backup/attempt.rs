@@ -236,6 +236,7 @@ async fn watched(
     let snapshotters = open_snapshotters(context, &session, &ready).await;
     let pass = run_pass(PassInput {
         client: context.client.clone(),
+        clock: context.clock.clone(),
         backup: ready.backup,
         valid: ready.valid,
         catalogue: ready.catalogue,

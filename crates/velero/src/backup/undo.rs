@@ -28,7 +28,7 @@ use crate::backup::pass::run_open_posts;
 use crate::context::Context;
 use crate::csi;
 use crate::repositories::RepositoryKey;
-use crate::volume_plugin::{self, Kind};
+use crate::volume_plugin::{self, DatedClient, Kind};
 
 pub(super) use files::{abort_uploads, write_failure};
 pub(super) use operations::cancel_noted;
@@ -184,7 +184,7 @@ impl Undoing<'_> {
             }
             Effect::ShownSnapshots => {
                 let namespace = &context.namespace;
-                volume_plugin::end_open(&context.client, Kind::Backup, namespace, uid, reason).await;
+                volume_plugin::end_open(DatedClient::of(context), Kind::Backup, namespace, uid, reason).await;
             }
             Effect::Files => {
                 if let Some(storage) = self.storage.filter(|_| !left.is_listed) {

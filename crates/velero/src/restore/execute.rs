@@ -20,7 +20,7 @@ use super::{Order, handler, status};
 use crate::context::Context;
 use crate::metrics::Ending;
 use crate::plugins::{Acting, PluginLines};
-use crate::volume_plugin::{self, Kind};
+use crate::volume_plugin::{self, DatedClient, Kind};
 
 /// Runs a Restore and records its end. The work has failed if a stage of the run ended with an error.
 pub(super) async fn execute(context: &Context, order: Order) -> WorkEnd {
@@ -55,7 +55,7 @@ pub(super) async fn execute(context: &Context, order: Order) -> WorkEnd {
     }
     let (namespace, uid) = (&context.namespace, order.restore.uid().unwrap_or_default());
     let message = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
-    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
+    volume_plugin::end_open(DatedClient::of(context), Kind::Restore, namespace, &uid, message).await;
     handler::end_open(context, &uid).await;
     journal(context, &order.restore).remove().await;
     context.metrics.restore_ended(&schedule, ending);

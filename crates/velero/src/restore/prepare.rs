@@ -220,5 +220,6 @@ fn tools(
             hooks: operation_timeout(context, restore),
             action: operation_timeout(context, restore),
         },
+        clock: context.clock.clone(),
     }
 }

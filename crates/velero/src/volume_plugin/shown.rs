@@ -1,11 +1,12 @@
 //! From the progress that a plugin reports to the status of its object.
 
+use jiff::Timestamp;
 use lifeboat_archive::RunLog;
 use lifeboat_plan::velero::volume_plugin::{Kind, OperationState, PROVIDER_VOLUME, Shown};
 use lifeboat_plugin::volume::{Ended, ProgressOf, VolumeProgress};
 use serde_json::Value;
 
-use super::{Operation, keep};
+use super::Operation;
 
 /// The progress of one call.
 #[derive(Default)]
@@ -39,17 +40,17 @@ impl Mirror {
 }
 
 /// The status after the call, with the end if the plugin reports it.
-pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
+pub(super) fn later(progress: VolumeProgress, before: &Shown, now: Timestamp) -> Shown {
     let (done, total) = before.progress.unwrap_or_default();
     let last = VolumeProgress { bytes_done: done, total_bytes: total, ..VolumeProgress::default() };
     let (progress, _) = progress.after(Some(&last));
     let shown = taken(&progress, before);
     match progress.ended() {
         None => Shown { completed: None, ..shown },
-        Some(Ended::Well) => shown.ended(None, keep::now()),
+        Some(Ended::Well) => shown.ended(None, now),
         Some(Ended::Badly) => {
             let message = Some(progress.message.as_str()).filter(|message| !message.is_empty());
-            shown.ended(Some(message.unwrap_or("the plugin gives no reason")), keep::now())
+            shown.ended(Some(message.unwrap_or("the plugin gives no reason")), now)
         }
     }
 }
@@ -60,7 +61,8 @@ pub(super) async fn after_call(
     shown: Shown,
     made: &str,
 ) -> (Shown, OperationState) {
-    let completed = |shown: Shown| (shown.ended(None, keep::now()), OperationState::Completed);
+    let completed =
+        |shown: Shown| (shown.ended(None, operation.client.now()), OperationState::Completed);
     if !matches!(operation.snapshotter.reports_progress().await, Ok(true)) {
         return completed(shown);
     }
@@ -73,7 +75,7 @@ pub(super) async fn after_call(
         Ok(None) => completed(shown),
         Ok(Some(progress)) => {
             let ended = progress.ended();
-            let shown = later(progress, &shown);
+            let shown = later(progress, &shown, operation.client.now());
             let standing = match ended {
                 None => OperationState::Open,
                 Some(Ended::Well) => OperationState::Completed,

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::{LocationName, NamespaceName};
@@ -274,10 +273,11 @@ impl Pass {
         for name in self.copying.followed.open() {
             cancel(&self.copying.followed.api, &name).await;
             let message = "it did not end in time and was cancelled";
+            let ended = lifeboat_plan::time::seconds(self.clock.now());
             self.copying.followed.update(&name, |one| {
                 one["status"]["phase"] = json!("Failed");
                 one["status"]["message"] = json!(message);
-                one["status"]["completionTimestamp"] = json!(lifeboat_plan::time::seconds(Timestamp::now()));
+                one["status"]["completionTimestamp"] = json!(ended);
             });
         }
     }

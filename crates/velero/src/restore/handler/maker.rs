@@ -23,7 +23,7 @@ use super::native::{MadeVolume, NativeError, NativeVolumes};
 use crate::context::Context;
 use crate::plugins::PluginLines;
 use crate::snapshot_locations::{self, OpenSnapshotter};
-use crate::volume_plugin::{self, Kind, Operation, OperationState, PACE, Subject};
+use crate::volume_plugin::{self, DatedClient, Kind, Operation, OperationState, PACE, Subject};
 
 /// How many calls run at once: each is a process, and providers limit how many volumes are created at a time.
 const AT_ONCE: usize = 8;
@@ -161,7 +161,7 @@ impl VolumeMaker {
             info: VolumeInfo { volume_type: snapshot.volume_type.clone(), iops: snapshot.iops },
         };
         let operation = Operation {
-            client: &self.context.client,
+            client: DatedClient::of(&self.context),
             subject,
             snapshotter: opened.snapshotter.as_ref(),
             of: ProgressOf::Restore { snapshot_id: snapshot.id.clone(), volume_id: None },

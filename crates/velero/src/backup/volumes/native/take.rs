@@ -14,7 +14,9 @@ use super::{AT_ONCE, COMPLETED, FAILED, SnapshotEntry, Unwanted};
 use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass, longest};
 use crate::snapshot_locations::OpenSnapshotter;
-use crate::volume_plugin::{self, CallError, Called, Kind, Operation, OperationState, PACE, Subject};
+use crate::volume_plugin::{
+    self, CallError, Called, DatedClient, Kind, Operation, OperationState, PACE, Subject,
+};
 
 /// Why a volume has no snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +119,7 @@ impl Pass {
         self.report.info_about(id, &format!("Taking a snapshot in location {}", open.location));
         let request = SnapshotRequest { volume_id, zone, tags: tags(self.backup.labels(), &backup, &name) };
         let operation = Operation {
-            client: &self.client,
+            client: DatedClient { client: &self.client, clock: &self.clock },
             subject: &subject,
             snapshotter: open.snapshotter.as_ref(),
             of: ProgressOf::Snapshotting(request.clone()),
@@ -212,12 +214,13 @@ impl Pass {
         let object = api.get_opt(&entry.object).await.ok().flatten();
         let mut object = object.map(|object| lifeboat_cluster::objects::to_json(&object));
         if entry.id().is_none() {
+            let client = DatedClient { client: &self.client, clock: &self.clock };
             // The VolumePluginBackup may have more recent information than the journal, and the plugin's own record
             // more than both.
             let since = self.backup.status.as_ref().and_then(|status| status.start_timestamp.as_ref());
             if let Some(since) = since
                 && let Some(own) =
-                    volume_plugin::left_by_plugin(&self.client, subject, &entry.object, since.0).await
+                    volume_plugin::left_by_plugin(client, subject, &entry.object, since.0).await
             {
                 object = Some(own);
             }
