@@ -179,7 +179,7 @@ async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<Strin
             (shown.ended(Some(&message), now), OperationState::Failed(message))
         }
         Ok(id) => {
-            let shown = plan::Shown { made: Some(id.clone()), ..shown };
+            let shown = plan::ObjectState { made: Some(id.clone()), ..shown };
             shown::after_call(operation, shown, id).await
         }
     };
@@ -244,7 +244,7 @@ async fn poll(
     let Ok(Some(progress)) = snapshotter.progress(&shown::of_object(kind, &now)).await else {
         return Ok((now, OperationState::Open));
     };
-    let before = plan::Shown::of(kind, &now);
+    let before = plan::ObjectState::of(kind, &now);
     let shown = shown::later(progress, &before, client.now());
     if shown == before {
         return Ok((now, OperationState::Open));

@@ -144,7 +144,7 @@ pub fn due(frequency: Duration, changed: bool, last_look: Option<Timestamp>, now
 /// The results of earlier checks in the object, and its check frequency. Read from the raw object, because an object
 /// with an invalid spec still has a status.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Shown {
+pub struct PastChecks {
     pub last_look: Option<Timestamp>,
     pub phase: String,
     pub conditions: Vec<Condition>,
@@ -152,7 +152,7 @@ pub struct Shown {
     pub frequency: Option<Duration>,
 }
 
-impl Shown {
+impl PastChecks {
     pub fn read(object: &Value) -> Self {
         Self {
             last_look: value::<String>(object, "/status/lastValidationTime")
@@ -185,7 +185,7 @@ pub struct PastLook {
 /// restored by a new check: a stock client that wrote the object does not know them and dropped them. If the API
 /// server rejected the status, the remembered check counts.
 pub fn next_look(
-    shown: &Shown,
+    shown: &PastChecks,
     past: Option<&PastLook>,
     inputs: &str,
     frequency: Duration,
@@ -301,7 +301,7 @@ mod tests {
 
     fn next(object: &Value, past: Option<&PastLook>, inputs: &str) -> Due {
         let now = Timestamp::from_second(100).unwrap();
-        next_look(&Shown::read(object), past, inputs, Duration::from_mins(1), now)
+        next_look(&PastChecks::read(object), past, inputs, Duration::from_mins(1), now)
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         let (mut object, past) = looked_at();
         let off = |object: &Value| {
             let now = Timestamp::from_second(100).unwrap();
-            next_look(&Shown::read(object), Some(&past), "inputs", Duration::ZERO, now)
+            next_look(&PastChecks::read(object), Some(&past), "inputs", Duration::ZERO, now)
         };
         assert_eq!(off(&object), Due::WhenItChanges);
         object["status"]["conditions"] = Value::Null;
@@ -340,7 +340,7 @@ mod tests {
         #[case] spec: Value,
         #[case] expected: Option<u64>,
     ) {
-        assert_eq!(Shown::read(&json!({"spec": spec})).frequency, expected.map(Duration::from_secs));
+        assert_eq!(PastChecks::read(&json!({"spec": spec})).frequency, expected.map(Duration::from_secs));
     }
 
     #[test]

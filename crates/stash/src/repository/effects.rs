@@ -17,7 +17,7 @@ use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::transfer::attempts::Snapshot;
 use lifeboat_plan::transfer::repository_notes::{dead_owners, unlocked};
 use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{
     AccessSource, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
 };
@@ -84,7 +84,7 @@ impl TenantEffects {
         mut request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let dead = self.noted_owners(key).await;
         let owners = &mut request.task.lock.dead_owners;
         owners.extend(dead.iter().cloned());
@@ -96,7 +96,7 @@ impl TenantEffects {
         if stores {
             self.context.looks.changed(key);
         }
-        if let Ok(Ended::Reported { result, .. }) = &ended {
+        if let Ok(MoverEnd::Reported { result, .. }) = &ended {
             if let Some(stored) = stored_of(result, &parts) {
                 locked(&self.reported).insert(task, stored);
             }
@@ -190,7 +190,7 @@ impl Effects for TenantEffects {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let key = parts_of_text(&request.job.repository).map(|(namespace, name)| key_of(namespace, name));
         match key {
             Some(key) if self.is_opened_by_movers(&key).await => {

@@ -20,7 +20,7 @@ use lifeboat_plan::stash::hooks::{
 };
 use lifeboat_plan::stash::mover_pod::MoverPodError;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest, Movers};
 use lifeboat_transfer::repositories::NoKeys;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -168,13 +168,13 @@ async fn call_by_mover(
         tracing::warn!(task = %run.task, error = error.chain(), "the mover of a hook may be left behind");
     }
     match ended {
-        Ended::Reported { result, .. } => match result.outcome {
+        MoverEnd::Reported { result, .. } => match result.outcome {
             Outcome::Failed(failure) => Err(HookFailure::Mover(failure.message)),
             _ => Ok(()),
         },
-        Ended::Died(death) => Err(HookFailure::Mover(death.message)),
-        Ended::Cancelled { .. } => Err(HookFailure::Cancelled),
-        Ended::Left => Err(HookFailure::Left),
+        MoverEnd::Died(death) => Err(HookFailure::Mover(death.message)),
+        MoverEnd::Cancelled { .. } => Err(HookFailure::Cancelled),
+        MoverEnd::Left => Err(HookFailure::Left),
     }
 }
 

@@ -23,7 +23,7 @@ use lifeboat_repository::progress::Progress;
 use lifeboat_repository::repository::{InitOptions, Options, Repository};
 use lifeboat_store::Store;
 use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{RepositoryKey, RepositoryProblem};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ pub(crate) struct MemoryMovers {
     /// By the repository that a Job names.
     stores: Mutex<BTreeMap<String, Store>>,
     /// How the next movers end, instead of working.
-    ends: Mutex<VecDeque<Ended>>,
+    ends: Mutex<VecDeque<MoverEnd>>,
     /// How many lines of snapshots are lost from the log of the next look.
     pub(crate) lost: Mutex<usize>,
     sent: Mutex<Vec<(MoverJob, Task)>>,
@@ -53,7 +53,7 @@ impl MemoryMovers {
     }
 
     /// The next mover ends so.
-    pub(crate) fn will(&self, end: Ended) {
+    pub(crate) fn will(&self, end: MoverEnd) {
         locked(&self.ends).push_back(end);
     }
 
@@ -189,7 +189,7 @@ impl Effects for MemoryMovers {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         _cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let MoverRequest { job, task, keys } = request;
         locked(&self.sent).push((job.clone(), task.clone()));
         if let Some(end) = locked(&self.ends).pop_front() {
@@ -212,7 +212,7 @@ impl Effects for MemoryMovers {
             [only] if only.uid == task.uid => only.outcome.clone(),
             _ => Outcome::Parts(PartResults { parts, ..PartResults::default() }),
         };
-        Ok(Ended::Reported { result: TaskResult::new(task.uid, outcome), dead_owner: None })
+        Ok(MoverEnd::Reported { result: TaskResult::new(task.uid, outcome), dead_owner: None })
     }
 
     async fn clear(&self, _namespace: &str, task: &TaskId) -> Result<(), ApiError> {

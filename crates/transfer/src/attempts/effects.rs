@@ -12,7 +12,7 @@ use lifeboat_mover::task::{RepositoryAccess, unreadable};
 use lifeboat_plan::transfer::attempts::Snapshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use crate::movers::{MoverEnd, MoverObserver, MoverRequest, Movers};
 use crate::repositories::{
     Keys, Repositories, RepositoryHost, RepositoryKey, RepositoryProblem, SourceKeys, of_task,
 };
@@ -68,7 +68,7 @@ pub trait Effects: Send + Sync {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError>;
+    ) -> Result<MoverEnd, ApiError>;
     /// Removes the mover of a task from a namespace.
     async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError>;
     /// Records that a snapshot which the mover of this task may still store, until its deadline, is to be forgotten.
@@ -163,7 +163,7 @@ impl Effects for ServerEffects {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         self.movers.carry_out(request, observer, cancel).await
     }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::volume_plugin::{self as plan, Shown};
+use lifeboat_plan::velero::volume_plugin::{self as plan, ObjectState};
 use serde_json::Value;
 
 use super::Operation;
@@ -17,7 +17,7 @@ const TRIES: usize = 4;
 pub(super) struct Kept<'a> {
     operation: &'a Operation<'a>,
     api: Api<DynamicObject>,
-    shown: Shown,
+    shown: ObjectState,
     object: Option<DynamicObject>,
     is_failure_logged: bool,
 }
@@ -26,7 +26,7 @@ impl<'a> Kept<'a> {
     pub(super) async fn begin(operation: &'a Operation<'a>) -> Self {
         let subject = operation.subject;
         let api = super::api(operation.client.client, subject.kind, &subject.namespace);
-        let shown = Shown::begun(operation.client.now());
+        let shown = ObjectState::begun(operation.client.now());
         let mut kept = Self { operation, api, shown, object: None, is_failure_logged: false };
         let begun = kept.create().await;
         kept.log_once(begun);
@@ -38,7 +38,7 @@ impl<'a> Kept<'a> {
         self.operation.client.now()
     }
 
-    pub(super) fn shown(&self) -> &Shown {
+    pub(super) fn shown(&self) -> &ObjectState {
         &self.shown
     }
 
@@ -53,7 +53,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Writes the state, if it changed.
-    pub(super) async fn show(&mut self, shown: Shown) {
+    pub(super) async fn show(&mut self, shown: ObjectState) {
         if shown == self.shown && self.object.is_some() {
             return;
         }

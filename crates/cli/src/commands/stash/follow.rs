@@ -34,7 +34,7 @@ pub(super) async fn follow(tenant: &Tenant, session: &ObjectName) -> Result<(), 
 async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<View, CliError> {
     let (noun, name) = (session.kind.noun(), &session.name);
     let api = tenant.api(noun);
-    let mut shown = Shown::new();
+    let mut shown = SessionDisplay::new();
     loop {
         match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
             Ok(Some(object)) => {
@@ -77,7 +77,7 @@ fn outcome(tenant: &Tenant, session: &ObjectName, view: &View) -> Result<String,
 }
 
 /// What is shown while the session is followed.
-struct Shown {
+struct SessionDisplay {
     bars: Option<Bars>,
     printed: Option<(View, Instant)>,
 }
@@ -88,7 +88,7 @@ struct Bars {
     hosts: BTreeMap<String, ProgressBar>,
 }
 
-impl Shown {
+impl SessionDisplay {
     fn new() -> Self {
         let bars = std::io::stderr().is_terminal().then(|| {
             let all = MultiProgress::new();

@@ -20,7 +20,7 @@ use lifeboat_plan::transfer::repository_notes::{
     EMPTIED, MAINTENANCE, dead_owners, is_under_way, task, unlocked,
 };
 use lifeboat_repository::files::FileKind;
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{Access, SourceKeys};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -120,14 +120,14 @@ async fn ended(
     };
     let ended = context.movers.carry_out(request, &Quiet, &CancellationToken::new()).await?;
     let (end, dead_owner) = match ended {
-        Ended::Left => return Ok(None),
-        Ended::Reported { result, dead_owner } => {
+        MoverEnd::Left => return Ok(None),
+        MoverEnd::Reported { result, dead_owner } => {
             let end = reported(result);
             let dead_owner = dead_owner.filter(|_| matches!(end, MaintenanceEnd::Failed(_)));
             (end, dead_owner)
         }
-        Ended::Died(death) => (MaintenanceEnd::Failed(death.message), death.dead_owner),
-        Ended::Cancelled { dead_owner, .. } => {
+        MoverEnd::Died(death) => (MaintenanceEnd::Failed(death.message), death.dead_owner),
+        MoverEnd::Cancelled { dead_owner, .. } => {
             (MaintenanceEnd::Failed("it was cancelled".to_owned()), dead_owner)
         }
     };

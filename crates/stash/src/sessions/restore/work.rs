@@ -31,7 +31,7 @@ use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::turns::Turn;
-use crate::standstill::{self, Ended};
+use crate::standstill::{self, StandstillEnd};
 use crate::tasks::TaskWork;
 
 /// The members of one restore.
@@ -137,7 +137,7 @@ impl RestoreWork {
         };
         let restore = MemberStandstill { work: self, member, found: found.clone(), cancel };
         let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
-        if let Ended::Over { failure } = ended {
+        if let StandstillEnd::Over { failure } = ended {
             self.over(member, failure).await?;
             self.settle_blocking(member, &found).await?;
             finalizer::release_standstill(core, self.object.kind, &self.record).await?;

@@ -141,9 +141,9 @@ async fn a_snapshot_that_fails_touches_only_its_volume(
     let (server, _) = server(snapshotter).await;
     server.add("b", json!({"includedNamespaces": ["shop"], "itemOperationTimeout": "300ms"}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
-    let told = errors(&server).await;
-    assert!(told.contains(message) && told.contains("pv-data"), "{told}");
-    assert_eq!(server.get("b")["status"]["errors"], 1, "{told}");
+    let reported = errors(&server).await;
+    assert!(reported.contains(message) && reported.contains("pv-data"), "{reported}");
+    assert_eq!(server.get("b")["status"]["errors"], 1, "{reported}");
     let names = archived(&server.store(), "backups/b/b.tar.gz").await;
     assert!(names.contains(&"persistentvolumes/cluster/pv-data".to_owned()), "{names:?}");
     assert!(names.contains(&"configmaps/namespaces/shop/settings".to_owned()), "{names:?}");
@@ -465,9 +465,9 @@ async fn a_backup_without_the_plugin_of_its_location_says_that_volumes_are_missi
     server.context.snapshotters.clear();
     server.add("b", json!({"includedNamespaces": ["shop"]}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
-    let told = errors(&server).await;
-    assert!(told.contains("pv-data") && told.contains("is installed"), "{told}");
-    assert_eq!(server.get("b")["status"]["errors"], 1, "{told}");
+    let reported = errors(&server).await;
+    assert!(reported.contains("pv-data") && reported.contains("is installed"), "{reported}");
+    assert_eq!(server.get("b")["status"]["errors"], 1, "{reported}");
 }
 
 fn undeletable() -> FakeSnapshotter {

@@ -32,7 +32,7 @@ enum Transfer {
 
 /// One transfer, as the cluster or a list in storage shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown {
+struct FoundTransfer {
     repository: RepositoryKey,
     /// Empty if the mover stored none as far as the object shows.
     snapshot: String,
@@ -56,13 +56,13 @@ impl Transfer {
     }
 
     /// None for a DataUpload of another data mover, whose repositories Lifeboat does not know.
-    fn shown(self, object: &Value) -> Option<Shown> {
+    fn shown(self, object: &Value) -> Option<FoundTransfer> {
         let namespace = match self {
             Self::Copy => "/spec/pod/namespace",
             Self::Movement if !is_built_in(Some(text(object, "/spec/datamover"))) => return None,
             Self::Movement => "/spec/sourceNamespace",
         };
-        Some(Shown {
+        Some(FoundTransfer {
             repository: RepositoryKey::new(
                 LocationName::new(text(object, "/spec/backupStorageLocation")),
                 NamespaceName::new(text(object, namespace)),
@@ -121,12 +121,12 @@ impl Undoing<'_> {
 }
 
 /// A volume whose data was moved, from an entry of the list of volumes.
-fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
+fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, FoundTransfer)> {
     let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
     let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
     let repository =
         RepositoryKey::new(LocationName::new(location), NamespaceName::new(&volume.pvc_namespace));
-    let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
+    let shown = FoundTransfer { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
     // A key that no object's name can have, because it contains a slash.
     built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))
 }
@@ -168,7 +168,7 @@ struct Discard<'a> {
     transfer: Transfer,
     uid: &'a str,
     /// The known transfers by name; the objects may be gone.
-    known: BTreeMap<String, Shown>,
+    known: BTreeMap<String, FoundTransfer>,
     /// Names of the objects that are kept.
     spared: BTreeSet<String>,
     reason: &'a str,

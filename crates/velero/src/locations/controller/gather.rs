@@ -7,7 +7,7 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::password::PasswordSecret;
-use lifeboat_plan::velero::location::Shown;
+use lifeboat_plan::velero::location::PastChecks;
 
 use super::State;
 use crate::context::Context;
@@ -23,7 +23,7 @@ pub(super) struct Gathered {
     pub(super) secrets: Secrets,
     pub(super) password: Option<PasswordSecret>,
     /// What the object shows of earlier checks.
-    pub(super) shown: Shown,
+    pub(super) shown: PastChecks,
     /// Every location that is marked as default and is not being deleted.
     pub(super) defaults: Vec<DynamicObject>,
 }
@@ -49,6 +49,6 @@ pub(super) async fn gather(
         .filter(|other| other.data.pointer("/spec/default") == Some(&serde_json::Value::Bool(true)))
         .filter(|other| other.metadata.deletion_timestamp.is_none())
         .collect();
-    let shown = Shown::read(&object.data);
+    let shown = PastChecks::read(&object.data);
     Ok(Gathered { object, location, secrets, password, shown, defaults })
 }

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
-use lifeboat_plan::velero::location::{Due, PastLook, Shown};
+use lifeboat_plan::velero::location::{Due, PastLook, PastChecks};
 use lifeboat_plugin::host::PluginHost;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn spec() -> Value {
 fn gathered(object: DynamicObject) -> Gathered {
     Gathered {
         location: objects::typed(&object),
-        shown: Shown::read(&object.data),
+        shown: PastChecks::read(&object.data),
         object: Arc::new(object),
         secrets: BTreeMap::new(),
         password: None,

@@ -15,7 +15,7 @@ use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
 use lifeboat_plan::velero::backup_repository::{self, EMPTIED, MAINTENANCE};
 use lifeboat_repository::files::FileKind;
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -63,19 +63,19 @@ pub(super) async fn carry_out(
         Ok(request) => {
             let ended = context.movers.carry_out(request, &Quiet, &CancellationToken::new()).await?;
             match ended {
-                Ended::Left => return Ok(()),
-                Ended::Reported { result, dead_owner } => {
+                MoverEnd::Left => return Ok(()),
+                MoverEnd::Reported { result, dead_owner } => {
                     let reported = reported(result);
                     if reported.is_err() {
                         unlock(context, object, dead_owner.as_deref()).await;
                     }
                     reported
                 }
-                Ended::Died(death) => {
+                MoverEnd::Died(death) => {
                     unlock(context, object, death.dead_owner.as_deref()).await;
                     Err(death.message)
                 }
-                Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
+                MoverEnd::Cancelled { .. } => Err("it was cancelled".to_owned()),
             }
         }
         Err(message) => Err(message),

@@ -12,7 +12,7 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::restore::native::{self, Snapshot};
-use lifeboat_plan::velero::volume_plugin::{self as plan, PERSISTENT_VOLUME, PROVIDER_VOLUME, Shown};
+use lifeboat_plan::velero::volume_plugin::{self as plan, PERSISTENT_VOLUME, PROVIDER_VOLUME, ObjectState};
 use lifeboat_plugin::host::Session;
 use lifeboat_plugin::volume::{ProgressOf, VolumeInfo, VolumeRequest};
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ impl VolumeMaker {
         if !ours {
             let now = self.context.now();
             let attempt = format!("create VolumePluginRestore {}", subject.name());
-            let object = serde_json::from_value(subject.object(&Shown::begun(now), now));
+            let object = serde_json::from_value(subject.object(&ObjectState::begun(now), now));
             let object: DynamicObject = object.map_err(kube::Error::SerdeError).attempt(attempt.clone())?;
             match api.create(&PostParams::default(), &object).await.attempt(attempt) {
                 Err(error) if !error.is_conflict() => return Err(error),
