@@ -3,7 +3,7 @@
 //! of them. Nothing is written to the repository, not even a lock: a snapshot that is removed meanwhile is not listed.
 
 use lifeboat_repository::files::FileKind;
-use lifeboat_repository::snapshots::{Found, newest_first};
+use lifeboat_repository::snapshots::{FoundSnapshot, newest_first};
 use tokio_util::sync::CancellationToken;
 
 use super::WorkContext;
@@ -43,7 +43,7 @@ pub(super) async fn carry_out(
     Ok(Looked { repository, snapshots, listed: found.len() as u64, damaged, bytes })
 }
 
-fn line((id, snapshot): &Found) -> SnapshotLine {
+fn line((id, snapshot): &FoundSnapshot) -> SnapshotLine {
     let counts = snapshot.summary.as_ref().map(|summary| summary.counts);
     SnapshotLine {
         id: id.to_string(),

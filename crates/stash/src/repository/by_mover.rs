@@ -20,7 +20,7 @@ use lifeboat_transfer::movers::{MoverEnd, ListedSnapshots, MoverObserver, MoverR
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use tokio_util::sync::CancellationToken;
 
-use super::host::{Found, TenantRepositories, access_of};
+use super::host::{RepositoryAccess, TenantRepositories, access_of};
 use super::opened::{being_deleted, put_on_record, recorded, to_json};
 use super::{look, object, shown};
 use crate::context::Context;
@@ -49,7 +49,7 @@ struct Done {
 pub(super) async fn open_or_make(
     context: &Context,
     repository: &Repository,
-    found: &Found,
+    found: &RepositoryAccess,
 ) -> Result<String, RepositoryProblem> {
     let location = record::location(&found.backend);
     let on_record = |repository: &Repository| {

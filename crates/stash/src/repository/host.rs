@@ -35,7 +35,7 @@ const OPENING: Duration = Duration::from_secs(30);
 pub(crate) struct TenantRepositories(pub(crate) Context);
 
 /// A Repository, and the access to its storage.
-pub(super) struct Found {
+pub(super) struct RepositoryAccess {
     pub(super) backend: BackendAccess,
     pub(super) access: Access,
 }
@@ -69,7 +69,7 @@ impl From<NoAccess> for RepositoryProblem {
 }
 
 /// The access to a Repository, from its current Secret.
-pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<Found, NoAccess> {
+pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<RepositoryAccess, NoAccess> {
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
@@ -95,7 +95,7 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     let repository = TenantRepository { identifier: backend.identifier.clone(), storage, opening };
     let options = options(context).await?;
     let access = Access::of_tenant(key_of(namespace, name), repository, passwords, options);
-    Ok(Found { backend, access })
+    Ok(RepositoryAccess { backend, access })
 }
 
 /// Looks and small changes in the server, with little memory.

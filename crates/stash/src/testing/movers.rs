@@ -125,7 +125,7 @@ impl Mover<'_> {
         found.reverse();
         let all = found.len() as u64;
         found.truncate(usize::try_from(newest).unwrap());
-        let line = |(id, snapshot): &lifeboat_repository::snapshots::Found| SnapshotLine {
+        let line = |(id, snapshot): &lifeboat_repository::snapshots::FoundSnapshot| SnapshotLine {
             id: id.to_string(),
             time: snapshot.time.timestamp(),
             host: snapshot.hostname.clone(),

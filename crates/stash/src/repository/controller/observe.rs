@@ -9,7 +9,7 @@ use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 
-use super::super::host::{Found, NoAccess, access_of};
+use super::super::host::{RepositoryAccess, NoAccess, access_of};
 use super::super::opened::{recorded, verified};
 use super::super::{by_mover, look, object, shown, used_by};
 use super::users::Users;
@@ -81,7 +81,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
     let no = |message: String| {
         if is_by_mover { Observation::not_opened_by_mover(message) } else { REACHABLE.no(message) }
     };
-    let Found { backend, access } = found;
+    let RepositoryAccess { backend, access } = found;
     let looked = if is_by_mover {
         by_mover::look_anew(context, &access.key).await
     } else {

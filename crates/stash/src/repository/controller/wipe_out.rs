@@ -28,7 +28,7 @@ use lifeboat_repository::lock::remove_stale_locks;
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 use serde_json::json;
 
-use super::super::host::{Found, NoAccess, access_of};
+use super::super::host::{RepositoryAccess, NoAccess, access_of};
 use super::super::opened::recorded;
 use super::super::reservations::{self, ReservationError, ReservedId};
 use super::super::{key_of, look, object, state};
@@ -233,7 +233,7 @@ enum Judged {
 /// Gathers the facts, and decides.
 async fn judged(context: &Context, repository: &Repository) -> Result<Judged, NotWiped> {
     let (namespace, name) = object::parts(repository);
-    let Found { backend, access } = access_of(context, repository).await?;
+    let RepositoryAccess { backend, access } = access_of(context, repository).await?;
     // The repository is opened anew, because storage may hold another one now.
     context.repositories.close(&key_of(namespace, name));
     let digest = config_digest(access.store()?).await?;

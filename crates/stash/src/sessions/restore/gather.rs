@@ -1,7 +1,7 @@
 //! Reads what a restore needs before its members are processed: the Repository and the Secret of its backend.
 
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::stash::invoker::{Found, Gathered, ValidDriver, ValidRestore};
+use lifeboat_plan::stash::invoker::{Presence, Gathered, ValidDriver, ValidRestore};
 
 use crate::context::Context;
 use crate::invokers::{backend_secret, not_allowed, read_repository};
@@ -25,14 +25,14 @@ pub(super) async fn gather(
         let (namespace, name) = (&name.namespace, &name.name);
         let message =
             format!("Repository {namespace}/{name} does not exist; create it, or correct spec.repository");
-        gathered.repository = Some(Found::No(message));
+        gathered.repository = Some(Presence::No(message));
         return Ok(gathered);
     };
     if let Some(refusal) = not_allowed(context, namespace, &repository).await? {
-        gathered.repository = Some(Found::No(refusal));
+        gathered.repository = Some(Presence::No(refusal));
         return Ok(gathered);
     }
-    gathered.repository = Some(Found::Yes);
+    gathered.repository = Some(Presence::Yes);
     gathered.secret = Some(backend_secret(context, &repository).await?);
     Ok(gathered)
 }
@@ -43,7 +43,7 @@ pub(super) fn missing(gathered: &Gathered) -> Option<&str> {
         return gathered.unenforced.as_deref();
     }
     [&gathered.repository, &gathered.secret].into_iter().flatten().find_map(|found| match found {
-        Found::Yes => None,
-        Found::No(message) | Found::Unknown(message) => Some(message.as_str()),
+        Presence::Yes => None,
+        Presence::No(message) | Presence::Unknown(message) => Some(message.as_str()),
     })
 }
