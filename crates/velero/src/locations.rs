@@ -18,7 +18,7 @@ use lifeboat_plan::velero::garbage::LocationState;
 use lifeboat_plan::velero::location::{self, CaSource, SecretKey, ValidLocation};
 use lifeboat_plugin::host::{Kind, PluginHost, qualified};
 use lifeboat_plugin::remote::ObjectStoreLocation;
-use lifeboat_store::{Provider, StoreConfig, Tuning};
+use lifeboat_store::{Provider, Retry, StoreConfig, Tuning};
 use lifeboat_transfer::repositories::storage_message;
 use secrecy::SecretSlice;
 
@@ -83,6 +83,14 @@ impl LocationError {
         match self {
             Self::Api(error) => error.chain(),
             other => other.to_string(),
+        }
+    }
+
+    /// When a later try may succeed.
+    pub(crate) fn retry(&self) -> Retry {
+        match self {
+            Self::NotFound(_) => Retry::Never,
+            Self::Unavailable { .. } | Self::Api(_) => Retry::Later,
         }
     }
 

@@ -15,6 +15,7 @@ use lifeboat_mover::report::{
 };
 use lifeboat_mover::task::{BackupWork, Task, TaskWork, UID_TAG};
 use lifeboat_plan::transfer::movers::MoverJob;
+use lifeboat_repository::Retry;
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::forget::forget_named;
@@ -171,11 +172,11 @@ impl Mover<'_> {
 #[async_trait]
 impl Effects for MemoryMovers {
     async fn reach(&self, key: &RepositoryKey, _make: bool) -> Result<Reach, Unusable> {
-        Err(Unusable { message: format!("the server cannot open {key}"), may_pass: false })
+        Err(Unusable { message: format!("the server cannot open {key}"), retry: Retry::Never })
     }
 
     async fn stored(&self, key: &RepositoryKey, _task: &TaskId) -> Result<Vec<Stored>, Unusable> {
-        Err(Unusable { message: format!("the server cannot open {key}"), may_pass: false })
+        Err(Unusable { message: format!("the server cannot open {key}"), retry: Retry::Never })
     }
 
     async fn forget(&self, key: &RepositoryKey, _snapshots: &[String]) -> Result<(), RepositoryProblem> {

@@ -10,6 +10,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
 use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
 use crate::movers::{MoverEnd, MoverObserver, MoverRequest, Movers};
@@ -31,16 +32,16 @@ pub struct Reach {
     pub cluster: String,
 }
 
-/// Why a repository cannot be used, and whether the problem may go away by itself.
+/// Why a repository cannot be used, and when it may be usable again.
 #[derive(Debug)]
 pub struct Unusable {
     pub message: String,
-    pub may_pass: bool,
+    pub retry: Retry,
 }
 
 impl From<RepositoryProblem> for Unusable {
     fn from(problem: RepositoryProblem) -> Self {
-        Self { message: problem.chain(), may_pass: problem.may_pass() }
+        Self { message: problem.chain(), retry: problem.retry() }
     }
 }
 

@@ -14,6 +14,7 @@ use lifeboat_mover::report::{
 };
 use lifeboat_mover::task::{Part, RepositoryAccess, TaskWork, Transport};
 use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
 use super::{Effects, Reach, Stored, Unusable};
@@ -150,7 +151,8 @@ impl Effects for FakeEffects {
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
         self.note(format!("reach {key}{}", if make { " or make" } else { "" }));
         if let Some((message, may_pass)) = self.unusable.lock().unwrap().clone() {
-            return Err(Unusable { message, may_pass });
+            let retry = if may_pass { Retry::Later } else { Retry::Never };
+            return Err(Unusable { message, retry });
         }
         let transport = Transport::Gateway { url: String::new(), token: String::new(), ca: None };
         Ok(Reach {
@@ -163,7 +165,7 @@ impl Effects for FakeEffects {
 
     async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable> {
         if self.mute.load(Ordering::Relaxed) {
-            return Err(Unusable { message: "storage is away".into(), may_pass: false });
+            return Err(Unusable { message: "storage is away".into(), retry: Retry::Never });
         }
         let made = self.made.lock().unwrap();
         let is_part = |uid: &str| {

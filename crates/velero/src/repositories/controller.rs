@@ -109,8 +109,9 @@ async fn remove_locks(
         Ok(()) => object::change(context, object, unlocked(&owners)).await.map(|()| true),
         Err(RepositoryProblem::Api(error)) => Err(error),
         Err(problem) => {
-            let message = problem.chain();
-            tracing::warn!(repository = object.name_any(), message, "locks of dead movers are left for now");
+            let (category, message) = (problem.category(), problem.chain());
+            let repository = object.name_any();
+            tracing::warn!(repository, category, message, "locks of dead movers are left for now");
             Ok(false)
         }
     }
@@ -136,8 +137,9 @@ async fn forget_late(
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
-            let message = problem.chain();
-            tracing::warn!(repository = object.name_any(), message, "a late snapshot may be left for now");
+            let (category, message) = (problem.category(), problem.chain());
+            let repository = object.name_any();
+            tracing::warn!(repository, category, message, "a late snapshot may be left for now");
             return Ok(false);
         }
     }

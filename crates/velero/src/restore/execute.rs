@@ -33,6 +33,7 @@ pub(super) async fn execute(context: &Context, order: Order) -> WorkEnd {
         Ok(ended) => (ended.patch, ended.ending, ended.note),
         Err(error) => {
             let reason = error.to_string();
+            tracing::warn!(restore = name, category = error.category(), error = reason, "a restore failed");
             let status = json!({"phase": "Failed", "failureReason": reason,
                 "completionTimestamp": time::seconds(context.now())});
             (json!({"status": status}), Ending::Failed, reason)

@@ -9,6 +9,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::Backoff;
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::{Ending, Stage};
+use lifeboat_store::Retry;
 
 use crate::backup::State;
 use crate::backup::journal::Journal;
@@ -84,14 +85,15 @@ async fn clear(context: &Context, backup: &Backup) -> bool {
     };
     let (storage, files) = match opened.await {
         Ok(opened) => opened,
-        Err(BackupProblem::Gone(reason)) => {
-            tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made is kept");
-            return true;
-        }
         Err(problem) => {
-            let reason = problem.to_string();
-            tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is undone later");
-            return false;
+            let (backup, reason) = (Run::of(backup).name, problem.to_string());
+            let is_permanent = problem.retry() == Retry::Never;
+            if is_permanent {
+                tracing::warn!(backup, reason, "what a deleted backup made is kept");
+            } else {
+                tracing::warn!(backup, reason, "a deleted backup is undone later");
+            }
+            return is_permanent;
         }
     };
     let journal = Journal::new(context.client.clone(), &context.namespace, backup);

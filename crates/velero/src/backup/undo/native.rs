@@ -12,7 +12,6 @@ use tokio::time::timeout;
 use super::Left;
 use super::files::STEP_LIMIT;
 use crate::backup::journal::Journal;
-use crate::backup::problem::BackupProblem;
 use crate::backup::storage::{Storage, list};
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
@@ -61,12 +60,7 @@ pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mu
 pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &str, left: &mut Left) {
     let listed = match list::<NativeSnapshot>(storage.store(), &storage.files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(BackupProblem::Storage(cause) | BackupProblem::Gone(cause) | BackupProblem::Disk(cause)) => {
-            return left.keep(format!("snapshots may be left behind: {cause}"));
-        }
-        Err(BackupProblem::Api(error)) => {
-            return left.keep(format!("snapshots may be left behind: {}", error.chain()));
-        }
+        Err(problem) => return left.keep(format!("snapshots may be left behind: {problem}")),
     };
     // Another backup of the same name may have written the list.
     let (own, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| one.spec.backup_uid == uid);
