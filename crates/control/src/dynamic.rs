@@ -220,7 +220,8 @@ mod tests {
             reconcile,
             backoffs: ObjectBackoffs::default(),
         });
-        let object = json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"namespace": "a", "name": "one"}});
+        let object =
+            json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"namespace": "a", "name": "one"}});
         let object: Arc<DynamicObject> = Arc::new(serde_json::from_value(object).unwrap());
         // The first attempt also registers the places that log: a test in another thread, which has no subscriber, would
         // disable them if it was the first.
@@ -235,8 +236,7 @@ mod tests {
         shared.clone().reconcile(object).await.unwrap_err();
         drop(logging);
         let text = String::from_utf8(locked(&log.0).clone()).unwrap();
-        let span =
-            r#"reconcile{controller="things" kind="Thing" namespace="a" name="one" attempt=2}"#;
+        let span = r#"reconcile{controller="things" kind="Thing" namespace="a" name="one" attempt=2}"#;
         let warning = text.lines().find(|line| line.contains("cannot reconcile"));
         assert!(warning.is_some_and(|line| line.contains(span)), "{text}");
         let counted = shared.context.metrics.render();

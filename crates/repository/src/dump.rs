@@ -95,7 +95,9 @@ pub async fn dump(
             (ObjectAtPath::Directory(tree, prefix), DumpFormat::Zip) => {
                 zip::archive(&tree_reader, tree, prefix, &mut pieces)?;
             }
-            (ObjectAtPath::Directory(tree, prefix), _) => tar::archive(&tree_reader, tree, prefix, &mut pieces)?,
+            (ObjectAtPath::Directory(tree, prefix), _) => {
+                tar::archive(&tree_reader, tree, prefix, &mut pieces)?
+            }
         }
         pieces.finish()
     });

@@ -33,7 +33,11 @@ pub fn latest<'a>(snapshots: &'a [FoundSnapshot], filter: &Filter) -> Option<&'a
 }
 
 /// The snapshot that `selector` names; the filter is only used for `latest`, as in restic.
-pub fn find<'a>(snapshots: &'a [FoundSnapshot], selector: &Selector, filter: &Filter) -> Result<&'a FoundSnapshot> {
+pub fn find<'a>(
+    snapshots: &'a [FoundSnapshot],
+    selector: &Selector,
+    filter: &Filter,
+) -> Result<&'a FoundSnapshot> {
     match selector {
         Selector::Latest { back } => nth_latest(snapshots, filter, *back).ok_or_else(|| {
             let of = if filter.is_empty() { String::new() } else { format!(" with {filter}") };
@@ -115,7 +119,13 @@ pub(crate) mod samples {
     use crate::id::{BlobId, Id};
 
     /// A snapshot whose ID is derived from `name`.
-    pub(crate) fn snapshot(name: &str, time: &str, host: &str, paths: &[&str], tags: &[&str]) -> FoundSnapshot {
+    pub(crate) fn snapshot(
+        name: &str,
+        time: &str,
+        host: &str,
+        paths: &[&str],
+        tags: &[&str],
+    ) -> FoundSnapshot {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let snapshot = Snapshot {
             time: crate::time::parse(time).unwrap(),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hosts::TargetKind;
-use lifeboat_plan::stash::in_place::{Action, StandstillFacts, Standstill, Step, Work};
+use lifeboat_plan::stash::in_place::{Action, Standstill, StandstillFacts, Step, Work};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -112,7 +112,12 @@ async fn look(
 }
 
 /// Why the wait for pods that do not end is given up. The pods of a StatefulSet end one after the other.
-fn late(workload: &Workload<'_>, record: &Standstill, seen: &StandstillFacts, began: Instant) -> Option<String> {
+fn late(
+    workload: &Workload<'_>,
+    record: &Standstill,
+    seen: &StandstillFacts,
+    began: Instant,
+) -> Option<String> {
     let in_turn = if workload.target.kind == TargetKind::StatefulSet { record.replicas.max(1) } else { 1 };
     let limit = workload.grace.saturating_mul(in_turn).saturating_add(STOPPING);
     (!seen.users.is_empty() && began.elapsed() > limit).then(|| {

@@ -185,7 +185,9 @@ impl Movers {
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
             Some(found) => (self.queue.adopt(&self.metrics, candidate), found),
-            None if cancel.is_cancelled() => return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: true }),
+            None if cancel.is_cancelled() => {
+                return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: true });
+            }
             None => {
                 if let Some(refused) = make::refused(&self.settings, job) {
                     return Ok(MoverEnd::Died(Death::new(refused, None)));

@@ -149,11 +149,7 @@ where
 }
 
 /// The plugin's own object represents the operation.
-async fn adopted(
-    operation: &Operation<'_>,
-    own: DynamicObject,
-    made: Result<String, CallError>,
-) -> Called {
+async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, CallError>) -> Called {
     let Operation { client, subject, log, .. } = operation;
     let own = objects::to_json(&own);
     let standing = plan::operation_state(&own);
@@ -335,13 +331,7 @@ pub(crate) async fn left_by_plugin(
 }
 
 /// Ends every unfinished object of a Backup or Restore, by its UID.
-pub(crate) async fn end_open(
-    client: DatedClient<'_>,
-    kind: Kind,
-    namespace: &str,
-    uid: &str,
-    message: &str,
-) {
+pub(crate) async fn end_open(client: DatedClient<'_>, kind: Kind, namespace: &str, uid: &str, message: &str) {
     let ended = async {
         for object in of_owner(client.client, kind, namespace, &kind.uid_selector(uid)).await? {
             if plan::operation_state(&objects::to_json(&object)) == OperationState::Open {

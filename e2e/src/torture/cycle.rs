@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::child::{self, ChildEnd};
 use super::ledger::{Expected, Kept, Ledger};
 use super::schedule::{self, Plan};
-use super::task::{Operation, WhichRepository, SECOND_PASSWORD, Task};
+use super::task::{Operation, SECOND_PASSWORD, Task, WhichRepository};
 use super::{Settings, Summary};
 use crate::tree::{Listing, Random, change};
 use crate::variable;
@@ -84,7 +84,9 @@ impl Harness {
         for name in SOURCES {
             fs::create_dir(harness.path(name))?;
         }
-        for (place, password) in [(WhichRepository::Main, "first"), (WhichRepository::Second, SECOND_PASSWORD)] {
+        for (place, password) in
+            [(WhichRepository::Main, "first"), (WhichRepository::Second, SECOND_PASSWORD)]
+        {
             fs::create_dir(harness.repository(place))?;
             let init = testing::cheap(lifeboat_repository::config::Version::V2);
             let store = Store::local(harness.repository(place))?;

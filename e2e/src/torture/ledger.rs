@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::task::{WhichRepository, STREAM};
+use super::task::{STREAM, WhichRepository};
 use crate::tree::{Content, Listing, Random};
 
 /// The content that a snapshot must restore.

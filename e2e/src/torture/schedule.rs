@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::task::{DIRECTORIES, Death, End, HOST, Operation, WhichRepository, Trouble};
+use super::task::{DIRECTORIES, Death, End, HOST, Operation, Trouble, WhichRepository};
 use crate::tree::Random;
 
 /// If there are more snapshots than this, some are forgotten first, because verifying takes time.
@@ -88,7 +88,11 @@ fn operation(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, ta
     let (main, second) = (ledger.at(WhichRepository::Main), ledger.at(WhichRepository::Second));
     let seed = random.next();
     let dice = random.below(100);
-    let place = if second.len() > 2 && random.below(4) == 0 { WhichRepository::Second } else { WhichRepository::Main };
+    let place = if second.len() > 2 && random.below(4) == 0 {
+        WhichRepository::Second
+    } else {
+        WhichRepository::Main
+    };
     for (place, kept) in [(WhichRepository::Main, &main), (WhichRepository::Second, &second)] {
         if kept.len() > MOST {
             let snapshots = kept.iter().take(MOST / 2).map(|kept| kept.id.clone()).collect();

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::child;
 use super::cycle::{After, Harness};
 use super::ledger::{Expected, Kept};
-use super::task::{WhichRepository, STREAM};
+use super::task::{STREAM, WhichRepository};
 use crate::tree::Listing;
 
 impl Harness {
@@ -142,8 +142,12 @@ impl Harness {
             let original = snapshot.original.map_or_else(|| id.clone(), |original| original.to_string());
             let mut made = after.iter().filter_map(|each| each.made.as_ref());
             let found = match place {
-                WhichRepository::Main => made.find(|made| snapshot.paths == [made.path()]).map(|made| (made, cycle)),
-                WhichRepository::Second => self.ledger.find(&original).map(|kept| (&kept.expected, kept.cycle)),
+                WhichRepository::Main => {
+                    made.find(|made| snapshot.paths == [made.path()]).map(|made| (made, cycle))
+                }
+                WhichRepository::Second => {
+                    self.ledger.find(&original).map(|kept| (&kept.expected, kept.cycle))
+                }
             };
             let (expected, cycle) = found.with_context(|| format!("no process created snapshot {id}"))?;
             let expected = expected.clone();

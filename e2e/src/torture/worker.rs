@@ -28,7 +28,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::chaos::Chaos;
-use super::task::{End, HOST, Operation, WhichRepository, SECOND_PASSWORD, STREAM, Task};
+use super::task::{End, HOST, Operation, SECOND_PASSWORD, STREAM, Task, WhichRepository};
 use crate::tree::Random;
 
 /// The smallest pack size, so that there are several packs.
@@ -151,7 +151,8 @@ impl<'a> Worker<'a> {
     }
 
     async fn copy(&self, snapshots: &[String]) -> Result<()> {
-        let (source, target) = (self.open(WhichRepository::Main).await?, self.open(WhichRepository::Second).await?);
+        let (source, target) =
+            (self.open(WhichRepository::Main).await?, self.open(WhichRepository::Second).await?);
         let ids = snapshots.iter().map(|id| id.parse()).collect::<Result<Vec<_>, _>>()?;
         copy::copy(&source, &target, &ids, Some(&self.lock), &self.lock, progress(), never())
             .await?

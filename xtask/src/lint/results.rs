@@ -8,8 +8,8 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    Field, GenericArgument, Item, ItemEnum, ItemFn, ItemImpl, ItemStruct, ItemTrait, ItemType,
-    PathArguments, Signature, Type, Visibility,
+    Field, GenericArgument, Item, ItemEnum, ItemFn, ItemImpl, ItemStruct, ItemTrait, ItemType, PathArguments,
+    Signature, Type, Visibility,
 };
 
 use super::known;

@@ -8,7 +8,7 @@ use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
-use lifeboat_plan::stash::invoker::{Presence, Gathered, ValidBackup, ValidDriver, backup_hosts};
+use lifeboat_plan::stash::invoker::{Gathered, Presence, ValidBackup, ValidDriver, backup_hosts};
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 
 use super::invoker::Invoker;

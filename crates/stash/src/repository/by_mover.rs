@@ -16,7 +16,7 @@ use lifeboat_mover::task::{ForgetWork, LookWork, TaskWork};
 use lifeboat_plan::stash::repository::mover_work;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::transfer::repository_notes::unlocked;
-use lifeboat_transfer::movers::{MoverEnd, ListedSnapshots, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{ListedSnapshots, MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use tokio_util::sync::CancellationToken;
 

@@ -69,7 +69,10 @@ impl From<NoAccess> for RepositoryProblem {
 }
 
 /// The access to a Repository, from its current Secret.
-pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<RepositoryAccess, NoAccess> {
+pub(super) async fn access_of(
+    context: &Context,
+    repository: &Repository,
+) -> Result<RepositoryAccess, NoAccess> {
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);

@@ -14,7 +14,7 @@ use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::job::{self, CONTAINER, GRACE_SECONDS};
 use lifeboat_plan::transfer::movers::verdict::{
-    Dead, DeathCause, NodeSeen, Patience, MoverFacts, Stuck, Verdict, Warning, stuck, verdict,
+    Dead, DeathCause, MoverFacts, NodeSeen, Patience, Stuck, Verdict, Warning, stuck, verdict,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;

@@ -204,11 +204,7 @@ enum DirectoryError {
 }
 
 /// Checks that no other backup has this directory, and removes what an interrupted attempt left there.
-async fn prepare(
-    store: &dyn ObjectStore,
-    files: &BackupFiles,
-    again: bool,
-) -> Result<(), DirectoryError> {
+async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> Result<(), DirectoryError> {
     if store.exists(&files.metadata()).await? {
         return Err(DirectoryError::Taken(files.metadata()));
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use lifeboat_archive::RunLog;
-use lifeboat_plan::velero::volume_plugin::{Kind, OperationState, PROVIDER_VOLUME, ObjectState};
+use lifeboat_plan::velero::volume_plugin::{Kind, ObjectState, OperationState, PROVIDER_VOLUME};
 use lifeboat_plugin::volume::{ProgressEnd, ProgressOf, VolumeProgress};
 use serde_json::Value;
 
@@ -17,7 +17,12 @@ pub(super) struct Mirror {
 
 impl Mirror {
     /// The status while the call runs. Whatever the plugin reports, only the call decides the end.
-    pub(super) fn during(&mut self, progress: VolumeProgress, before: &ObjectState, log: &RunLog) -> ObjectState {
+    pub(super) fn during(
+        &mut self,
+        progress: VolumeProgress,
+        before: &ObjectState,
+        log: &RunLog,
+    ) -> ObjectState {
         let (progress, complaint) = progress.after(self.last.as_ref());
         if let Some(message) = complaint {
             self.complain(log, &message);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::load::{RunResult, LoadAt};
+use super::load::{LoadAt, RunResult};
 use super::product::{Product, Products};
 use super::report::Row;
 use super::{Case, Data};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use super::data::{Data, Set};
-use super::place::{StorageKind, Prepared};
+use super::place::{Prepared, StorageKind};
 use super::product::{PASSWORD, Product, Runner};
 use super::report::Row;
 use crate::bench::measure::{Sample, forget_pages, measure, quietly, settle};

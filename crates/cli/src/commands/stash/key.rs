@@ -1,7 +1,7 @@
 //! `lifeboat stash key add|list|update|remove REPOSITORY`: manages the keys of a repository and their passwords.
 
 use super::Tenant;
-use super::repository::{self, RepositoryToOpen, RepositoryArgs};
+use super::repository::{self, RepositoryArgs, RepositoryToOpen};
 use crate::commands::repository::{Command as RepositoryCommand, dispatch, key, run_in};
 use crate::error::CliError;
 

@@ -63,7 +63,8 @@ impl Gathered {
     /// Whether a target exists, or none is needed. A batch runs with the members whose targets exist; the others are
     /// Failed.
     fn has_targets(&self) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|found| found.as_ref().is_none_or(Presence::is_yes))
+        self.targets.is_empty()
+            || self.targets.iter().any(|found| found.as_ref().is_none_or(Presence::is_yes))
     }
 
     /// Whether the repository is reserved, or none is needed.
@@ -86,7 +87,8 @@ impl Gathered {
     }
 
     fn repository_observations(&self) -> Vec<Observation> {
-        let of = |found: &Option<Presence>, kind, what| found.as_ref().map(|found| found.observed(kind, what));
+        let of =
+            |found: &Option<Presence>, kind, what| found.as_ref().map(|found| found.observed(kind, what));
         let repository = of(&self.repository, RepositoryFound, "the Repository");
         let secret = of(&self.secret, BackendSecretFound, "the Secret of the backend");
         repository.into_iter().chain(secret).collect()

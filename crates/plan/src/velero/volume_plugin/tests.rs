@@ -60,7 +60,8 @@ fn what_is_written_is_read_back() {
 fn an_operation_that_ended_well_has_done_all_of_it() {
     let shown = ObjectState { progress: Some((5, 10)), ..ObjectState::begun(at(0)) }.ended(None, at(9));
     assert_eq!((shown.progress, shown.completed), (Some((10, 10)), Some(at(9))));
-    let unknown_total = ObjectState { progress: Some((5, 0)), ..ObjectState::begun(at(0)) }.ended(None, at(9));
+    let unknown_total =
+        ObjectState { progress: Some((5, 0)), ..ObjectState::begun(at(0)) }.ended(None, at(9));
     assert_eq!(unknown_total.progress, Some((5, 5)));
 }
 

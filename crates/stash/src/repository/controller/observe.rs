@@ -9,7 +9,7 @@ use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 
-use super::super::host::{RepositoryAccess, NoAccess, access_of};
+use super::super::host::{NoAccess, RepositoryAccess, access_of};
 use super::super::opened::{recorded, verified};
 use super::super::{by_mover, look, object, shown, used_by};
 use super::users::Users;

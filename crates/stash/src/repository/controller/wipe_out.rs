@@ -28,7 +28,7 @@ use lifeboat_repository::lock::remove_stale_locks;
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 use serde_json::json;
 
-use super::super::host::{RepositoryAccess, NoAccess, access_of};
+use super::super::host::{NoAccess, RepositoryAccess, access_of};
 use super::super::opened::recorded;
 use super::super::reservations::{self, ReservationError, ReservedId};
 use super::super::{key_of, look, object, state};

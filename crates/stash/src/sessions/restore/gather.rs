@@ -1,7 +1,7 @@
 //! Reads what a restore needs before its members are processed: the Repository and the Secret of its backend.
 
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::stash::invoker::{Presence, Gathered, ValidDriver, ValidRestore};
+use lifeboat_plan::stash::invoker::{Gathered, Presence, ValidDriver, ValidRestore};
 
 use crate::context::Context;
 use crate::invokers::{backend_secret, not_allowed, read_repository};

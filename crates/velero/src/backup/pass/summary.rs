@@ -126,8 +126,7 @@ enum TooLarge {
 }
 
 /// The end of the messages of [`TooLarge`].
-const EXCEEDS: &str =
-    "which exceeds the limits of a restore: back up fewer namespaces or types at once";
+const EXCEEDS: &str = "which exceeds the limits of a restore: back up fewer namespaces or types at once";
 
 /// Checks that a restore would accept the archive: one that exceeds the limits of restores is not a backup.
 fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), TooLarge> {

@@ -105,7 +105,9 @@ async fn errors(server: &Server) -> String {
 fn counted(server: &Server) -> Vec<String> {
     let text = server.context.core.metrics.render();
     let shown = |line: &str| {
-        let (step, count) = line.strip_prefix("velero_csi_snapshot_")?.split_once("_total{schedule=\"\",backupName=\"b\"}")?;
+        let (step, count) = line
+            .strip_prefix("velero_csi_snapshot_")?
+            .split_once("_total{schedule=\"\",backupName=\"b\"}")?;
         Some(format!("{step}{count}"))
     };
     let mut counts: Vec<String> = text.lines().filter_map(shown).collect();

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
-use lifeboat_plan::velero::location::{Due, PastLook, PastChecks};
+use lifeboat_plan::velero::location::{Due, PastChecks, PastLook};
 use lifeboat_plugin::host::PluginHost;
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::restore::native::{self, Snapshot};
-use lifeboat_plan::velero::volume_plugin::{self as plan, PERSISTENT_VOLUME, PROVIDER_VOLUME, ObjectState};
+use lifeboat_plan::velero::volume_plugin::{self as plan, ObjectState, PERSISTENT_VOLUME, PROVIDER_VOLUME};
 use lifeboat_plugin::host::Session;
 use lifeboat_plugin::volume::{ProgressOf, VolumeInfo, VolumeRequest};
 use serde_json::{Value, json};

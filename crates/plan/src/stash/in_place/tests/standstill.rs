@@ -13,7 +13,12 @@ fn record(step: Step) -> Standstill {
 }
 
 fn seen(replicas: u32) -> StandstillFacts {
-    StandstillFacts { workload: Some(("uid".into(), replicas)), users: Vec::new(), work: Work::NotBegun, give_up: None }
+    StandstillFacts {
+        workload: Some(("uid".into(), replicas)),
+        users: Vec::new(),
+        work: Work::NotBegun,
+        give_up: None,
+    }
 }
 
 /// The step that is written next, or the action.
@@ -77,7 +82,11 @@ fn given_up(work: Work) -> StandstillFacts {
 #[case::nothing_is_there_to_start(Step::Starting, StandstillFacts { workload: None, ..seen(0) }, "Started")]
 #[case::another_one_of_its_name(Step::Starting, StandstillFacts { workload: Some(("new".into(), 0)), ..seen(0) }, "Started")]
 #[case::over(Step::Started, seen(3), "end")]
-fn each_step_follows_from_what_is_seen(#[case] step: Step, #[case] seen: StandstillFacts, #[case] expected: &str) {
+fn each_step_follows_from_what_is_seen(
+    #[case] step: Step,
+    #[case] seen: StandstillFacts,
+    #[case] expected: &str,
+) {
     assert_eq!(shown(&record(step).next(&seen)), expected);
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ended::{is_memory, out_of_memory};
 use super::{
-    Dead, DeathCause, Patience, MoverFacts, Verdict, Warning, condition, container, container_state, joined,
+    Dead, DeathCause, MoverFacts, Patience, Verdict, Warning, condition, container, container_state, joined,
     passed, text, time,
 };
 use crate::transfer::movers::pod::PROGRAM;
