@@ -37,7 +37,9 @@ pub(crate) fn check(targets: &[Target]) -> Result<()> {
 fn complaints(targets: &[Target], packages: &[&str]) -> Vec<String> {
     let checked = targets.iter().filter(|target| packages.contains(&target.package.as_str()));
     let files = checked.flat_map(|target| &target.files).filter(|file| file.path != Path::new(CLOCK));
-    files.flat_map(|file| reads(&file.items).map(|line| format!("{}:{line}", file.path.display()))).collect()
+    files
+        .flat_map(|file| reads(&file.items).map(move |line| format!("{}:{line}", file.path.display())))
+        .collect()
 }
 
 /// The lines that read the system time.
