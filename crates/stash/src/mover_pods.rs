@@ -99,8 +99,8 @@ async fn repository_of(core: &Core, job: &MoverJob) -> Result<Option<Repository>
 /// The author of a Repository says which volume is mounted in its own namespace; what the same names stand for in another namespace belongs
 /// to others.
 fn with_repository_volume(base: PodSettings, job: &MoverJob, repository: Option<&Repository>) -> PodSettings {
-    let own =
-        repository.filter(|repository| repository.metadata.namespace.as_deref() == Some(job.namespace.as_str()));
+    let own = repository
+        .filter(|repository| repository.metadata.namespace.as_deref() == Some(job.namespace.as_str()));
     match own.and_then(|repository| repository.spec.backend.local.as_ref()) {
         Some(local) => PodSettings { repository_volume: serde_json::to_value(&local.volume).ok(), ..base },
         None => base,

@@ -195,8 +195,8 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::velero::typed;
     use crate::transfer::repository_notes::{give_up, looked_for};
+    use crate::velero::typed;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

@@ -10,6 +10,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::FoundSecret;
 use lifeboat_plan::json::text;
 use lifeboat_plan::transfer::movers::job;
+use lifeboat_web::Outcome;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +32,9 @@ impl Movers {
         for round in 0_u32.. {
             let work = async {
                 if round.is_multiple_of(SWEEP) {
-                    warn(self.sweep().await, "cannot remove what is left of movers; trying again later");
+                    let swept = self.sweep().await;
+                    self.core.metrics.count_sweep("movers", Outcome::of(&swept));
+                    warn(swept, "cannot remove what is left of movers; trying again later");
                 }
                 warn(self.recount().await, "cannot count movers; trying again later");
                 sleep(RECOUNT).await;

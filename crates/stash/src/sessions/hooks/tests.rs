@@ -104,8 +104,12 @@ impl Calls {
         let socket = TCPSocketAction { host: Some("quiescer.example".into()), port: IntOrString::Int(80) };
         let handler = HookHandler { tcp_socket: Some(socket), ..HookHandler::default() };
         let hook = ValidHook::parse(&handler, HookPod::Absent).unwrap();
-        let owner =
-            Owner { kind: "BackupSession".into(), namespace: NamespaceName::new(SHOP), name: "s".into(), uid: "s".into() };
+        let owner = Owner {
+            kind: "BackupSession".into(),
+            namespace: NamespaceName::new(SHOP),
+            name: "s".into(),
+            uid: "s".into(),
+        };
         let run = HookRun {
             hook: &hook,
             summary: &Summary::default(),
@@ -191,8 +195,12 @@ async fn a_command_runs_in_the_default_container_of_its_pod() {
             "annotations": {"kubectl.kubernetes.io/default-container": "app"}},
         "spec": {"containers": [{"name": "proxy"}, {"name": "app"}]},
     });
-    let owner =
-        Owner { kind: "BackupSession".into(), namespace: NamespaceName::new(SHOP), name: "s".into(), uid: "s".into() };
+    let owner = Owner {
+        kind: "BackupSession".into(),
+        namespace: NamespaceName::new(SHOP),
+        name: "s".into(),
+        uid: "s".into(),
+    };
     let run = HookRun {
         hook: &hook,
         summary: &Summary::default(),
