@@ -1,7 +1,9 @@
 //! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, kinds of
-//! one API in code for any API, sizes of files and functions, errors that are text, names that leave the process, paths
-//! that ARCHITECTURE.md names, banned crates, generated files. Green means that a reviewer can read for meaning alone.
+//! one API in code for any API, sizes of files and functions, errors that are text, reads of the system time, names that
+//! leave the process, paths that ARCHITECTURE.md names, banned crates, generated files. Green means that a reviewer can
+//! read for meaning alone.
 
+mod clock;
 mod cycles;
 mod directions;
 mod known;
@@ -24,7 +26,7 @@ use source::{Target, Tests};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, cycles, neutral, sizes, results, names, paths, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, neutral, sizes, results, clock, names, paths, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
@@ -59,13 +61,14 @@ pub(crate) fn each(
     generated: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let (root, workspace) = (run::checkout(), Workspace::default());
-    let checks: [Check<'_>; 11] = [
+    let checks: [Check<'_>; 12] = [
         ("fmt", &fmt),
         ("directions", &|| directions::check(&root)),
         ("cycles", &|| cycles::check(workspace.sources()?)),
         ("neutral", &|| neutral::check(workspace.sources()?)),
         ("sizes", &|| sizes::check(workspace.sources()?, &source::workspace(&root, Tests::Kept)?)),
         ("results", &|| results::check(workspace.sources()?)),
+        ("clock", &|| clock::check(workspace.sources()?)),
         ("names", &|| names::check(&root, workspace.sources()?)),
         ("paths", &|| paths::check(&root)),
         ("locked", &|| locked::check(&root)),
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn this_workspace_passes_the_lints_of_its_sources() {
-        for only in ["directions", "cycles", "neutral", "sizes", "results", "names", "paths"] {
+        for only in ["directions", "cycles", "neutral", "sizes", "results", "clock", "names", "paths"] {
             each(Some(only), || Ok(()), || Ok(())).expect(only);
         }
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use lifeboat_store::Store;
+use lifeboat_store::{Retry, Store};
 use url::Url;
 
 pub use bounded::Bounded;
@@ -60,12 +60,12 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may succeed later without a change of settings.
-    pub fn may_pass(&self) -> bool {
+    /// When the same call may succeed: never without a change of settings.
+    pub fn retry(&self) -> Retry {
         match self {
-            Self::Store(error) => error.retry() != lifeboat_store::Retry::Never,
-            Self::Plugin { .. } | Self::TimedOut { .. } => true,
-            Self::NotFound { .. } | Self::TooLarge { .. } | Self::Source(_) => false,
+            Self::Store(error) => error.retry(),
+            Self::Plugin { .. } | Self::TimedOut { .. } => Retry::Later,
+            Self::NotFound { .. } | Self::TooLarge { .. } | Self::Source(_) => Retry::Never,
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Election {
     name: String,
     me: String,
     times: LeaseTimes,
-    seen: Option<Seen>,
+    seen: Option<SeenLease>,
     /// The start of the attempt that last acquired or renewed the lease. Other candidates count from the moment they
     /// see the record, which is later: a leader therefore gives up before another one may take over, however late the
     /// answer arrived.
@@ -34,14 +34,14 @@ pub struct Election {
 }
 
 /// The record as last read, and since when it has not changed.
-struct Seen {
+struct SeenLease {
     record: LeaseRecord,
     since: Instant,
 }
 
 /// Why leading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TermEnd {
     /// The lease was lost: another replica may be the leader now.
     Lost,
     /// The work ended by itself.
@@ -98,10 +98,10 @@ impl Election {
     }
 
     /// Runs `work` while this process holds the lease. When the lease is lost, `work` is dropped.
-    pub async fn lead(&mut self, work: impl Future<Output = ()>) -> Ended {
+    pub async fn lead(&mut self, work: impl Future<Output = ()>) -> TermEnd {
         tokio::select! {
-            () = work => Ended::WorkDone,
-            () = self.renew_until_lost() => Ended::Lost,
+            () = work => TermEnd::WorkDone,
+            () = self.renew_until_lost() => TermEnd::Lost,
         }
     }
 
@@ -164,7 +164,7 @@ impl Election {
             return Ok(false);
         };
         self.write(current, &next).await?;
-        self.seen = Some(Seen { record: next, since: Instant::now() });
+        self.seen = Some(SeenLease { record: next, since: Instant::now() });
         Ok(true)
     }
 
@@ -186,7 +186,7 @@ impl Election {
         match (record, &self.seen) {
             (Some(record), Some(seen)) if seen.record == *record => seen.since.elapsed(),
             (Some(record), _) => {
-                self.seen = Some(Seen { record: record.clone(), since: Instant::now() });
+                self.seen = Some(SeenLease { record: record.clone(), since: Instant::now() });
                 Duration::ZERO
             }
             (None, _) => {
@@ -346,6 +346,6 @@ mod tests {
         assert!(*turns.lock().unwrap() >= 3);
         timeout(Duration::from_secs(20), election.release()).await.expect("stepping down hangs");
         let led = timeout(Duration::from_secs(20), election.lead(std::future::pending())).await;
-        assert_eq!(led.expect("leading hangs"), Ended::Lost);
+        assert_eq!(led.expect("leading hangs"), TermEnd::Lost);
     }
 }

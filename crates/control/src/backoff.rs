@@ -1,5 +1,6 @@
-//! When a failed reconcile is repeated: soon at first, then with growing pauses, with jitter so that objects that
-//! failed together are not retried together. Used by [`crate::dynamic`].
+//! When a failed attempt is repeated: soon at first, then with growing pauses, with jitter so that what failed together
+//! is not retried together. [`Backoff`] counts the failures of one request or piece of work that is repeated in a loop;
+//! [`ObjectBackoffs`], used by [`crate::dynamic`], has one for each reconciled object.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,38 +8,54 @@ use std::time::Duration;
 
 use crate::locked;
 
-/// The pause after the first failure of an object, and the longest one.
+/// The pause after the first failure, and the longest one.
 const FIRST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(1);
 /// The pause after a write conflict: the object is read again soon.
 const CONFLICT: Duration = Duration::from_secs(1);
 
-/// How often each object failed since it last succeeded, by namespace and name.
+/// How often something failed since it last succeeded.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
-    failures: Mutex<BTreeMap<(String, String), u32>>,
+pub struct Backoff {
+    failures: u32,
 }
 
 impl Backoff {
+    /// The pause after one more failure.
+    pub fn failed(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        pause(self.failures, rand::random())
+    }
+
+    /// The next failure is the first again.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// The back-off of each object that failed since it was last reconciled, by namespace and name.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectBackoffs {
+    failed: Mutex<BTreeMap<(String, String), Backoff>>,
+}
+
+impl ObjectBackoffs {
     /// The pause after one more failure.
     pub(crate) fn failed(&self, object: (String, String), is_conflict: bool) -> Duration {
         if is_conflict {
             return jittered(CONFLICT, rand::random());
         }
-        let mut failures = locked(&self.failures);
-        let count = failures.entry(object).or_default();
-        *count = count.saturating_add(1);
-        pause(*count, rand::random())
+        locked(&self.failed).entry(object).or_default().failed()
     }
 
     /// Called when the object was reconciled, or is gone.
     pub(crate) fn succeeded(&self, object: &(String, String)) {
-        locked(&self.failures).remove(object);
+        locked(&self.failed).remove(object);
     }
 
     /// The number of the next attempt, from 1.
     pub(crate) fn attempt(&self, object: &(String, String)) -> u32 {
-        locked(&self.failures).get(object).copied().unwrap_or_default().saturating_add(1)
+        locked(&self.failed).get(object).map_or(0, |backoff| backoff.failures).saturating_add(1)
     }
 }
 
@@ -76,16 +93,27 @@ mod tests {
     }
 
     #[test]
-    fn each_object_has_its_own_count_which_ends_with_success() {
-        let (backoff, object) = (Backoff::default(), ("n".to_owned(), "a".to_owned()));
-        for _ in 0..4 {
-            backoff.failed(object.clone(), false);
+    fn a_success_ends_the_growth_of_the_pauses() {
+        let mut backoff = Backoff::default();
+        for _ in 0..5 {
+            backoff.failed();
         }
-        assert_eq!(backoff.attempt(&object), 5);
-        assert_eq!(backoff.attempt(&("n".into(), "b".into())), 1);
-        assert!(backoff.failed(object.clone(), true) < Duration::from_secs(2), "a conflict is not counted");
-        assert_eq!(backoff.attempt(&object), 5);
-        backoff.succeeded(&object);
-        assert_eq!(backoff.attempt(&object), 1);
+        assert!(backoff.failed() >= Duration::from_secs(45));
+        backoff.succeeded();
+        assert!(backoff.failed() < Duration::from_secs(7));
+    }
+
+    #[test]
+    fn each_object_has_its_own_count_which_ends_with_success() {
+        let (backoffs, object) = (ObjectBackoffs::default(), ("n".to_owned(), "a".to_owned()));
+        for _ in 0..4 {
+            backoffs.failed(object.clone(), false);
+        }
+        assert_eq!(backoffs.attempt(&object), 5);
+        assert_eq!(backoffs.attempt(&("n".into(), "b".into())), 1);
+        assert!(backoffs.failed(object.clone(), true) < Duration::from_secs(2), "a conflict is not counted");
+        assert_eq!(backoffs.attempt(&object), 5);
+        backoffs.succeeded(&object);
+        assert_eq!(backoffs.attempt(&object), 1);
     }
 }

@@ -1,4 +1,5 @@
-//! The server's clock: the only place that reads the system time. Decisions get the time as an argument.
+//! The server's clock: in the crates above `cluster`, the only place that reads the system time, which `cargo xtask lint`
+//! checks. Decisions get the time as an argument.
 
 use std::fmt;
 use std::sync::Arc;

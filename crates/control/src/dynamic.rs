@@ -15,7 +15,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_web::Outcome;
 use tracing::Instrument;
 
-use crate::backoff::Backoff;
+use crate::backoff::ObjectBackoffs;
 pub use crate::watches::watching;
 use crate::{Core, Watches};
 
@@ -37,13 +37,15 @@ pub async fn drive<C, S, F>(
     S: Send + Sync + 'static,
     F: AsyncReconcile<C, S>,
 {
-    let shared = Arc::new(Shared { name, context, state, reconcile, backoff: Backoff::default() });
+    let shared = Arc::new(Shared { name, context, state, reconcile, backoffs: ObjectBackoffs::default() });
     let runs = watches.into().into_controllers().map(|controller| {
         let followed = shared.clone();
         controller
             .run(
                 |object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object),
-                |object, error, shared| retry(&object, error, &shared),
+                |object, error, shared| {
+                    Action::requeue(shared.backoffs.failed(key(&object), error.is_conflict()))
+                },
                 shared.clone(),
             )
             .for_each(move |outcome| {
@@ -59,7 +61,7 @@ struct Shared<C, S, F> {
     context: C,
     state: Arc<S>,
     reconcile: F,
-    backoff: Backoff,
+    backoffs: ObjectBackoffs,
 }
 
 impl<C, S, F> Shared<C, S, F>
@@ -71,7 +73,7 @@ where
     async fn reconcile(self: Arc<Self>, object: Arc<DynamicObject>) -> Result<Action, ApiError> {
         let key = key(&object);
         let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
-        let attempt = self.backoff.attempt(&key);
+        let attempt = self.backoffs.attempt(&key);
         let span = tracing::info_span!(
             "reconcile",
             controller = self.name,
@@ -81,24 +83,23 @@ where
             attempt
         );
         let work = self.reconcile.call(object, self.context.clone(), self.state.clone());
-        let outcome = work.instrument(span).await;
-        let label = if outcome.is_ok() { Outcome::Ok } else { Outcome::Error };
-        self.context.as_ref().metrics.count_reconcile(self.name, label);
+        let outcome = async { work.await.inspect_err(warn) }.instrument(span).await;
+        self.context.as_ref().metrics.count_reconcile(self.name, Outcome::of(&outcome));
         if outcome.is_ok() {
-            self.backoff.succeeded(&key);
+            self.backoffs.succeeded(&key);
         }
         outcome
     }
 }
 
 impl<C, S, F> Shared<C, S, F> {
-    /// Logs errors of the watch; failed reconciles are logged by `retry`. An object that was deleted before its retry
+    /// Logs errors of the watch; failed reconciles are logged where they fail. An object that was deleted before its retry
     /// is forgotten.
     fn note<Q: std::error::Error + 'static>(&self, error: Option<controller::Error<ApiError, Q>>) {
         match error {
             None | Some(controller::Error::ReconcilerFailed(..)) => {}
             Some(controller::Error::ObjectNotFound(object)) => {
-                self.backoff.succeeded(&(object.namespace.clone().unwrap_or_default(), object.name.clone()));
+                self.backoffs.succeeded(&(object.namespace.clone().unwrap_or_default(), object.name.clone()));
             }
             Some(error) => tracing::warn!(
                 controller = self.name,
@@ -109,20 +110,12 @@ impl<C, S, F> Shared<C, S, F> {
     }
 }
 
-/// When a failed reconcile is repeated.
-fn retry<C, S, F>(object: &DynamicObject, error: &ApiError, shared: &Shared<C, S, F>) -> Action {
-    let (namespace, name) = key(object);
+/// Logs why a reconcile failed, inside its span, which names the object.
+fn warn(error: &ApiError) {
     // A conflict only means that another client wrote first.
     if !error.is_conflict() {
-        tracing::warn!(
-            controller = shared.name,
-            namespace,
-            object = name,
-            error = error as &dyn std::error::Error,
-            "cannot reconcile"
-        );
+        tracing::warn!(error = error as &dyn std::error::Error, "cannot reconcile");
     }
-    Action::requeue(shared.backoff.failed((namespace, name), error.is_conflict()))
 }
 
 fn key(object: &DynamicObject) -> (String, String) {
@@ -157,9 +150,10 @@ where
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::io;
     use std::sync::Mutex;
 
-    use lifeboat_cluster::objects;
+    use lifeboat_cluster::{Attempt, objects};
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
 
@@ -194,6 +188,62 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(30), driven).await.unwrap();
         assert_eq!(*locked(&seen), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
         assert_eq!((known.len(), known.state().len()), (2, 2));
+    }
+
+    /// What is logged, as text.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            locked(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_reconcile_is_logged_with_kind_namespace_name_and_attempt() {
+        let core = ApiServer::default().core().await;
+        let resource = objects::resource("g", "v1", "Thing", "things");
+        let reconcile = move |_: Arc<DynamicObject>, core: Core, _: Arc<()>| {
+            let things = objects::namespaced(&core.client, "a", &resource);
+            async move { things.get("gone").await.attempt("read the thing").map(|_| Action::await_change()) }
+        };
+        let shared = Arc::new(Shared {
+            name: "things",
+            context: core,
+            state: Arc::new(()),
+            reconcile,
+            backoffs: ObjectBackoffs::default(),
+        });
+        let object =
+            json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"namespace": "a", "name": "one"}});
+        let object: Arc<DynamicObject> = Arc::new(serde_json::from_value(object).unwrap());
+        // The first attempt also registers the places that log: a test in another thread, which has no subscriber, would
+        // disable them if it was the first.
+        shared.clone().reconcile(object.clone()).await.unwrap_err();
+        let pause = shared.backoffs.failed(key(&object), false);
+        assert!(pause < Duration::from_secs(7), "{pause:?}");
+        let log = Log::default();
+        let lines = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
+        let logging = tracing::subscriber::set_default(subscriber);
+        shared.clone().reconcile(object).await.unwrap_err();
+        drop(logging);
+        let text = String::from_utf8(locked(&log.0).clone()).unwrap();
+        let span = r#"reconcile{controller="things" kind="Thing" namespace="a" name="one" attempt=2}"#;
+        let warning = text.lines().find(|line| line.contains("cannot reconcile"));
+        assert!(warning.is_some_and(|line| line.contains(span)), "{text}");
+        let counted = shared.context.metrics.render();
+        assert!(
+            counted.contains("lifeboat_reconciles_total{controller=\"things\",outcome=\"Error\"} 2"),
+            "{counted}"
+        );
     }
 
     #[test]

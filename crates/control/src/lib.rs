@@ -1,7 +1,7 @@
 //! What every controller needs, whichever custom resources it serves: [`Core`] (client, events, metrics, clock,
 //! scope), watches in a scope ([`Scope`], [`Watches`]) of objects whose shape is not trusted ([`dynamic`]), work that
-//! outlives a reconcile ([`LongWork`]), locks by name ([`Turns`]), records of effects ([`ConfigMapJournal`]), and reports
-//! of objects that cannot be read or written ([`Refused`], [`unreadable`]).
+//! outlives a reconcile ([`LongWork`]), pauses after failures ([`Backoff`]), locks by name ([`Turns`]), records of
+//! effects ([`ConfigMapJournal`]), and reports of objects that cannot be read or written ([`Refused`], [`unreadable`]).
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod backoff;
@@ -20,11 +20,12 @@ mod turns;
 pub mod unreadable;
 mod watches;
 
+pub use backoff::Backoff;
 pub use clock::Clock;
 pub use core::{Core, Written};
 pub use journal::{ConfigMapJournal, JournalError};
 pub use locks::locked;
-pub use long_work::LongWork;
+pub use long_work::{LongWork, WorkEnd};
 pub use refused::Refused;
 pub use scope::Scope;
 pub use signal::Signal;

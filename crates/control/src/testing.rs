@@ -294,5 +294,5 @@ impl ApiServer {
 }
 
 fn is_event(asked: &Asked) -> bool {
-    request::Place::parse(&asked.path).is_some_and(|place| place.plural == "events")
+    request::ObjectPath::parse(&asked.path).is_some_and(|place| place.plural == "events")
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use kube::Client;
-use lifeboat_cluster::lease::{Election, Ended};
+use lifeboat_cluster::lease::{Election, TermEnd};
 use lifeboat_cluster::{ConnectError, ConnectOptions};
 use lifeboat_control::Core;
 use lifeboat_transfer::TransferService;
@@ -110,7 +110,7 @@ impl Server {
             self.core.metrics.end_term();
             self.transfer.end_term();
             self.apis.end_term();
-            if ended == Ended::WorkDone {
+            if ended == TermEnd::WorkDone {
                 election.release().await;
             }
             if !stop.is_cancelled() {

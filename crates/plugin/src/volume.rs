@@ -49,7 +49,7 @@ pub enum ProgressOf {
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProgressEnd {
     Well,
     Badly,
 }
@@ -70,13 +70,13 @@ pub struct VolumeProgress {
 
 impl VolumeProgress {
     /// Whether the operation has ended: it has a completion time, or its phase says so in any spelling.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<ProgressEnd> {
         match self.phase.to_lowercase().as_str() {
-            "failed" => Some(Ended::Badly),
-            "completed" => Some(Ended::Well),
+            "failed" => Some(ProgressEnd::Badly),
+            "completed" => Some(ProgressEnd::Well),
             // A failed operation has a completion time too.
-            other if is_bad(other) => self.completed.map(|_| Ended::Badly),
-            _ => self.completed.map(|_| Ended::Well),
+            other if is_bad(other) => self.completed.map(|_| ProgressEnd::Badly),
+            _ => self.completed.map(|_| ProgressEnd::Well),
         }
     }
 
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn the_end_is_a_word_or_a_time() {
         let phase = |word: &str| VolumeProgress { phase: word.into(), ..VolumeProgress::default() };
-        assert_eq!(phase("COMPLETED").ended(), Some(Ended::Well));
-        assert_eq!(phase("failed").ended(), Some(Ended::Badly));
+        assert_eq!(phase("COMPLETED").ended(), Some(ProgressEnd::Well));
+        assert_eq!(phase("failed").ended(), Some(ProgressEnd::Badly));
         assert_eq!(phase("Uploading").ended(), None);
         let timed = VolumeProgress { completed: Some(Timestamp::UNIX_EPOCH), ..VolumeProgress::default() };
-        assert_eq!(timed.ended(), Some(Ended::Well));
-        assert_eq!(VolumeProgress { phase: "Error".into(), ..timed }.ended(), Some(Ended::Badly));
+        assert_eq!(timed.ended(), Some(ProgressEnd::Well));
+        assert_eq!(VolumeProgress { phase: "Error".into(), ..timed }.ended(), Some(ProgressEnd::Badly));
     }
 }

@@ -52,7 +52,7 @@ impl std::str::FromStr for DumpFormat {
 }
 
 /// The object at a path of a snapshot.
-enum Found {
+enum ObjectAtPath {
     File(Box<Node>),
     /// With its path below the root, with which the entries of the archive start.
     Directory(BlobId, Vec<u8>),
@@ -80,7 +80,7 @@ pub async fn dump(
         prepared = prepare => prepared?,
         () = cancel.cancelled() => return Err(Error::Cancelled),
     };
-    if matches!(found, Found::Directory(..)) && format == DumpFormat::Raw {
+    if matches!(found, ObjectAtPath::Directory(..)) && format == DumpFormat::Raw {
         return Err(Error::invalid(
             "path",
             format!("'{}' is a directory, which needs an archive format", path.display()),
@@ -91,11 +91,13 @@ pub async fn dump(
     let walking = tokio::task::spawn_blocking(move || {
         let mut pieces = Pieces::new(tree_reader.clone(), sender);
         match (found, format) {
-            (Found::File(node), _) => pieces.content(&node)?,
-            (Found::Directory(tree, prefix), DumpFormat::Zip) => {
+            (ObjectAtPath::File(node), _) => pieces.content(&node)?,
+            (ObjectAtPath::Directory(tree, prefix), DumpFormat::Zip) => {
                 zip::archive(&tree_reader, tree, prefix, &mut pieces)?;
             }
-            (Found::Directory(tree, prefix), _) => tar::archive(&tree_reader, tree, prefix, &mut pieces)?,
+            (ObjectAtPath::Directory(tree, prefix), _) => {
+                tar::archive(&tree_reader, tree, prefix, &mut pieces)?
+            }
         }
         pieces.finish()
     });
@@ -111,13 +113,13 @@ pub async fn dump(
     }
 }
 
-async fn find(reader: &BlobReader, tree: BlobId, path: &Path) -> Result<Found> {
+async fn find(reader: &BlobReader, tree: BlobId, path: &Path) -> Result<ObjectAtPath> {
     use std::os::unix::ffi::OsStrExt;
 
     let parts: Vec<_> =
         path.components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
     let Some((last, parents)) = parts.split_last() else {
-        return Ok(Found::Directory(tree, Vec::new()));
+        return Ok(ObjectAtPath::Directory(tree, Vec::new()));
     };
     let parent: std::path::PathBuf = parents.iter().collect();
     let parent_tree = find_directory(reader, tree, &parent).await?;
@@ -126,10 +128,10 @@ async fn find(reader: &BlobReader, tree: BlobId, path: &Path) -> Result<Found> {
         return Err(Error::NothingFound { what: format!("the snapshot has no '{}'", path.display()) });
     };
     match (&node.kind, node.subtree) {
-        (NodeKind::File, _) => Ok(Found::File(Box::new(node))),
+        (NodeKind::File, _) => Ok(ObjectAtPath::File(Box::new(node))),
         (NodeKind::Directory, Some(subtree)) => {
             let prefix: std::path::PathBuf = parts.iter().collect();
-            Ok(Found::Directory(subtree, prefix.as_os_str().as_bytes().to_vec()))
+            Ok(ObjectAtPath::Directory(subtree, prefix.as_os_str().as_bytes().to_vec()))
         }
         (NodeKind::Directory, None) => {
             Err(Error::damaged(format!("directory '{}'", path.display()), "it has no tree"))

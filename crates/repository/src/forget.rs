@@ -22,7 +22,7 @@ use crate::files::FileKind;
 use crate::id::SnapshotId;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::repository::Repository;
-use crate::snapshots::{self, Filter, Found, GroupBy, Loaded, Selector};
+use crate::snapshots::{self, Filter, FoundSnapshot, GroupBy, Loaded, Selector};
 use policy::Policy;
 
 /// The number of snapshots that are deleted concurrently.
@@ -120,7 +120,7 @@ pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Times
     same_listing(repository, &loaded).await?;
     if !options.selectors.is_empty() {
         let mut remove = loaded.named(&options.selectors, &options.filter)?;
-        let mut named: Vec<Found> =
+        let mut named: Vec<FoundSnapshot> =
             loaded.found.iter().filter(|(id, _)| remove.contains(id)).cloned().collect();
         snapshots::newest_first(&mut named);
         remove.retain(|id| loaded.damaged.iter().any(|damaged| damaged.id == *id));

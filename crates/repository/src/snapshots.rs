@@ -20,20 +20,24 @@ use crate::id::SnapshotId;
 use crate::snapshot::Snapshot;
 
 /// A snapshot and its ID, as `Repository::load_snapshots` returns them.
-pub type Found = (SnapshotId, Snapshot);
+pub type FoundSnapshot = (SnapshotId, Snapshot);
 
 /// Newest first. Snapshots of the same time are ordered by ID, so that the order is always the same.
-pub fn newest_first(snapshots: &mut [Found]) {
+pub fn newest_first(snapshots: &mut [FoundSnapshot]) {
     snapshots.sort_by_cached_key(|(id, snapshot)| (Reverse(snapshot.time.timestamp()), *id));
 }
 
 /// The newest snapshot that matches the filter.
-pub fn latest<'a>(snapshots: &'a [Found], filter: &Filter) -> Option<&'a Found> {
+pub fn latest<'a>(snapshots: &'a [FoundSnapshot], filter: &Filter) -> Option<&'a FoundSnapshot> {
     nth_latest(snapshots, filter, 0)
 }
 
 /// The snapshot that `selector` names; the filter is only used for `latest`, as in restic.
-pub fn find<'a>(snapshots: &'a [Found], selector: &Selector, filter: &Filter) -> Result<&'a Found> {
+pub fn find<'a>(
+    snapshots: &'a [FoundSnapshot],
+    selector: &Selector,
+    filter: &Filter,
+) -> Result<&'a FoundSnapshot> {
     match selector {
         Selector::Latest { back } => nth_latest(snapshots, filter, *back).ok_or_else(|| {
             let of = if filter.is_empty() { String::new() } else { format!(" with {filter}") };
@@ -49,10 +53,10 @@ pub fn find<'a>(snapshots: &'a [Found], selector: &Selector, filter: &Filter) ->
 /// The snapshots that `selectors` name, each once, in the given order; without selectors, all that match the filter.
 /// A selector that matches nothing is an error: a snapshot that the user named is never skipped silently.
 pub fn find_all<'a>(
-    snapshots: &'a [Found],
+    snapshots: &'a [FoundSnapshot],
     selectors: &[Selector],
     filter: &Filter,
-) -> Result<Vec<&'a Found>> {
+) -> Result<Vec<&'a FoundSnapshot>> {
     if selectors.is_empty() {
         return Ok(snapshots.iter().filter(|(_, snapshot)| filter.matches(snapshot)).collect());
     }
@@ -81,7 +85,7 @@ pub struct ParentQuery<'a> {
 
 /// The newest snapshot of the same group: of the same host, with at least the same paths, and (only when grouped by
 /// tags) with at least the same tags. This is restic's rule; a parent only saves work and never changes content.
-pub fn parent<'a>(snapshots: &'a [Found], query: &ParentQuery<'_>) -> Option<&'a Found> {
+pub fn parent<'a>(snapshots: &'a [FoundSnapshot], query: &ParentQuery<'_>) -> Option<&'a FoundSnapshot> {
     let mut filter = Filter { not_after: Some(query.time), ..Filter::default() };
     if query.group_by.host {
         filter.hosts = vec![query.host.to_owned()];
@@ -95,14 +99,14 @@ pub fn parent<'a>(snapshots: &'a [Found], query: &ParentQuery<'_>) -> Option<&'a
     latest(snapshots, &filter)
 }
 
-fn nth_latest<'a>(snapshots: &'a [Found], filter: &Filter, back: usize) -> Option<&'a Found> {
-    let mut matching: Vec<&Found> =
+fn nth_latest<'a>(snapshots: &'a [FoundSnapshot], filter: &Filter, back: usize) -> Option<&'a FoundSnapshot> {
+    let mut matching: Vec<&FoundSnapshot> =
         snapshots.iter().filter(|(_, snapshot)| filter.matches(snapshot)).collect();
     matching.sort_by_cached_key(|(id, snapshot)| (Reverse(snapshot.time.timestamp()), *id));
     matching.get(back).copied()
 }
 
-fn at(snapshots: &[Found], id: SnapshotId) -> Result<&Found> {
+fn at(snapshots: &[FoundSnapshot], id: SnapshotId) -> Result<&FoundSnapshot> {
     snapshots
         .iter()
         .find(|(this, _)| *this == id)
@@ -115,7 +119,13 @@ pub(crate) mod samples {
     use crate::id::{BlobId, Id};
 
     /// A snapshot whose ID is derived from `name`.
-    pub(crate) fn snapshot(name: &str, time: &str, host: &str, paths: &[&str], tags: &[&str]) -> Found {
+    pub(crate) fn snapshot(
+        name: &str,
+        time: &str,
+        host: &str,
+        paths: &[&str],
+        tags: &[&str],
+    ) -> FoundSnapshot {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let snapshot = Snapshot {
             time: crate::time::parse(time).unwrap(),
@@ -143,7 +153,7 @@ mod tests {
     use super::samples::snapshot;
     use super::*;
 
-    fn some() -> Vec<Found> {
+    fn some() -> Vec<FoundSnapshot> {
         vec![
             snapshot("b", "2026-01-02T00:00:00Z", "web", &["/etc"], &["nightly"]),
             snapshot("a", "2026-01-01T00:00:00Z", "web", &["/etc", "/srv"], &[]),
@@ -152,7 +162,7 @@ mod tests {
         ]
     }
 
-    fn name(found: &Found) -> &'static str {
+    fn name(found: &FoundSnapshot) -> &'static str {
         ["a", "b", "c"]
             .into_iter()
             .find(|name| snapshot(name, "2026-01-01T00:00:00Z", "", &[], &[]).0 == found.0)

@@ -159,7 +159,7 @@ async fn raw_data(
 
 /// What was counted so far.
 #[derive(Default)]
-struct Seen {
+struct CountedBlobs {
     /// Hashes of the lists of blobs.
     contents: HashSet<[u8; 32]>,
     /// The blobs of each path.
@@ -176,7 +176,7 @@ async fn by_files(
     cancel: &CancellationToken,
 ) -> Result<Stats> {
     let mut stats = Stats::default();
-    let mut seen = Seen::default();
+    let mut seen = CountedBlobs::default();
     progress.add_total(trees.len() as u64, 0);
     progress.total_is_known();
     for (_, tree) in trees {
@@ -199,7 +199,7 @@ async fn by_files(
     Ok(stats)
 }
 
-fn count_restored(node: &Node, seen: &mut Seen, stats: &mut Stats) {
+fn count_restored(node: &Node, seen: &mut CountedBlobs, stats: &mut Stats) {
     stats.total_file_count += 1;
     let alone = node.links == 1 || node.is_directory() || node.inode == 0;
     if alone || seen.links.insert((node.inode, node.device_id)) {
@@ -212,7 +212,7 @@ fn count_content(
     mode: StatsMode,
     path: Vec<u8>,
     node: &Node,
-    seen: &mut Seen,
+    seen: &mut CountedBlobs,
     stats: &mut Stats,
 ) -> Result<()> {
     let mut hash = Hasher::new();

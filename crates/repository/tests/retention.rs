@@ -5,7 +5,7 @@
 use lifeboat_repository::forget::policy::{Age, Count, Policy};
 use lifeboat_repository::id::{BlobId, Id, SnapshotId};
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::snapshots::{Found, TagList};
+use lifeboat_repository::snapshots::{FoundSnapshot, TagList};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -83,7 +83,7 @@ impl Given {
 }
 
 /// The ID contains the number, so that snapshots of the same time keep their order, as in restic's stable sort.
-fn found(number: usize, taken: &Taken) -> Found {
+fn found(number: usize, taken: &Taken) -> FoundSnapshot {
     let mut id = [0; 32];
     id[..8].copy_from_slice(&(number as u64).to_be_bytes());
     let json = serde_json::json!({
@@ -93,7 +93,7 @@ fn found(number: usize, taken: &Taken) -> Found {
     (SnapshotId(Id(id)), snapshot)
 }
 
-fn number((id, _): &Found) -> usize {
+fn number((id, _): &FoundSnapshot) -> usize {
     usize::try_from(u64::from_be_bytes(id.0.0[..8].try_into().unwrap())).unwrap()
 }
 

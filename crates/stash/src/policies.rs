@@ -132,7 +132,7 @@ impl Policies {
         while *locked(&self.known) == Known::Nothing {
             tokio::select! {
                 () = shutdown.cancelled() => return false,
-                told = changed.next() => if told.is_none() { return false },
+                change = changed.next() => if change.is_none() { return false },
             }
         }
         true

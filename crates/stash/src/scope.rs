@@ -25,7 +25,7 @@ type Namespaces = Store<PartialObjectMeta<Namespace>>;
 /// The namespaces of a server. Clones share what is known about them.
 #[derive(Clone)]
 pub(crate) struct ServedNamespaces {
-    told: Arc<Served>,
+    settings: Arc<Served>,
     /// The labels of all namespaces, while [`ServedNamespaces::run`] watches them.
     known: Arc<Mutex<Option<Namespaces>>>,
     /// Sent when this server gets or loses a namespace.
@@ -36,7 +36,7 @@ impl ServedNamespaces {
     pub(crate) fn new(settings: &StashSettings) -> Self {
         let own = settings.served_by.clone().filter(|name| !name.is_empty());
         Self {
-            told: Arc::new(Served { own, tenants: settings.tenant_namespaces.clone() }),
+            settings: Arc::new(Served { own, tenants: settings.tenant_namespaces.clone() }),
             known: Arc::default(),
             changed: Signal::default(),
         }
@@ -44,7 +44,7 @@ impl ServedNamespaces {
 
     /// The scope of watches.
     pub(crate) fn scope(&self) -> Scope {
-        match self.told.tenants.as_slice() {
+        match self.settings.tenants.as_slice() {
             [] => Scope::Cluster,
             tenants => Scope::Namespaces(tenants.to_vec()),
         }
@@ -53,7 +53,7 @@ impl ServedNamespaces {
     /// Whether this server works on the objects of a namespace. The label is known from a watch; before the watch has
     /// started, and if it is not allowed, the namespace is read.
     pub(crate) async fn serves(&self, core: &Core, namespace: &str) -> Result<bool, ApiError> {
-        if !self.told.may_serve(namespace) {
+        if !self.settings.may_serve(namespace) {
             return Ok(false);
         }
         let known = locked(&self.known).clone();
@@ -66,7 +66,7 @@ impl ServedNamespaces {
     }
 
     fn is_own(&self, namespace: &PartialObjectMeta<Namespace>) -> bool {
-        self.told.is_own(namespace.labels().get(SERVED_BY).map(String::as_str))
+        self.settings.is_own(namespace.labels().get(SERVED_BY).map(String::as_str))
     }
 
     /// The namespaces that have the label of this server.
@@ -167,7 +167,7 @@ mod tests {
     async fn a_namespace_changes_its_server_while_both_run(
         #[case] own: Option<&str>,
         #[case] change: serde_json::Value,
-        #[case] is_told: bool,
+        #[case] is_signalled: bool,
     ) {
         let server = ApiServer::default();
         server.put("/api/v1/namespaces/shop", json!({"apiVersion": "v1", "kind": "Namespace"}));
@@ -192,8 +192,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let after = served.serves(&core, "shop").await.unwrap();
-            assert_eq!(before != after, is_told);
-            if is_told {
+            assert_eq!(before != after, is_signalled);
+            if is_signalled {
                 assert_eq!(changes.next().await, Some(()));
             }
             shutdown.cancel();

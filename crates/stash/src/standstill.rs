@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hosts::TargetKind;
-use lifeboat_plan::stash::in_place::{Action, Seen, Standstill, Step, Work};
+use lifeboat_plan::stash::in_place::{Action, Standstill, StandstillFacts, Step, Work};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +52,7 @@ pub(crate) trait Restoring: Send + Sync {
 
 /// How a standstill ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum StandstillEnd {
     /// It is over; the failure, if the restore failed.
     Over { failure: Option<String> },
     /// The restore no longer exists, nor does its record.
@@ -64,11 +64,11 @@ pub(crate) async fn carry_out(
     workload: &Workload<'_>,
     restore: &dyn Restoring,
     pace: Duration,
-) -> Result<Ended, ApiError> {
+) -> Result<StandstillEnd, ApiError> {
     let began = Instant::now();
     let (mut refused, mut refused_starts) = (None, 0);
     loop {
-        let Some(record) = restore.record().await else { return Ok(Ended::Gone) };
+        let Some(record) = restore.record().await else { return Ok(StandstillEnd::Gone) };
         let mut seen = look(workload, restore, &record).await?;
         let is_stopping = record.step == Step::Stopping;
         let late = if is_stopping { late(workload, &record, &seen, began) } else { None };
@@ -101,7 +101,7 @@ pub(crate) async fn carry_out(
                 restore.waiting(&message).await?;
                 tokio::time::sleep(pace).await;
             }
-            Action::End { failure } => return Ok(Ended::Over { failure }),
+            Action::End { failure } => return Ok(StandstillEnd::Over { failure }),
         }
     }
 }
@@ -111,8 +111,8 @@ async fn look(
     workload: &Workload<'_>,
     restore: &dyn Restoring,
     record: &Standstill,
-) -> Result<Seen, ApiError> {
-    Ok(Seen {
+) -> Result<StandstillFacts, ApiError> {
+    Ok(StandstillFacts {
         workload: workload.scale_now().await?,
         users: workload.users().await?,
         work: restore.work(record.step).await,
@@ -121,7 +121,12 @@ async fn look(
 }
 
 /// Why the wait for pods that do not end is given up. The pods of a StatefulSet end one after the other.
-fn late(workload: &Workload<'_>, record: &Standstill, seen: &Seen, began: Instant) -> Option<String> {
+fn late(
+    workload: &Workload<'_>,
+    record: &Standstill,
+    seen: &StandstillFacts,
+    began: Instant,
+) -> Option<String> {
     let in_turn = if workload.target.kind == TargetKind::StatefulSet { record.replicas.max(1) } else { 1 };
     let limit = workload.grace.saturating_mul(in_turn).saturating_add(STOPPING);
     (!seen.users.is_empty() && began.elapsed() > limit).then(|| {
@@ -166,7 +171,7 @@ async fn disturbance(
         tokio::time::sleep(pace).await;
         match look(workload, restore, record).await {
             Ok(seen) => {
-                let seen = Seen { work: Work::Running, ..seen };
+                let seen = StandstillFacts { work: Work::Running, ..seen };
                 if let Action::Cancel { reason } = record.next(&seen) {
                     return reason;
                 }
@@ -188,11 +193,11 @@ async fn cancel(restore: &dyn Restoring, step: Step, reason: &str) -> Result<(),
 
 /// The object of the restore was removed in spite of its finalizer. If nothing was written, the workload is started;
 /// a workload with half-restored data stays stopped, which its annotation shows.
-async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Ended, ApiError> {
+async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<StandstillEnd, ApiError> {
     if record.step < Step::Restoring {
         // A workload that an earlier restore left stopped stays stopped.
         if record.held_by.is_some() {
-            return Ok(Ended::Gone);
+            return Ok(StandstillEnd::Gone);
         }
         let stopped = workload.scale_now().await?.is_some_and(|(uid, now)| uid == record.uid && now == 0);
         if stopped && record.replicas > 0 {
@@ -203,5 +208,5 @@ async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Ended, Api
         let held = Standstill { step: Step::HeldDown, failure: Some(failure), ..record.clone() };
         workload.mark(&held).await?;
     }
-    Ok(Ended::Gone)
+    Ok(StandstillEnd::Gone)
 }

@@ -164,14 +164,14 @@ impl Provider {
 
 /// The content of the files that a config names, or the error from reading them.
 #[derive(Debug, Default)]
-pub struct Files(BTreeMap<PathBuf, Result<SecretSlice<u8>, String>>);
+pub struct Files(BTreeMap<PathBuf, std::io::Result<SecretSlice<u8>>>);
 
 impl Files {
     /// Reads each of `paths`. A file that cannot be read is reported only when its content is needed.
     pub async fn read(paths: &[PathBuf]) -> Self {
         let mut files = BTreeMap::new();
         for path in paths {
-            let content = tokio::fs::read(path).await.map(SecretSlice::from).map_err(|e| e.to_string());
+            let content = tokio::fs::read(path).await.map(SecretSlice::from);
             files.insert(path.clone(), content);
         }
         Self(files)

@@ -64,12 +64,12 @@ pub struct Exposed {
 }
 
 /// The objects that exist for movers in a namespace.
-pub struct Made {
+pub struct ExposedObjects {
     claims: Vec<Value>,
     uids: BTreeSet<String>,
 }
 
-impl Made {
+impl ExposedObjects {
     pub fn is_empty(&self) -> bool {
         self.uids.is_empty()
     }
@@ -169,7 +169,7 @@ impl Exposures {
     }
 
     /// Lists the objects that this server made for movers in the namespace, including claims that movers fill.
-    pub async fn made(&self) -> Result<Made, ApiError> {
+    pub async fn made(&self) -> Result<ExposedObjects, ApiError> {
         let claims = self.claims.made_for(&self.namespace, MADE_FOR).await?;
         let parts = self.snapshots.made_for(&self.namespace, MADE_FOR).await?;
         // Contents have no namespace; each one names the namespace of its VolumeSnapshot.
@@ -179,12 +179,12 @@ impl Exposures {
         };
         let uids = claims.iter().chain(parts.iter().filter(here)).filter_map(|object| self.uid(object));
         let uids = uids.collect();
-        Ok(Made { claims, uids })
+        Ok(ExposedObjects { claims, uids })
     }
 
     /// Removes the objects that were made for movers of objects that are gone. `known` are the UIDs of the existing
     /// objects, read after `made`, so that an object created in between is among them.
-    pub async fn remove_left(&self, made: &Made, known: &BTreeSet<String>) -> Result<(), ApiError> {
+    pub async fn remove_left(&self, made: &ExposedObjects, known: &BTreeSet<String>) -> Result<(), ApiError> {
         for gone in made.uids.difference(known) {
             tracing::warn!(uid = gone, "removing what was made for a data movement that is gone");
             self.remove(gone).await?;

@@ -28,7 +28,7 @@ use lifeboat_repository::repository::Repository;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use crate::movers::{MoverEnd, MoverObserver, MoverRequest, Movers};
 use crate::repositories::{
     Access, Repositories, RepositoryHost, RepositoryKey, RepositoryProblem, SourceKeys,
 };
@@ -181,17 +181,17 @@ impl Maintenance<'_> {
         };
         let ended = self.movers.carry_out(request, &Unobserved, &CancellationToken::new()).await?;
         let (end, dead_owner) = match ended {
-            Ended::Left => return Ok(None),
-            Ended::Reported { result, dead_owner } => {
+            MoverEnd::Left => return Ok(None),
+            MoverEnd::Reported { result, dead_owner } => {
                 let end = reported(result);
                 // A mover that did its work removed its lock.
                 let dead_owner = dead_owner.filter(|_| matches!(end, MaintenanceEnd::Failed(_)));
                 (end, dead_owner)
             }
-            Ended::Died(death) => {
+            MoverEnd::Died(death) => {
                 (MaintenanceEnd::Failed(MaintenanceError::Mover(death.message)), death.dead_owner)
             }
-            Ended::Cancelled { dead_owner, .. } => {
+            MoverEnd::Cancelled { dead_owner, .. } => {
                 (MaintenanceEnd::Failed(MaintenanceError::Cancelled), dead_owner)
             }
         };

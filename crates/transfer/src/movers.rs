@@ -86,7 +86,7 @@ pub trait MoverObserver: Send + Sync {
 
 /// How a mover ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum MoverEnd {
     /// The mover reported its result, a success or a failure. As in [`Death`], `dead_owner` may have left locks.
     Reported { result: TaskResult, dead_owner: Option<String> },
     /// The mover ended without a result, or was never started.
@@ -164,7 +164,7 @@ impl Movers {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let ended = Box::pin(self.run_to_end(request, observer, cancel)).await?;
         self.metrics.ended(label(&ended));
         Ok(ended)
@@ -175,30 +175,32 @@ impl Movers {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let shutdown = locked(&self.shutdown).clone();
         if shutdown.is_cancelled() {
-            return Ok(Ended::Left);
+            return Ok(MoverEnd::Left);
         }
         self.count_running().await?;
         let jobs = self.jobs(request.job.namespace.as_str());
         let (job, candidate) = (&request.job, Candidate::of(&request.job));
         let (turn, found) = match self.adoptable(&jobs, job).await? {
             Some(found) => (self.queue.adopt(&self.metrics, candidate), found),
-            None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
+            None if cancel.is_cancelled() => {
+                return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: true });
+            }
             None => {
                 if let Some(refused) = make::refused(&self.settings, job) {
-                    return Ok(Ended::Died(Death::new(refused, None)));
+                    return Ok(MoverEnd::Died(Death::new(refused, None)));
                 }
                 let turn = match self.queue.wait(&self.metrics, candidate, observer, cancel, &shutdown).await
                 {
                     Waited::Turn(turn) => turn,
-                    Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
-                    Waited::Left => return Ok(Ended::Left),
+                    Waited::Cancelled => return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: true }),
+                    Waited::Left => return Ok(MoverEnd::Left),
                 };
                 match self.make(&jobs, &request).await? {
                     Ok(made) => (turn, made),
-                    Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
+                    Err(refused) => return Ok(MoverEnd::Died(Death::new(refused, None))),
                 }
             }
         };
@@ -264,16 +266,16 @@ async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
 }
 
 /// How a mover ended, for metrics.
-fn label(ended: &Ended) -> &'static str {
+fn label(ended: &MoverEnd) -> &'static str {
     match ended {
-        Ended::Reported { result, .. } => match &result.outcome {
+        MoverEnd::Reported { result, .. } => match &result.outcome {
             Outcome::Failed(_) => "failed",
             outcome @ Outcome::Parts(_) if !outcome.is_done() => "failed",
             _ => "done",
         },
-        Ended::Cancelled { .. } => "cancelled",
-        Ended::Left => "left",
-        Ended::Died(death) => match death.cause {
+        MoverEnd::Cancelled { .. } => "cancelled",
+        MoverEnd::Left => "left",
+        MoverEnd::Died(death) => match death.cause {
             DeathCause::Killed => "killed",
             DeathCause::Evicted => "evicted",
             DeathCause::OutOfMemory => "out-of-memory",

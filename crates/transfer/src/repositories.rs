@@ -25,7 +25,7 @@ use lifeboat_repository::forget::forget_named;
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::lock::{LockOptions, remove_stale_locks};
 use lifeboat_repository::repository::Repository;
-use lifeboat_repository::snapshots::Found;
+use lifeboat_repository::snapshots::FoundSnapshot;
 use tokio::sync::OnceCell;
 
 pub use access::{Access, Passwords, ServerOpening, Storage, TenantRepository, TenantStorage};
@@ -211,7 +211,7 @@ impl Repositories {
 pub async fn of_task(
     repository: &Repository,
     task: &TaskId,
-) -> Result<BTreeMap<String, Found>, lifeboat_repository::Error> {
+) -> Result<BTreeMap<String, FoundSnapshot>, lifeboat_repository::Error> {
     let mut parts = BTreeMap::new();
     for found in repository.load_readable_snapshots().await?.found {
         let part = parts_of(&found.1.tags).find(|part| is_part(part, task)).map(str::to_owned);

@@ -36,7 +36,7 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Known, LongWork, locked};
+use lifeboat_control::{Known, LongWork, WorkEnd, locked};
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -101,7 +101,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let watches = context.watches(&state.resource).until(shutdown);
     state.backups = Some(watches.known());
     let state = Arc::new(state);
-    let controller = Arc::new(Controller::new(state.clone()));
+    let controller = Arc::new(Controller::new(context, state.clone()));
     let journals = left_behind::left_behind(context, &state).await;
     tokio::join!(
         async {
@@ -116,8 +116,8 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 }
 
 impl Controller {
-    fn new(state: Arc<State>) -> Self {
-        Self { state, passes: LongWork::new("backup") }
+    fn new(context: &Context, state: Arc<State>) -> Self {
+        Self { state, passes: LongWork::new(&context.core.metrics, "backup") }
     }
 
     /// Starts the pass of a Backup that this server has claimed.
@@ -126,9 +126,11 @@ impl Controller {
         let backup = uid.clone();
         self.passes.start(uid.as_str(), |_| async move {
             let passed = run_pass(&context, &state, ready).await;
+            let end = WorkEnd::of(&passed);
             if !matches!(&passed, Ok(next) if *next == Action::await_change()) {
                 locked(&state.passed).insert(backup, passed);
             }
+            end
         });
     }
 }

@@ -15,6 +15,7 @@ mod together;
 use std::sync::Arc;
 
 use kube::Client;
+use lifeboat_control::Clock;
 use lifeboat_plugin::actions::{BackupItemAction, DeleteItemAction, RestoreItemAction};
 
 pub(crate) use movement::{cancel_unused, upload_of};
@@ -22,11 +23,11 @@ pub(crate) use objects::{Snapshots, Unusable};
 pub(crate) use tidy::{backups, discard, origins, release, remove, unused};
 
 /// The backup item actions, in the order in which they run.
-pub(crate) fn backup_actions(client: &Client) -> Vec<Arc<dyn BackupItemAction>> {
+pub(crate) fn backup_actions(client: &Client, clock: &Clock) -> Vec<Arc<dyn BackupItemAction>> {
     let snapshots = Snapshots::new(client);
     vec![
         Arc::new(backup::ClaimAction::new(snapshots.clone())),
-        Arc::new(backup_parts::SnapshotAction(snapshots)),
+        Arc::new(backup_parts::SnapshotAction(snapshots, clock.clone())),
         Arc::new(backup_parts::ContentAction),
         Arc::new(backup_parts::ClassAction),
     ]

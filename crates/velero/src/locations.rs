@@ -18,7 +18,7 @@ use lifeboat_plan::velero::garbage::LocationState;
 use lifeboat_plan::velero::location::{self, CaSource, SecretKey, ValidLocation};
 use lifeboat_plugin::host::{Kind, PluginHost, qualified};
 use lifeboat_plugin::remote::ObjectStoreLocation;
-use lifeboat_store::{Provider, StoreConfig, Tuning};
+use lifeboat_store::{Provider, Retry, StoreConfig, Tuning};
 use lifeboat_transfer::repositories::storage_message;
 use secrecy::SecretSlice;
 
@@ -83,6 +83,14 @@ impl LocationError {
         chain(self)
     }
 
+    /// When a later try may succeed.
+    pub(crate) fn retry(&self) -> Retry {
+        match self {
+            Self::NotFound(_) => Retry::Never,
+            Self::Unavailable { .. } | Self::Api(_) => Retry::Later,
+        }
+    }
+
     /// The location's state as the decisions in crate `plan` need it.
     pub(crate) fn state(&self) -> LocationState {
         match self {
@@ -111,7 +119,7 @@ async fn find_in(
     }
     let found = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
     let object = found.ok_or_else(missing)?;
-    objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error.to_string())))
+    objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error)))
 }
 
 /// Opens the location called `name`: it must exist, be Available, and have usable settings.
@@ -220,7 +228,7 @@ fn values(secret: Secret) -> SecretValues {
 }
 
 /// The problem of a location that does not match its schema.
-pub(crate) fn unreadable_problem(error: &str) -> Problem {
+pub(crate) fn unreadable_problem(error: &serde_json::Error) -> Problem {
     Problem { category: "unreadable", message: unreadable::message(error, unreadable::EDIT) }
 }
 

@@ -327,8 +327,7 @@ impl VeleroMetrics {
         self.restore_total.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 
-    /// Native snapshots of a backup.
-    #[cfg_attr(not(test), expect(dead_code, reason = "dashboards read the family; no backup reports to it"))]
+    /// Counts the snapshots of a backup that plugins were to take.
     pub(crate) fn volume_snapshots(&self, schedule: &str, attempted: u64, succeeded: u64) {
         let label = label(schedule);
         self.snapshots.begun.get_or_create(&label).inc_by(attempted);
@@ -337,7 +336,6 @@ impl VeleroMetrics {
     }
 
     /// Counts the CSI snapshots of a backup.
-    #[cfg_attr(not(test), expect(dead_code, reason = "dashboards read the family; no backup reports to it"))]
     pub(crate) fn csi_snapshots(&self, schedule: &str, backup: &str, attempted: u64, succeeded: u64) {
         let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
         let counts = [attempted, succeeded, attempted.saturating_sub(succeeded)];

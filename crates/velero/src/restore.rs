@@ -29,7 +29,8 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{Known, LongWork};
+use lifeboat_control::{Known, LongWork, WorkEnd};
+use lifeboat_web::Metrics;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +57,7 @@ struct Order {
 }
 
 /// The function that executes a run. Tests replace it.
-type Run = Box<dyn Fn(Context, Order) -> BoxFuture<'static, ()> + Send + Sync>;
+type Run = Box<dyn Fn(Context, Order) -> BoxFuture<'static, WorkEnd> + Send + Sync>;
 
 struct State {
     resource: ApiResource,
@@ -66,8 +67,9 @@ struct State {
 }
 
 impl State {
-    fn new(run: Run) -> Self {
-        Self { resource: objects::resource_of::<Restore>(), runs: LongWork::new("restore"), run }
+    fn new(metrics: &Metrics, run: Run) -> Self {
+        let runs = LongWork::new(metrics, "restore");
+        Self { resource: objects::resource_of::<Restore>(), runs, run }
     }
 
     /// Starts a run for the Restore, unless one is running.
@@ -78,9 +80,8 @@ impl State {
 }
 
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
-    let state = Arc::new(State::new(Box::new(|context, order| {
-        async move { execute::execute(&context, order).await }.boxed()
-    })));
+    let run: Run = Box::new(|context, order| async move { execute::execute(&context, order).await }.boxed());
+    let state = Arc::new(State::new(&context.core.metrics, run));
     let watches = context.watches(&state.resource).until(shutdown);
     let restores = watches.known();
     tokio::join!(

@@ -69,3 +69,32 @@ async fn discover_plugins(namespace: &str, settings: &VeleroSettings) -> PluginH
     }
     host
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Cluster;
+
+    #[tokio::test]
+    async fn what_only_a_leader_knows_is_gone_from_the_metrics_after_its_term() {
+        let cluster = Cluster::new().await;
+        let velero = Velero { context: cluster.context.clone() };
+        let (known, all) = (&velero.context.metrics, &velero.context.core.metrics);
+        let before = all.render();
+        known.set_location("default", true);
+        known.set_password(true, false);
+        known.set_backup_total(3);
+        known.set_restore_total(2);
+        let text = all.render();
+        for line in [
+            "velero_backup_location_status_gauge{backup_location_name=\"default\"} 1",
+            "lifeboat_repository_password_exported 1",
+            "velero_backup_total 3",
+            "velero_restore_total 2",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
+        }
+        velero.end_term();
+        assert_eq!(all.render(), before, "as in a replica that never led");
+    }
+}

@@ -5,7 +5,7 @@
 pub(crate) mod controller;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -21,6 +21,7 @@ use tempfile::NamedTempFile;
 use crate::context::Context;
 use crate::credential_files;
 use crate::locations::{Secrets, named_secrets, secret_value};
+use crate::storage_problem::Problem;
 
 /// The key of a location's configuration in which plugins expect the path of its credentials file.
 const CREDENTIALS_FILE: &str = "credentialsFile";
@@ -126,7 +127,7 @@ pub(crate) fn open_with(
     }
     let provider = qualified(&location.spec.provider);
     let credentials = credentials(location, secrets, &context.settings.storage.spool_directory);
-    let credentials = credentials.map_err(unusable)?.map(Arc::new);
+    let credentials = credentials.map_err(|error| unusable(error.to_string()))?.map(Arc::new);
     if let Some(snapshotter) = context.snapshotters.get(&provider) {
         return Ok(OpenSnapshotter::built_in(&name, snapshotter.clone()));
     }
@@ -139,23 +140,31 @@ pub(crate) fn open_with(
     Ok(OpenSnapshotter { location: name, snapshotter, _credentials: credentials })
 }
 
+/// Why a location's own credentials cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum CredentialsError {
+    #[error("{}", .0.message)]
+    Secret(Problem),
+    #[error("its credentials cannot be written to a file in {}: {source}", .directory.display())]
+    File { directory: PathBuf, source: std::io::Error },
+}
+
 /// The location's own credentials, in a file that only the server and its plugins can read; it is removed when
 /// dropped.
 fn credentials(
     location: &VolumeSnapshotLocation,
     secrets: &Secrets,
     directory: &Path,
-) -> Result<Option<NamedTempFile>, String> {
+) -> Result<Option<NamedTempFile>, CredentialsError> {
     let Some(credential) = &location.spec.credential else { return Ok(None) };
     let wanted = SecretKey { secret: credential.name.clone(), key: credential.key.clone() };
     let value = match secret_value(secrets, "spec.credential", &wanted) {
         Ok(value) => value,
         Err(_) if credential.optional == Some(true) => return Ok(None),
-        Err(problem) => return Err(problem.message),
+        Err(problem) => return Err(CredentialsError::Secret(problem)),
     };
-    credential_files::write(directory, &value).map(Some).map_err(|error| {
-        format!("its credentials cannot be written to a file in {}: {error}", directory.display())
-    })
+    let file = credential_files::write(directory, &value);
+    file.map(Some).map_err(|source| CredentialsError::File { directory: directory.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Core, Known, LongWork, unreadable};
+use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, unreadable};
 use lifeboat_plan::json::text;
 use lifeboat_plan::velero::pod_volumes::{has_ended, status};
 use lifeboat_transfer::attempts::WorkContext;
@@ -22,7 +22,7 @@ use crate::data_movement::sweep;
 use crate::dynamic;
 use crate::transfers::{TransferKind, work_context};
 
-/// How often deleted objects are looked for, and the pause after API errors.
+/// How often deleted objects are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 
 struct State {
@@ -45,8 +45,8 @@ async fn run_kind<K: TransferKind>(context: &Context, shutdown: &CancellationTok
     let resource = objects::resource_of::<K>();
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
-    let state =
-        Arc::new(State { resource, transfers: LongWork::new(K::CONTROLLER), work: work_context(context) });
+    let transfers = LongWork::new(&context.core.metrics, K::CONTROLLER);
+    let state = Arc::new(State { resource, transfers, work: work_context(context) });
     tokio::select! {
         () = dynamic::drive(K::CONTROLLER, watches, context.clone(), state.clone(), reconcile::<K>) => {}
         () = cancel_gone(&state, &there) => {}
@@ -78,7 +78,10 @@ async fn reconcile<K: TransferKind>(
         return Ok(Action::await_change());
     };
     let (uid, work) = (object.uid().unwrap_or_default(), state.work.clone());
-    state.transfers.start(&uid, |cancel| async move { run_transfer(&work, &shown, &cancel).await });
+    state.transfers.start(&uid, |cancel| async move {
+        run_transfer(&work, &shown, &cancel).await;
+        WorkEnd::Done
+    });
     if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
         state.transfers.cancel(&uid);
         if matches!(
@@ -94,7 +97,7 @@ async fn reconcile<K: TransferKind>(
 
 /// Runs an object's transfer to its end; retries after API errors.
 async fn run_transfer<K: TransferKind>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
-    let mut last = Box::new(shown.clone());
+    let (mut last, mut backoff) = (Box::new(shown.clone()), Backoff::default());
     loop {
         let ended = match fresh(&work.core, &*last).await {
             Ok(Fresh::Ended) => return,
@@ -107,7 +110,7 @@ async fn run_transfer<K: TransferKind>(work: &WorkContext, shown: &K, cancel: &C
         let Err(error) = ended else { return };
         let name = shown.name_any();
         tracing::warn!(object = name, error = error.chain(), "cannot continue a transfer; trying again");
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(backoff.failed()).await;
     }
 }
 

@@ -26,8 +26,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::GoDuration;
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::{Clock, Core};
 use lifeboat_plan::velero::volume_plugin as plan;
 use lifeboat_plugin::ActionError;
 use lifeboat_plugin::volume::{ProgressOf, VolumeSnapshotter};
@@ -41,9 +43,26 @@ use shown::Mirror;
 /// How often progress is polled. It is not written more often than that.
 pub(crate) const PACE: Duration = Duration::from_secs(1);
 
+/// The client that reads and writes the objects, and the clock whose time is written into them.
+#[derive(Clone, Copy)]
+pub(crate) struct DatedClient<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) clock: &'a Clock,
+}
+
+impl<'a> DatedClient<'a> {
+    pub(crate) fn of(core: &'a Core) -> Self {
+        Self { client: &core.client, clock: &core.clock }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
 /// One call of a snapshotter that may take long.
 pub(crate) struct Operation<'a> {
-    pub(crate) client: &'a Client,
+    pub(crate) client: DatedClient<'a>,
     pub(crate) subject: &'a Subject,
     pub(crate) snapshotter: &'a dyn VolumeSnapshotter,
     /// How its progress is polled while the call runs.
@@ -55,11 +74,25 @@ pub(crate) struct Operation<'a> {
     pub(crate) pace: Duration,
 }
 
+/// Why a call made no snapshot or volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("{0}")]
+    Plugin(ActionError),
+    #[error("the plugin returned an empty ID")]
+    EmptyId,
+    /// The call was dropped after its time limit.
+    #[error("the plugin did not answer within {0}")]
+    Late(GoDuration),
+    #[error("the progress ended before the call")]
+    ProgressEnded,
+}
+
 /// A call that has returned.
 #[derive(Debug)]
 pub(crate) struct Called {
     /// The provider's ID of the snapshot or the volume, or why there is none.
-    pub(crate) made: Result<String, String>,
+    pub(crate) made: Result<String, CallError>,
     pub(crate) standing: OperationState,
     /// The object that is left.
     pub(crate) object: Option<Value>,
@@ -80,7 +113,7 @@ where
 }
 
 /// Runs the call, and mirrors its progress into the object meanwhile.
-async fn watched<F>(operation: &Operation<'_>, kept: &mut Kept<'_>, call: F) -> Result<String, String>
+async fn watched<F>(operation: &Operation<'_>, kept: &mut Kept<'_>, call: F) -> Result<String, CallError>
 where
     F: Future<Output = Result<String, ActionError>> + Send,
 {
@@ -105,27 +138,27 @@ where
     let returned = tokio::select! {
         biased;
         returned = tokio::time::timeout(*limit, call) => returned,
-        () = watching => return Err("the progress ended before the call".to_owned()),
+        () = watching => return Err(CallError::ProgressEnded),
     };
     match returned {
-        Ok(Ok(made)) if made.is_empty() => Err("the plugin returned an empty ID".to_owned()),
+        Ok(Ok(made)) if made.is_empty() => Err(CallError::EmptyId),
         Ok(Ok(made)) => Ok(made),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_elapsed) => Err(format!("the plugin did not answer within {}", text(*limit))),
+        Ok(Err(error)) => Err(CallError::Plugin(error)),
+        Err(_elapsed) => Err(CallError::Late(go_duration(*limit))),
     }
 }
 
 /// The plugin's own object represents the operation.
-async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, String>) -> Called {
+async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, CallError>) -> Called {
     let Operation { client, subject, log, .. } = operation;
     let own = objects::to_json(&own);
     let standing = plan::operation_state(&own);
-    let Err(message) = &made else { return Called { made, standing, object: Some(own) } };
-    let message = message.clone();
+    let Err(error) = &made else { return Called { made, standing, object: Some(own) } };
+    let message = error.to_string();
     let mut object = Some(own);
     if standing == OperationState::Open {
         let name = object.as_ref().map(name_of).unwrap_or_default();
-        match give_up(client, subject.kind, &subject.namespace, &name, &message).await {
+        match give_up(*client, subject.kind, &subject.namespace, &name, &message).await {
             Ok(given_up) => object = given_up.or(object),
             Err(error) => log.warning(&format!("{} {name}: {}", subject.kind.name(), error.chain()), &[]),
         }
@@ -134,12 +167,15 @@ async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<Str
 }
 
 /// The server's object represents the operation.
-async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, String>) -> Called {
-    let shown = kept.shown().clone();
+async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, CallError>) -> Called {
+    let (shown, now) = (kept.shown().clone(), operation.client.now());
     let (shown, standing) = match &made {
-        Err(message) => (shown.ended(Some(message), keep::now()), OperationState::Failed(message.clone())),
+        Err(error) => {
+            let message = error.to_string();
+            (shown.ended(Some(&message), now), OperationState::Failed(message))
+        }
         Ok(id) => {
-            let shown = plan::Shown { made: Some(id.clone()), ..shown };
+            let shown = plan::ObjectState { made: Some(id.clone()), ..shown };
             shown::after_call(operation, shown, id).await
         }
     };
@@ -151,7 +187,7 @@ async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<Strin
 /// Polls an operation that is not finished after its call, from its object as it was seen last. `snapshotter`: None
 /// if its plugin cannot be called. `over`: why it is given up, if it is still open.
 pub(crate) async fn follow(
-    client: &Client,
+    client: DatedClient<'_>,
     kind: Kind,
     namespace: &str,
     object: &Value,
@@ -170,7 +206,7 @@ pub(crate) async fn follow(
     }
     let Some(message) = over else { return Ok((now, OperationState::Open)) };
     let given_up = give_up(client, kind, namespace, &name_of(&now), message).await?.unwrap_or_else(|| {
-        let patch = plan::given_up(message, keep::now());
+        let patch = plan::given_up(message, client.now());
         for (field, value) in patch["status"].as_object().into_iter().flatten() {
             now["status"][field] = value.clone();
         }
@@ -182,13 +218,13 @@ pub(crate) async fn follow(
 
 /// Polls an operation that was open when its call returned. `object`: as it was seen last.
 async fn poll(
-    client: &Client,
+    client: DatedClient<'_>,
     kind: Kind,
     namespace: &str,
     object: &Value,
     snapshotter: &dyn VolumeSnapshotter,
 ) -> Result<(Value, OperationState), ApiError> {
-    let api = api(client, kind, namespace);
+    let api = api(client.client, kind, namespace);
     let name = name_of(object);
     let found = api.get_opt(&name).await.attempt(format!("read {} {name}", kind.name()))?;
     let found = match found {
@@ -204,13 +240,13 @@ async fn poll(
     let Ok(Some(progress)) = snapshotter.progress(&shown::of_object(kind, &now)).await else {
         return Ok((now, OperationState::Open));
     };
-    let before = plan::Shown::of(kind, &now);
-    let shown = shown::later(progress, &before);
+    let before = plan::ObjectState::of(kind, &now);
+    let shown = shown::later(progress, &before, client.now());
     if shown == before {
         return Ok((now, OperationState::Open));
     }
     let volume = now.pointer("/status/volumeID").and_then(Value::as_str).unwrap_or_default();
-    let patch = plan::patch(kind, volume, &shown, keep::now());
+    let patch = plan::patch(kind, volume, &shown, client.now());
     let written = objects::to_json(&objects::merge(&api, &found, patch).await?);
     let standing = plan::operation_state(&written);
     Ok((written, standing))
@@ -229,13 +265,13 @@ async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<D
 /// Ends an operation as failed because its plugin will not finish it; written to a plugin's own object too. One that
 /// ended in the meantime is not changed. None if the object is gone.
 async fn give_up(
-    client: &Client,
+    client: DatedClient<'_>,
     kind: Kind,
     namespace: &str,
     name: &str,
     message: &str,
 ) -> Result<Option<Value>, ApiError> {
-    let api = api(client, kind, namespace);
+    let api = api(client.client, kind, namespace);
     loop {
         let found = api.get_opt(name).await.attempt(format!("read {} {name}", kind.name()))?;
         let Some(found) = found else { return Ok(None) };
@@ -243,7 +279,7 @@ async fn give_up(
         if plan::operation_state(&json) != OperationState::Open {
             return Ok(Some(json));
         }
-        match objects::merge(&api, &found, plan::given_up(message, keep::now())).await {
+        match objects::merge(&api, &found, plan::given_up(message, client.now())).await {
             Ok(written) => return Ok(Some(objects::to_json(&written))),
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_not_found() => return Ok(None),
@@ -256,12 +292,12 @@ async fn give_up(
 /// server's object, `ours`, is removed. Other objects of such calls are ended, and are deleted with the Backup. `since`:
 /// when the Backup started.
 pub(crate) async fn left_by_plugin(
-    client: &Client,
+    client: DatedClient<'_>,
     subject: &Subject,
     ours: &str,
     since: Timestamp,
 ) -> Option<Value> {
-    let api = api(client, subject.kind, &subject.namespace);
+    let api = api(client.client, subject.kind, &subject.namespace);
     let params = ListParams::default().labels(&subject.own_selector());
     let listed = api.list(&params).await.ok()?;
     let is_later = |object: &Value| {
@@ -295,9 +331,9 @@ pub(crate) async fn left_by_plugin(
 }
 
 /// Ends every unfinished object of a Backup or Restore, by its UID.
-pub(crate) async fn end_open(client: &Client, kind: Kind, namespace: &str, uid: &str, message: &str) {
+pub(crate) async fn end_open(client: DatedClient<'_>, kind: Kind, namespace: &str, uid: &str, message: &str) {
     let ended = async {
-        for object in of_owner(client, kind, namespace, &kind.uid_selector(uid)).await? {
+        for object in of_owner(client.client, kind, namespace, &kind.uid_selector(uid)).await? {
             if plan::operation_state(&objects::to_json(&object)) == OperationState::Open {
                 give_up(client, kind, namespace, &object.name_any(), message).await?;
             }
@@ -341,6 +377,6 @@ fn name_of(object: &Value) -> String {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn text(time: Duration) -> String {
-    lifeboat_api::common::GoDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)).to_string()
+fn go_duration(time: Duration) -> GoDuration {
+    GoDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }

@@ -26,7 +26,7 @@ impl Context {
             restore: lifeboat_plugin::builtin::restore::actions(),
             delete: csi::delete_actions(client),
         };
-        actions.backup.extend(csi::backup_actions(client));
+        actions.backup.extend(csi::backup_actions(client, &core.clock));
         actions.restore.extend(csi::restore_actions(client));
         let TransferService { movers, repositories, .. } = transfer;
         movers.add_records(Arc::new(VeleroTasks(core.clone())));

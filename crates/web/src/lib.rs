@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use downloads::{Download, DownloadRefused, Downloads, serve_downloads};
 pub use health::Health;
-pub use metrics::{Metrics, Outcome};
+pub use metrics::{Metrics, Outcome, WorkOutcome};
 
 /// Why the HTTP server could not run.
 #[derive(Debug, thiserror::Error)]

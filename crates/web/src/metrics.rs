@@ -16,11 +16,26 @@ use prometheus_client::registry::Registry;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How a reconcile ended.
+/// How a reconcile or a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Outcome {
     Ok,
     Error,
+}
+
+impl Outcome {
+    pub fn of<T, E>(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Ok } else { Self::Error }
+    }
+}
+
+/// How work that outlives a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum WorkOutcome {
+    Ended,
+    Failed,
+    /// It panicked, which is a defect.
+    Panicked,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -29,11 +44,25 @@ struct ReconcileLabels {
     outcome: Outcome,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkLabels {
+    work: &'static str,
+    outcome: WorkOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SweepLabels {
+    sweep: &'static str,
+    outcome: Outcome,
+}
+
 /// Handles to what every server counts, and the registry of all metrics; clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     reconciles: Family<ReconcileLabels, Counter>,
+    work: Family<WorkLabels, Counter>,
+    sweeps: Family<SweepLabels, Counter>,
     leader: Gauge<i64, AtomicI64>,
 }
 
@@ -41,14 +70,25 @@ impl Metrics {
     pub fn new(version: &str) -> Self {
         let mut registry = Registry::default();
         let (reconciles, leader) = (Family::default(), Gauge::default());
+        let (work, sweeps) = (Family::default(), Family::default());
         registry.register("lifeboat_reconciles", "Reconciles by controller and outcome", reconciles.clone());
+        registry.register(
+            "lifeboat_work",
+            "Work that outlives a reconcile, by kind of work and outcome",
+            work.clone(),
+        );
+        registry.register(
+            "lifeboat_sweeps",
+            "Searches for what interrupted servers left, by kind and outcome",
+            sweeps.clone(),
+        );
         registry.register("lifeboat_leader", "1 if this replica is the leader", leader.clone());
         registry.register(
             "lifeboat_build",
             "The version of this server",
             Info::new(vec![("version", version.to_owned())]),
         );
-        Self { registry: Arc::new(Mutex::new(registry)), reconciles, leader }
+        Self { registry: Arc::new(Mutex::new(registry)), reconciles, work, sweeps, leader }
     }
 
     /// Adds metrics, which are shown from then on. To be called once for each set of names.
@@ -58,6 +98,16 @@ impl Metrics {
 
     pub fn count_reconcile(&self, controller: &'static str, outcome: Outcome) {
         self.reconciles.get_or_create(&ReconcileLabels { controller, outcome }).inc();
+    }
+
+    /// Counts the end of work of one kind. `work` is the name of the kind, not of an object.
+    pub fn count_work(&self, work: &'static str, outcome: WorkOutcome) {
+        self.work.get_or_create(&WorkLabels { work, outcome }).inc();
+    }
+
+    /// Counts a search for what interrupted servers left.
+    pub fn count_sweep(&self, sweep: &'static str, outcome: Outcome) {
+        self.sweeps.get_or_create(&SweepLabels { sweep, outcome }).inc();
     }
 
     /// Called when this replica becomes the leader.
@@ -99,6 +149,20 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn long_work_and_sweeps_are_counted_by_kind_and_outcome() {
+        let metrics = Metrics::new("0.1.0");
+        metrics.count_work("backup", WorkOutcome::Panicked);
+        metrics.count_sweep("movers", Outcome::Error);
+        let text = metrics.render();
+        for line in [
+            "lifeboat_work_total{work=\"backup\",outcome=\"Panicked\"} 1",
+            "lifeboat_sweeps_total{sweep=\"movers\",outcome=\"Error\"} 1",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

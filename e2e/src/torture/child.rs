@@ -13,14 +13,14 @@ const HANGS: Duration = Duration::from_mins(5);
 
 /// The result of a process.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ChildEnd {
     /// `None` if it was killed.
     pub(super) code: Option<i32>,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
 
-pub(super) fn run(command: &mut Command, kill_after: Option<Duration>) -> Result<Ended> {
+pub(super) fn run(command: &mut Command, kill_after: Option<Duration>) -> Result<ChildEnd> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -39,7 +39,7 @@ pub(super) fn run(command: &mut Command, kill_after: Option<Duration>) -> Result
         }
     }
     let status = child.wait()?;
-    Ok(Ended {
+    Ok(ChildEnd {
         code: status.code(),
         stdout: said.context("its output does not end")?,
         stderr: stderr.recv_timeout(HANGS).context("its errors do not end")?,

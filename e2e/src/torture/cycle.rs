@@ -15,10 +15,10 @@ use lifeboat_store::Store;
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::child::{self, Ended};
+use super::child::{self, ChildEnd};
 use super::ledger::{Expected, Kept, Ledger};
 use super::schedule::{self, Plan};
-use super::task::{Operation, Place, SECOND_PASSWORD, Task};
+use super::task::{Operation, SECOND_PASSWORD, Task, WhichRepository};
 use super::{Settings, Summary};
 use crate::tree::{Listing, Random, change};
 use crate::variable;
@@ -57,7 +57,7 @@ pub(super) struct After {
     /// It may have created snapshots with this content.
     pub(super) made: Option<Expected>,
     /// These may be removed, and must be if it succeeded.
-    pub(super) forgotten: Vec<(Place, String)>,
+    pub(super) forgotten: Vec<(WhichRepository, String)>,
     /// Acknowledged copies in the second repository.
     pub(super) copies: Vec<String>,
     pub(super) password: Option<String>,
@@ -84,7 +84,9 @@ impl Harness {
         for name in SOURCES {
             fs::create_dir(harness.path(name))?;
         }
-        for (place, password) in [(Place::Main, "first"), (Place::Second, SECOND_PASSWORD)] {
+        for (place, password) in
+            [(WhichRepository::Main, "first"), (WhichRepository::Second, SECOND_PASSWORD)]
+        {
             fs::create_dir(harness.repository(place))?;
             let init = testing::cheap(lifeboat_repository::config::Version::V2);
             let store = Store::local(harness.repository(place))?;
@@ -97,10 +99,10 @@ impl Harness {
         self.settings.directory.join(name)
     }
 
-    pub(super) fn repository(&self, place: Place) -> PathBuf {
+    pub(super) fn repository(&self, place: WhichRepository) -> PathBuf {
         self.path(match place {
-            Place::Main => "main",
-            Place::Second => "second",
+            WhichRepository::Main => "main",
+            WhichRepository::Second => "second",
         })
     }
 
@@ -130,7 +132,7 @@ impl Harness {
     }
 
     /// Runs all processes of a cycle at the same time.
-    fn run_all(&self, plans: &[&Plan], owners: &[String]) -> Result<Vec<Ended>> {
+    fn run_all(&self, plans: &[&Plan], owners: &[String]) -> Result<Vec<ChildEnd>> {
         thread::scope(|scope| {
             let start = |(plan, owner): (&&Plan, &String)| {
                 let (mut command, kill_after) = (self.command(plan, owner, plans.len() > 1), plan.kill_after);
@@ -161,7 +163,7 @@ impl Harness {
             Operation::ChangePassword { password } => after.password = Some(password.clone()),
             Operation::Restic { arguments } => match arguments[0].as_str() {
                 "backup" => after.made = Some(self.changed(&self.path(SOURCES[0]))),
-                "forget" => after.forgotten = named(Place::Main, &arguments[1..]),
+                "forget" => after.forgotten = named(WhichRepository::Main, &arguments[1..]),
                 _ => {}
             },
             Operation::Prune { .. } | Operation::Copy { .. } => {}
@@ -181,11 +183,11 @@ impl Harness {
 
     fn command(&self, plan: &Plan, owner: &str, beside: bool) -> Command {
         if let Operation::Restic { arguments } = &plan.operation {
-            return self.restic(Place::Main, arguments);
+            return self.restic(WhichRepository::Main, arguments);
         }
         let task = Task {
-            main: self.repository(Place::Main),
-            second: self.repository(Place::Second),
+            main: self.repository(WhichRepository::Main),
+            second: self.repository(WhichRepository::Second),
             password: self.password.clone(),
             owner: owner.to_owned(),
             dead: self.dead.clone(),
@@ -199,15 +201,15 @@ impl Harness {
         command
     }
 
-    pub(super) fn password(&self, place: Place) -> &str {
+    pub(super) fn password(&self, place: WhichRepository) -> &str {
         match place {
-            Place::Main => &self.password,
-            Place::Second => SECOND_PASSWORD,
+            WhichRepository::Main => &self.password,
+            WhichRepository::Second => SECOND_PASSWORD,
         }
     }
 
     /// Genuine restic.
-    pub(super) fn restic(&self, place: Place, arguments: &[String]) -> Command {
+    pub(super) fn restic(&self, place: WhichRepository, arguments: &[String]) -> Command {
         let mut command = Command::new(variable("LIFEBOAT_RESTIC"));
         command
             .env("RESTIC_REPOSITORY", self.repository(place))
@@ -225,7 +227,7 @@ impl Harness {
     }
 
     /// A process must succeed, fail with a known cause or be killed. It must never panic.
-    fn judge(&mut self, number: usize, plan: &Plan, beside: bool, ended: &Ended) -> Result<()> {
+    fn judge(&mut self, number: usize, plan: &Plan, beside: bool, ended: &ChildEnd) -> Result<()> {
         let row = self.summary.operations.entry(plan.operation.name()).or_default();
         row[0] += 1;
         match ended.code {
@@ -250,7 +252,7 @@ impl Harness {
                 Some(expected) => {
                     self.ledger.0.push(Kept {
                         id: id.clone(),
-                        place: Place::Main,
+                        place: WhichRepository::Main,
                         expected,
                         original: id,
                         cycle: self.summary.cycles,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::task::{Place, STREAM};
+use super::task::{STREAM, WhichRepository};
 use crate::tree::{Content, Listing, Random};
 
 /// The content that a snapshot must restore.
@@ -36,7 +36,7 @@ impl Expected {
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) id: String,
-    pub(super) place: Place,
+    pub(super) place: WhichRepository,
     pub(super) expected: Expected,
     /// The snapshot that it was copied from, or itself.
     pub(super) original: String,
@@ -49,11 +49,11 @@ pub(super) struct Kept {
 pub(super) struct Ledger(pub(super) Vec<Kept>);
 
 impl Ledger {
-    pub(super) fn at(&self, place: Place) -> Vec<&Kept> {
+    pub(super) fn at(&self, place: WhichRepository) -> Vec<&Kept> {
         self.0.iter().filter(|kept| kept.place == place).collect()
     }
 
-    pub(super) fn has(&self, place: Place, id: &str) -> bool {
+    pub(super) fn has(&self, place: WhichRepository, id: &str) -> bool {
         self.0.iter().any(|kept| kept.place == place && kept.id == id)
     }
 
@@ -64,7 +64,7 @@ impl Ledger {
 
     /// The snapshots that a policy which keeps the newest of each group removes: a group has one path, because all have
     /// the same host.
-    pub(super) fn beyond_last(&self, place: Place, keep: usize) -> Vec<String> {
+    pub(super) fn beyond_last(&self, place: WhichRepository, keep: usize) -> Vec<String> {
         let mut all = self.at(place);
         all.sort_by_key(|kept| kept.cycle);
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();

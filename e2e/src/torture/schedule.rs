@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::task::{DIRECTORIES, Death, End, HOST, Operation, Place, Trouble};
+use super::task::{DIRECTORIES, Death, End, HOST, Operation, Trouble, WhichRepository};
 use crate::tree::Random;
 
 /// If there are more snapshots than this, some are forgotten first, because verifying takes time.
@@ -85,11 +85,15 @@ fn is_exclusive(operation: &Operation) -> bool {
 
 fn operation(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, target: &Path) -> Operation {
     let source = source.to_owned();
-    let (main, second) = (ledger.at(Place::Main), ledger.at(Place::Second));
+    let (main, second) = (ledger.at(WhichRepository::Main), ledger.at(WhichRepository::Second));
     let seed = random.next();
     let dice = random.below(100);
-    let place = if second.len() > 2 && random.below(4) == 0 { Place::Second } else { Place::Main };
-    for (place, kept) in [(Place::Main, &main), (Place::Second, &second)] {
+    let place = if second.len() > 2 && random.below(4) == 0 {
+        WhichRepository::Second
+    } else {
+        WhichRepository::Main
+    };
+    for (place, kept) in [(WhichRepository::Main, &main), (WhichRepository::Second, &second)] {
         if kept.len() > MOST {
             let snapshots = kept.iter().take(MOST / 2).map(|kept| kept.id.clone()).collect();
             return Operation::Forget { place, snapshots };
@@ -110,7 +114,7 @@ fn operation(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, ta
         0..28 => Operation::Backup { source },
         28..35 => Operation::Stream { seed, length: usize::try_from(seed % 3_000_000).unwrap() + 1 },
         35..45 => Operation::Prepared { source, end },
-        45..52 if place == Place::Main => Operation::Forget { place, snapshots: some(2) },
+        45..52 if place == WhichRepository::Main => Operation::Forget { place, snapshots: some(2) },
         45..52 => Operation::Forget { place, snapshots: vec![second[0].id.clone()] },
         52..56 => Operation::ForgetByPolicy { place, keep_last: 2 + seed % 6 },
         56..74 => {

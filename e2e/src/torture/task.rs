@@ -57,7 +57,7 @@ pub struct Death {
 pub(super) const DIRECTORIES: [&str; 6] = ["data/", "index/", "snapshots/", "locks/", "keys/", "lifeboat/"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Place {
+pub enum WhichRepository {
     Main,
     Second,
 }
@@ -77,15 +77,15 @@ pub enum Operation {
         end: End,
     },
     Forget {
-        place: Place,
+        place: WhichRepository,
         snapshots: Vec<String>,
     },
     ForgetByPolicy {
-        place: Place,
+        place: WhichRepository,
         keep_last: u64,
     },
     Prune {
-        place: Place,
+        place: WhichRepository,
         grace_ms: u64,
         thorough: bool,
     },

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::child;
 use super::cycle::{After, Harness};
 use super::ledger::{Expected, Kept};
-use super::task::{Place, STREAM};
+use super::task::{STREAM, WhichRepository};
 use crate::tree::Listing;
 
 impl Harness {
@@ -39,7 +39,7 @@ impl Harness {
         if !after.iter().all(|each| each.leave_locks) {
             self.remove_locks().await?;
         }
-        for place in [Place::Main, Place::Second] {
+        for place in [WhichRepository::Main, WhichRepository::Second] {
             let repository = self.open(place).await?;
             self.compare_with_ledger(&repository, place, after).await?;
             let outcome =
@@ -64,7 +64,7 @@ impl Harness {
     /// would be too many.
     async fn settle_password(&mut self, after: &After) -> Result<()> {
         let Some(new) = &after.password else { return Ok(()) };
-        let store = Store::local(self.repository(Place::Main))?;
+        let store = Store::local(self.repository(WhichRepository::Main))?;
         let opens = |password: &str| {
             let (password, store) = (SecretString::from(password), store.clone());
             async move { Repository::open(store, &password, Options::default()).await }
@@ -95,7 +95,7 @@ impl Harness {
     /// Removes the locks of dead workers, by their names; no other lock may exist.
     pub(super) async fn remove_locks(&mut self) -> Result<()> {
         self.dead.push(Identity::of_system().host); // restic's, which was killed
-        for place in [Place::Main, Place::Second] {
+        for place in [WhichRepository::Main, WhichRepository::Second] {
             let repository = self.open(place).await?;
             remove_stale_locks(&repository, &self.dead).await?;
             let left = repository.list(FileKind::Lock).await?;
@@ -110,7 +110,7 @@ impl Harness {
     async fn compare_with_ledger(
         &mut self,
         repository: &Repository,
-        place: Place,
+        place: WhichRepository,
         after: &[After],
     ) -> Result<()> {
         let cycle = self.summary.cycles;
@@ -129,7 +129,7 @@ impl Harness {
             bail!("LOST: snapshot {} of {place:?} is not there", lost.id);
         }
         let copies: Vec<&String> = after.iter().flat_map(|each| &each.copies).collect();
-        if place == Place::Second
+        if place == WhichRepository::Second
             && let Some(lost) = copies.iter().find(|id| !listed.contains(**id))
         {
             bail!("LOST: copy {lost} is not there");
@@ -142,8 +142,12 @@ impl Harness {
             let original = snapshot.original.map_or_else(|| id.clone(), |original| original.to_string());
             let mut made = after.iter().filter_map(|each| each.made.as_ref());
             let found = match place {
-                Place::Main => made.find(|made| snapshot.paths == [made.path()]).map(|made| (made, cycle)),
-                Place::Second => self.ledger.find(&original).map(|kept| (&kept.expected, kept.cycle)),
+                WhichRepository::Main => {
+                    made.find(|made| snapshot.paths == [made.path()]).map(|made| (made, cycle))
+                }
+                WhichRepository::Second => {
+                    self.ledger.find(&original).map(|kept| (&kept.expected, kept.cycle))
+                }
             };
             let (expected, cycle) = found.with_context(|| format!("no process created snapshot {id}"))?;
             let expected = expected.clone();
@@ -174,7 +178,7 @@ impl Harness {
     fn restic_check(&mut self) -> Result<()> {
         // Without a lock, because locks of dead processes are sometimes left for the next cycle.
         let arguments = ["check", "--read-data", "--no-lock"].map(str::to_owned);
-        for place in [Place::Main, Place::Second] {
+        for place in [WhichRepository::Main, WhichRepository::Second] {
             let ended = child::run(&mut self.restic(place, &arguments), None)?;
             let said = format!("{}{}", ended.stdout, ended.stderr);
             ensure!(ended.code == Some(0), "restic check of {place:?} ended with {:?}:\n{said}", ended.code);
@@ -183,7 +187,7 @@ impl Harness {
         Ok(())
     }
 
-    async fn open(&self, place: Place) -> Result<Repository> {
+    async fn open(&self, place: WhichRepository) -> Result<Repository> {
         let password = SecretString::from(self.password(place));
         let store = Store::local(self.repository(place))?;
         let opened = Repository::open(store, &password, Options::default()).await;

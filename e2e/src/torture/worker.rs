@@ -28,7 +28,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::chaos::Chaos;
-use super::task::{End, HOST, Operation, Place, SECOND_PASSWORD, STREAM, Task};
+use super::task::{End, HOST, Operation, SECOND_PASSWORD, STREAM, Task, WhichRepository};
 use crate::tree::Random;
 
 /// The smallest pack size, so that there are several packs.
@@ -81,7 +81,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn backup(&self, source: Source) -> Result<()> {
-        let repository = self.open(Place::Main).await?;
+        let repository = self.open(WhichRepository::Main).await?;
         let outcome =
             backup::backup(&repository, BackupOptions::new(source, HOST), &self.lock, progress(), never())
                 .await?;
@@ -91,7 +91,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn prepared(&self, source: &Path, end: End) -> Result<()> {
-        let repository = self.open(Place::Main).await?;
+        let repository = self.open(WhichRepository::Main).await?;
         Lock::hold(&repository, LockKind::Shared, &self.lock, async |_| {
             let owner = LockOwner { host: self.task.owner.clone(), process: i64::from(std::process::id()) };
             let options = BackupOptions::new(paths(source), HOST);
@@ -107,7 +107,7 @@ impl<'a> Worker<'a> {
         .map_or(Ok(()), acknowledge)
     }
 
-    async fn forget(&self, place: Place, options: ForgetOptions) -> Result<()> {
+    async fn forget(&self, place: WhichRepository, options: ForgetOptions) -> Result<()> {
         let repository = self.open(place).await?;
         let forgotten = forget(&repository, &options, &self.lock, &never()).await?;
         match forgotten.failed.first() {
@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    async fn prune(&self, place: Place, grace: Duration, thorough: bool) -> Result<()> {
+    async fn prune(&self, place: WhichRepository, grace: Duration, thorough: bool) -> Result<()> {
         let repository = self.open(place).await?;
         let mut plan = plan::Options { grace, pack_size: PACK_SIZE as u64, ..plan::Options::default() };
         if thorough {
@@ -128,7 +128,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn restore(&self, snapshot: &str, target: &Path) -> Result<()> {
-        let (repository, id) = (self.open(Place::Main).await?, snapshot.parse()?);
+        let (repository, id) = (self.open(WhichRepository::Main).await?, snapshot.parse()?);
         Lock::hold(&repository, LockKind::Shared, &self.lock, async |_| {
             let snapshot = repository.load_snapshot(id).await?;
             let options =
@@ -142,7 +142,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn change_password(&self, password: &str) -> Result<()> {
-        let repository = self.open(Place::Main).await?;
+        let repository = self.open(WhichRepository::Main).await?;
         let cost = testing::cheap(repository.config().version).cost;
         let (password, identity) = (SecretString::from(password), &repository.options().identity);
         let new = NewKey { password: &password, allow_empty: false, cost, identity };
@@ -151,7 +151,8 @@ impl<'a> Worker<'a> {
     }
 
     async fn copy(&self, snapshots: &[String]) -> Result<()> {
-        let (source, target) = (self.open(Place::Main).await?, self.open(Place::Second).await?);
+        let (source, target) =
+            (self.open(WhichRepository::Main).await?, self.open(WhichRepository::Second).await?);
         let ids = snapshots.iter().map(|id| id.parse()).collect::<Result<Vec<_>, _>>()?;
         copy::copy(&source, &target, &ids, Some(&self.lock), &self.lock, progress(), never())
             .await?
@@ -160,10 +161,10 @@ impl<'a> Worker<'a> {
             .try_for_each(|copied| acknowledge(copied.target))
     }
 
-    async fn open(&self, place: Place) -> Result<Repository> {
+    async fn open(&self, place: WhichRepository) -> Result<Repository> {
         let (directory, password) = match place {
-            Place::Main => (&self.task.main, self.task.password.as_str()),
-            Place::Second => (&self.task.second, SECOND_PASSWORD),
+            WhichRepository::Main => (&self.task.main, self.task.password.as_str()),
+            WhichRepository::Second => (&self.task.second, SECOND_PASSWORD),
         };
         let identity = Identity { host: self.task.owner.clone(), ..Identity::of_system() };
         let options = Options { identity, pack_size: PACK_SIZE, ..Options::default() };

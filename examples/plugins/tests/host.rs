@@ -9,7 +9,7 @@ use std::time::Duration;
 use lifeboat_plugin::Registry;
 use lifeboat_plugin::host::Kind;
 use lifeboat_plugin::volume::{
-    Ended, ProgressOf, SnapshotRequest, VolumeProgress, VolumeRequest, VolumeSnapshotter,
+    ProgressEnd, ProgressOf, SnapshotRequest, VolumeProgress, VolumeRequest, VolumeSnapshotter,
 };
 use lifeboat_plugin_sdk::serde_json::json;
 use lifeboat_test_plugins::{NoCluster, Plugins, restore, restore_input};
@@ -99,7 +99,7 @@ async fn a_directory_is_snapshotted_and_restored_with_progress_on_the_way() {
         "bytes grew: {seen:?}"
     );
     let end = snapshotter.progress(&ProgressOf::Snapshot { snapshot_id: id.clone() }).await.unwrap().unwrap();
-    assert_eq!((end.bytes_done, end.total_bytes, end.ended()), (300_000, 300_000, Some(Ended::Well)));
+    assert_eq!((end.bytes_done, end.total_bytes, end.ended()), (300_000, 300_000, Some(ProgressEnd::Well)));
     assert!(end.started.is_some() && end.completed.is_some());
     assert_eq!(
         snapshotter.create_snapshot(&request).await.unwrap(),

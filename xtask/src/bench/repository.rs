@@ -18,7 +18,7 @@ use crate::bench::measure;
 use crate::{apt, run};
 use case::{Bench, Cache, Case, Work};
 use data::{Data, Set};
-use place::Place;
+use place::StorageKind;
 use product::Product;
 use report::Row;
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     data: Vec<Set>,
     /// Only repositories on this storage [default: local]
     #[arg(long, value_enum, value_delimiter = ',')]
-    place: Vec<Place>,
+    place: Vec<StorageKind>,
     /// Only with this page cache [default: warm]
     #[arg(long, value_enum, value_delimiter = ',')]
     cache: Vec<Cache>,
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     scale: f64,
 }
 
-const BASE: Case = Case { set: Set::Mixed, place: Place::Local, cache: Cache::Warm };
+const BASE: Case = Case { set: Set::Mixed, place: StorageKind::Local, cache: Cache::Warm };
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     apt::apt_install(&apt::missing(&[("time", measure::TIME)]))?;
@@ -136,8 +136,8 @@ fn cases(args: &Args) -> Vec<Case> {
         return vec![
             BASE,
             Case { cache: Cache::Cold, ..BASE },
-            Case { place: Place::S3, ..BASE },
-            Case { place: Place::SlowS3, ..BASE },
+            Case { place: StorageKind::S3, ..BASE },
+            Case { place: StorageKind::SlowS3, ..BASE },
             Case { set: Set::Small, ..BASE },
             Case { set: Set::Large, ..BASE },
         ];

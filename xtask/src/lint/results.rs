@@ -1,5 +1,5 @@
-//! Errors that are text: `Result<_, String>` or `Result<_, &str>` in a signature that other modules see. A caller can
-//! only print such an error; an enum says what failed, whether to retry and what to advise.
+//! Errors that are text: `Result<_, String>` or `Result<_, &str>` in a signature, a field or a variant that other modules
+//! see. A caller can only print such an error; an enum says what failed, whether to retry and what to advise.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    GenericArgument, Item, ItemFn, ItemImpl, ItemTrait, ItemType, PathArguments, Signature, Type, Visibility,
+    Field, GenericArgument, Item, ItemEnum, ItemFn, ItemImpl, ItemStruct, ItemTrait, ItemType, PathArguments,
+    Signature, Type, Visibility,
 };
 
 use super::known;
 use super::source::Target;
 
-/// How many such signatures a package is known to have. These numbers may only become smaller.
+/// How many of them a package is known to have. These numbers may only become smaller.
 const KNOWN: &[(&str, usize)] = &[];
 
 const TABLE: &str = "KNOWN in xtask/src/lint/results.rs";
@@ -33,7 +34,7 @@ fn complaints(targets: &[Target], known: &[(&str, usize)]) -> Vec<String> {
     for target in targets {
         let found = packages.entry(&target.package).or_default();
         for file in &target.files {
-            for (name, line) in signatures(&file.items) {
+            for (name, line) in visible(&file.items) {
                 found.push(format!("{}:{line}: {name}", file.path.display()));
             }
         }
@@ -42,7 +43,7 @@ fn complaints(targets: &[Target], known: &[(&str, usize)]) -> Vec<String> {
         .iter()
         .filter_map(|(package, found)| {
             let known = known.iter().find(|(name, _)| name == package).map_or(0, |(_, count)| *count);
-            known::compare(package, "signatures whose error is text", found, known, TABLE)
+            known::compare(package, "visible errors that are text", found, known, TABLE)
         })
         .collect();
     let gone = known.iter().filter(|(name, _)| !packages.contains_key(name));
@@ -50,8 +51,8 @@ fn complaints(targets: &[Target], known: &[(&str, usize)]) -> Vec<String> {
     complaints
 }
 
-/// The names and lines of visible signatures that contain such a type.
-fn signatures(items: &[Item]) -> Vec<(String, usize)> {
+/// The names and lines of visible signatures, fields and variants that contain such a type.
+fn visible(items: &[Item]) -> Vec<(String, usize)> {
     let mut reader = Reader { found: Vec::new() };
     for item in items {
         reader.visit_item(item);
@@ -68,6 +69,13 @@ impl Reader {
         let mut search = TextError { found: false };
         search.visit_signature(signature);
         self.add(&search, &signature.ident, signature.span());
+    }
+
+    /// Adds a field under its own name, or under that of its type or variant if it has none.
+    fn field(&mut self, field: &Field, owner: &syn::Ident) {
+        let mut search = TextError { found: false };
+        search.visit_type(&field.ty);
+        self.add(&search, field.ident.as_ref().unwrap_or(owner), field.span());
     }
 
     fn add(&mut self, search: &TextError, name: &syn::Ident, span: Span) {
@@ -111,6 +119,26 @@ impl<'ast> Visit<'ast> for Reader {
             }
         }
         visit::visit_item_trait(self, item);
+    }
+
+    /// Fields that only the module reads are its own affair, also in a type that others see.
+    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
+        if is_visible(&item.vis) {
+            for field in item.fields.iter().filter(|field| is_visible(&field.vis)) {
+                self.field(field, &item.ident);
+            }
+        }
+    }
+
+    /// The fields of a variant are as visible as the enum.
+    fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
+        if is_visible(&item.vis) {
+            for variant in &item.variants {
+                for field in &variant.fields {
+                    self.field(field, &variant.ident);
+                }
+            }
+        }
     }
 
     fn visit_item_type(&mut self, item: &'ast ItemType) {
@@ -163,7 +191,7 @@ mod tests {
     use crate::lint::source::testing;
 
     fn found(text: &str) -> Vec<String> {
-        signatures(&syn::parse_file(text).unwrap().items).into_iter().map(|(name, _)| name).collect()
+        visible(&syn::parse_file(text).unwrap().items).into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
@@ -179,6 +207,12 @@ mod tests {
             "pub trait T { fn f(&self) -> Result<(), String>; }",
             "pub(crate) type f = Result<(), String>;",
             "mod m { pub(super) fn f() -> Result<(), String> {} }",
+            "pub struct S { pub f: Option<Result<(), String>> }",
+            "pub(super) struct S { g: u8, pub(super) f: Vec<Result<u8, String>> }",
+            "pub(crate) struct f(pub(crate) Result<(), &'static str>);",
+            "pub struct S { pub f: Box<dyn Fn() -> Result<(), String>> }",
+            "pub enum E { f(Result<(), String>), Other }",
+            "pub(crate) enum E { V { f: Result<(), String> } }",
         ] {
             assert_eq!(found(text), ["f"], "{text}");
         }
@@ -195,6 +229,10 @@ mod tests {
             "pub fn f() -> Result<String, Error> {}",
             "pub fn f() -> Result<String> {}",
             "pub fn f() { let x: Result<(), String> = g(); }",
+            "struct S { pub f: Result<(), String> }",
+            "pub struct S { f: Result<(), String> }",
+            "enum E { V(Result<(), String>) }",
+            "pub struct S { pub f: Result<String, Error> }",
         ] {
             assert!(found(text).is_empty(), "{text}");
         }

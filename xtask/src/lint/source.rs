@@ -1,6 +1,6 @@
 //! The Rust sources of the workspace, with or without their tests. Takes the checkout's root, gives every library, program,
 //! example and build script with its parsed files; with tests also every integration test and benchmark. The lints
-//! `cycles`, `names`, `neutral` and `results` read the sources without tests, `sizes` reads both.
+//! `clock`, `cycles`, `names`, `neutral` and `results` read the sources without tests, `sizes` reads both.
 
 mod tests_out;
 

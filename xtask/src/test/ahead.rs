@@ -17,22 +17,22 @@ use crate::{cluster_box, image, tools};
 const NICENESS: i32 = 10;
 
 /// A variable with which users name a program that they have, and the function that builds it otherwise.
-type Made = (&'static str, fn() -> Result<PathBuf>);
+type ProgramBuild = (&'static str, fn() -> Result<PathBuf>);
 
-const REPOSITORY: [Made; 4] = [
+const REPOSITORY: [ProgramBuild; 4] = [
     ("LIFEBOAT_RESTIC", tools::restic),
     ("LIFEBOAT_RESTIC_014", tools::debian_restic),
     ("LIFEBOAT_REST_SERVER", tools::rest_server),
     ("", programs::s3_server),
 ];
-const PLUGINS: [Made; 3] = [
+const PLUGINS: [ProgramBuild; 3] = [
     ("LIFEBOAT_GO_PLUGIN", tools::recorder_plugin),
     ("LIFEBOAT_AWS_PLUGIN", tools::velero_plugins),
     ("", programs::s3_server),
 ];
-const BOX: [Made; 1] = [("", cluster_box::make_programs)];
-const IMAGES: [Made; 1] = [("", image::debian)];
-const E2E: [Made; 3] =
+const BOX: [ProgramBuild; 1] = [("", cluster_box::make_programs)];
+const IMAGES: [ProgramBuild; 1] = [("", image::debian)];
+const E2E: [ProgramBuild; 3] =
     [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm")), ("", image::databases)];
 
 /// The thread. Dropping this waits for it.
@@ -74,7 +74,7 @@ impl Drop for Ahead {
 }
 
 /// What the parts need, in their order.
-fn needed(parts: &[Part]) -> Vec<Made> {
+fn needed(parts: &[Part]) -> Vec<ProgramBuild> {
     let mut all = Vec::new();
     for part in parts {
         match part {

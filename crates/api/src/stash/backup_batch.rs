@@ -119,7 +119,7 @@ pub struct BackupBatchStatus {
 pub struct MemberConditions {
     /// The member's target.
     pub target: TargetRef,
-    /// Such as BackupTargetFound.
+    /// Conditions of the member, such as BackupTargetFound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

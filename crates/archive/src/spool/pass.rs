@@ -42,7 +42,7 @@ struct Pass<'a> {
     tar: TarReader<MultiGzDecoder<ChunkReader>>,
     limits: &'a SpoolLimits,
     meter: Rc<Meter>,
-    seen: Seen,
+    seen: SeenNames,
     blocks: BlockWriter,
     index: Index,
     unreadable: Vec<Unreadable>,
@@ -71,7 +71,7 @@ impl<'a> Pass<'a> {
             tar: TarReader::new(MultiGzDecoder::new(reader)),
             limits,
             meter: Rc::clone(meter),
-            seen: Seen::default(),
+            seen: SeenNames::default(),
             blocks,
             index: Index::default(),
             unreadable: Vec::new(),
@@ -136,18 +136,18 @@ impl<'a> Pass<'a> {
 }
 
 /// The names that were found, as keyed hashes, so that an archive cannot cause collisions.
-struct Seen {
+struct SeenNames {
     names: HashSet<u128>,
     keys: (RandomState, RandomState),
 }
 
-impl Default for Seen {
+impl Default for SeenNames {
     fn default() -> Self {
         Self { names: HashSet::new(), keys: (RandomState::new(), RandomState::new()) }
     }
 }
 
-impl Seen {
+impl SeenNames {
     fn is_new(&mut self, name: &str) -> bool {
         let (high, low) = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
         self.names.insert(u128::from(high) << 64 | u128::from(low))

@@ -181,7 +181,7 @@ pub(crate) async fn watch(settings: &Settings, noun: Noun, name: &str) -> Result
 
 /// Follows the object until it has ended.
 pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> Result<String, CliError> {
-    let mut shown = Shown::new();
+    let mut shown = FollowDisplay::new();
     loop {
         match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
             Ok(Some(object)) => {
@@ -205,7 +205,7 @@ pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> 
 }
 
 /// What is shown while the object is followed.
-struct Shown {
+struct FollowDisplay {
     bar: Option<ProgressBar>,
     /// Volumes that are being backed up or restored.
     volumes: Running,
@@ -215,7 +215,7 @@ struct Shown {
     printed: Option<(State, Instant)>,
 }
 
-impl Shown {
+impl FollowDisplay {
     fn new() -> Self {
         let terminal = std::io::stderr().is_terminal().then(MultiProgress::new);
         let bar = terminal.as_ref().map(|terminal| {

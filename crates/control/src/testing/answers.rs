@@ -4,7 +4,7 @@ use lifeboat_cluster::testing::{Reply, failure};
 use serde_json::{Value, json};
 
 use super::discovery::{self, StatusKept};
-use super::request::{Place, Request};
+use super::request::{ObjectPath, Request};
 use super::watches::{end_of_initial_events, event};
 use super::{State, Verb, Write, WriteKind, patches};
 
@@ -39,7 +39,7 @@ impl Done {
         Self { code: 200, body, write: None }
     }
 
-    fn written(kind: WriteKind, place: &Place, body: Value) -> Self {
+    fn written(kind: WriteKind, place: &ObjectPath, body: Value) -> Self {
         let code = if kind == WriteKind::Created { 201 } else { 200 };
         let write = Write { kind, path: place.object(), subresource: place.subresource.clone() };
         Self { code, body, write: Some(write) }
@@ -85,7 +85,7 @@ fn document(state: &State, path: &str) -> Result<Done, Refusal> {
     found.map(Done::read).ok_or(NOT_FOUND)
 }
 
-fn read(state: &State, place: &Place) -> Result<Done, Refusal> {
+fn read(state: &State, place: &ObjectPath) -> Result<Done, Refusal> {
     let path = place.object();
     let object = state.store.get(&path).ok_or(NOT_FOUND)?;
     match place.subresource.as_deref() {
@@ -98,7 +98,7 @@ fn read(state: &State, place: &Place) -> Result<Done, Refusal> {
     }
 }
 
-fn list(state: &State, request: &Request<'_>, place: &Place) -> Done {
+fn list(state: &State, request: &Request<'_>, place: &ObjectPath) -> Done {
     let query = &request.query;
     let is_next = |path: &str| query.after.as_deref().is_none_or(|after| path > after);
     let selected = state.store.below(place).filter(|(_, object)| query.selectors.select(object));
@@ -114,7 +114,7 @@ fn list(state: &State, request: &Request<'_>, place: &Place) -> Done {
     Done::read(json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}))
 }
 
-fn watch(state: &mut State, request: &Request<'_>, place: &Place) -> Reply {
+fn watch(state: &mut State, request: &Request<'_>, place: &ObjectPath) -> Reply {
     let (query, now) = (&request.query, state.store.version());
     // Without a resource version, a watch starts with the existing objects.
     let from = query.version.filter(|version| *version > 0 && !query.initial_events);
@@ -129,7 +129,7 @@ fn watch(state: &mut State, request: &Request<'_>, place: &Place) -> Reply {
     Reply::Lines(state.store.watches.open(place, &query.selectors, first, from.unwrap_or(now)))
 }
 
-fn create(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
+fn create(state: &mut State, request: &Request<'_>, place: &ObjectPath) -> Result<Done, Refusal> {
     // Subresources such as evictions and tokens are not supported.
     if place.name.is_some() {
         return Err(NOT_FOUND);
@@ -146,7 +146,7 @@ fn create(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Don
     if is_elsewhere || !metadata["resourceVersion"].is_null() {
         return Err(BAD_REQUEST);
     }
-    let place = Place { name: Some(name), ..place.clone() };
+    let place = ObjectPath { name: Some(name), ..place.clone() };
     if state.store.get(&place.object()).is_some() {
         return Err(Refusal(409, "AlreadyExists"));
     }
@@ -157,7 +157,7 @@ fn create(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Don
     Ok(Done::written(WriteKind::Created, &place, made))
 }
 
-fn change(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
+fn change(state: &mut State, request: &Request<'_>, place: &ObjectPath) -> Result<Done, Refusal> {
     let (asked, path) = (request.asked, place.object());
     let Some(old) = state.store.get(&path).cloned() else {
         if !patches::is_apply(asked) || place.subresource.is_some() {
@@ -228,7 +228,7 @@ fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-fn delete(state: &mut State, request: &Request<'_>, place: &Place) -> Result<Done, Refusal> {
+fn delete(state: &mut State, request: &Request<'_>, place: &ObjectPath) -> Result<Done, Refusal> {
     if place.name.is_none() || place.subresource.is_some() {
         return Err(Refusal(405, "MethodNotAllowed"));
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::request::Place;
+use super::request::ObjectPath;
 
 const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
@@ -103,7 +103,7 @@ impl Types {
         self.absent.contains(group)
     }
 
-    pub(super) fn status_of(&self, place: &Place) -> StatusKept {
+    pub(super) fn status_of(&self, place: &ObjectPath) -> StatusKept {
         let same = |known: &&ServedType| known.group == place.group && known.plural == place.plural;
         match self.listed.iter().find(same) {
             Some(known) if known.has_status => StatusKept::Apart,

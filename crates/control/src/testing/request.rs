@@ -19,7 +19,7 @@ pub enum Verb {
 impl Verb {
     /// None for a method that the API does not have.
     pub(super) fn of(asked: &Asked) -> Option<Self> {
-        let has_name = || Place::parse(&decoded(&asked.path)).is_none_or(|place| place.name.is_some());
+        let has_name = || ObjectPath::parse(&decoded(&asked.path)).is_none_or(|place| place.name.is_some());
         Some(match asked.method.as_str() {
             "GET" if parameter(&asked.query, "watch").is_some() => Self::Watch,
             "GET" if has_name() => Self::Get,
@@ -37,14 +37,14 @@ pub(super) struct Request<'a> {
     pub(super) asked: &'a Asked,
     pub(super) path: String,
     /// None if the path is not about objects: discovery, the version.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ObjectPath>,
     pub(super) query: Query,
 }
 
 impl<'a> Request<'a> {
     pub(super) fn new(asked: &'a Asked) -> Self {
         let path = decoded(&asked.path);
-        let place = Place::parse(&path);
+        let place = ObjectPath::parse(&path);
         Self { asked, path, place, query: Query::of(&asked.query) }
     }
 
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
 
 /// A list of objects, an object, or a part of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ObjectPath {
     pub(super) group: String,
     pub(super) version: String,
     pub(super) namespace: Option<String>,
@@ -65,7 +65,7 @@ pub(super) struct Place {
     pub(super) subresource: Option<String>,
 }
 
-impl Place {
+impl ObjectPath {
     /// None for paths that are not about objects.
     pub(super) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
@@ -174,7 +174,7 @@ mod tests {
     #[case::not_what_is_in_a_namespace("/api/v1/namespaces/a/pods/p", "/api/v1/namespaces", false)]
     #[case::of_another_version("/apis/g/v1/things/a", "/apis/g/v2/things", false)]
     fn a_list_holds(#[case] path: &str, #[case] list: &str, #[case] expected: bool) {
-        assert_eq!(Place::parse(list).unwrap().lists(path), expected);
+        assert_eq!(ObjectPath::parse(list).unwrap().lists(path), expected);
     }
 
     #[rstest]
@@ -197,13 +197,13 @@ mod tests {
     #[test]
     fn a_place_is_the_path_that_it_was_read_from() {
         for path in ["/api/v1/namespaces/a/pods/p", "/api/v1/namespaces/a", "/apis/g/v1/things/x"] {
-            assert_eq!(Place::parse(path).unwrap().object(), path);
+            assert_eq!(ObjectPath::parse(path).unwrap().object(), path);
         }
-        let status = Place::parse("/apis/g/v1/namespaces/n/things/a/status").unwrap();
+        let status = ObjectPath::parse("/apis/g/v1/namespaces/n/things/a/status").unwrap();
         assert_eq!(status.subresource.as_deref(), Some("status"));
         assert_eq!(status.object(), "/apis/g/v1/namespaces/n/things/a");
         for path in ["/api", "/apis", "/apis/g", "/apis/g/v1", "/version"] {
-            assert_eq!(Place::parse(path), None, "{path}");
+            assert_eq!(ObjectPath::parse(path), None, "{path}");
         }
     }
 

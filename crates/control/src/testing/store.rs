@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::request::Place;
+use super::request::ObjectPath;
 use super::watches::{Change, Watches};
 use crate::Clock;
 
@@ -32,7 +32,7 @@ impl Store {
     }
 
     /// The objects of a list with their paths: in one namespace, or in all.
-    pub(super) fn below(&self, list: &Place) -> impl Iterator<Item = (&str, &Value)> {
+    pub(super) fn below(&self, list: &ObjectPath) -> impl Iterator<Item = (&str, &Value)> {
         let begin = match &list.namespace {
             Some(_) => list.list(),
             None => list.list().trim_end_matches(&list.plural).to_owned(),
@@ -44,7 +44,7 @@ impl Store {
 
     /// Stores an object of a test. Metadata that a real object would have is filled in.
     pub(super) fn put(&mut self, path: &str, mut object: Value) {
-        let Some(place) = Place::parse(path) else {
+        let Some(place) = ObjectPath::parse(path) else {
             self.objects.insert(path.to_owned(), object);
             return;
         };
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// Creates an object; UID, creation time and generation are set by the server, whatever the client sends.
-    pub(super) fn create(&mut self, place: &Place, mut object: Value) -> Value {
+    pub(super) fn create(&mut self, place: &ObjectPath, mut object: Value) -> Value {
         let name = place.name.as_deref().unwrap_or_default();
         let metadata = &mut object["metadata"];
         metadata["uid"] = json!(format!("uid-{name}-{}", self.version + 1));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::request::Place;
+use super::request::ObjectPath;
 use super::selectors::Selectors;
 
 /// One change of an object.
@@ -22,7 +22,7 @@ pub(super) struct Watches {
 }
 
 struct Watch {
-    list: Place,
+    list: ObjectPath,
     selectors: Selectors,
     sender: UnboundedSender<Value>,
 }
@@ -37,7 +37,7 @@ impl Watches {
     /// Opens a watch that sends these events first, and then all changes after a version.
     pub(super) fn open(
         &mut self,
-        list: &Place,
+        list: &ObjectPath,
         selectors: &Selectors,
         first: Vec<Value>,
         version: u64,
@@ -84,7 +84,7 @@ pub(super) fn event(kind: &str, object: &Value) -> Value {
 }
 
 /// The bookmark after the initial events of a watch.
-pub(super) fn end_of_initial_events(list: &Place, version: u64) -> Value {
+pub(super) fn end_of_initial_events(list: &ObjectPath, version: u64) -> Value {
     let group = if list.group.is_empty() { String::new() } else { format!("{}/", list.group) };
     let metadata = json!({"resourceVersion": version.to_string(),
         "annotations": {"k8s.io/initial-events-end": "true"}});

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::lookup;
-use lifeboat_control::locked;
+use lifeboat_control::{Clock, locked};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::items::priorities::Priorities;
 use lifeboat_plan::items::rules::ItemRules;
@@ -64,6 +64,7 @@ pub struct RunParts<'a> {
     /// The location, if its content is untrusted and the Restore does not allow privileged objects.
     pub untrusted: Option<String>,
     pub limits: Limits,
+    pub clock: Clock,
 }
 
 /// The state of a run; shared by all tasks.
@@ -78,6 +79,7 @@ pub struct Run {
     pub namespaces: Namespaces,
     pub untrusted: Option<String>,
     pub limits: Limits,
+    clock: Clock,
     /// Which item is restored to which object, if several items could be restored to the same one.
     taken: Mutex<HashMap<ClusterKey, ItemId>>,
     works: Vec<Work>,
@@ -117,6 +119,7 @@ impl Run {
             progress: parts.progress,
             untrusted: parts.untrusted,
             limits: parts.limits,
+            clock: parts.clock,
             namespaces: Namespaces::default(),
             taken: Mutex::default(),
             awaited: Mutex::default(),
@@ -177,7 +180,7 @@ impl Run {
     /// is dropped. `action`: the action that asks for the wait; empty for the server.
     pub fn waiting(&self, item: &WorkItem, things: &[String], action: &str) -> Waiting {
         self.wait(item.work);
-        let now = jiff::Timestamp::now();
+        let now = self.clock.now();
         let since = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
         let wait = Wait::new(&item.resource_id(), things, action, since);
         self.recorder.info(&wait.to_string(), None);

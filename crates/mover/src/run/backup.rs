@@ -14,7 +14,7 @@ use lifeboat_repository::files::FileKind;
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::snapshots::Found;
+use lifeboat_repository::snapshots::FoundSnapshot;
 use lifeboat_repository::source::filter::Filter;
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ enum Objection {
     #[error("{}", .0.message)]
     WrongVolume(Failure),
     #[error("snapshot {} of this task already exists", .0.0.short())]
-    MadeBefore(Box<Found>),
+    MadeBefore(Box<FoundSnapshot>),
 }
 
 impl From<Objection> for Error {
@@ -163,7 +163,7 @@ impl Backup<'_> {
         result
     }
 
-    fn made_before(&self, (id, snapshot): &Found) -> BackedUp {
+    fn made_before(&self, (id, snapshot): &FoundSnapshot) -> BackedUp {
         let text = format!("snapshot {} of this task already exists: nothing to do", id.short());
         self.context.reporter.message(Level::Info, &text);
         counted(Some(*id), snapshot)

@@ -5,7 +5,7 @@
 
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::repository::Repository;
-use lifeboat_repository::snapshots::{Found, newest_first};
+use lifeboat_repository::snapshots::{FoundSnapshot, newest_first};
 use lifeboat_repository::states;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,7 @@ async fn write(repository: &Repository, states: &[StoredState]) -> Result<(), li
     Ok(())
 }
 
-fn line((id, snapshot): &Found) -> SnapshotLine {
+fn line((id, snapshot): &FoundSnapshot) -> SnapshotLine {
     let counts = snapshot.summary.as_ref().map(|summary| summary.counts);
     SnapshotLine {
         id: id.to_string(),

@@ -25,7 +25,7 @@ use super::proof::{Volume, names_of};
 use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
 use crate::task::{Part, RestoreWork, Target, TaskWork};
-use folder::{Folder, Found};
+use folder::{Folder, FolderOrEntry};
 use wanted::Wanted;
 
 /// One restore.
@@ -102,7 +102,7 @@ impl Restore<'_> {
     }
 
     /// Finds what is restored, without a lock.
-    async fn find(&self, cancel: &CancellationToken) -> Result<Found, Failed> {
+    async fn find(&self, cancel: &CancellationToken) -> Result<FolderOrEntry, Failed> {
         let snapshot = self.snapshot_unless(cancel).await?;
         Folder::find(&self.opened.repository, &snapshot, self.work.folder.as_deref(), cancel).await
     }
@@ -169,8 +169,8 @@ impl Restore<'_> {
         let (work, repository) = (self.work, &self.opened.repository);
         let wanted = Wanted::new(work)?;
         let folder = match Folder::find(repository, snapshot, work.folder.as_deref(), cancel).await? {
-            Found::Directory(folder) => folder,
-            Found::Entry => {
+            FolderOrEntry::Directory(folder) => folder,
+            FolderOrEntry::Entry => {
                 let work = of_entry(work)?;
                 let restore = Restore { context: self.context, work: &work, opened: self.opened };
                 return Box::pin(restore.fill(snapshot, volume, cancel)).await;

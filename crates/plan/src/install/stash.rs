@@ -201,7 +201,7 @@ mod tests {
         );
         assert!(
             text.contains("--stash=false"),
-            "the server of another version may serve it unless it is told"
+            "a server of another version may serve Stash's API without this flag"
         );
     }
 

@@ -32,7 +32,7 @@ mod uses;
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide, deletes_claims_when_scaled};
 pub use owners::{ScaleOwner, scale_owners};
 pub use rollback::{AfterRestoreError, backups_resumed, held_down, is_at_work_on, rollbacks};
-pub use standstill::{Action, RestoreName, Seen, Standstill, Step, Work};
+pub use standstill::{Action, RestoreName, Standstill, StandstillFacts, Step, Work};
 pub use unfinished::{UNFINISHED, unfinished, unfinished_annotation};
 pub use uses::{VolumeUser, users};
 

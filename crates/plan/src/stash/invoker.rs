@@ -18,7 +18,7 @@ pub use backup::{ValidBackup, ValidRetries, backup_batch, backup_configuration};
 pub use member::{MemberHooks, ValidDriver, ValidMember, ValidTarget, backup_hosts, restore_hosts};
 pub use problem::{Problem, Problems};
 pub use restore::{ValidRestore, ValidRestoreMember, ValidRestoreTarget, restore_batch, restore_session};
-pub use status::{Found, Gathered, InvokerStatus, observe_restore};
+pub use status::{Gathered, InvokerStatus, Presence, observe_restore};
 
 #[cfg(test)]
 mod tests;

@@ -147,7 +147,7 @@ pub fn due(frequency: Duration, changed: bool, last_look: Option<Timestamp>, now
 /// The results of earlier checks in the object, and its check frequency. Read from the raw object, because an object
 /// with an invalid spec still has a status.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Shown {
+pub struct PastChecks {
     pub last_look: Option<Timestamp>,
     pub phase: String,
     pub conditions: Vec<Condition>,
@@ -155,7 +155,7 @@ pub struct Shown {
     pub frequency: Option<Duration>,
 }
 
-impl Shown {
+impl PastChecks {
     pub fn read(object: &Value) -> Self {
         Self {
             last_look: value::<String>(object, "/status/lastValidationTime")
@@ -188,7 +188,7 @@ pub struct PastLook {
 /// restored by a new check: a stock client that wrote the object does not know them and dropped them. If the API
 /// server rejected the status, the remembered check counts.
 pub fn next_look(
-    shown: &Shown,
+    shown: &PastChecks,
     past: Option<&PastLook>,
     inputs: &str,
     frequency: Duration,

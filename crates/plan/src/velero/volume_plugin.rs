@@ -143,7 +143,7 @@ impl Subject {
     }
 
     /// The server's object to create.
-    pub fn object(&self, shown: &Shown, now: Timestamp) -> Value {
+    pub fn object(&self, shown: &ObjectState, now: Timestamp) -> Value {
         let mut labels = self.labels();
         labels.insert(OURS.to_owned(), "server".to_owned());
         let mut spec = json!({"backup": self.backup, "plugin": self.plugin});
@@ -172,7 +172,7 @@ impl Subject {
     }
 
     /// The patch for the server's object.
-    pub fn patch(&self, shown: &Shown, now: Timestamp) -> Value {
+    pub fn patch(&self, shown: &ObjectState, now: Timestamp) -> Value {
         patch(self.kind, &self.volume, shown, now)
     }
 
@@ -222,7 +222,7 @@ impl Subject {
 }
 
 /// The patch for the server's object of a kind; `volume`: the PersistentVolume.
-pub fn patch(kind: Kind, volume: &str, shown: &Shown, now: Timestamp) -> Value {
+pub fn patch(kind: Kind, volume: &str, shown: &ObjectState, now: Timestamp) -> Value {
     let made = match kind {
         Kind::Backup => shown.made.clone(),
         Kind::Restore => Some(volume.to_owned()),
@@ -260,7 +260,7 @@ fn same_plugin(one: &str, other: &str) -> bool {
 
 /// The state that an object of the server shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct ObjectState {
     pub phase: String,
     pub message: String,
     pub started: Option<Timestamp>,
@@ -272,7 +272,7 @@ pub struct Shown {
     pub made: Option<String>,
 }
 
-impl Shown {
+impl ObjectState {
     /// The call starts.
     pub fn begun(now: Timestamp) -> Self {
         Self { phase: phase::IN_PROGRESS.to_owned(), started: Some(now), ..Self::default() }

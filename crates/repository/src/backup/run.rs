@@ -28,7 +28,7 @@ use crate::progress::Progress;
 use crate::repository::{Identity, Repository};
 use crate::saver::Saver;
 use crate::snapshot::{Snapshot, Summary};
-use crate::snapshots::{self, Found, ParentQuery};
+use crate::snapshots::{self, FoundSnapshot, ParentQuery};
 use crate::source::directory::{self, DirectoryHandle};
 use crate::source::filter::Filter;
 use crate::source::metadata::NodeReader;
@@ -145,7 +145,7 @@ impl Draft {
         Ok(Self { snapshot, started })
     }
 
-    async fn parent(&self, repository: &Repository, choice: Parent) -> Result<Option<Found>> {
+    async fn parent(&self, repository: &Repository, choice: Parent) -> Result<Option<FoundSnapshot>> {
         match choice {
             Parent::None => Ok(None),
             Parent::Given(id) => Ok(Some((id, repository.load_snapshot(id).await?))),
@@ -168,7 +168,7 @@ impl Draft {
         NodeTime::new(time.as_second(), time.subsec_nanosecond().unsigned_abs())
     }
 
-    fn finish(self, tree: BlobId, parent: Option<Found>, findings: &Findings) -> Snapshot {
+    fn finish(self, tree: BlobId, parent: Option<FoundSnapshot>, findings: &Findings) -> Snapshot {
         let summary =
             Summary { backup_start: self.started, backup_end: Zoned::now(), counts: findings.counts };
         Snapshot { tree, parent: parent.map(|(id, _)| id), summary: Some(summary), ..self.snapshot }

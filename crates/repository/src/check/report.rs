@@ -125,7 +125,7 @@ impl CheckOutcome {
 /// Collects the findings while the check runs.
 #[derive(Debug)]
 pub(super) struct Report {
-    found: Mutex<Found>,
+    found: Mutex<CheckFindings>,
     progress: Arc<Progress>,
     pub(super) trees: AtomicU64,
     pub(super) packs: AtomicU64,
@@ -134,7 +134,7 @@ pub(super) struct Report {
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct CheckFindings {
     outcome: CheckOutcome,
     broken_packs: BTreeSet<PackId>,
     damaged_snapshots: BTreeSet<SnapshotId>,
@@ -154,7 +154,7 @@ impl Report {
         }
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, CheckFindings> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
-use crate::snapshots::{Found, TagLists, newest_first};
+use crate::snapshots::{FoundSnapshot, TagLists, newest_first};
 
 /// Go's zero time.
 const YEAR_ONE: Timestamp = Timestamp::constant(-62_135_596_800, 0);
@@ -43,7 +43,7 @@ pub struct Policy {
 /// A snapshot that is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    pub snapshot: Found,
+    pub snapshot: FoundSnapshot,
     /// The reasons, with restic's wording.
     pub matches: Vec<String>,
     /// The remaining counts after this snapshot.
@@ -71,7 +71,7 @@ pub struct Counters {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     pub keep: Vec<Kept>,
-    pub remove: Vec<Found>,
+    pub remove: Vec<FoundSnapshot>,
 }
 
 impl Policy {
@@ -81,7 +81,7 @@ impl Policy {
     }
 
     /// Decides about the snapshots of one group.
-    pub fn apply(&self, mut snapshots: Vec<Found>, now: Timestamp) -> Decision {
+    pub fn apply(&self, mut snapshots: Vec<FoundSnapshot>, now: Timestamp) -> Decision {
         newest_first(&mut snapshots);
         let newest = newest_before(&snapshots, now);
         let mut counted = self.counted();
@@ -190,7 +190,7 @@ impl fmt::Display for Policy {
 
 /// The reference time of ages: the newest snapshot that is not in the future. Without one it is the year 1, compared
 /// with which every snapshot is new enough: all are kept.
-fn newest_before(snapshots: &[Found], now: Timestamp) -> Zoned {
+fn newest_before(snapshots: &[FoundSnapshot], now: Timestamp) -> Zoned {
     let zero = crate::time::zoned(YEAR_ONE, jiff::tz::Offset::UTC);
     snapshots
         .iter()

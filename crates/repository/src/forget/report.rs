@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::policy::{Counters, Decision, Kept};
 use crate::id::SnapshotId;
 use crate::snapshot::Snapshot;
-use crate::snapshots::{Found, GroupKey};
+use crate::snapshots::{FoundSnapshot, GroupKey};
 
 /// A group with the snapshots that are kept and removed; both newest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,8 +40,8 @@ pub struct KeepReason {
     pub counters: Counters,
 }
 
-impl From<Found> for JsonSnapshot {
-    fn from((id, snapshot): Found) -> Self {
+impl From<FoundSnapshot> for JsonSnapshot {
+    fn from((id, snapshot): FoundSnapshot) -> Self {
         Self { snapshot, id, short_id: id.short() }
     }
 }

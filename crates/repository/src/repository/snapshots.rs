@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::SnapshotId;
 use crate::snapshot::Snapshot;
-use crate::snapshots::{DamagedSnapshot, Found, Loaded};
+use crate::snapshots::{DamagedSnapshot, FoundSnapshot, Loaded};
 
 /// How many small files are read concurrently.
 const CONCURRENT_READS: usize = 16;
@@ -30,7 +30,7 @@ impl Repository {
     }
 
     /// All snapshots, oldest first. One that cannot be read fails the whole operation: its data might be pruned.
-    pub async fn load_snapshots(&self) -> Result<Vec<Found>> {
+    pub async fn load_snapshots(&self) -> Result<Vec<FoundSnapshot>> {
         let loaded = self.load_all_snapshots().await?;
         loaded.damaged.first().map_or(Ok(loaded.found), |damaged| Err(damaged.error()))
     }

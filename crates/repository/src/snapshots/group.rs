@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{Found, newest_first};
+use super::{FoundSnapshot, newest_first};
 use crate::error::Error;
 
 /// The criteria for grouping.
@@ -87,13 +87,13 @@ impl fmt::Display for GroupKey {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     pub key: GroupKey,
-    pub snapshots: Vec<Found>,
+    pub snapshots: Vec<FoundSnapshot>,
 }
 
 /// Sorts snapshots into groups, ordered by their keys. The order of paths (and of tags, if grouped by them) does not
 /// matter; as in restic, they are sorted in the result.
-pub fn group(snapshots: Vec<Found>, by: GroupBy) -> Vec<Group> {
-    let mut groups: BTreeMap<GroupKey, Vec<Found>> = BTreeMap::new();
+pub fn group(snapshots: Vec<FoundSnapshot>, by: GroupBy) -> Vec<Group> {
+    let mut groups: BTreeMap<GroupKey, Vec<FoundSnapshot>> = BTreeMap::new();
     for (id, mut snapshot) in snapshots {
         snapshot.paths.sort_unstable();
         if by.tags {

@@ -1,7 +1,7 @@
 //! All snapshots of a repository, with damaged ones listed separately. `Repository::load_readable_snapshots` returns
 //! it; commands that read choose among the intact ones, commands that remove or repair may name a damaged one, too.
 
-use super::{Filter, Found, Selector, by_prefix, find, find_all};
+use super::{Filter, FoundSnapshot, Selector, by_prefix, find, find_all};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::SnapshotId;
@@ -23,7 +23,7 @@ impl DamagedSnapshot {
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// Oldest first.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundSnapshot>,
     /// Sorted by ID. Only damage: if the store cannot return an object, loading fails as a whole.
     pub damaged: Vec<DamagedSnapshot>,
 }
@@ -36,7 +36,7 @@ impl Loaded {
 
     /// The snapshot that `selector` names. A damaged snapshot is an error if it is named, and prevents `latest`: its
     /// time and content are unknown, so an older one could be mistaken for the newest.
-    pub fn find(&self, selector: &Selector, filter: &Filter) -> Result<&Found> {
+    pub fn find(&self, selector: &Selector, filter: &Filter) -> Result<&FoundSnapshot> {
         if matches!(selector, Selector::Latest { .. }) {
             self.require_latest()?;
         }
@@ -47,7 +47,7 @@ impl Loaded {
     }
 
     /// Like `snapshots::find_all`; a damaged snapshot is an error only if it is named.
-    pub fn find_all(&self, selectors: &[Selector], filter: &Filter) -> Result<Vec<&Found>> {
+    pub fn find_all(&self, selectors: &[Selector], filter: &Filter) -> Result<Vec<&FoundSnapshot>> {
         for selector in selectors {
             self.find(selector, filter)?;
         }

@@ -14,6 +14,7 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::{Known, dynamic};
 use lifeboat_plan::stash::invoker::InvokerStatus;
 use lifeboat_plan::stash::reservation::Claim;
+use lifeboat_web::Metrics;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -38,8 +39,8 @@ struct State {
 }
 
 impl State {
-    fn new(kind: InvokerKind, resource: ApiResource) -> Self {
-        Self { kind, resource, openings: RepositoryOpenings::new() }
+    fn new(metrics: &Metrics, kind: InvokerKind, resource: ApiResource) -> Self {
+        Self { kind, resource, openings: RepositoryOpenings::new(metrics) }
     }
 }
 
@@ -55,7 +56,7 @@ async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shut
     let Some(resource) = invoker_resource(&kind) else { return };
     let watches = context.watches(&resource).all_when(&context.policies.changed).until(shutdown);
     let there = watches.known();
-    let state = Arc::new(State::new(kind, resource));
+    let state = Arc::new(State::new(&context.core.metrics, kind, resource));
     tokio::select! {
         () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
         () = forget_gone(context, &state.kind, &there) => {}

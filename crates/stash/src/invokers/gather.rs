@@ -9,7 +9,7 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
-use lifeboat_plan::stash::invoker::{Found, Gathered, ValidBackup, ValidDriver, backup_hosts};
+use lifeboat_plan::stash::invoker::{Gathered, Presence, ValidBackup, ValidDriver, backup_hosts};
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 
 use super::invoker::Invoker;
@@ -58,21 +58,21 @@ pub(super) async fn gather(
             "Repository {}/{} does not exist; create it, or correct spec.repository",
             repository.namespace, repository.name
         );
-        gathered.repository = Some(Found::No(message));
+        gathered.repository = Some(Presence::No(message));
         return Ok(gathered.into());
     };
     if let Some(refusal) = not_allowed(context, &invoker.id.namespace, &object).await? {
-        gathered.repository = Some(Found::No(refusal));
+        gathered.repository = Some(Presence::No(refusal));
         return Ok(gathered.into());
     }
-    gathered.repository = Some(Found::Yes);
+    gathered.repository = Some(Presence::Yes);
     gathered.secret = Some(secret(context, &object).await?);
-    if gathered.secret != Some(Found::Yes) {
+    if gathered.secret != Some(Presence::Yes) {
         return Ok(gathered.into());
     }
     let key = key_of(&repository.namespace, &repository.name);
     let Some(opened) = openings.open(context, &key).await else {
-        gathered.repository = Some(Found::Unknown(OPENING.to_owned()));
+        gathered.repository = Some(Presence::Unknown(OPENING.to_owned()));
         return Ok(GatheredNow { gathered, is_opening: true });
     };
     match opened.as_ref() {
@@ -82,15 +82,15 @@ pub(super) async fn gather(
             release_gone(&context.core, &id).await?;
             match reservations::claim(&context.core, &id, &claim).await {
                 Ok(standing) => gathered.standing = Some(standing),
-                Err(error) => gathered.repository = Some(Found::Unknown(error.chain())),
+                Err(error) => gathered.repository = Some(Presence::Unknown(error.chain())),
             }
         }
         // An error of the API says nothing about the repository, which is opened again soon.
         Err(problem @ RepositoryProblem::Api(_)) => {
-            gathered.repository = Some(Found::Unknown(problem.chain()));
+            gathered.repository = Some(Presence::Unknown(problem.chain()));
             return Ok(GatheredNow { gathered, is_opening: true });
         }
-        Err(problem) => gathered.repository = Some(Found::Unknown(problem.chain())),
+        Err(problem) => gathered.repository = Some(Presence::Unknown(problem.chain())),
     }
     Ok(gathered.into())
 }
@@ -137,23 +137,23 @@ pub(crate) async fn not_allowed(
     }))
 }
 
-pub(crate) async fn secret(context: &Context, repository: &Repository) -> Result<Found, ApiError> {
+pub(crate) async fn secret(context: &Context, repository: &Repository) -> Result<Presence, ApiError> {
     let namespace = repository.namespace().unwrap_or_default();
     let name = &repository.spec.backend.storage_secret_name;
     let api: Api<k8s_openapi::api::core::v1::Secret> =
         Api::namespaced(context.core.client.clone(), &namespace);
     let found = api.get_metadata_opt(name).await.attempt(format!("read Secret {namespace}/{name}"))?;
     Ok(if found.is_some() {
-        Found::Yes
+        Presence::Yes
     } else {
-        Found::No(format!(
+        Presence::No(format!(
             "Secret {namespace}/{name}, which backend.storageSecretName names, does not exist; create it with RESTIC_PASSWORD and the \
              keys of the storage"
         ))
     })
 }
 
-async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Found>>, ApiError> {
+async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Presence>>, ApiError> {
     let mut found = Vec::new();
     for member in &valid.members {
         let Some(target) = &member.target else {
@@ -163,9 +163,9 @@ async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Fo
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
         let there = workload(&context.core, name).await?.is_some();
         found.push(Some(if there {
-            Found::Yes
+            Presence::Yes
         } else {
-            Found::No(format!("{} does not exist; create it, or correct target.ref", target.key))
+            Presence::No(format!("{} does not exist; create it, or correct target.ref", target.key))
         }));
     }
     Ok(found)

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lifeboat_control::{LongWork, locked};
+use lifeboat_control::{LongWork, WorkEnd, locked};
+use lifeboat_web::Metrics;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -28,8 +29,8 @@ pub(super) struct RepositoryOpenings {
 }
 
 impl RepositoryOpenings {
-    pub(super) fn new() -> Self {
-        Self { work: LongWork::new("opening of a repository"), running: Mutex::default() }
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self { work: LongWork::new(metrics, "repository-opening"), running: Mutex::default() }
     }
 
     /// Opens a repository; None if that takes longer than a reconcile waits.
@@ -56,7 +57,9 @@ impl RepositoryOpenings {
         let (context, key) = (context.clone(), key.clone());
         self.work.start(&key.to_string(), |_| async move {
             let opened = Box::pin(ready(&context, &key)).await;
+            let end = WorkEnd::of(&opened);
             sender.send_replace(Some((Instant::now(), Arc::new(opened))));
+            end
         });
         receiver
     }

@@ -124,12 +124,12 @@ pub(crate) struct SessionMetrics {
     host_uploaded: Whole<HostLabels>,
     host_processing: Seconds<HostLabels>,
     host_files: Whole<HostLabels>,
-    shown: Arc<Mutex<Shown>>,
+    shown: Arc<Mutex<ShownLabels>>,
 }
 
 /// The label sets that are shown, to be removed with their invokers.
 #[derive(Debug, Default)]
-struct Shown {
+struct ShownLabels {
     targets: BTreeMap<SessionLabels, BTreeSet<TargetLabels>>,
     hosts: BTreeMap<SessionLabels, BTreeSet<HostLabels>>,
 }
@@ -271,7 +271,7 @@ impl SessionMetrics {
     }
 
     pub(super) fn clear(&self) {
-        *locked(&self.shown) = Shown::default();
+        *locked(&self.shown) = ShownLabels::default();
         for gauges in [&self.success, &self.target_count, &self.last_success] {
             gauges.clear();
         }

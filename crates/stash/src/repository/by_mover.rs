@@ -16,11 +16,11 @@ use lifeboat_mover::task::{ForgetWork, LookWork, TaskWork};
 use lifeboat_plan::stash::repository::mover_work;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::transfer::repository_notes::unlocked;
-use lifeboat_transfer::movers::{Ended, ListedSnapshots, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{ListedSnapshots, MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use tokio_util::sync::CancellationToken;
 
-use super::host::{Found, TenantRepositories, access_of};
+use super::host::{RepositoryAccess, TenantRepositories, access_of};
 use super::opened::{being_deleted, put_on_record, recorded, to_json};
 use super::{look, object, shown};
 use crate::context::Context;
@@ -49,7 +49,7 @@ struct Done {
 pub(super) async fn open_or_make(
     context: &Context,
     repository: &Repository,
-    found: &Found,
+    found: &RepositoryAccess,
 ) -> Result<String, RepositoryProblem> {
     let location = record::location(&found.backend);
     let on_record = |repository: &Repository| {
@@ -244,7 +244,7 @@ async fn carried_out(
     };
     let (namespace, name) = object::parts(repository);
     match ended {
-        Ended::Reported { result, dead_owner } => {
+        MoverEnd::Reported { result, dead_owner } => {
             let outcomes = match outcomes(result, task, count, access) {
                 Ok(outcomes) => outcomes,
                 Err(problem) => {
@@ -258,15 +258,15 @@ async fn carried_out(
             }
             Ok(Done { outcomes, listed: listed.listed })
         }
-        Ended::Died(death) => {
+        MoverEnd::Died(death) => {
             note_dead(context, access, death.dead_owner).await;
             Err(RepositoryProblem::Storage(format!("a mover that should open it ended: {}", death.message)))
         }
-        Ended::Cancelled { dead_owner, .. } => {
+        MoverEnd::Cancelled { dead_owner, .. } => {
             note_dead(context, access, dead_owner).await;
             Err(RepositoryProblem::Storage("no mover opened it in time".to_owned()))
         }
-        Ended::Left => Err(RepositoryProblem::Storage("the server stops".to_owned())),
+        MoverEnd::Left => Err(RepositoryProblem::Storage("the server stops".to_owned())),
     }
 }
 
@@ -285,7 +285,7 @@ async fn send(
     request: MoverRequest,
     observer: &dyn MoverObserver,
     cancel: &CancellationToken,
-) -> Result<Ended, ApiError> {
+) -> Result<MoverEnd, ApiError> {
     match &context.effects {
         Some(effects) => effects.carry_out(request, observer, cancel).await,
         None => context.movers.carry_out(request, observer, cancel).await,

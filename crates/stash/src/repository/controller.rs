@@ -24,7 +24,7 @@ use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{Known, LongWork, dynamic, locked, unreadable};
+use lifeboat_control::{Known, LongWork, WorkEnd, dynamic, locked, unreadable};
 use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::stash::repository::due::{self, Look, Maintenance};
 use lifeboat_plan::stash::repository::mover_work;
@@ -34,6 +34,7 @@ use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::transfer::repository_notes::is_under_way;
 use lifeboat_transfer::movers::TaskState;
+use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -67,13 +68,13 @@ struct Memory {
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(metrics: &Metrics) -> Self {
         Self {
             resource: objects::resource_of::<Repository>(),
-            looks: LongWork::new("look at a repository"),
-            notes: LongWork::new("notes on a repository"),
-            maintenances: LongWork::new("maintenance"),
-            deletions: LongWork::new("deletion of a repository's data"),
+            looks: LongWork::new(metrics, "repository-look"),
+            notes: LongWork::new(metrics, "repository-notes"),
+            maintenances: LongWork::new(metrics, "repository-maintenance"),
+            deletions: LongWork::new(metrics, "repository-deletion"),
             memory: Arc::default(),
         }
     }
@@ -89,7 +90,7 @@ impl Memory {
 /// Runs the controller until `shutdown` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let memory = Memory { users: Users(context.records.clone()), ..Memory::default() };
-    let state = Arc::new(State { memory: Arc::new(memory), ..State::new() });
+    let state = Arc::new(State { memory: Arc::new(memory), ..State::new(&context.core.metrics) });
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let (memory, resource) = (state.memory.clone(), state.resource.clone());
     let watches = context
@@ -182,13 +183,15 @@ fn start_look(context: &Context, state: &Arc<State>, repository: Repository) {
     let (context, memory) = (context.clone(), state.memory.clone());
     let uid = repository.metadata.uid.clone().unwrap_or_default();
     state.looks.start(&uid.clone(), |_| async move {
-        match Box::pin(observe::observe(&context, &memory.users, &repository)).await {
+        let looked = Box::pin(observe::observe(&context, &memory.users, &repository)).await;
+        match &looked {
             Ok(()) => _ = locked(&memory.looks).insert(uid, context.now()),
             Err(error) => {
                 let (repository, message) = (repository.name_any(), error.chain());
                 tracing::warn!(repository, message, "cannot look at a Repository now; it is tried again");
             }
         }
+        WorkEnd::of(&looked)
     });
 }
 
@@ -196,10 +199,12 @@ fn start_look(context: &Context, state: &Arc<State>, repository: Repository) {
 fn start_notes(context: &Context, state: &Arc<State>, repository: Repository) {
     let context = context.clone();
     state.notes.start(&repository.uid().unwrap_or_default(), |_| async move {
-        if let Err(error) = Box::pin(notes::work_off(&context, &repository)).await {
+        let worked_off = Box::pin(notes::work_off(&context, &repository)).await;
+        if let Err(error) = &worked_off {
             let (repository, message) = (repository.name_any(), error.chain());
             tracing::warn!(repository, message, "notes on a Repository are left for now");
         }
+        WorkEnd::of(&worked_off)
     });
 }
 
@@ -235,13 +240,17 @@ async fn maintenance(
     let (context, memory) = (context.clone(), state.memory.clone());
     state.maintenances.start(&uid.clone(), |_| async move {
         match Box::pin(maintain::carry_out(&context, &repository, run)).await {
-            Ok(true) => _ = locked(&memory.failures).remove(&uid),
+            Ok(true) => {
+                locked(&memory.failures).remove(&uid);
+                return WorkEnd::Done;
+            }
             Ok(false) => _ = locked(&memory.failures).insert(uid, context.now()),
             Err(error) => {
                 let (repository, message) = (repository.name_any(), error.chain());
                 tracing::warn!(repository, message, "cannot continue a maintenance now; it is tried again");
             }
         }
+        WorkEnd::Failed
     });
     Ok(Some(NEXT_TRY))
 }

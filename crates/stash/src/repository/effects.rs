@@ -18,7 +18,7 @@ use lifeboat_plan::transfer::attempts::Snapshot;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::transfer::repository_notes::{dead_owners, unlocked};
 use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{
     AccessSource, Key, Keys, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
 };
@@ -103,7 +103,7 @@ impl TenantEffects {
         mut request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let dead = self.noted_owners(key).await;
         let owners = &mut request.task.lock.dead_owners;
         owners.extend(dead.iter().cloned());
@@ -115,7 +115,7 @@ impl TenantEffects {
         if stores {
             self.context.looks.changed(key);
         }
-        if let Ok(Ended::Reported { result, .. }) = &ended {
+        if let Ok(MoverEnd::Reported { result, .. }) = &ended {
             if let Some(stored) = stored_of(result, &parts) {
                 locked(&self.reported).insert(task, stored);
             }
@@ -209,7 +209,7 @@ impl Effects for TenantEffects {
         mut request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let key = parts_of_text(&request.job.repository).map(|(namespace, name)| key_of(namespace, name));
         if let Some(key) = &key
             && matches!(request.job.place, MoverPlace::NodeDirectory { .. })

@@ -45,7 +45,7 @@ const COSTLIEST_KEY: Cost = Cost { n: 1 << 17, r: 8, p: 32 };
 pub(crate) struct TenantRepositories(pub(crate) Context);
 
 /// A Repository, and the access to its storage.
-pub(super) struct Found {
+pub(super) struct RepositoryAccess {
     pub(super) backend: BackendAccess,
     pub(super) access: Access,
 }
@@ -84,7 +84,10 @@ impl From<NoAccess> for RepositoryProblem {
 }
 
 /// The access to a Repository, from its current Secret.
-pub(super) async fn access_of(context: &Context, repository: &Repository) -> Result<Found, NoAccess> {
+pub(super) async fn access_of(
+    context: &Context,
+    repository: &Repository,
+) -> Result<RepositoryAccess, NoAccess> {
     checked(context, repository).await?;
     let (namespace, name) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
@@ -111,7 +114,7 @@ pub(super) async fn access_of(context: &Context, repository: &Repository) -> Res
     let repository = TenantRepository { identifier: backend.identifier.clone(), storage, opening };
     let options = options(context).await?;
     let access = Access::of_tenant(key_of(namespace, name), repository, passwords, options);
-    Ok(Found { backend, access })
+    Ok(RepositoryAccess { backend, access })
 }
 
 /// Refuses a Repository whose spec may have been written while nothing checked who may: its Secret could be sent to any address. What this

@@ -7,7 +7,7 @@ use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_repository::Error;
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::repository::{ListedFile, Repository as OpenRepository};
-use lifeboat_repository::snapshots::{Found, Loaded};
+use lifeboat_repository::snapshots::{FoundSnapshot, Loaded};
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 
 use super::by_mover;
@@ -109,7 +109,7 @@ pub(super) async fn look(
     Ok(Looked { id, snapshots: found.iter().map(facts).collect(), bytes })
 }
 
-pub(super) fn facts((id, snapshot): &Found) -> SnapshotFacts {
+pub(super) fn facts((id, snapshot): &FoundSnapshot) -> SnapshotFacts {
     SnapshotFacts {
         id: id.to_string(),
         time: snapshot.time.timestamp(),

@@ -13,7 +13,7 @@ use lifeboat_repository::repository::Repository as OpenRepository;
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use serde_json::Value;
 
-use super::host::{Found, TenantRepositories, access_of};
+use super::host::{RepositoryAccess, TenantRepositories, access_of};
 use super::{by_mover, look, object};
 use crate::context::Context;
 use crate::repository_key::parts_of;
@@ -40,7 +40,7 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
         let id = Box::pin(by_mover::open_or_make(context, &repository, &found)).await?;
         return Ok(Ready { access: found.access, id });
     }
-    let Found { backend, access } = found;
+    let RepositoryAccess { backend, access } = found;
     let location = record::location(&backend);
     let opened = match look::open(context, &access).await {
         Err(problem) if problem.is_missing() => {
@@ -110,7 +110,7 @@ pub(crate) async fn snapshots(
 ) -> Result<Vec<SnapshotFacts>, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let Found { backend, access } = access_of(context, &repository).await?;
+    let RepositoryAccess { backend, access } = access_of(context, &repository).await?;
     let looked = look::look(context, &access, false).await?;
     verified(context, &repository, &record::location(&backend), &looked.id).await?;
     Ok(looked.snapshots)

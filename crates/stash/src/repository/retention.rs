@@ -11,7 +11,7 @@ use lifeboat_plan::stash::retention::{KeepPolicy, expired_safety_copies, groups}
 use lifeboat_plan::stash::rules::SnapshotFact;
 use lifeboat_repository::forget::policy::{Count, Policy};
 use lifeboat_repository::repository::Repository as OpenRepository;
-use lifeboat_repository::snapshots::{Found, TagList, TagLists};
+use lifeboat_repository::snapshots::{FoundSnapshot, TagList, TagLists};
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub(crate) struct Applied {
 /// The snapshots of a repository, and what they were read from.
 struct Listing {
     id: String,
-    found: Vec<Found>,
+    found: Vec<FoundSnapshot>,
     /// None where only movers open it.
     opened: Option<OpenRepository>,
     /// The number of all snapshots, also of those that cannot be read.
@@ -71,7 +71,7 @@ pub(crate) async fn apply_policy(
             "the storage does not list snapshot {missing}, which this session stored; nothing was removed"
         )));
     }
-    let mut by_id: BTreeMap<String, Found> =
+    let mut by_id: BTreeMap<String, FoundSnapshot> =
         listing.found.into_iter().map(|found| (found.0.to_string(), found)).collect();
     let policy = policy(request.keep);
     let mut applied = Applied::default();
@@ -111,7 +111,7 @@ async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, Repo
     let access: Access = access_of(context, &repository).await?.access;
     if !access.is_opened_by_server() {
         let looked = by_mover::look(context, key).await?;
-        let found: Vec<Found> = looked.snapshots.iter().filter_map(found_of).collect();
+        let found: Vec<FoundSnapshot> = looked.snapshots.iter().filter_map(found_of).collect();
         return Ok(Listing { id: looked.id, all: found.len(), found, opened: None });
     }
     let opened = look::open(context, &access).await?;
@@ -121,7 +121,7 @@ async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, Repo
 }
 
 /// Converts a snapshot that a mover listed into the engine's type. Fields that a policy does not use are unknown.
-fn found_of(facts: &SnapshotFacts) -> Option<Found> {
+fn found_of(facts: &SnapshotFacts) -> Option<FoundSnapshot> {
     let snapshot = json!({
         "time": facts.time.to_string(),
         "tree": "0".repeat(64),
@@ -136,7 +136,7 @@ fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn fact((id, snapshot): &Found) -> SnapshotFact {
+fn fact((id, snapshot): &FoundSnapshot) -> SnapshotFact {
     SnapshotFact {
         id: id.to_string(),
         host: HostName(snapshot.hostname.clone()),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// The snapshot of a time as driver VolumeSnapshotter has it, and as a repository has it.
-    fn both(owner: &SnapshotOwner, number: usize, second: i64) -> (Value, Found) {
+    fn both(owner: &SnapshotOwner, number: usize, second: i64) -> (Value, FoundSnapshot) {
         let time = Timestamp::from_second(second).unwrap().to_string();
         let id = format!("{number:064x}");
         let mut volume = owner.snapshot(&id, "data", "fast", None);
@@ -214,7 +214,7 @@ mod tests {
             let span = [90_000, 3_000_000, 300_000_000][round % 3];
             let seconds: BTreeSet<i64> =
                 (0..count).map(|_| 1_500_000_000 + i64::try_from(numbers.below(span)).unwrap()).collect();
-            let (volumes, stored): (Vec<Value>, Vec<Found>) =
+            let (volumes, stored): (Vec<Value>, Vec<FoundSnapshot>) =
                 seconds.iter().enumerate().map(|(number, second)| both(&owner, number, *second)).unzip();
             let keep = KeepPolicy {
                 last: 1 + numbers.below(3),

@@ -11,7 +11,7 @@ use lifeboat_plan::transfer::repository_notes::MAINTAIN_SINCE;
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 use serde_json::{Value, json};
 
-use super::host::{Found, access_of};
+use super::host::{RepositoryAccess, access_of};
 use super::opened::{to_json, verified};
 use super::state::{self, BackendState};
 use super::{look, object, shown};
@@ -62,7 +62,7 @@ pub(crate) async fn after_session(
 ) -> Result<Observation, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let Found { backend, access } = access_of(context, &repository).await?;
+    let RepositoryAccess { backend, access } = access_of(context, &repository).await?;
     let looked = match &end.looked {
         Some(looked) => looked.clone(),
         None => look::look(context, &access, true).await?,

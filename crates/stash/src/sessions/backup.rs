@@ -28,12 +28,13 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Core, Known, LongWork, dynamic};
+use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
 use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{SessionPhase, SessionState};
 use lifeboat_transfer::attempts::{Effects, ServerEffects, WorkContext};
+use lifeboat_web::Outcome;
 use tokio_util::sync::CancellationToken;
 
 use super::batch_hooks::{self, BatchHooks};
@@ -48,7 +49,7 @@ use reserved::{Reservation, reserve};
 use turn::wait;
 use work::{AtWork, BackupWork};
 
-/// The interval at which a waiting session is checked, and the pause after an error of the API.
+/// The interval at which a waiting session is checked.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How many pauses there are between two sweeps for leftover CSI snapshots.
 const SWEEP: u32 = 120;
@@ -63,7 +64,8 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupSession>();
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
-    let state = Arc::new(State { resource, sessions: LongWork::new("backup session") });
+    let sessions = LongWork::new(&context.core.metrics, "backupsession");
+    let state = Arc::new(State { resource, sessions });
     tokio::select! {
         () = dynamic::drive("backupsession", watches, context.clone(), state.clone(), reconcile) => {}
         () = end_deleted(context, &state, &there) => {}
@@ -89,7 +91,9 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
         let open: BTreeSet<String> =
             known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
         let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
-        if let Err(error) = snapshots::sweep(&context.core, is_open).await {
+        let swept = snapshots::sweep(&context.core, is_open).await;
+        context.core.metrics.count_sweep("csi-snapshots", Outcome::of(&swept));
+        if let Err(error) = swept {
             tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
         }
     }
@@ -133,7 +137,10 @@ async fn reconcile(
     let uid = object.uid().unwrap_or_default();
     // One that is deleted begins no more; its object may be there for long, by finalizers of others.
     if !is_deleted || is_held || !is_pending(&record).await {
-        state.sessions.start(&uid, |cancel| work_until_ended(context, resource, session, record, cancel));
+        state.sessions.start(&uid, |cancel| async move {
+            work_until_ended(&context, &resource, &session, record, &cancel).await;
+            WorkEnd::Done
+        });
     }
     if is_deleted {
         // Its movers are ended and hooks that are still due run; then the finalizer is removed.
@@ -144,30 +151,35 @@ async fn reconcile(
 
 /// Works on a session until it has ended, or its object no longer exists.
 async fn work_until_ended(
-    context: Context,
-    resource: ApiResource,
-    session: BackupSession,
+    context: &Context,
+    resource: &ApiResource,
+    session: &BackupSession,
     mut record: Arc<SessionRecord>,
-    cancel: CancellationToken,
+    cancel: &CancellationToken,
 ) {
+    let mut backoff = Backoff::default();
     loop {
-        match Box::pin(advance(&context, &session, &record, &cancel)).await {
+        let pause = match Box::pin(advance(context, session, &record, cancel)).await {
             Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
-            Ok(Advance::Waits) => {}
+            Ok(Advance::Waits) => {
+                backoff.succeeded();
+                PAUSE
+            }
             Err(Stopped::Api(error)) => {
                 tracing::warn!(
                     session = record.name,
                     error = error.chain(),
                     "a backup is interrupted; trying again"
                 );
+                backoff.failed()
             }
-        }
+        };
         // The work on a deleted session continues as long as a finalizer keeps its object.
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(pause) => {}
             () = cancel.cancelled(), if !cancel.is_cancelled() => {}
         }
-        match reread(&context.core, &resource, &record).await {
+        match reread(&context.core, resource, &record).await {
             Ok(Some(again)) => record = again,
             Ok(None) => return,
             Err(error) => tracing::debug!(error = error.chain(), "cannot read a BackupSession now"),

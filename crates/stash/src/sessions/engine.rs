@@ -8,11 +8,11 @@
 mod settle;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
 use lifeboat_cluster::ApiError;
+use lifeboat_control::Backoff;
 use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::MemberHooks;
@@ -26,8 +26,6 @@ use super::host_record::HostRecord;
 use super::record::SessionRecord;
 use settle::settle;
 
-/// The pause after an error of the API.
-const PAUSE: Duration = Duration::from_secs(5);
 /// Why a member or a host has ended without having started.
 const NOT_BEGUN: &str = "it had not begun when the session was cancelled or its timeOut passed";
 
@@ -221,9 +219,10 @@ async fn together(
 /// Runs the hooks of a member's hosts that are still due, from the record alone, even if the target no longer exists.
 async fn settle_hooks(work: &dyn SessionWork, member: usize) -> Result<(), Stopped> {
     for record in records(work, member).await {
+        let mut backoff = Backoff::default();
         loop {
             match after(work, &record).await {
-                Err(Stopped::Api(error)) => again_later(&work.record().name, error).await?,
+                Err(Stopped::Api(error)) => again_later(&work.record().name, error, &mut backoff).await?,
                 ended => break ended?,
             }
         }
@@ -248,7 +247,7 @@ async fn hosts_of(
     member: usize,
     cancel: &CancellationToken,
 ) -> Result<Option<Vec<HostName>>, Stopped> {
-    let record = work.record();
+    let (record, mut backoff) = (work.record(), Backoff::default());
     loop {
         let (has_ended, has_begun) = record
             .read(|state| {
@@ -270,7 +269,7 @@ async fn hosts_of(
             Err(NoHosts::Failed(message)) => message,
             Err(NoHosts::Api(error)) if is_refusal(&error) => error.chain(),
             Err(NoHosts::Api(error)) => {
-                again_later(&record.name, error).await?;
+                again_later(&record.name, error, &mut backoff).await?;
                 continue;
             }
         };
@@ -287,6 +286,7 @@ async fn run_host(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let record = HostRecord { session: work.record().clone(), member, host };
+    let mut backoff = Backoff::default();
     loop {
         let error = match host_to_end(work, &record, cancel).await {
             Err(Stopped::Api(error)) => error,
@@ -299,7 +299,7 @@ async fn run_host(
         if is_refusal(&error) && !record.state().await.phase.has_ended() {
             on_record(record.failed(error.chain()).await?)?;
         } else {
-            again_later(&work.record().name, error).await?;
+            again_later(&work.record().name, error, &mut backoff).await?;
         }
     }
 }
@@ -340,12 +340,12 @@ async fn host_to_end(
 }
 
 /// Waits before another try. Fails if another server writes the status, because it must then be read again.
-async fn again_later(session: &str, error: ApiError) -> Result<(), Stopped> {
+async fn again_later(session: &str, error: ApiError, backoff: &mut Backoff) -> Result<(), Stopped> {
     if error.is_conflict() {
         return Err(error.into());
     }
     tracing::warn!(session, error = error.chain(), "a session is interrupted; trying again");
-    tokio::time::sleep(PAUSE).await;
+    tokio::time::sleep(backoff.failed()).await;
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use lifeboat_plan::stash::hooks::{
 use lifeboat_plan::stash::mover_pod::MoverPodError;
 use lifeboat_plan::transfer::attempts::ATTEMPTS;
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::NoKeys;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -190,7 +190,7 @@ async fn call_by_mover(
         let job = MoverJob { task, ..job.clone() };
         let request = MoverRequest { job, task: file, keys: Arc::new(NoKeys) };
         match context.movers.carry_out(request, &Silent, cancel).await.map_err(HookFailure::Api)? {
-            Ended::Died(death) if death.may_retry && attempt < ATTEMPTS => {
+            MoverEnd::Died(death) if death.may_retry && attempt < ATTEMPTS => {
                 tracing::warn!(
                     session = run.owner.name,
                     reason = death.message,
@@ -199,7 +199,7 @@ async fn call_by_mover(
                 attempt += 1;
             }
             // The mover continues, and the next leader adopts it.
-            Ended::Left => return Err(HookFailure::Left),
+            MoverEnd::Left => return Err(HookFailure::Left),
             ended => break ended,
         }
     };
@@ -209,13 +209,13 @@ async fn call_by_mover(
         }
     }
     match ended {
-        Ended::Reported { result, .. } => match result.outcome {
+        MoverEnd::Reported { result, .. } => match result.outcome {
             Outcome::Failed(failure) => Err(HookFailure::Mover(failure.message)),
             _ => Ok(()),
         },
-        Ended::Died(death) => Err(HookFailure::Mover(death.message)),
-        Ended::Cancelled { .. } => Err(HookFailure::Cancelled),
-        Ended::Left => Err(HookFailure::Left),
+        MoverEnd::Died(death) => Err(HookFailure::Mover(death.message)),
+        MoverEnd::Cancelled { .. } => Err(HookFailure::Cancelled),
+        MoverEnd::Left => Err(HookFailure::Left),
     }
 }
 

@@ -35,7 +35,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Core, Known, LongWork, dynamic};
+use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic};
 use lifeboat_plan::stash::invoker::{ValidDriver, ValidRestore, observe_restore};
 use lifeboat_plan::stash::session::{deadline, wait_until};
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -55,7 +55,7 @@ use crate::repository::key_of;
 use object::RestoreObject;
 use work::RestoreWork;
 
-/// The interval at which a waiting restore is checked, and the pause after an error of the API.
+/// The interval at which a waiting restore is checked.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The message of a restore that took too long.
 const LATE: &str = "the restore did not end within timeOut";
@@ -78,7 +78,8 @@ async fn run_kind(context: &Context, kind: SessionKind, name: &'static str, shut
     let resource = kind.resource();
     let watches = context.watches(&resource).until(shutdown);
     let there = watches.known();
-    let state = Arc::new(State { kind, resource, restores: LongWork::new("restore") });
+    let restores = LongWork::new(&context.core.metrics, name);
+    let state = Arc::new(State { kind, resource, restores });
     tokio::select! {
         () = dynamic::drive(name, watches, context.clone(), state.clone(), reconcile) => {}
         () = end_deleted(context, &state, &there) => {}
@@ -132,7 +133,10 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     if !is_deleted || is_held {
-        state.restores.start(&uid, |cancel| work_until_ended(context, restore, record, cancel));
+        state.restores.start(&uid, |cancel| async move {
+            work_until_ended(&context, &restore, record, &cancel).await;
+            WorkEnd::Done
+        });
     }
     if is_deleted {
         // A workload that it stopped is started first, or stays stopped; then the finalizer is removed.
@@ -143,24 +147,28 @@ async fn reconcile(
 
 /// Works on a restore until it has ended, or its object no longer exists.
 async fn work_until_ended(
-    context: Context,
-    restore: RestoreObject,
+    context: &Context,
+    restore: &RestoreObject,
     mut record: Arc<SessionRecord>,
-    cancel: CancellationToken,
+    cancel: &CancellationToken,
 ) {
-    let transfers = work_context(&context);
+    let (transfers, mut backoff) = (work_context(context), Backoff::default());
     let kind = restore.kind;
     loop {
-        match Box::pin(advance(&context, &transfers, &restore, &record, &cancel)).await {
+        let pause = match Box::pin(advance(context, &transfers, restore, &record, cancel)).await {
             Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
-            Ok(Advance::Waits) => {}
+            Ok(Advance::Waits) => {
+                backoff.succeeded();
+                PAUSE
+            }
             Err(Stopped::Api(error)) => {
                 let (error, restore) = (error.chain(), &record.name);
                 tracing::warn!(restore, error, "a restore is interrupted; trying again");
+                backoff.failed()
             }
-        }
+        };
         // The work on a deleted restore continues as long as a finalizer keeps its object.
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
         match reread(&context.core, kind, &record).await {
             Ok(Some(again)) => record = again,
             Ok(None) => return,

@@ -155,7 +155,7 @@ impl Restoring for Restore {
     }
 }
 
-async fn carried_out(server: &ApiServer, restore: &Restore) -> Result<Ended, ApiError> {
+async fn carried_out(server: &ApiServer, restore: &Restore) -> Result<StandstillEnd, ApiError> {
     let core = server.core().await;
     let workload = Workload {
         core: &core,
@@ -172,7 +172,7 @@ async fn a_workload_is_stopped_and_gets_its_scale_back() {
     let server = cluster(2);
     let restore = Restore::new(&server, Some(Work::Done));
     let ended = carried_out(&server, &restore).await.unwrap();
-    assert_eq!(ended, Ended::Over { failure: None });
+    assert_eq!(ended, StandstillEnd::Over { failure: None });
     assert_eq!((replicas(&server), annotation(&server)), (2, Value::Null));
     let expected = [
         Step::Stopping,
@@ -190,7 +190,7 @@ async fn a_workload_is_stopped_and_gets_its_scale_back() {
 async fn after_a_failure_it_stays_down_and_carries_the_record() {
     let server = cluster(2);
     let restore = Restore::new(&server, Some(Work::Failed("no space left".into())));
-    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+    let StandstillEnd::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
         panic!()
     };
     assert!(failure.contains("no space left") && failure.contains("lifeboat stash rollback"), "{failure}");
@@ -212,7 +212,7 @@ async fn movers_are_cancelled_when_someone_scales_up() {
         server.change(DEPLOYMENT, &json!({"spec": {"replicas": 1}}));
     };
     let (ended, ()) = tokio::join!(carried_out(&server, &restore), scaling);
-    let Ended::Over { failure: Some(failure) } = ended.unwrap() else { panic!() };
+    let StandstillEnd::Over { failure: Some(failure) } = ended.unwrap() else { panic!() };
     assert!(failure.contains("was scaled to 1") && failure.contains("runs with 1 replicas"), "{failure}");
     assert_eq!(restore.step(), Step::HeldDown);
 }
@@ -223,7 +223,7 @@ async fn a_restore_that_is_given_up_before_it_writes_leaves_everything_as_before
     let restore = Restore::new(&server, Some(Work::Done));
     *locked(&restore.give_up) = Some("the restore was deleted".into());
     let ended = carried_out(&server, &restore).await.unwrap();
-    assert_eq!(ended, Ended::Over { failure: Some("the restore was deleted".into()) });
+    assert_eq!(ended, StandstillEnd::Over { failure: Some("the restore was deleted".into()) });
     assert_eq!((replicas(&server), annotation(&server)), (2, Value::Null));
     assert_eq!(*locked(&restore.data), Work::NotBegun);
 }
@@ -233,7 +233,7 @@ async fn a_scale_that_may_not_be_changed_fails_the_restore() {
     let server = cluster(2);
     server.fail(Requests::new(Verb::Patch, DEPLOYMENT), When::Next, 403);
     let restore = Restore::new(&server, Some(Work::Done));
-    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+    let StandstillEnd::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
         panic!()
     };
     assert!(failure.contains("scale Deployment web to 0"), "{failure}");
@@ -246,7 +246,7 @@ async fn a_workload_that_may_not_be_started_is_not_tried_without_end() {
     let server = cluster(2);
     server.fail(Requests::new(Verb::Patch, DEPLOYMENT), When::From(3), 403);
     let restore = Restore::new(&server, Some(Work::Done));
-    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+    let StandstillEnd::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
         panic!()
     };
     assert!(failure.contains("could not be started") && failure.contains("Deployment web to 2"), "{failure}");
@@ -263,7 +263,7 @@ async fn a_workload_whose_claims_would_go_with_its_pods_is_never_scaled_down() {
         &json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}}),
     );
     let restore = Restore::new(&server, Some(Work::Done));
-    let Ended::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
+    let StandstillEnd::Over { failure: Some(failure) } = carried_out(&server, &restore).await.unwrap() else {
         panic!()
     };
     assert!(failure.contains("whenScaled: Delete"), "{failure}");
@@ -280,7 +280,7 @@ async fn a_workload_that_was_down_before_is_not_started_when_its_restore_vanishe
     if let Some(record) = locked(&restore.record).as_mut() {
         record.held_by = Some(earlier);
     }
-    assert_eq!(carried_out(&server, &restore).await.unwrap(), Ended::Gone);
+    assert_eq!(carried_out(&server, &restore).await.unwrap(), StandstillEnd::Gone);
     assert_eq!(replicas(&server), 0);
 }
 
@@ -295,7 +295,7 @@ async fn a_workload_whose_restore_is_gone_is_started_unless_data_was_written(
 ) {
     let server = cluster(2);
     let restore = Restore { vanishes: Some(vanishes), ..Restore::new(&server, Some(Work::Done)) };
-    assert_eq!(carried_out(&server, &restore).await.unwrap(), Ended::Gone);
+    assert_eq!(carried_out(&server, &restore).await.unwrap(), StandstillEnd::Gone);
     assert_eq!((replicas(&server), annotation(&server)["step"].clone()), (expected, step));
 }
 
@@ -312,7 +312,7 @@ async fn a_server_that_follows_comes_to_the_same_end(#[values(1, 2, 3)] nth: usi
             ended = carried_out(&server, &restore).await;
         }
         let expected = if end == Work::Done { (2, Step::Started) } else { (0, Step::HeldDown) };
-        assert!(matches!(ended, Ok(Ended::Over { .. })), "{ended:?}");
+        assert!(matches!(ended, Ok(StandstillEnd::Over { .. })), "{ended:?}");
         assert_eq!((replicas(&server), restore.step()), expected);
     }
 }

@@ -15,6 +15,7 @@ use lifeboat_mover::report::{
 };
 use lifeboat_mover::task::{BackupWork, LookWork, Task, TaskWork, UID_TAG};
 use lifeboat_plan::transfer::movers::MoverJob;
+use lifeboat_repository::Retry;
 use lifeboat_repository::backup::{BackupOptions, Source, backup};
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::forget::forget_named;
@@ -24,7 +25,7 @@ use lifeboat_repository::repository::{InitOptions, Options, Repository};
 use lifeboat_repository::states;
 use lifeboat_store::Store;
 use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
-use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{RepositoryKey, RepositoryProblem};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +36,7 @@ pub(crate) struct MemoryMovers {
     /// By the repository that a Job names.
     stores: Mutex<BTreeMap<String, Store>>,
     /// How the next movers end, instead of working.
-    ends: Mutex<VecDeque<Ended>>,
+    ends: Mutex<VecDeque<MoverEnd>>,
     /// How many lines of snapshots are lost from the log of the next look.
     pub(crate) lost: Mutex<usize>,
     sent: Mutex<Vec<(MoverJob, Task)>>,
@@ -54,7 +55,7 @@ impl MemoryMovers {
     }
 
     /// The next mover ends so.
-    pub(crate) fn will(&self, end: Ended) {
+    pub(crate) fn will(&self, end: MoverEnd) {
         locked(&self.ends).push_back(end);
     }
 
@@ -129,7 +130,7 @@ impl Mover<'_> {
         found.reverse();
         let all = found.len() as u64;
         found.truncate(usize::try_from(work.newest).unwrap());
-        let line = |(id, snapshot): &lifeboat_repository::snapshots::Found| SnapshotLine {
+        let line = |(id, snapshot): &lifeboat_repository::snapshots::FoundSnapshot| SnapshotLine {
             id: id.to_string(),
             time: snapshot.time.timestamp(),
             host: snapshot.hostname.clone(),
@@ -176,11 +177,11 @@ impl Mover<'_> {
 #[async_trait]
 impl Effects for MemoryMovers {
     async fn reach(&self, key: &RepositoryKey, _make: bool) -> Result<Reach, Unusable> {
-        Err(Unusable { message: format!("the server cannot open {key}"), may_pass: false })
+        Err(Unusable { message: format!("the server cannot open {key}"), retry: Retry::Never })
     }
 
     async fn stored(&self, key: &RepositoryKey, _task: &TaskId) -> Result<Vec<Stored>, Unusable> {
-        Err(Unusable { message: format!("the server cannot open {key}"), may_pass: false })
+        Err(Unusable { message: format!("the server cannot open {key}"), retry: Retry::Never })
     }
 
     async fn forget(&self, key: &RepositoryKey, _snapshots: &[String]) -> Result<(), RepositoryProblem> {
@@ -194,7 +195,7 @@ impl Effects for MemoryMovers {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         _cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let MoverRequest { job, task, keys } = request;
         locked(&self.sent).push((job.clone(), task.clone()));
         if let Some(end) = locked(&self.ends).pop_front() {
@@ -217,7 +218,7 @@ impl Effects for MemoryMovers {
             [only] if only.uid == task.uid => only.outcome.clone(),
             _ => Outcome::Parts(PartResults { parts, ..PartResults::default() }),
         };
-        Ok(Ended::Reported { result: TaskResult::new(task.uid, outcome), dead_owner: None })
+        Ok(MoverEnd::Reported { result: TaskResult::new(task.uid, outcome), dead_owner: None })
     }
 
     async fn clear(&self, _namespace: &str, task: &TaskId) -> Result<(), ApiError> {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::observer::RecordingObserver;
 use super::transfer::is_refusal;
 use super::{End, NotPrepared, Prepared, Transfer};
-use crate::movers::{Death, DeathCause, Ended};
+use crate::movers::{Death, DeathCause, MoverEnd};
 
 const CANCELLED: &str = "it was cancelled";
 
@@ -133,13 +133,13 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
         let request = transfer.request(&dead, reach, prepared);
         let observer = RecordingObserver::new(transfer);
         match transfer.work.effects.carry_out(request, &observer, cancel).await? {
-            Ended::Left => return Ok(()),
-            Ended::Cancelled { dead_owner, is_over } => {
+            MoverEnd::Left => return Ok(()),
+            MoverEnd::Cancelled { dead_owner, is_over } => {
                 transfer.set_may_still_run(!is_over);
                 transfer.unlock(dead_owner.as_deref()).await;
                 return cancelled(steps, CANCELLED).await;
             }
-            Ended::Reported { result, dead_owner } => {
+            MoverEnd::Reported { result, dead_owner } => {
                 transfer.set_may_still_run(false);
                 // A mover that failed may have been unable to remove its lock.
                 if has_failed(&result.outcome) {
@@ -147,7 +147,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
                 }
                 return reported(steps, result.outcome, cancel).await;
             }
-            Ended::Died(death) => {
+            MoverEnd::Died(death) => {
                 if !follow(steps, death, &mut dead, cancel).await? {
                     return Ok(());
                 }

@@ -10,9 +10,10 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
 use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
-use crate::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use crate::movers::{MoverEnd, MoverObserver, MoverRequest, Movers};
 use crate::repositories::{
     Keys, Repositories, RepositoryHost, RepositoryKey, RepositoryProblem, SourceKeys, of_task,
 };
@@ -31,16 +32,16 @@ pub struct Reach {
     pub cluster: String,
 }
 
-/// Why a repository cannot be used, and whether the problem may go away by itself.
+/// Why a repository cannot be used, and when it may be usable again.
 #[derive(Debug)]
 pub struct Unusable {
     pub message: String,
-    pub may_pass: bool,
+    pub retry: Retry,
 }
 
 impl From<RepositoryProblem> for Unusable {
     fn from(problem: RepositoryProblem) -> Self {
-        Self { message: problem.chain(), may_pass: problem.may_pass() }
+        Self { message: problem.chain(), retry: problem.retry() }
     }
 }
 
@@ -68,7 +69,7 @@ pub trait Effects: Send + Sync {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError>;
+    ) -> Result<MoverEnd, ApiError>;
     /// Removes the mover of a task from a namespace.
     async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError>;
     /// Records that a snapshot which the mover of this task may still store, until its deadline, is to be forgotten.
@@ -163,7 +164,7 @@ impl Effects for ServerEffects {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         self.movers.carry_out(request, observer, cancel).await
     }
 

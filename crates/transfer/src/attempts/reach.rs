@@ -1,5 +1,6 @@
 //! Waits for a repository, so that storage that cannot be reached for some minutes does not fail a transfer.
 
+use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Reach, Transfer, Unusable};
@@ -11,11 +12,11 @@ impl Transfer {
         loop {
             match self.work.effects.reach(&self.key, self.make).await {
                 Ok(reach) => return Ok(reach),
-                Err(Unusable { message, may_pass }) => {
+                Err(Unusable { message, retry }) => {
                     tries += 1;
-                    if !may_pass || tries >= REPOSITORY_PATIENCE || cancel.is_cancelled() {
+                    if retry == Retry::Never || tries >= REPOSITORY_PATIENCE || cancel.is_cancelled() {
                         let message = format!("{} cannot be used: {message}", self.repository);
-                        return Err(Unusable { message, may_pass });
+                        return Err(Unusable { message, retry });
                     }
                     let _ = self.record.waiting(&format!("waits for the repository: {message}")).await;
                 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use lifeboat_api::common::TaskId;
 use lifeboat_mover::report::BackedUp;
+use lifeboat_repository::Retry;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
 
@@ -58,9 +59,9 @@ impl Transfer {
         loop {
             match self.work.effects.stored(&self.key, &task).await {
                 Ok(stored) => return Ok(stored),
-                Err(Unusable { message, may_pass }) => {
+                Err(Unusable { message, retry }) => {
                     tries += 1;
-                    if !may_pass || tries >= REPOSITORY_PATIENCE {
+                    if retry == Retry::Never || tries >= REPOSITORY_PATIENCE {
                         return Err(message);
                     }
                 }

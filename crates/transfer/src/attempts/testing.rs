@@ -14,17 +14,18 @@ use lifeboat_mover::report::{
 };
 use lifeboat_mover::task::{Part, RepositoryAccess, TaskWork, Transport};
 use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
 use super::{Effects, Reach, Stored, Unusable};
-use crate::movers::{Death, DeathCause, Ended, MoverObserver, MoverRequest};
+use crate::movers::{Death, DeathCause, MoverEnd, MoverObserver, MoverRequest};
 use crate::repositories::{Key, Keys, RepositoryKey, RepositoryProblem};
 
 #[derive(Default)]
 pub struct FakeEffects {
     /// How the next movers end.
-    ends: Mutex<VecDeque<Ended>>,
-    /// Whether a mover without an end in `ends` succeeds; otherwise it ends as [`Ended::Left`].
+    ends: Mutex<VecDeque<MoverEnd>>,
+    /// Whether a mover without an end in `ends` succeeds; otherwise it ends as [`MoverEnd::Left`].
     pub well: AtomicBool,
     /// Called while a mover runs.
     look: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
@@ -47,7 +48,7 @@ pub struct FakeEffects {
 }
 
 impl FakeEffects {
-    pub fn will(&self, end: Ended) {
+    pub fn will(&self, end: MoverEnd) {
         self.ends.lock().unwrap().push_back(end);
     }
 
@@ -73,7 +74,7 @@ impl FakeEffects {
     }
 
     /// A mover that succeeds.
-    fn succeed(&self, request: &MoverRequest) -> Ended {
+    fn succeed(&self, request: &MoverRequest) -> MoverEnd {
         let task = &request.task;
         reported(match &*task.parts {
             [part] if part.uid == task.uid => self.part_done(part),
@@ -101,18 +102,18 @@ impl FakeEffects {
     }
 }
 
-pub fn reported(outcome: Outcome) -> Ended {
+pub fn reported(outcome: Outcome) -> MoverEnd {
     let result = TaskResult::new("of-the-task", outcome);
-    Ended::Reported { result, dead_owner: Some("cluster/mover-pod".into()) }
+    MoverEnd::Reported { result, dead_owner: Some("cluster/mover-pod".into()) }
 }
 
-pub fn fails(message: &str) -> Ended {
+pub fn fails(message: &str) -> MoverEnd {
     reported(Outcome::Failed(Failure { cause: Cause::Source, message: message.to_owned() }))
 }
 
 /// A mover that was killed, as the kubelet reported.
-pub fn died(may_retry: bool) -> Ended {
-    Ended::Died(Death {
+pub fn died(may_retry: bool) -> MoverEnd {
+    MoverEnd::Died(Death {
         cause: DeathCause::Killed,
         message: "the mover was killed".into(),
         dead_owner: Some("cluster/mover-pod".into()),
@@ -121,8 +122,8 @@ pub fn died(may_retry: bool) -> Ended {
 }
 
 /// A mover on a node that does not answer: it may still run.
-pub fn lost() -> Ended {
-    Ended::Died(Death {
+pub fn lost() -> MoverEnd {
+    MoverEnd::Died(Death {
         cause: DeathCause::NodeLost,
         message: "node a is lost".into(),
         dead_owner: None,
@@ -131,8 +132,8 @@ pub fn lost() -> Ended {
 }
 
 /// A mover that was cancelled, and killed because it did not stop.
-pub fn killed_when_cancelled() -> Ended {
-    Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
+pub fn killed_when_cancelled() -> MoverEnd {
+    MoverEnd::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
 }
 
 /// No key: a test opens no repository.
@@ -150,7 +151,8 @@ impl Effects for FakeEffects {
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
         self.note(format!("reach {key}{}", if make { " or make" } else { "" }));
         if let Some((message, may_pass)) = self.unusable.lock().unwrap().clone() {
-            return Err(Unusable { message, may_pass });
+            let retry = if may_pass { Retry::Later } else { Retry::Never };
+            return Err(Unusable { message, retry });
         }
         let transport = Transport::Gateway { url: String::new(), token: String::new(), ca: None };
         Ok(Reach {
@@ -163,7 +165,7 @@ impl Effects for FakeEffects {
 
     async fn stored(&self, _: &RepositoryKey, task: &TaskId) -> Result<Vec<Stored>, Unusable> {
         if self.mute.load(Ordering::Relaxed) {
-            return Err(Unusable { message: "storage is away".into(), may_pass: false });
+            return Err(Unusable { message: "storage is away".into(), retry: Retry::Never });
         }
         let made = self.made.lock().unwrap();
         let is_part = |uid: &str| {
@@ -189,7 +191,7 @@ impl Effects for FakeEffects {
         request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         self.note(format!("send {}", request.job.task));
         observer.queued("3 are before it").await;
         observer.running("a").await;
@@ -206,7 +208,7 @@ impl Effects for FakeEffects {
         }
         let end = self.ends.lock().unwrap().pop_front();
         let end = end.unwrap_or_else(|| {
-            if self.well.load(Ordering::Relaxed) { self.succeed(&request) } else { Ended::Left }
+            if self.well.load(Ordering::Relaxed) { self.succeed(&request) } else { MoverEnd::Left }
         });
         self.requests.lock().unwrap().push(request);
         Ok(end)

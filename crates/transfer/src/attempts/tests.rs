@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::testing::{FakeEffects, died, reported};
 use super::*;
-use crate::movers::{Death, DeathCause, Ended};
+use crate::movers::{Death, DeathCause, MoverEnd};
 use crate::repositories::RepositoryKey;
 
 /// Notes what is recorded.
@@ -208,8 +208,8 @@ async fn the_mover_gets_all_parts_in_the_transfers_own_namespace() {
     assert_eq!((task.limits.upload, task.limits.download), (Some(102_400), Some(2_048)));
 }
 
-fn dead(cause: DeathCause) -> Ended {
-    Ended::Died(Death { cause, message: "the mover died".into(), dead_owner: None, may_retry: false })
+fn dead(cause: DeathCause) -> MoverEnd {
+    MoverEnd::Died(Death { cause, message: "the mover died".into(), dead_owner: None, may_retry: false })
 }
 
 #[rstest::rstest]

@@ -11,6 +11,7 @@ use lifeboat_api::common::{RepositoryName, StorageName, TaskId};
 use lifeboat_control::locked;
 use lifeboat_mover::task::lock_user;
 use lifeboat_plan::transfer::gateway::{Claims, Rights, TokenError, open};
+use lifeboat_repository::Retry;
 use lifeboat_web::gateway::{FileAccess, FilesError, Gatekeeper, Grant, NoGrant, RepositoryFiles};
 use tokio::time::Instant;
 
@@ -99,14 +100,14 @@ impl Gatekeeper for Gateway {
                 tracing::warn!(
                     repository,
                     task = grant.task,
+                    category = problem.category(),
                     message,
                     "the gateway cannot open a repository"
                 );
                 let reason = "repository";
-                Err(if problem.may_pass() {
-                    FilesError::Busy { reason }
-                } else {
-                    FilesError::Failed { reason }
+                Err(match problem.retry() {
+                    Retry::Never => FilesError::Failed { reason },
+                    Retry::Later | Retry::Now => FilesError::Busy { reason },
                 })
             }
         }

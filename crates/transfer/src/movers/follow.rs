@@ -14,7 +14,7 @@ use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::job::{self, CONTAINER, GRACE_SECONDS};
 use lifeboat_plan::transfer::movers::verdict::{
-    Dead, DeathCause, NodeSeen, Patience, Seen, Stuck, Verdict, Warning, stuck, verdict,
+    Dead, DeathCause, MoverFacts, NodeSeen, Patience, Stuck, Verdict, Warning, stuck, verdict,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Death, Ended, MoverObserver, MoverRequest, Movers};
+use super::{Death, MoverEnd, MoverObserver, MoverRequest, Movers};
 
 /// How often the node and the events, which are not watched, are read.
 const SURROUNDINGS: Duration = Duration::from_secs(10);
@@ -97,11 +97,11 @@ impl<'a> Follower<'a> {
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
         shutdown: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
+    ) -> Result<MoverEnd, ApiError> {
         let mut changes = std::pin::pin!(self.jobs.pod_changes(&self.name).default_backoff());
         loop {
             if shutdown.is_cancelled() {
-                return Ok(Ended::Left);
+                return Ok(MoverEnd::Left);
             }
             match self.judge().await {
                 Ok(verdict) => {
@@ -122,7 +122,7 @@ impl<'a> Follower<'a> {
             }
             let overdue = self.ending.is_some_and(|until| Instant::now() > until);
             if overdue || cancel.is_cancelled() && self.ending.is_none() && self.end().await {
-                return Ok(Ended::Cancelled { dead_owner: None, is_over: !overdue });
+                return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: !overdue });
             }
             self.wait(&mut changes, observer, cancel, shutdown).await;
         }
@@ -152,7 +152,7 @@ impl<'a> Follower<'a> {
             (Some(_), None) => NodeSeen::Gone,
             (Some(_), Some(node)) => NodeSeen::There(node),
         };
-        let seen = Seen {
+        let seen = MoverFacts {
             job: self.job.as_ref(),
             pod: self.pod.as_ref(),
             had_pod: self.had_pod,
@@ -185,7 +185,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    async fn act(&mut self, verdict: Verdict, observer: &dyn MoverObserver) -> Option<Ended> {
+    async fn act(&mut self, verdict: Verdict, observer: &dyn MoverObserver) -> Option<MoverEnd> {
         match verdict {
             Verdict::Preparing(message) => {
                 if message != self.reported && self.ending.is_none() {
@@ -206,11 +206,11 @@ impl<'a> Follower<'a> {
                 Some(self.conclude(&message, death))
             }
             Verdict::Dead(dead) if self.ending.is_some() => Some(self.cancelled(dead)),
-            Verdict::Dead(dead) => Some(Ended::Died(self.death(dead))),
+            Verdict::Dead(dead) => Some(MoverEnd::Died(self.death(dead))),
         }
     }
 
-    fn conclude(&self, message: &str, mut death: Dead) -> Ended {
+    fn conclude(&self, message: &str, mut death: Dead) -> MoverEnd {
         let task = &self.request.job.task;
         let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| *task == *result.uid);
         let Some(result) = result else {
@@ -222,7 +222,7 @@ impl<'a> Follower<'a> {
                 death.message =
                     format!("{}; instead of a result of this task it left: {begin}", death.message);
             }
-            return Ended::Died(self.death(death));
+            return MoverEnd::Died(self.death(death));
         };
         let stopped = matches!(&result.outcome, Outcome::Failed(Failure { cause: Cause::Stopped, .. }));
         if !stopped {
@@ -232,20 +232,20 @@ impl<'a> Follower<'a> {
         match death.cause {
             _ if self.ending.is_some() => self.cancelled(death),
             DeathCause::Evicted | DeathCause::Deadline | DeathCause::Deleted => {
-                Ended::Died(self.death(death))
+                MoverEnd::Died(self.death(death))
             }
             _ => self.reported(result, death),
         }
     }
 
-    fn reported(&self, result: TaskResult, dead: Dead) -> Ended {
-        Ended::Reported { result, dead_owner: self.death(dead).dead_owner }
+    fn reported(&self, result: TaskResult, dead: Dead) -> MoverEnd {
+        MoverEnd::Reported { result, dead_owner: self.death(dead).dead_owner }
     }
 
     /// The mover ended because it was cancelled. A mover that had to be killed may have left locks.
-    fn cancelled(&self, dead: Dead) -> Ended {
+    fn cancelled(&self, dead: Dead) -> MoverEnd {
         let is_over = dead.reported;
-        Ended::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
+        MoverEnd::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
     }
 
     fn death(&self, dead: Dead) -> Death {

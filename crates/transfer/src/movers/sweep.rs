@@ -11,6 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::FoundSecret;
 use lifeboat_plan::json::text;
 use lifeboat_plan::transfer::movers::job;
+use lifeboat_web::Outcome;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,9 @@ impl Movers {
         for round in 0_u32.. {
             let work = async {
                 if round.is_multiple_of(SWEEP) || earlier.as_ref().is_none_or(|jobs| !jobs.is_empty()) {
-                    match self.sweep().await {
+                    let swept = self.sweep().await;
+                    self.core.metrics.count_sweep("movers", Outcome::of(&swept));
+                    match swept {
                         Ok(kept) => {
                             earlier = Some(match earlier.take() {
                                 Some(known) => known.intersection(&kept).cloned().collect(),

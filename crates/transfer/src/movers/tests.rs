@@ -19,7 +19,7 @@ fn stopped() -> Outcome {
     Outcome::Failed(Failure { cause: Cause::Stopped, message: "told to end".into() })
 }
 
-async fn carry_out(fake: &Fake, uid: &str, watcher: &Notes, cancel: &CancellationToken) -> Ended {
+async fn carry_out(fake: &Fake, uid: &str, watcher: &Notes, cancel: &CancellationToken) -> MoverEnd {
     let movers = fake.movers.clone();
     let mut request = request(uid);
     request.job.pod = movers.settings.pod("lifeboat");
@@ -27,14 +27,14 @@ async fn carry_out(fake: &Fake, uid: &str, watcher: &Notes, cancel: &Cancellatio
     tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it hangs").unwrap()
 }
 
-async fn simply(fake: &Fake, uid: &str) -> Ended {
+async fn simply(fake: &Fake, uid: &str) -> MoverEnd {
     carry_out(fake, uid, &Notes::default(), &CancellationToken::new()).await
 }
 
 #[track_caller]
-fn died(ended: Ended) -> Death {
+fn died(ended: MoverEnd) -> Death {
     match ended {
-        Ended::Died(death) => death,
+        MoverEnd::Died(death) => death,
         other => panic!("it did not die: {other:?}"),
     }
 }
@@ -57,7 +57,7 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
             .to_owned();
     let watcher = Notes::default();
     let ended = carry_out(&fake, "a-1", &watcher, &CancellationToken::new()).await;
-    assert!(matches!(&ended, Ended::Reported { result, .. } if result.outcome == done()), "{ended:?}");
+    assert!(matches!(&ended, MoverEnd::Reported { result, .. } if result.outcome == done()), "{ended:?}");
     assert_eq!(
         watcher.all(),
         [
@@ -89,7 +89,7 @@ async fn a_job_that_is_there_is_adopted_and_no_second_one_is_made(#[case] states
     let fake = Fake::with(|settings| settings.at_once = 1).await;
     fake.put_job(&job("a-1"), states);
     fake.put_job(&job("b-1"), &[running()]);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert!(matches!(simply(&fake, "a-1").await, MoverEnd::Reported { .. }));
     assert!(!fake.changes().contains(&"POST jobs".to_owned()));
 }
 
@@ -99,7 +99,7 @@ async fn a_secret_that_an_interrupted_try_left_is_used_with_the_content_of_now()
     fake.script(&[running(), reported("THIS", done())]);
     let left = json!({"metadata": {"name": "mover-a-1"}, "data": {"password-0": "b2xk"}});
     fake.put("secrets/mover-a-1", left);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert!(matches!(simply(&fake, "a-1").await, MoverEnd::Reported { .. }));
     assert_eq!(fake.object("secrets/mover-a-1").unwrap()["data"]["password-0"], "c2VjcmV0");
 }
 
@@ -107,7 +107,7 @@ async fn a_secret_that_an_interrupted_try_left_is_used_with_the_content_of_now()
 async fn a_job_whose_secret_is_gone_gets_it_again() {
     let fake = Fake::new().await;
     fake.put_job(&job("a-1"), &[starting(), running(), reported("a-1", done())]);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert!(matches!(simply(&fake, "a-1").await, MoverEnd::Reported { .. }));
     let secret = fake.object("secrets/mover-a-1").unwrap();
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], "job-uid");
 }
@@ -129,9 +129,9 @@ async fn a_mover_that_is_cancelled_is_told_to_end(
     let cancel = CancellationToken::new();
     cancel.cancel();
     let ended = carry_out(&fake, "a-1", &Notes::default(), &cancel).await;
-    assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
-    assert_eq!(matches!(ended, Ended::Reported { .. }), !cancelled, "{ended:?}");
-    let owner = matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
+    assert_eq!(matches!(ended, MoverEnd::Cancelled { .. }), cancelled, "{ended:?}");
+    assert_eq!(matches!(ended, MoverEnd::Reported { .. }), !cancelled, "{ended:?}");
+    let owner = matches!(&ended, MoverEnd::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
     assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
     let deleted = fake.changes().iter().filter(|change| *change == "DELETE pods/mover-a-1").count();
     assert_eq!(deleted, 1);
@@ -143,9 +143,9 @@ async fn a_mover_that_is_cancelled_before_it_began_is_gone_at_once() {
     fake.put_job(&job("a-1"), &[starting()]);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    assert!(matches!(carry_out(&fake, "a-1", &Notes::default(), &cancel).await, Ended::Cancelled { .. }));
+    assert!(matches!(carry_out(&fake, "a-1", &Notes::default(), &cancel).await, MoverEnd::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-a-1"));
-    assert!(matches!(carry_out(&fake, "b-1", &Notes::default(), &cancel).await, Ended::Cancelled { .. }));
+    assert!(matches!(carry_out(&fake, "b-1", &Notes::default(), &cancel).await, MoverEnd::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-b-1"), "and one without a Job gets none");
 }
 
@@ -162,9 +162,9 @@ async fn a_server_that_rests_leaves_the_job_alone() {
         shutdown.cancel();
     };
     let (ended, ()) = tokio::join!(simply(&fake, "a-1"), rests);
-    assert!(matches!(ended, Ended::Left), "{ended:?}");
+    assert!(matches!(ended, MoverEnd::Left), "{ended:?}");
     assert!(fake.has("jobs/mover-a-1") && fake.has("secrets/mover-a-1"));
-    assert!(matches!(simply(&fake, "b-1").await, Ended::Left));
+    assert!(matches!(simply(&fake, "b-1").await, MoverEnd::Left));
     assert!(!fake.has("jobs/mover-b-1"));
 }
 
@@ -241,7 +241,7 @@ async fn trouble_with_the_api_server_ends_no_mover() {
     for (number, code) in [(1, 429), (2, 500), (3, 503)] {
         fake.server.fail(Requests::new(Verb::List, "*/pods"), When::Nth(number), code);
     }
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert!(matches!(simply(&fake, "a-1").await, MoverEnd::Reported { .. }));
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
         async move {
             let uid = format!("{number}-1");
             let ended = carry_out(fake, &uid, watcher, &CancellationToken::new()).await;
-            assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
+            assert!(matches!(ended, MoverEnd::Reported { .. }), "{ended:?}");
             fake.movers.clear("lifeboat-movers", &TaskId::new(uid)).await.unwrap();
         }
     });
@@ -286,7 +286,7 @@ async fn jobs_of_the_term_before_count_until_they_end() {
     };
     let cancel = CancellationToken::new();
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), ends);
-    assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
+    assert!(matches!(ended, MoverEnd::Reported { .. }), "{ended:?}");
     assert!(
         watcher.all()[0].starts_with("queued: waits for its turn: 1 mover runs in all"),
         "{:?}",
@@ -312,7 +312,7 @@ async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
     };
     let movers = fake.movers.clone();
     let (ended, ()) = tokio::join!(movers.carry_out(waits, &watcher, &cancel), ends);
-    assert!(matches!(ended.unwrap(), Ended::Reported { .. }));
+    assert!(matches!(ended.unwrap(), MoverEnd::Reported { .. }));
     assert_eq!(fake.object("secrets/mover-a-1").unwrap()["data"]["password-0"], "bmV3");
 }
 
@@ -341,7 +341,7 @@ async fn whoever_gives_up_waiting_gives_its_place_back() {
         cancel.cancel();
     };
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), waits);
-    assert!(matches!(ended, Ended::Cancelled { .. }), "{ended:?}");
+    assert!(matches!(ended, MoverEnd::Cancelled { .. }), "{ended:?}");
     assert!(fake.changes().is_empty());
 }
 

@@ -1,6 +1,7 @@
 //! Why a repository cannot be used.
 
 use lifeboat_cluster::{ApiError, chain};
+use lifeboat_repository::Retry;
 
 /// Why a repository cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +37,23 @@ impl RepositoryProblem {
         matches!(self, Self::Repository(lifeboat_repository::Error::NoRepository { .. }))
     }
 
-    /// Whether a later try may succeed without anyone changing settings.
-    pub fn may_pass(&self) -> bool {
+    /// A word from a fixed list, for logs.
+    pub fn category(&self) -> &'static str {
         match self {
-            Self::Api(_) | Self::Storage(_) => true,
-            Self::Repository(_) => !self.is_missing() && !self.is_password(),
-            Self::Unusable(_) | Self::MoversOnly(_) => false,
+            Self::Storage(_) => "storage",
+            Self::Api(_) => "api",
+            Self::MoversOnly(_) => "movers-only",
+            Self::Unusable(_) => "settings",
+            Self::Repository(error) => error.category(),
+        }
+    }
+
+    /// When a later try may succeed: never without someone changing settings.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Repository(_) if self.is_missing() || self.is_password() => Retry::Never,
+            Self::Api(_) | Self::Storage(_) | Self::Repository(_) => Retry::Later,
+            Self::Unusable(_) | Self::MoversOnly(_) => Retry::Never,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{Backup, names};
-use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::{ApiError, chain, objects};
 use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
@@ -56,8 +56,8 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
         Err(BackupProblem::Api(error)) => return Err(error),
         Err(problem) => return over.fail(&problem.to_string(), BTreeMap::new()).await,
     };
-    if let Err(reason) = prepare(storage.store(), &storage.files, ready.again).await {
-        return over.fail(&reason, BTreeMap::new()).await;
+    if let Err(error) = prepare(storage.store(), &storage.files, ready.again).await {
+        return over.fail(&error.to_string(), BTreeMap::new()).await;
     }
     over.storage = Some(&storage);
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
@@ -194,22 +194,19 @@ impl Over<'_> {
     }
 }
 
+/// Why a backup cannot use its directory in storage.
+#[derive(Debug, thiserror::Error)]
+enum DirectoryError {
+    #[error("{taken}: {0} exists; choose another name, or delete that backup", taken = NAME_TAKEN)]
+    Taken(String),
+    #[error("cannot check whether the backup exists in object storage: {}", chain(.0))]
+    Unknown(#[from] StoreError),
+}
+
 /// Checks that no other backup has this directory, and removes what an interrupted attempt left there.
-async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> Result<(), String> {
-    match store.exists(&files.metadata()).await {
-        Ok(false) => {}
-        Ok(true) => {
-            return Err(format!(
-                "{NAME_TAKEN}: {} exists; choose another name, or delete that backup",
-                files.metadata()
-            ));
-        }
-        Err(error) => {
-            return Err(format!(
-                "cannot check whether the backup exists in object storage: {}",
-                chain(&error)
-            ));
-        }
+async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> Result<(), DirectoryError> {
+    if store.exists(&files.metadata()).await? {
+        return Err(DirectoryError::Taken(files.metadata()));
     }
     if again {
         abort_uploads(store, files).await;
@@ -235,6 +232,7 @@ async fn watched(
     let snapshotters = open_snapshotters(context, &session, &ready).await;
     let pass = run_pass(PassInput {
         client: context.client.clone(),
+        clock: context.clock.clone(),
         backup: ready.backup,
         valid: ready.valid,
         catalogue: ready.catalogue,

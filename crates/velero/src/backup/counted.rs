@@ -27,7 +27,7 @@ pub(super) fn count_refused(context: &Context, backup: &Backup) {
     context.metrics.backup_ended(schedule(backup), &end);
 }
 
-/// Counts a backup that ended.
+/// Counts a backup that ended, and its snapshots.
 pub(super) fn count(context: &Context, ended: &Backup, archive_bytes: Option<u64>) {
     let status = ended.status.clone().unwrap_or_default();
     let ending = match status.phase {
@@ -48,4 +48,12 @@ pub(super) fn count(context: &Context, ended: &Backup, archive_bytes: Option<u64
         ended_at: now.as_second(),
     };
     context.metrics.backup_ended(schedule(ended), &end);
+    let taken = number(status.volume_snapshots_completed);
+    context.metrics.volume_snapshots(schedule(ended), number(status.volume_snapshots_attempted), taken);
+    // A backup without CSI snapshots has no series of its own.
+    let attempted = number(status.csi_volume_snapshots_attempted);
+    if attempted > 0 {
+        let taken = number(status.csi_volume_snapshots_completed);
+        context.metrics.csi_snapshots(schedule(ended), &ended.name_any(), attempted, taken);
+    }
 }

@@ -72,7 +72,7 @@ pub(super) async fn end(
 }
 
 /// A Backup with its final status.
-struct Ended {
+struct FinishedBackup {
     backup: Backup,
     /// The patch of the Backup's status.
     patch: Value,
@@ -87,7 +87,7 @@ async fn ended(
     backup: &Backup,
     storage: &Storage,
     mut phase: BackupPhase,
-) -> Result<Ended, BackupProblem> {
+) -> Result<FinishedBackup, BackupProblem> {
     let rewritten = rewrite::write_again(context, backup, &storage.location.store, &storage.files).await?;
     check_archive(backup, storage, rewritten.bytes).await?;
     let (now, mut ended) = (context.now(), backup.clone());
@@ -104,7 +104,7 @@ async fn ended(
         status.completion_timestamp = Some(Time(seconds(now)));
     }
     ended.metadata.managed_fields = None;
-    Ok(Ended { backup: ended, patch, bytes: rewritten.bytes })
+    Ok(FinishedBackup { backup: ended, patch, bytes: rewritten.bytes })
 }
 
 /// Checks that the archive is in storage with the expected size. `rewritten`: its size, if it was written again.

@@ -5,24 +5,23 @@
 mod orphans;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::Backoff;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::velero::csi::Orphan;
 
-use super::undo::Undoing;
+use super::undo::{HooksError, Undoing};
 use super::{State, is_at_rest, shown_phase};
 use crate::backup::journal::{self, Journal};
 use crate::context::Context;
 use crate::csi;
 
-/// How often ending a journal is tried, and the pause between two tries.
+/// How often ending a journal is tried.
 const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(10);
 
 /// A journal that no attempt will end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +33,7 @@ pub(super) struct Left {
 
 /// The journals that no attempt will end; repeated until the API server answers.
 pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
+    let mut backoff = Backoff::default();
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return Vec::new(),
@@ -42,7 +42,7 @@ pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
                 Err(error) => tracing::warn!(error = error.chain(), "cannot list journals"),
             },
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(backoff.failed()).await;
     }
 }
 
@@ -71,14 +71,14 @@ fn is_to_run(backup: &DynamicObject) -> bool {
 /// next term.
 pub(super) async fn end(context: &Context, all: &[Left]) {
     for left in all {
-        let mut tries = 0;
-        while let Err(message) = end_one(context, left).await {
+        let (mut tries, mut backoff) = (0, Backoff::default());
+        while let Err(error) = end_one(context, left).await {
             tries += 1;
-            tracing::warn!(%left.uid, error = message, "cannot end the hooks of a backup that is gone");
+            tracing::warn!(%left.uid, %error, "cannot end the hooks of a backup that is gone");
             if tries == TRIES {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(backoff.failed()).await;
         }
     }
 }
@@ -148,10 +148,18 @@ async fn clear_orphans(context: &Context, uid: &BackupUid) -> Result<(), ApiErro
     }
 }
 
-async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
+/// Why a journal was not ended.
+#[derive(Debug, thiserror::Error)]
+enum NotEnded {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Hooks(#[from] HooksError),
+}
+
+async fn end_one(context: &Context, left: &Left) -> Result<(), NotEnded> {
     let journal = Journal::of(context.client.clone(), &context.namespace, &left.uid);
-    let standing = standing(context, left, &journal).await;
-    let (ending, stage, files) = standing.map_err(|error| error.chain())?;
+    let (ending, stage, files) = standing(context, left, &journal).await?;
     let undoing = Undoing {
         context,
         ending,
@@ -164,7 +172,7 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
         copies: BTreeMap::new(),
     };
     if let Some(error) = undoing.carry_out().await.open_hooks {
-        return Err(error);
+        return Err(error.into());
     }
     tracing::info!(uid = %left.uid, "ended the journal of a backup that is gone");
     Ok(())

@@ -33,7 +33,7 @@ use kube::Client;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, Results};
 use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
-use lifeboat_control::locked;
+use lifeboat_control::{Clock, locked};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::backup::validate::ValidBackup;
@@ -63,6 +63,7 @@ const LAST_MOMENT: Duration = Duration::from_secs(10);
 /// Everything a pass needs.
 pub(crate) struct PassInput {
     pub(crate) client: Client,
+    pub(crate) clock: Clock,
     pub(crate) backup: Backup,
     pub(crate) valid: ValidBackup,
     pub(crate) catalogue: Arc<Catalogue>,
@@ -119,6 +120,7 @@ pub(crate) enum PassError {
 /// A running pass; shared by all of its tasks.
 pub(super) struct Pass {
     pub(super) client: Client,
+    pub(super) clock: Clock,
     pub(super) backup: Backup,
     pub(super) valid: ValidBackup,
     pub(super) catalogue: Arc<Catalogue>,
@@ -197,6 +199,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     let pass = Arc::new(Pass {
         lookup: ActionLookup::with_client(input.client.clone(), input.catalogue.clone()),
         client: input.client,
+        clock: input.clock,
         backup: input.backup,
         valid: input.valid,
         catalogue: input.catalogue,

@@ -10,6 +10,7 @@ use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
+use lifeboat_store::Retry;
 
 use super::State;
 use super::journal::Journal;
@@ -43,6 +44,35 @@ pub(super) enum BackupProblem {
     Gone(String),
 }
 
+impl BackupProblem {
+    /// A word from a fixed list, for logs.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Api(_) => "api",
+            Self::Storage(_) => "storage",
+            Self::Disk(_) => "disk",
+            Self::Gone(_) => "gone",
+        }
+    }
+
+    /// When the step may be tried again.
+    pub(super) fn retry(&self) -> Retry {
+        match self {
+            Self::Gone(_) => Retry::Never,
+            Self::Api(_) | Self::Storage(_) | Self::Disk(_) => Retry::Later,
+        }
+    }
+}
+
+/// Why an object of the cluster that a backup needs cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// Waits while the problem is temporary; after its time limit the backup has failed, because it could not be
 /// restored.
 pub(super) async fn wait(
@@ -57,16 +87,18 @@ pub(super) async fn wait(
         BackupProblem::Disk(_) => DISK_PATIENCE,
         _ => GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(PATIENCE),
     };
-    let (reason, over) = match problem {
+    let (category, retry) = (problem.category(), problem.retry());
+    let reason = match problem {
         BackupProblem::Api(error) => return Err(error),
-        BackupProblem::Gone(reason) => (reason, true),
-        BackupProblem::Storage(reason) | BackupProblem::Disk(reason) => {
-            let since = *locked(&state.problem).entry(this.uid.clone()).or_insert(now);
-            (reason, since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end))
-        }
+        other => other.to_string(),
+    };
+    let over = retry == Retry::Never || {
+        let since = *locked(&state.problem).entry(this.uid.clone()).or_insert(now);
+        since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end)
     };
     tracing::warn!(
         backup = this.name,
+        category,
         error = reason,
         "a backup cannot be finished, because storage does not accept its files"
     );

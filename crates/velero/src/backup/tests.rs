@@ -48,7 +48,7 @@ impl Server {
         let mut context = context(client);
         context.commands = Arc::new(world.clone());
         let state = Arc::new(State::new(CancellationToken::new()));
-        let controller = Arc::new(Controller::new(state.clone()));
+        let controller = Arc::new(Controller::new(&context, state.clone()));
         Self { world, context, state, controller, directory }
     }
 

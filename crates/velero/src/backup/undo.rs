@@ -28,7 +28,7 @@ use crate::backup::pass::run_open_posts;
 use crate::context::Context;
 use crate::csi;
 use crate::repositories::RepositoryKey;
-use crate::volume_plugin::{self, Kind};
+use crate::volume_plugin::{self, DatedClient, Kind};
 
 pub(super) use files::{abort_uploads, write_failure};
 pub(super) use operations::cancel_noted;
@@ -52,8 +52,9 @@ pub(super) struct Undoing<'a> {
 }
 
 /// Why the post hooks of a backup could not be run.
+/// Why the open post hooks of a backup could not be run.
 #[derive(Debug, thiserror::Error)]
-enum HooksError {
+pub(super) enum HooksError {
     #[error("{}", .0.chain())]
     Api(#[from] ApiError),
     /// The file for the log of the hooks cannot be created.
@@ -67,7 +68,7 @@ pub(super) struct Left {
     /// What is left, or may be left, for people.
     pub(super) messages: Vec<String>,
     /// Why post hooks could not be run now; None if they were.
-    pub(super) open_hooks: Option<String>,
+    pub(super) open_hooks: Option<HooksError>,
     /// Whether the backup's lists in storage name something that is left.
     is_listed: bool,
     /// Whether another try may remove more.
@@ -159,7 +160,7 @@ impl Undoing<'_> {
         let (context, uid) = (self.context, self.uid());
         match effect {
             Effect::OpenHooks => {
-                left.open_hooks = self.end_hooks().await.err().map(|error| error.to_string());
+                left.open_hooks = self.end_hooks().await.err();
             }
             Effect::Uploads => {
                 if let Some(storage) = self.storage {
@@ -183,7 +184,8 @@ impl Undoing<'_> {
             }
             Effect::ShownSnapshots => {
                 let namespace = &context.namespace;
-                volume_plugin::end_open(&context.client, Kind::Backup, namespace, uid.as_str(), reason).await;
+                let client = DatedClient::of(context);
+                volume_plugin::end_open(client, Kind::Backup, namespace, uid.as_str(), reason).await;
             }
             Effect::Files => {
                 if let Some(storage) = self.storage.filter(|_| !left.is_listed) {

@@ -62,11 +62,11 @@ pub(crate) struct World {
     /// Called with the path of every object that is changed.
     on_change: Arc<Mutex<Option<Hook>>>,
     /// Changes of watched paths.
-    watched: Arc<Mutex<BTreeMap<String, Seen>>>,
+    watched: Arc<Mutex<BTreeMap<String, RecordedStates>>>,
 }
 
 /// Changes in their order.
-type Seen = Arc<Mutex<Vec<Value>>>;
+type RecordedStates = Arc<Mutex<Vec<Value>>>;
 type Hook = Box<dyn Fn(&World, &str) + Send>;
 
 impl Default for World {
@@ -225,7 +225,7 @@ impl World {
     }
 
     /// The changes that are asked for at a path from now on.
-    pub(crate) fn watch_changes(&self, path: &str) -> Seen {
+    pub(crate) fn watch_changes(&self, path: &str) -> RecordedStates {
         self.watched.lock().unwrap().entry(path.to_owned()).or_default().clone()
     }
 

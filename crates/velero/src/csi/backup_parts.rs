@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::velero::{Backup, names};
+use lifeboat_control::Clock;
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::transfer::snapshots;
 use lifeboat_plan::velero::csi::{self, OF_BACKUP};
@@ -17,7 +18,7 @@ use super::backup::{failed, is_finalizing};
 use super::objects::{Snapshots, text};
 
 /// Records in a VolumeSnapshot where its data is, and adds its content and class.
-pub(super) struct SnapshotAction(pub(super) Snapshots);
+pub(super) struct SnapshotAction(pub(super) Snapshots, pub(super) Clock);
 
 #[async_trait]
 impl BackupItemAction for SnapshotAction {
@@ -76,7 +77,7 @@ impl BackupItemAction for SnapshotAction {
         let (namespace, name, started) = parts(operation)?;
         let progress = OperationProgress { started: Some(started), ..OperationProgress::default() };
         let ended = |error: String| {
-            let updated = Some(Timestamp::now());
+            let updated = Some(self.1.now());
             Ok(OperationProgress { completed: true, error, updated, ..progress.clone() })
         };
         let later = |error: lifeboat_cluster::ApiError| {

@@ -1,6 +1,7 @@
 //! The delete item action: deletes the snapshots of a backup with the backup, and reports whether the driver did it.
 //! A snapshot whose deletion is not certain is a problem, and then the backup is kept.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +21,20 @@ const HANDLED: Duration = Duration::from_mins(1);
 /// How long a driver may take for a deletion; if it takes longer, the next try asks again.
 const GONE: Duration = Duration::from_mins(5);
 
+/// Why a snapshot may still exist.
+#[derive(Debug, thiserror::Error)]
+enum NotDeleted {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    /// `left`: why its content cannot be removed either, or nothing.
+    #[error(
+        "no CSI driver of this cluster handles its content; is the driver installed, and is the node with the snapshot running?{left}"
+    )]
+    NotHandled { left: String },
+    #[error("after {} s: {last}", GONE.as_secs())]
+    Late { last: String },
+}
+
 /// Deletes the driver's snapshot of a content.
 pub(super) struct ContentAction(pub(super) Snapshots);
 
@@ -38,7 +53,7 @@ impl DeleteItemAction for ContentAction {
             return Ok(());
         }
         let Some(wanted) = csi::for_deletion(item) else { return Ok(()) };
-        let remains = |message: String| {
+        let remains = |message: &dyn Display| {
             let (driver, handle) = (text(item, "/spec/driver"), text(item, "/status/snapshotHandle"));
             ActionError::Failed(format!("snapshot '{handle}' of driver {driver} remains: {message}"))
         };
@@ -46,22 +61,22 @@ impl DeleteItemAction for ContentAction {
             Ok(()) => {}
             Err(Unusable::NotServed) => {
                 let message = "the cluster does not serve VolumeSnapshotContents; delete the backup in a cluster of its driver";
-                return Err(remains(message.to_owned()));
+                return Err(remains(&message));
             }
             Err(Unusable::Forbidden) => {
-                return Err(remains("this installation may not create VolumeSnapshotContents".to_owned()));
+                return Err(remains(&"this installation may not create VolumeSnapshotContents"));
             }
             Err(Unusable::Api(error)) => return Err(failed(error)),
         }
         self.clear_restored(item, &backup.name_any()).await.map_err(failed)?;
         let name = text(&wanted, "/metadata/name").to_owned();
         self.0.make_content(&wanted).await.map_err(failed)?;
-        if !self.is_handled(&name).await.map_err(remains)? {
+        if !self.is_handled(&name).await.map_err(|error| remains(&error))? {
             // The content was deleted in the meantime: the deletion of an earlier try has ended.
             return Ok(());
         }
         self.0.delete_content(&name).await.map_err(failed)?;
-        self.is_gone(&name).await.map_err(remains)
+        self.is_gone(&name).await.map_err(|error| remains(&error))
     }
 }
 
@@ -80,7 +95,7 @@ impl ContentAction {
 
     /// Waits until the driver's sidecar has noticed the content, which shows in its status: only the sidecar deletes
     /// the snapshot. False if the content is gone.
-    async fn is_handled(&self, name: &str) -> Result<bool, String> {
+    async fn is_handled(&self, name: &str) -> Result<bool, NotDeleted> {
         let timer = PollTimer::new(HANDLED);
         loop {
             match self.0.content(name).await {
@@ -88,7 +103,7 @@ impl ContentAction {
                 Ok(Some(content)) if content["status"].is_object() || snapshots::is_going(&content) => {
                     return Ok(true);
                 }
-                Err(error) if !error.is_transient() => return Err(error.chain()),
+                Err(error) if !error.is_transient() => return Err(error.into()),
                 Ok(Some(_)) | Err(_) => {}
             }
             if !timer.pause().await {
@@ -99,14 +114,12 @@ impl ContentAction {
                     Err(error) => Some(error),
                 };
                 let left = left.map(|error| format!("; {}", error.chain())).unwrap_or_default();
-                return Err(format!(
-                    "no CSI driver of this cluster handles its content; is the driver installed, and is the node with the snapshot running?{left}"
-                ));
+                return Err(NotDeleted::NotHandled { left });
             }
         }
     }
 
-    async fn is_gone(&self, name: &str) -> Result<(), String> {
+    async fn is_gone(&self, name: &str) -> Result<(), NotDeleted> {
         let timer = PollTimer::new(GONE);
         loop {
             let last = match self.0.content(name).await {
@@ -116,10 +129,10 @@ impl ContentAction {
                         .to_owned()
                 }),
                 Err(error) if error.is_transient() => error.chain(),
-                Err(error) => return Err(error.chain()),
+                Err(error) => return Err(error.into()),
             };
             if !timer.pause().await {
-                return Err(format!("after {} s: {last}", GONE.as_secs()));
+                return Err(NotDeleted::Late { last });
             }
         }
     }

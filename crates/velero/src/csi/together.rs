@@ -36,10 +36,32 @@ pub(super) enum GroupError {
     Members(ActionError),
     /// This claim cannot be snapshotted together with its group.
     #[error("{title}: {reason}")]
-    NotWhole { title: String, reason: String },
+    NotWhole { title: String, reason: NotWhole },
     /// No claim of the group gets a snapshot in this attempt.
     #[error(transparent)]
     Failed(GroupFailure),
+}
+
+/// Why a group cannot be snapshotted together.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotWhole {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error("an earlier VolumeGroupSnapshot is still being deleted")]
+    Earlier,
+    #[error(
+        "its claims {0} were snapshotted before others joined the group: back up again to snapshot all at one moment"
+    )]
+    Joined(String),
+}
+
+/// Why a group was not snapshotted.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error("it was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}")]
+    Late { seconds: u64, last: String },
 }
 
 /// Why the snapshot of a group failed, for all of its claims.
@@ -159,30 +181,26 @@ async fn take(
     let taking = Taking { groups, snapshots, group, members, limit };
     let whole = taking.is_whole().await;
     whole.map_err(|reason| GroupError::NotWhole { title: title.clone(), reason })?;
-    if let Err(message) = taking.run(&class, of_members).await {
+    if let Err(error) = taking.run(&class, of_members).await {
         let left = taking.undo().await.err();
         let left = left.map(|error| format!("; parts of it are left behind: {}", error.chain()));
-        let message = format!("{message} (VolumeGroupSnapshotClass {class}, driver {driver})");
+        let message = format!("{error} (VolumeGroupSnapshotClass {class}, driver {driver})");
         return Err(failed(format!("{message}{}", left.unwrap_or_default())));
     }
     Ok(())
 }
 
 impl Taking<'_> {
-    async fn run(&self, class: &str, of_members: Option<&str>) -> Result<(), String> {
-        self.groups.make(self.group, class).await.map_err(|error| error.chain())?;
+    async fn run(&self, class: &str, of_members: Option<&str>) -> Result<(), NotTaken> {
+        self.groups.make(self.group, class).await?;
         let taken = self.taken().await?;
-        let own = async {
-            // First of all: from here on the driver keeps the data, even if the objects are deleted.
-            for member in &taken {
-                self.groups.keep(&member.content, &self.group.backup).await?;
-            }
-            for member in &taken {
-                self.give(member, of_members).await?;
-            }
-            Ok(())
-        };
-        own.await.map_err(|error: ApiError| error.chain())?;
+        // First of all: from here on the driver keeps the data, even if the objects are deleted.
+        for member in &taken {
+            self.groups.keep(&member.content, &self.group.backup).await?;
+        }
+        for member in &taken {
+            self.give(member, of_members).await?;
+        }
         // The snapshots are complete without this step; what is left of the group is removed with the backup.
         let kept = taken.iter().map(|member| text(&member.content, "/status/snapshotHandle").to_owned());
         if let Err(error) = self.remove_group(&kept.collect()).await {
@@ -197,7 +215,7 @@ impl Taking<'_> {
 
     /// Checks that the group can be snapshotted together: no member has a snapshot already. An earlier group snapshot
     /// is adopted; one that is being deleted is waited for.
-    async fn is_whole(&self) -> Result<(), String> {
+    async fn is_whole(&self) -> Result<(), NotWhole> {
         let timer = PollTimer::new(self.limit);
         loop {
             match self.groups.get(self.group).await {
@@ -205,26 +223,23 @@ impl Taking<'_> {
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) => break,
                 Err(error) if error.is_transient() => {}
-                Err(error) => return Err(error.chain()),
+                Err(error) => return Err(error.into()),
             }
             if !timer.pause().await {
-                return Err("an earlier VolumeGroupSnapshot is still being deleted".to_owned());
+                return Err(NotWhole::Earlier);
             }
         }
         let mut known = Vec::new();
         for member in &self.members {
             let name = self.group.snapshot_of(&member.claim);
             let found = self.snapshots.snapshot(&self.group.namespace, &name).await;
-            if found.map_err(|error| error.chain())?.is_some() {
+            if found?.is_some() {
                 known.push(text(&member.claim, "/metadata/name"));
             }
         }
         match known.as_slice() {
             [] => Ok(()),
-            known => Err(format!(
-                "its claims {} were snapshotted before others joined the group: back up again to snapshot all at one moment",
-                known.join(", ")
-            )),
+            known => Err(NotWhole::Joined(known.join(", "))),
         }
     }
 
@@ -235,19 +250,19 @@ impl Taking<'_> {
         }
     }
 
-    /// Waits until the driver has snapshotted all claims. The error text says what it waits for.
-    async fn taken(&self) -> Result<Vec<MemberSnapshot>, String> {
+    /// Waits until the driver has snapshotted all claims. The error says what it waits for.
+    async fn taken(&self) -> Result<Vec<MemberSnapshot>, NotTaken> {
         let timer = PollTimer::new(self.limit);
         loop {
             let last = match self.groups.state(self.group, &self.members).await {
                 Ok(GroupState::Taken(taken)) => return Ok(taken),
                 Ok(GroupState::Waiting(message)) => message,
                 Err(error) if error.is_transient() => error.chain(),
-                Err(error) => return Err(error.chain()),
+                Err(error) => return Err(error.into()),
             };
             if !timer.pause().await {
                 let seconds = self.limit.as_secs();
-                return Err(format!("it was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}"));
+                return Err(NotTaken::Late { seconds, last });
             }
         }
     }

@@ -9,6 +9,7 @@ use kube::api::ListParams;
 use lifeboat_api::velero::{DataDownload, DataUpload};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_transfer::attempts::WorkContext;
+use lifeboat_web::Outcome;
 use tokio_util::sync::CancellationToken;
 
 use super::exposures;
@@ -23,7 +24,9 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let work = work_context(context);
     let sweeping = async {
         loop {
-            if let Err(error) = sweep(&work).await {
+            let swept = sweep(&work).await;
+            context.core.metrics.count_sweep("data-movements", Outcome::of(&swept));
+            if let Err(error) = swept {
                 tracing::warn!(error = error.chain(), "cannot remove what deleted data movements left");
             }
             tokio::time::sleep(PAUSE).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_transfer::MoverSettings;
-use lifeboat_transfer::movers::Ended;
+use lifeboat_transfer::movers::MoverEnd;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

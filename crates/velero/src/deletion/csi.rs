@@ -12,11 +12,10 @@ use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
 use lifeboat_cluster::objects;
 use lifeboat_plan::velero::csi::{CONTENT_DELETER, content_of_handle};
 use lifeboat_plugin::actions::DeleteItemAction;
-use tokio::time::timeout;
 
 use super::files::list;
 use super::gather::Gathered;
-use super::items::ActionsResult;
+use super::items::{ActionsResult, DeleteActionError, in_time};
 use crate::context::Context;
 use crate::csi;
 use crate::locations::Location;
@@ -50,16 +49,31 @@ pub(super) async fn delete(
     for volume in volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed") {
         let unknown = |csi: &&CsiSnapshotInfo| !ran.contents.contains(&csi.vsc_name);
         let Some(csi) = volume.csi_snapshot_info.as_ref().filter(unknown) else { continue };
-        if let Err(message) = delete_one(context, actions, gathered, csi).await {
+        if let Err(error) = delete_one(context, actions, gathered, csi).await {
             let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
             let CsiSnapshotInfo { snapshot_handle: handle, vsc_name, .. } = csi;
             problems.push(format!(
                 "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
-                 VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {message}"
+                 VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {error}"
             ));
         }
     }
     problems
+}
+
+/// Why a snapshot cannot be deleted by its handle.
+#[derive(Debug, thiserror::Error)]
+enum NotDeleted {
+    #[error("the list of volumes has no handle and driver for it")]
+    NoHandle,
+    #[error("this server has no action for it")]
+    NoAction,
+    #[error("its Backup is gone")]
+    BackupGone,
+    #[error(transparent)]
+    Backup(#[from] serde_json::Error),
+    #[error(transparent)]
+    Action(#[from] DeleteActionError),
 }
 
 /// Deletes one snapshot as the action does for a content of the archive; the Secret for the deletion is unknown.
@@ -68,21 +82,18 @@ async fn delete_one(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     csi: &CsiSnapshotInfo,
-) -> Result<(), String> {
+) -> Result<(), NotDeleted> {
     if csi.snapshot_handle.is_empty() && csi.vsc_name.is_empty() {
         return Ok(());
     }
     if csi.snapshot_handle.is_empty() || csi.driver.is_empty() {
-        return Err("the list of volumes has no handle and driver for it".to_owned());
+        return Err(NotDeleted::NoHandle);
     }
     let action = actions.iter().find(|action| action.name() == CONTENT_DELETER);
-    let action = action.ok_or("this server has no action for it")?;
-    let backup = gathered.backup.as_ref().ok_or("its Backup is gone")?;
-    let backup: Backup = objects::typed(backup).map_err(|error| error.to_string())?;
+    let action = action.ok_or(NotDeleted::NoAction)?;
+    let backup = gathered.backup.as_ref().ok_or(NotDeleted::BackupGone)?;
+    let backup: Backup = objects::typed(backup)?;
     let item = content_of_handle(&csi.vsc_name, &csi.snapshot_handle, &csi.driver, &gathered.name);
     let limit = context.settings.backup.defaults.resource_timeout;
-    match timeout(limit, action.execute(&item, &backup)).await {
-        Ok(ended) => ended.map_err(|error| error.to_string()),
-        Err(_elapsed) => Err("it did not end in time (--resource-timeout)".to_owned()),
-    }
+    Ok(in_time(limit, action.execute(&item, &backup)).await?)
 }

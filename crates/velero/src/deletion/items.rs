@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::{BackupFiles, Item, Spool, SpoolError};
+use lifeboat_archive::{BackupFiles, Item, NameError, Spool, SpoolError, StoreError};
+use lifeboat_cluster::ApiError;
 use lifeboat_cluster::discovery::discover;
 use lifeboat_cluster::objects;
 use lifeboat_plugin::Applies;
-use lifeboat_plugin::actions::DeleteItemAction;
+use lifeboat_plugin::actions::{ActionError, DeleteItemAction};
 use tokio::time::timeout;
 
 use super::gather::Gathered;
@@ -53,7 +54,7 @@ pub(super) async fn run(
     }
     match run_all(context, actions, gathered, location).await {
         Ok(ran) => ran,
-        Err(problem) => ActionsResult::problem(problem),
+        Err(error) => ActionsResult::problem(error.to_string()),
     }
 }
 
@@ -62,23 +63,22 @@ async fn run_all(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
-) -> Result<ActionsResult, String> {
+) -> Result<ActionsResult, NotRun> {
     let Some(object) = &gathered.backup else { return Ok(ActionsResult::default()) };
-    let backup: Backup =
-        objects::typed(object).map_err(|error| format!("the Backup cannot be read: {error}"))?;
-    let catalogue = discover(&context.client).await.map_err(|error| error.chain())?.catalogue;
+    let backup: Backup = objects::typed(object).map_err(NotRun::Backup)?;
+    let catalogue = discover(&context.client).await?.catalogue;
     let (matched, mut problems) = applying(actions, &catalogue).await;
     if matched.is_empty() {
         return Ok(ActionsResult { problems, ..ActionsResult::default() });
     }
-    let files = BackupFiles::new(&gathered.name).map_err(|error| error.to_string())?;
+    let files = BackupFiles::new(&gathered.name)?;
     let archive = match location.store.get_stream(&files.contents()).await {
         Ok(archive) => archive,
         // Nothing was written, or an earlier try deleted it.
         Err(error) if error.is_not_found() => {
             return Ok(ActionsResult::unread("it does not exist".to_owned()));
         }
-        Err(error) => return Err(format!("cannot read the archive: {}", locations::message(&error))),
+        Err(error) => return Err(NotRun::Archive(error)),
     };
     let settings = &context.settings.storage;
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
@@ -88,7 +88,7 @@ async fn run_all(
         Err(error @ (SpoolError::NotGzip(_) | SpoolError::Damaged(_) | SpoolError::Entry { .. })) => {
             return Ok(ActionsResult { problems, ..ActionsResult::unread(error.to_string()) });
         }
-        Err(error) => return Err(format!("delete item actions were not run: {error}")),
+        Err(error) => return Err(NotRun::Spool(error)),
     };
     let limit = context.settings.backup.defaults.resource_timeout;
     let (mut left_out, mut contents) = (0, BTreeSet::new());
@@ -117,6 +117,49 @@ async fn run_all(
     Ok(ActionsResult { problems, contents, unread: None })
 }
 
+/// Why no action was run.
+#[derive(Debug, thiserror::Error)]
+enum NotRun {
+    #[error("the Backup cannot be read: {0}")]
+    Backup(serde_json::Error),
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("cannot read the archive: {}", locations::message(.0))]
+    Archive(StoreError),
+    #[error("delete item actions were not run: {0}")]
+    Spool(SpoolError),
+}
+
+/// Why an action did not end well for an item.
+#[derive(Debug, thiserror::Error)]
+enum ItemError {
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Action(#[from] DeleteActionError),
+}
+
+/// Why a delete item action failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeleteActionError {
+    #[error(transparent)]
+    Failed(#[from] ActionError),
+    #[error("it did not end in time (--resource-timeout)")]
+    Late,
+}
+
+/// Waits for an action, at most for `limit`.
+pub(super) async fn in_time(
+    limit: Duration,
+    action: impl Future<Output = Result<(), ActionError>>,
+) -> Result<(), DeleteActionError> {
+    timeout(limit, action).await.map_err(|_elapsed| DeleteActionError::Late)?.map_err(Into::into)
+}
+
 /// Runs one action for one item.
 async fn execute(
     action: &dyn DeleteItemAction,
@@ -124,11 +167,8 @@ async fn execute(
     spool: &Spool,
     item: &Item<'_>,
     limit: Duration,
-) -> Result<(), String> {
-    let json = spool.get(item.index()).await.map_err(|error| error.to_string())?;
-    let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-    match timeout(limit, action.execute(&json, backup)).await {
-        Ok(ended) => ended.map_err(|error| error.to_string()),
-        Err(_elapsed) => Err("it did not end in time (--resource-timeout)".to_owned()),
-    }
+) -> Result<(), ItemError> {
+    let json = spool.get(item.index()).await?;
+    let json = serde_json::from_slice(&json)?;
+    Ok(in_time(limit, action.execute(&json, backup)).await?)
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot};
+use lifeboat_plugin::ActionError;
 use lifeboat_plugin::host::{ServerLog, Session};
 use tokio::time::timeout;
 
 use super::files::list;
 use crate::context::Context;
 use crate::locations::Location;
-use crate::snapshot_locations::{self, OpenSnapshotter};
+use crate::snapshot_locations::{self, OpenSnapshotter, SnapshotterError};
 
 /// The result of deleting snapshots.
 #[derive(Default)]
@@ -59,15 +60,14 @@ async fn delete_all(
     let made: Vec<_> = made
         .filter(|one| seen.insert((one.spec.location.as_str(), one.status.provider_snapshot_id.as_str())))
         .collect();
-    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
+    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, SnapshotterError>> = BTreeMap::new();
     for snapshot in &made {
         let place = snapshot.spec.location.as_str();
         if !opened.contains_key(place) {
-            let location = snapshot_locations::open(context, session, place).await;
-            opened.insert(place, location.map_err(|error| error.chain()));
+            opened.insert(place, snapshot_locations::open(context, session, place).await);
         }
-        if let Some(Err(message)) = opened.get(place) {
-            gone.problems.push(remains(snapshot, message));
+        if let Some(Err(error)) = opened.get(place) {
+            gone.problems.push(remains(snapshot, &error.chain()));
         }
     }
     if !gone.problems.is_empty() {
@@ -77,16 +77,25 @@ async fn delete_all(
         let Some(Ok(location)) = opened.get(snapshot.spec.location.as_str()) else { continue };
         match delete_one(context, location, &snapshot.status.provider_snapshot_id).await {
             Ok(()) => gone.any = true,
-            Err(message) => gone.problems.push(remains(snapshot, &message)),
+            Err(error) => gone.problems.push(remains(snapshot, &error.to_string())),
         }
     }
 }
 
-async fn delete_one(context: &Context, location: &OpenSnapshotter, id: &str) -> Result<(), String> {
+/// Why a plugin did not delete a snapshot.
+#[derive(Debug, thiserror::Error)]
+enum PluginFailure {
+    #[error(transparent)]
+    Failed(#[from] ActionError),
+    #[error("its plugin did not answer in time (--resource-timeout)")]
+    Late,
+}
+
+async fn delete_one(context: &Context, location: &OpenSnapshotter, id: &str) -> Result<(), PluginFailure> {
     let limit = context.settings.backup.defaults.resource_timeout;
     match timeout(limit, location.snapshotter.delete_snapshot(id)).await {
-        Ok(deleted) => deleted.map_err(|error| error.to_string()),
-        Err(_elapsed) => Err("its plugin did not answer in time (--resource-timeout)".to_owned()),
+        Ok(deleted) => Ok(deleted?),
+        Err(_elapsed) => Err(PluginFailure::Late),
     }
 }
 

@@ -17,11 +17,12 @@ use lifeboat_api::velero::DownloadRequest;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::time;
 use lifeboat_plan::velero::download::{Grant, LINK_LIFE, RequestPlan, plan, seal};
+use lifeboat_store::Retry;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::locations::{self, LocationError};
+use crate::locations;
 use crate::{downloads, dynamic};
 
 /// When a request is tried again that could not be answered.
@@ -91,19 +92,18 @@ async fn link(context: &Context, object: &DynamicObject, expires: i64) -> Result
         let token = seal(&Grant { location: target.location, key: target.key, expires }, &secret);
         return Ok(format!("{}/download/{token}", downloads.url.as_str().trim_end_matches('/')));
     }
-    let location = locations::open(context, &target.location).await.map_err(|error| match error {
-        LocationError::NotFound(_) => NoLink::Never(error.to_string()),
-        error => NoLink::NotYet(error.to_string()),
+    let location = locations::open(context, &target.location).await.map_err(|error| match error.retry() {
+        Retry::Never => NoLink::Never(error.to_string()),
+        Retry::Later | Retry::Now => NoLink::NotYet(error.to_string()),
     })?;
     let signed = location.store.signed_url(&target.key, LINK_LIFE).await;
     signed.map(String::from).map_err(|error| {
         let message = locations::message(&error);
-        if error.may_pass() {
-            NoLink::NotYet(message)
-        } else {
-            NoLink::Never(format!(
+        match error.retry() {
+            Retry::Later | Retry::Now => NoLink::NotYet(message),
+            Retry::Never => NoLink::Never(format!(
                 "{message}; or start the server with --download-url, which then serves files itself"
-            ))
+            )),
         }
     })
 }

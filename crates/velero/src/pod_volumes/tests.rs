@@ -12,7 +12,7 @@ use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome};
 use lifeboat_mover::task::{Source, TaskWork};
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_transfer::MoverSettings;
-use lifeboat_transfer::movers::Ended;
+use lifeboat_transfer::movers::MoverEnd;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -79,7 +79,7 @@ fn pod() -> Value {
         "status": {"phase": "Running"}})
 }
 
-fn backed_up(unreadable: u64) -> Ended {
+fn backed_up(unreadable: u64) -> MoverEnd {
     let first = (0..unreadable).map(|number| format!("file-{number}")).collect();
     reported(Outcome::BackedUp(BackedUp {
         snapshot: "abc".into(),
@@ -139,7 +139,7 @@ async fn a_copy_that_misses_files_has_failed_and_keeps_its_snapshot() {
 #[case::it_died(died(false), "the mover was killed")]
 #[case::it_lied(backed_up(0), "the mover named snapshot abc, which is not in the repository")]
 #[tokio::test]
-async fn without_a_snapshot_it_has_failed(#[case] end: Ended, #[case] words: &str) {
+async fn without_a_snapshot_it_has_failed(#[case] end: MoverEnd, #[case] words: &str) {
     let world = World::new().await;
     world.add(&json!({}));
     world.fake.will(end);

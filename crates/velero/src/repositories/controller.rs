@@ -15,7 +15,7 @@ use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::LongWork;
+use lifeboat_control::{LongWork, WorkEnd};
 use lifeboat_plan::transfer::repository_notes::{dead_owners, looked_for, unlocked};
 use lifeboat_plan::velero::backup_repository::{Due, TaskOwner, due, given_up, is_restic};
 use serde_json::Value;
@@ -30,6 +30,9 @@ use crate::{dynamic, locations};
 const NEXT_TRY: Duration = Duration::from_mins(1);
 const NEXT_CHECK: Duration = Duration::from_mins(5);
 
+/// The name of maintenances in metrics.
+const MAINTENANCE: &str = "backup-repository-maintenance";
+
 struct State {
     resource: ApiResource,
     /// Maintenance takes hours; checks of repositories do not wait for it.
@@ -39,7 +42,8 @@ struct State {
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let watches = context.watches(&resource).until(shutdown);
-    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
+    let maintenances = LongWork::new(&context.core.metrics, MAINTENANCE);
+    let state = Arc::new(State { resource, maintenances });
     dynamic::drive("backup-repository", watches, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }
@@ -81,10 +85,12 @@ async fn reconcile(
     let uid = begun.uid().unwrap_or_default();
     let resource = state.resource.clone();
     state.maintenances.start(&uid, |_| async move {
-        if let Err(error) = maintain::carry_out(&context, &resource, &begun, number).await {
+        let ended = maintain::carry_out(&context, &resource, &begun, number).await;
+        if let Err(error) = &ended {
             let (repository, message) = (begun.name_any(), error.chain());
             tracing::warn!(repository, message, "cannot continue a maintenance; trying again later");
         }
+        WorkEnd::of(&ended)
     });
     Ok(Action::requeue(next_check))
 }
@@ -103,8 +109,9 @@ async fn remove_locks(
         Ok(()) => object::change(context, object, unlocked(&owners)).await.map(|()| true),
         Err(RepositoryProblem::Api(error)) => Err(error),
         Err(problem) => {
-            let message = problem.chain();
-            tracing::warn!(repository = object.name_any(), message, "locks of dead movers are left for now");
+            let (category, message) = (problem.category(), problem.chain());
+            let repository = object.name_any();
+            tracing::warn!(repository, category, message, "locks of dead movers are left for now");
             Ok(false)
         }
     }
@@ -130,8 +137,9 @@ async fn forget_late(
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
-            let message = problem.chain();
-            tracing::warn!(repository = object.name_any(), message, "a late snapshot may be left for now");
+            let (category, message) = (problem.category(), problem.chain());
+            let repository = object.name_any();
+            tracing::warn!(repository, category, message, "a late snapshot may be left for now");
             return Ok(false);
         }
     }

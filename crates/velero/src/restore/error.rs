@@ -50,6 +50,25 @@ pub(crate) enum RestoreError {
 }
 
 impl RestoreError {
+    /// A word from a fixed list, for logs.
+    pub(super) fn category(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Overtaken => "overtaken",
+            Self::Preparation(cause) => cause.category(),
+            Self::BackupGone(_) => "backup-gone",
+            Self::Api(_) => "api",
+            Self::Location(_) | Self::Download(_) | Self::LogUpload(_) => "storage",
+            Self::Archive(_) | Self::Document { .. } => "archive",
+            Self::Log { .. } => "disk",
+            Self::Name(_)
+            | Self::Modifiers(_)
+            | Self::Policies(_)
+            | Self::Spec(_)
+            | Self::PolicyFilter(_) => "spec",
+        }
+    }
+
     /// A file of the restore or of its backup that cannot be read or written.
     pub(super) fn document(action: &'static str, key: &str, error: &StoreError) -> Self {
         Self::Document { action, key: key.to_owned(), cause: locations::message(error) }

@@ -2,12 +2,12 @@
 //! the Restore as Failed. A run that another server started continues at the stage that its phase names.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::api::DynamicObject;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_archive::RunLog;
+use lifeboat_control::{Backoff, WorkEnd};
 use lifeboat_plan::time;
 use serde_json::{Value, json};
 
@@ -20,28 +20,31 @@ use super::{Order, handler, status};
 use crate::context::Context;
 use crate::metrics::Ending;
 use crate::plugins::{Acting, PluginLines};
-use crate::volume_plugin::{self, Kind};
+use crate::volume_plugin::{self, DatedClient, Kind};
 
-pub(super) async fn execute(context: &Context, order: Order) {
+/// Runs a Restore and records its end. The work has failed if a stage of the run ended with an error.
+pub(super) async fn execute(context: &Context, order: Order) -> WorkEnd {
     let api = context.objects::<Restore>();
     let (name, about) = (order.restore.name_any(), order.restore.object_ref(&()));
     let schedule = order.restore.spec.schedule_name.clone().unwrap_or_default();
     let ended = attempt(context, &api, &order).await;
+    let work_end = WorkEnd::of(&ended);
     let (patch, ending, note) = match ended {
         Ok(ended) => (ended.patch, ended.ending, ended.note),
         Err(error) => {
             let reason = error.to_string();
+            tracing::warn!(restore = name, category = error.category(), error = reason, "a restore failed");
             let status = json!({"phase": "Failed", "failureReason": reason,
                 "completionTimestamp": time::seconds(context.now())});
             (json!({"status": status}), Ending::Failed, reason)
         }
     };
-    let patch = status::without_waits(patch);
+    let (patch, mut backoff) = (status::without_waits(patch), Backoff::default());
     loop {
         match status::write(&api, &order.restore, &patch).await {
             Ok(Written::Done) => break,
             // The run that owns the Restore now reports its end.
-            Ok(Written::NotOurs) => return,
+            Ok(Written::NotOurs) => return work_end,
             Err(error) => {
                 tracing::warn!(restore = name, error = error.chain(), "cannot write the end of a restore");
                 if error.is_invalid() {
@@ -49,11 +52,11 @@ pub(super) async fn execute(context: &Context, order: Order) {
                 }
             }
         }
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(backoff.failed()).await;
     }
     let (namespace, uid) = (&context.namespace, order.restore.uid().unwrap_or_default());
     let message = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
-    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
+    volume_plugin::end_open(DatedClient::of(context), Kind::Restore, namespace, &uid, message).await;
     handler::end_open(context, &uid).await;
     journal(context, &order.restore).remove().await;
     context.metrics.restore_ended(&schedule, ending);
@@ -61,6 +64,7 @@ pub(super) async fn execute(context: &Context, order: Order) {
         Ending::Completed => context.events.normal(&about, "Completed", &note).await,
         _ => context.events.warning(&about, "NotCompleted", &note).await,
     }
+    work_end
 }
 
 /// The end of a run.

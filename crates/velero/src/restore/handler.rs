@@ -33,7 +33,7 @@ use lifeboat_plugin::actions::Intent;
 use serde_json::Value;
 
 use crate::lookup::ActionLookup;
-use lifeboat_control::locked;
+use lifeboat_control::{Clock, locked};
 use lifeboat_items::outcome::{ItemOutcome, Notes};
 use lifeboat_items::pipeline::handler::{ItemHandler, Transformed};
 use lifeboat_items::pipeline::item::WorkItem;
@@ -79,6 +79,7 @@ pub(crate) struct VeleroHandler {
     /// What a restore does besides creating objects; None in a dry run.
     live: Option<Live>,
     times: Times,
+    clock: Clock,
 }
 
 /// What a restore writes and runs besides the objects of its items. A dry run has none of it.

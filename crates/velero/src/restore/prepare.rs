@@ -229,5 +229,6 @@ fn tools(
             hooks: operation_timeout(context, restore),
             action: operation_timeout(context, restore),
         },
+        clock: context.clock.clone(),
     }
 }

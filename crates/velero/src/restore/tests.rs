@@ -24,7 +24,7 @@ fn state() -> (Arc<State>, mpsc::UnboundedReceiver<Order>) {
 
 /// A controller's state with runs of a test's own, and what it began.
 fn state_with(
-    run: impl Fn(&Order) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    run: impl Fn(&Order) -> BoxFuture<'static, WorkEnd> + Send + Sync + 'static,
 ) -> (Arc<State>, mpsc::UnboundedReceiver<Order>) {
     let (orders, received) = mpsc::unbounded_channel();
     let run = move |_: Context, order: Order| {
@@ -32,7 +32,7 @@ fn state_with(
         orders.send(order).unwrap();
         running
     };
-    (Arc::new(State::new(Box::new(run))), received)
+    (Arc::new(State::new(&Metrics::new("0"), Box::new(run))), received)
 }
 
 async fn cluster() -> Cluster {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::volume_plugin::{self as plan, Shown};
+use lifeboat_plan::velero::volume_plugin::{self as plan, ObjectState};
 use serde_json::Value;
 
 use super::Operation;
@@ -17,28 +17,28 @@ const TRIES: usize = 4;
 pub(super) struct Kept<'a> {
     operation: &'a Operation<'a>,
     api: Api<DynamicObject>,
-    shown: Shown,
+    shown: ObjectState,
     object: Option<DynamicObject>,
-    told: bool,
-}
-
-/// The time that is written into objects.
-pub(super) fn now() -> Timestamp {
-    Timestamp::now()
+    is_failure_logged: bool,
 }
 
 impl<'a> Kept<'a> {
     pub(super) async fn begin(operation: &'a Operation<'a>) -> Self {
         let subject = operation.subject;
-        let api = super::api(operation.client, subject.kind, &subject.namespace);
-        let shown = Shown::begun(now());
-        let mut kept = Self { operation, api, shown, object: None, told: false };
+        let api = super::api(operation.client.client, subject.kind, &subject.namespace);
+        let shown = ObjectState::begun(operation.client.now());
+        let mut kept = Self { operation, api, shown, object: None, is_failure_logged: false };
         let begun = kept.create().await;
         kept.log_once(begun);
         kept
     }
 
-    pub(super) fn shown(&self) -> &Shown {
+    /// The time that is written into the object.
+    fn now(&self) -> Timestamp {
+        self.operation.client.now()
+    }
+
+    pub(super) fn shown(&self) -> &ObjectState {
         &self.shown
     }
 
@@ -49,11 +49,11 @@ impl<'a> Kept<'a> {
 
     /// The object as it should be, for an operation that is not finished: the next poll creates it.
     pub(super) fn wanted(&self) -> Value {
-        self.object().unwrap_or_else(|| self.operation.subject.object(&self.shown, now()))
+        self.object().unwrap_or_else(|| self.operation.subject.object(&self.shown, self.now()))
     }
 
     /// Writes the state, if it changed.
-    pub(super) async fn show(&mut self, shown: Shown) {
+    pub(super) async fn show(&mut self, shown: ObjectState) {
         if shown == self.shown && self.object.is_some() {
             return;
         }
@@ -138,7 +138,7 @@ impl<'a> Kept<'a> {
     async fn create(&mut self) -> Result<(), ApiError> {
         let subject = self.operation.subject;
         let name = subject.name();
-        let json = subject.object(&self.shown, now());
+        let json = subject.object(&self.shown, self.now());
         let attempt = format!("create {} {name}", subject.kind.name());
         let object: DynamicObject = serde_json::from_value(json).map_err(|error| ApiError {
             attempt: attempt.clone(),
@@ -153,7 +153,7 @@ impl<'a> Kept<'a> {
             Err(error) if error.is_conflict() => {
                 let found = self.api.get_opt(&name).await.attempt(format!("read {name}"))?;
                 let Some(found) = found else { return Err(error) };
-                let patch = subject.patch(&self.shown, now());
+                let patch = subject.patch(&self.shown, self.now());
                 self.object = Some(objects::merge(&self.api, &found, patch).await?);
                 Ok(())
             }
@@ -164,7 +164,7 @@ impl<'a> Kept<'a> {
     async fn write(&mut self) -> Result<(), ApiError> {
         for attempt in 1.. {
             let Some(object) = self.object.take() else { return self.create().await };
-            let patch = self.operation.subject.patch(&self.shown, now());
+            let patch = self.operation.subject.patch(&self.shown, self.now());
             match objects::merge(&self.api, &object, patch).await {
                 Ok(written) => {
                     self.object = Some(written);
@@ -188,7 +188,7 @@ impl<'a> Kept<'a> {
     /// A failure to write the object does not affect the operation; it is logged once.
     fn log_once(&mut self, outcome: Result<(), ApiError>) {
         if let Err(error) = outcome
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.is_failure_logged, true)
         {
             let message = format!("its progress cannot be written: {}", error.chain());
             let kind = self.operation.subject.kind.name();

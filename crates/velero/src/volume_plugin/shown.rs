@@ -1,11 +1,12 @@
 //! From the progress that a plugin reports to the status of its object.
 
+use jiff::Timestamp;
 use lifeboat_archive::RunLog;
-use lifeboat_plan::velero::volume_plugin::{Kind, OperationState, PROVIDER_VOLUME, Shown};
-use lifeboat_plugin::volume::{Ended, ProgressOf, VolumeProgress};
+use lifeboat_plan::velero::volume_plugin::{Kind, ObjectState, OperationState, PROVIDER_VOLUME};
+use lifeboat_plugin::volume::{ProgressEnd, ProgressOf, VolumeProgress};
 use serde_json::Value;
 
-use super::{Operation, keep};
+use super::Operation;
 
 /// The progress of one call.
 #[derive(Default)]
@@ -16,7 +17,12 @@ pub(super) struct Mirror {
 
 impl Mirror {
     /// The status while the call runs. Whatever the plugin reports, only the call decides the end.
-    pub(super) fn during(&mut self, progress: VolumeProgress, before: &Shown, log: &RunLog) -> Shown {
+    pub(super) fn during(
+        &mut self,
+        progress: VolumeProgress,
+        before: &ObjectState,
+        log: &RunLog,
+    ) -> ObjectState {
         let (progress, complaint) = progress.after(self.last.as_ref());
         if let Some(message) = complaint {
             self.complain(log, &message);
@@ -39,17 +45,17 @@ impl Mirror {
 }
 
 /// The status after the call, with the end if the plugin reports it.
-pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
+pub(super) fn later(progress: VolumeProgress, before: &ObjectState, now: Timestamp) -> ObjectState {
     let (done, total) = before.progress.unwrap_or_default();
     let last = VolumeProgress { bytes_done: done, total_bytes: total, ..VolumeProgress::default() };
     let (progress, _) = progress.after(Some(&last));
     let shown = taken(&progress, before);
     match progress.ended() {
-        None => Shown { completed: None, ..shown },
-        Some(Ended::Well) => shown.ended(None, keep::now()),
-        Some(Ended::Badly) => {
+        None => ObjectState { completed: None, ..shown },
+        Some(ProgressEnd::Well) => shown.ended(None, now),
+        Some(ProgressEnd::Badly) => {
             let message = Some(progress.message.as_str()).filter(|message| !message.is_empty());
-            shown.ended(Some(message.unwrap_or("the plugin gives no reason")), keep::now())
+            shown.ended(Some(message.unwrap_or("the plugin gives no reason")), now)
         }
     }
 }
@@ -57,10 +63,11 @@ pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
 /// The state of an operation whose call succeeded.
 pub(super) async fn after_call(
     operation: &Operation<'_>,
-    shown: Shown,
+    shown: ObjectState,
     made: &str,
-) -> (Shown, OperationState) {
-    let completed = |shown: Shown| (shown.ended(None, keep::now()), OperationState::Completed);
+) -> (ObjectState, OperationState) {
+    let completed =
+        |shown: ObjectState| (shown.ended(None, operation.client.now()), OperationState::Completed);
     if !matches!(operation.snapshotter.reports_progress().await, Ok(true)) {
         return completed(shown);
     }
@@ -73,11 +80,11 @@ pub(super) async fn after_call(
         Ok(None) => completed(shown),
         Ok(Some(progress)) => {
             let ended = progress.ended();
-            let shown = later(progress, &shown);
+            let shown = later(progress, &shown, operation.client.now());
             let standing = match ended {
                 None => OperationState::Open,
-                Some(Ended::Well) => OperationState::Completed,
-                Some(Ended::Badly) => OperationState::Failed(shown.message.clone()),
+                Some(ProgressEnd::Well) => OperationState::Completed,
+                Some(ProgressEnd::Badly) => OperationState::Failed(shown.message.clone()),
             };
             (shown, standing)
         }
@@ -107,10 +114,10 @@ fn of(kind: Kind, snapshot_id: &str, made: &str) -> ProgressOf {
     }
 }
 
-fn taken(progress: &VolumeProgress, before: &Shown) -> Shown {
+fn taken(progress: &VolumeProgress, before: &ObjectState) -> ObjectState {
     let said = |word: &String| (!word.is_empty()).then(|| word.clone());
     let counted = progress.bytes_done > 0 || progress.total_bytes > 0;
-    Shown {
+    ObjectState {
         phase: said(&progress.phase).unwrap_or_else(|| before.phase.clone()),
         message: progress.message.clone(),
         started: progress.started.or(before.started),

@@ -157,7 +157,7 @@ async fn called(cluster: &Cluster, kind: Kind, snapshotter: &FakeSnapshotter) ->
         Kind::Restore => ProgressOf::Restore { snapshot_id: "snap-pv".into(), volume_id: None },
     };
     let operation = Operation {
-        client: &cluster.context.client,
+        client: DatedClient::of(&cluster.context),
         subject: &subject,
         snapshotter,
         of,
@@ -228,7 +228,7 @@ async fn an_upload_that_goes_on_after_the_call_stays_open_until_it_ends() {
         (&object["status"]["phase"], &object["status"]["snapshotID"]),
         (&json!("Uploading"), &json!("snap-pv"))
     );
-    let client = &cluster.context.client;
+    let client = DatedClient::of(&cluster.context);
     let (same, standing) = poll(client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
     assert_eq!((standing, &same["status"]), (OperationState::Open, &object["status"]));
     let ended = FakeSnapshotter::with_progress(vec![phase("completed")]);
@@ -259,7 +259,7 @@ async fn what_the_plugin_says_after_the_call_counts(
 async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter, #[case] message: &str) {
     let cluster = Cluster::new().await;
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
-    assert!(done.made.unwrap_err().contains(message));
+    assert!(done.made.unwrap_err().to_string().contains(message));
     let object = cluster.get("volumepluginbackups", &subject(Kind::Backup).name()).unwrap();
     assert_eq!(object["status"]["phase"], "Failed");
     assert!(object["status"]["message"].as_str().unwrap().contains(message), "{object}");
@@ -314,7 +314,7 @@ async fn a_plugins_own_object_is_adopted_and_ours_goes(
     assert_eq!(own["metadata"]["ownerReferences"][0]["uid"], "uid-b");
     if expected == OperationState::Open {
         let message = "its time is over";
-        give_up(&cluster.context.client, kind, "lifeboat", name, message).await.unwrap();
+        give_up(DatedClient::of(&cluster.context), kind, "lifeboat", name, message).await.unwrap();
         assert_eq!(cluster.get(kind.plural(), name).unwrap()["status"]["phase"], "Failed");
     }
 }
@@ -341,7 +341,7 @@ async fn what_ended_by_itself_is_not_given_up() {
     let cluster = Cluster::new().await;
     let snapshotter = with_own(&cluster, Kind::Backup, "snap-pv", &json!({"phase": "Completed"}));
     called(&cluster, Kind::Backup, &snapshotter).await;
-    let client = &cluster.context.client;
+    let client = DatedClient::of(&cluster.context);
     let left = give_up(client, Kind::Backup, "lifeboat", "snap-pv", "too late").await.unwrap().unwrap();
     assert_eq!(left["status"], json!({"phase": "Completed"}));
 }
@@ -363,7 +363,7 @@ async fn an_object_that_is_deleted_while_it_runs_is_made_again() {
     assert_eq!(cluster.names("volumepluginbackups"), [name.as_str()]);
     cluster.shared().remove("volumepluginbackups", &name);
     let object = done.object.unwrap();
-    poll(&cluster.context.client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
+    poll(DatedClient::of(&cluster.context), Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
     assert_eq!(cluster.names("volumepluginbackups"), [name]);
 }
 
@@ -387,10 +387,10 @@ async fn what_is_open_when_its_owner_ends_is_ended_and_goes_with_it() {
     let cluster = Cluster::new().await;
     let snapshotter = FakeSnapshotter::with_progress(vec![phase("Uploading")]);
     called(&cluster, Kind::Backup, &snapshotter).await;
-    let client = &cluster.context.client;
+    let client = DatedClient::of(&cluster.context);
     end_open(client, Kind::Backup, "lifeboat", "uid-b", "the backup was cancelled").await;
     let object = cluster.get("volumepluginbackups", &subject(Kind::Backup).name()).unwrap();
     assert_eq!(object["status"]["message"], "the backup was cancelled");
-    delete_all(client, Kind::Backup, "lifeboat", "b").await.unwrap();
+    delete_all(client.client, Kind::Backup, "lifeboat", "b").await.unwrap();
     assert!(cluster.names("volumepluginbackups").is_empty());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::load::{Ended, LoadAt};
+use super::load::{LoadAt, RunResult};
 use super::product::{Product, Products};
 use super::report::Row;
 use super::{Case, Data};
@@ -79,7 +79,7 @@ impl Bench<'_> {
         let server = self.products.start(product)?;
         process::quiet();
         let (cpu, requests) = (process::cpu(server.pid())?, self.products.requests(product)?);
-        let ended: Ended = self.load.work(object).with_context(|| server.last_words())?;
+        let ended: RunResult = self.load.work(object).with_context(|| server.last_words())?;
         let name = &object["metadata"]["name"];
         ensure!(
             ended.phase == "Completed",

@@ -26,7 +26,7 @@ pub(super) struct LoadAt<'a> {
 
 /// The result of a Backup or Restore.
 #[derive(Debug, Deserialize)]
-pub(super) struct Ended {
+pub(super) struct RunResult {
     pub(super) wall_s: f64,
     pub(super) phase: String,
     pub(super) items: Option<u64>,
@@ -75,7 +75,7 @@ impl LoadAt<'_> {
     }
 
     /// Creates the object and waits for its end.
-    pub(super) fn work(&self, object: &Value) -> Result<Ended> {
+    pub(super) fn work(&self, object: &Value) -> Result<RunResult> {
         let file = tempfile::NamedTempFile::new().context("cannot create a temporary file")?;
         fs::write(file.path(), object.to_string())?;
         let said = self.run(&["work", &file.path().to_string_lossy(), &self.unrelated.to_string_lossy()])?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use super::data::{Data, Set};
-use super::place::{Place, Prepared};
+use super::place::{Prepared, StorageKind};
 use super::product::{PASSWORD, Product, Runner};
 use super::report::Row;
 use crate::bench::measure::{Sample, forget_pages, measure, quietly, settle};
@@ -42,7 +42,7 @@ pub(super) enum Cache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) set: Set,
-    pub(super) place: Place,
+    pub(super) place: StorageKind,
     pub(super) cache: Cache,
 }
 

@@ -14,7 +14,7 @@ use crate::delay;
 use crate::s3_server::{self, S3Server};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Place {
+pub(super) enum StorageKind {
     /// A directory on the disk that also holds the data
     Local,
     /// The box's S3 server, on this machine
@@ -39,7 +39,7 @@ pub(super) struct Prepared {
     server: Option<(S3Server, SocketAddr)>,
 }
 
-impl Place {
+impl StorageKind {
     pub(super) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }

@@ -231,11 +231,11 @@ fn megabytes(bytes: u64) -> f64 {
 mod tests {
     use super::super::case::Cache;
     use super::super::data::Set;
-    use super::super::place::Place;
+    use super::super::place::StorageKind;
     use super::*;
 
     fn row(work: Work, product: Product, wall_s: f64) -> Row {
-        let case = Case { set: Set::Mixed, place: Place::Local, cache: Cache::Warm };
+        let case = Case { set: Set::Mixed, place: StorageKind::Local, cache: Cache::Warm };
         let sample = Sample { wall_s, cpu_s: wall_s * 2.0, peak_rss_mb: 100.0 };
         Row::new(work, case, product, sample, 800_000_000)
     }

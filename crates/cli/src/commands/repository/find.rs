@@ -9,7 +9,7 @@ use lifeboat_repository::find::{FoundNode, Hit, Wanted, find};
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::node::NodeTime;
 use lifeboat_repository::progress::Progress;
-use lifeboat_repository::snapshots::{Found, newest_first};
+use lifeboat_repository::snapshots::{FoundSnapshot, newest_first};
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use serde::Serialize;
 
@@ -128,7 +128,7 @@ impl Args {
 struct Hits<'a> {
     session: &'a Session,
     args: &'a Args,
-    snapshots: &'a [Found],
+    snapshots: &'a [FoundSnapshot],
     last: Option<SnapshotId>,
     nodes: Vec<OfSnapshot>,
     objects: Vec<lifeboat_repository::find::FoundObject>,

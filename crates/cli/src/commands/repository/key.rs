@@ -56,7 +56,7 @@ pub(crate) struct RemoveArgs {
 
 /// A key in restic's JSON format.
 #[derive(Serialize)]
-struct Shown {
+struct KeyInJson {
     current: bool,
     id: String,
     #[serde(rename = "userName")]
@@ -97,11 +97,11 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), CliEr
 }
 
 async fn list(session: &Session, repository: &Repository) -> Result<(), CliError> {
-    let keys: Vec<Shown> = repository
+    let keys: Vec<KeyInJson> = repository
         .keys()
         .await?
         .into_iter()
-        .map(|key| Shown {
+        .map(|key| KeyInJson {
             current: key.id == repository.key_id(),
             id: key.id.to_string(),
             user: key.file.as_ref().map_or_else(|| "(damaged)".to_owned(), |file| file.username.clone()),
@@ -110,7 +110,7 @@ async fn list(session: &Session, repository: &Repository) -> Result<(), CliError
         })
         .collect();
     output::value(session, &keys, || {
-        let mark = |key: &Shown| if key.current { "*" } else { " " };
+        let mark = |key: &KeyInJson| if key.current { "*" } else { " " };
         let rows = keys.iter().map(|key| {
             vec![
                 format!("{}{}", mark(key), &key.id[..8]),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lifeboat_repository::ls::{Listed, LsNode, LsOptions, ls, mode_text};
 use lifeboat_repository::node::{Node, NodeKind};
 use lifeboat_repository::repository::Repository;
-use lifeboat_repository::snapshots::{Found, Selection};
+use lifeboat_repository::snapshots::{FoundSnapshot, Selection};
 use serde_json::json;
 
 use ncdu::Ncdu;
@@ -111,7 +111,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
 async fn for_ncdu(
     session: &Session,
     repository: &Repository,
-    found: &Found,
+    found: &FoundSnapshot,
     options: &LsOptions,
 ) -> Result<(), CliError> {
     if session.settings.output != Output::Table {
@@ -131,7 +131,7 @@ async fn for_ncdu(
     Ok(())
 }
 
-fn head(session: &Session, found: &Found) -> Result<(), CliError> {
+fn head(session: &Session, found: &FoundSnapshot) -> Result<(), CliError> {
     if !session.is_json() {
         session.say(format!(
             "snapshot {} of {} at {}:",

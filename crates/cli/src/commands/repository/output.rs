@@ -7,7 +7,7 @@ use comfy_table::Table;
 use indicatif::MultiProgress;
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::snapshots::Found;
+use lifeboat_repository::snapshots::FoundSnapshot;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
@@ -27,8 +27,8 @@ pub(crate) struct ShownSnapshot<'a> {
     pub(crate) short_id: String,
 }
 
-impl<'a> From<&'a Found> for ShownSnapshot<'a> {
-    fn from((id, snapshot): &'a Found) -> Self {
+impl<'a> From<&'a FoundSnapshot> for ShownSnapshot<'a> {
+    fn from((id, snapshot): &'a FoundSnapshot) -> Self {
         Self { snapshot, id: *id, short_id: id.short() }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn summary<T: Serialize>(session: &Session, value: &T, text: &str) ->
 }
 
 /// A table of snapshots, oldest first.
-pub(crate) fn snapshot_table(snapshots: &[Found], compact: bool) -> Table {
+pub(crate) fn snapshot_table(snapshots: &[FoundSnapshot], compact: bool) -> Table {
     let sizes = snapshots.iter().any(|(_, snapshot)| snapshot.summary.is_some());
     let mut headings = vec!["ID", "TIME", "HOST", "TAGS"];
     if !compact {
@@ -73,7 +73,7 @@ pub(crate) fn snapshot_table(snapshots: &[Found], compact: bool) -> Table {
     if sizes {
         headings.push("SIZE");
     }
-    let mut sorted: Vec<&Found> = snapshots.iter().collect();
+    let mut sorted: Vec<&FoundSnapshot> = snapshots.iter().collect();
     sorted.sort_by_key(|(id, snapshot)| (snapshot.time.timestamp(), *id));
     let rows = sorted.into_iter().map(|(id, snapshot)| {
         let tags = snapshot.tags.join(",");

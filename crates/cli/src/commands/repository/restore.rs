@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::restore::{self, Action, Event, Overwrite, RestoreOptions, RestoreOutcome};
-use lifeboat_repository::snapshots::{Found, Selection};
+use lifeboat_repository::snapshots::{FoundSnapshot, Selection};
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use lifeboat_repository::source::selection::Selection as Wanted;
 use serde_json::json;
@@ -97,7 +97,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     report(session, &args, &outcome, start.elapsed())
 }
 
-fn announce(session: &Session, (id, snapshot): &Found, args: &Args) {
+fn announce(session: &Session, (id, snapshot): &FoundSnapshot, args: &Args) {
     let target = args.target.as_deref().unwrap_or_else(|| std::path::Path::new("")).display();
     let time = units::moment(&snapshot.time);
     session.say(format!("restoring snapshot {} of {} at {time} to {target}", id.short(), snapshot.hostname));

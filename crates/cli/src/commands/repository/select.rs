@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::repository::Repository;
-use lifeboat_repository::snapshots::{Filter, Found, Selection, Selector, TagList};
+use lifeboat_repository::snapshots::{Filter, FoundSnapshot, Selection, Selector, TagList};
 
 use super::settings::Settings;
 use crate::error::CliError;
@@ -71,7 +71,7 @@ pub(crate) async fn one(
     repository: &Repository,
     selection: &Selection,
     filter: &Filter,
-) -> Result<(Found, Option<PathBuf>), CliError> {
+) -> Result<(FoundSnapshot, Option<PathBuf>), CliError> {
     let found = match &selection.snapshot {
         // A full id is loaded directly, because the list of snapshots may contain damaged ones.
         Selector::Id(id) => (*id, repository.load_snapshot(*id).await?),
@@ -85,7 +85,7 @@ pub(crate) async fn many(
     repository: &Repository,
     selectors: &[Selector],
     filter: &Filter,
-) -> Result<Vec<Found>, CliError> {
+) -> Result<Vec<FoundSnapshot>, CliError> {
     let all = repository.load_readable_snapshots().await?;
     Ok(all.find_all(selectors, filter)?.into_iter().cloned().collect())
 }
@@ -120,12 +120,12 @@ pub(crate) async fn known(
     repository: &Repository,
     names: &[String],
     filter: &Filter,
-) -> Result<Vec<Found>, CliError> {
+) -> Result<Vec<FoundSnapshot>, CliError> {
     if names.is_empty() {
         return many(repository, &[], filter).await;
     }
     let all = repository.load_readable_snapshots().await?;
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundSnapshot> = Vec::new();
     for name in names {
         let chosen = name.parse::<Selector>().and_then(|selector| all.find(&selector, filter).cloned());
         match chosen {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lifeboat_repository::snapshots::{Found, Group, GroupBy, GroupKey, group, newest_first};
+use lifeboat_repository::snapshots::{FoundSnapshot, Group, GroupBy, GroupKey, group, newest_first};
 use serde::Serialize;
 
 use super::output::{self, ShownSnapshot, snapshot_table};
@@ -96,7 +96,7 @@ fn print(session: &Session, groups: &[Group], grouped: bool, compact: bool) -> R
 }
 
 /// Keeps the newest of each host and paths, or of the group; newest first.
-fn keep_latest(snapshots: &mut Vec<Found>, count: usize, grouped: bool) {
+fn keep_latest(snapshots: &mut Vec<FoundSnapshot>, count: usize, grouped: bool) {
     newest_first(snapshots);
     if grouped {
         return snapshots.truncate(count);

@@ -9,7 +9,7 @@ use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::snapshots::by_prefix;
 
 use super::Tenant;
-use super::repository::{self, AccessArgs, Found};
+use super::repository::{self, AccessArgs, RepositoryToOpen};
 use crate::args::{ValueError, object_name};
 use crate::commands::repository::run_in;
 use crate::commands::repository::session::Session;
@@ -71,7 +71,7 @@ pub(super) async fn run(tenant: &Tenant, command: &Command) -> Result<(), CliErr
         Some(object) => on_record(&args.snapshot, object),
         None => args.snapshot.clone(),
     };
-    let Found { session, .. } =
+    let RepositoryToOpen { session, .. } =
         repository::find(tenant, &snapshot.repository, &args.access, "forget ID").await?;
     run_in(&session, async {
         Box::pin(remove(&session, &snapshot)).await?;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use lifeboat_plan::stash::repository::{INCOMPLETE_TAG, SAFETY_TAG};
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::snapshots::{Filter, Found as FoundSnapshot, Selection, Selector};
+use lifeboat_repository::snapshots::{Filter, FoundSnapshot, Selection, Selector};
 
 use super::Tenant;
-use super::repository::{self, Found, RepositoryArgs};
+use super::repository::{self, RepositoryArgs, RepositoryToOpen};
 use crate::commands::repository::select::clean;
 use crate::commands::repository::session::Session;
 use crate::commands::repository::{restore, run_in};
@@ -62,7 +62,8 @@ fn of_host(host: Option<&str>) -> String {
 
 pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
     let named = &args.repository;
-    let Found { session, .. } = repository::find(tenant, &named.repository, &named.access, "restore").await?;
+    let RepositoryToOpen { session, .. } =
+        repository::find(tenant, &named.repository, &named.access, "restore").await?;
     run_in(&session, Box::pin(restore_all(&session, args))).await
 }
 

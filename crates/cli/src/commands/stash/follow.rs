@@ -40,7 +40,7 @@ pub(super) async fn follow(tenant: &Tenant, session: &ObjectName, result: Result
 async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<(Value, View), CliError> {
     let (noun, name) = (session.kind.noun(), &session.name);
     let api = tenant.api(noun);
-    let mut shown = Shown::new();
+    let mut shown = SessionDisplay::new();
     loop {
         match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
             Ok(Some(object)) => {
@@ -84,7 +84,7 @@ fn outcome(tenant: &Tenant, session: &ObjectName, view: &View) -> Result<String,
 }
 
 /// What is shown while the session is followed.
-struct Shown {
+struct SessionDisplay {
     bars: Option<Bars>,
     printed: Option<(View, Instant)>,
 }
@@ -95,7 +95,7 @@ struct Bars {
     hosts: BTreeMap<String, ProgressBar>,
 }
 
-impl Shown {
+impl SessionDisplay {
     fn new() -> Self {
         let bars = std::io::stderr().is_terminal().then(|| {
             let all = MultiProgress::new();

@@ -1,7 +1,7 @@
 //! `lifeboat stash key add|list|update|remove REPOSITORY`: manages the keys of a repository and their passwords.
 
 use super::Tenant;
-use super::repository::{self, Found, RepositoryArgs};
+use super::repository::{self, RepositoryArgs, RepositoryToOpen};
 use crate::commands::repository::{Command as RepositoryCommand, dispatch, key, run_in};
 use crate::error::CliError;
 
@@ -57,7 +57,7 @@ pub(super) async fn run(tenant: &Tenant, command: Command) -> Result<(), CliErro
 /// Changes the password, then says where the new one belongs: without it no backup opens the repository any more.
 async fn update(tenant: &Tenant, args: NewKeyArgs) -> Result<(), CliError> {
     let NewKeyArgs { repository: named, key } = args;
-    let Found { session, secret } =
+    let RepositoryToOpen { session, secret } =
         repository::find(tenant, &named.repository, &named.access, "key passwd").await?;
     let command = RepositoryCommand::Key(key::Command::Passwd(key));
     run_in(&session, Box::pin(dispatch(&session, command))).await?;

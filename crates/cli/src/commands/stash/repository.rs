@@ -71,7 +71,7 @@ pub(super) struct AccessArgs {
 }
 
 /// A repository that is about to be opened.
-pub(super) struct Found {
+pub(super) struct RepositoryToOpen {
     pub(super) session: Session,
     /// The Secret with its password.
     pub(super) secret: String,
@@ -84,7 +84,7 @@ pub(super) async fn run(
     verb: &str,
     command: repository::Command,
 ) -> Result<(), CliError> {
-    let Found { session, .. } = find(tenant, &args.repository, &args.access, verb).await?;
+    let RepositoryToOpen { session, .. } = find(tenant, &args.repository, &args.access, verb).await?;
     // Boxed, because the largest of the commands determines the size of every future above.
     repository::run_in(&session, Box::pin(repository::dispatch(&session, command))).await
 }
@@ -96,7 +96,7 @@ pub(super) async fn find(
     name: &str,
     args: &AccessArgs,
     verb: &str,
-) -> Result<Found, CliError> {
+) -> Result<RepositoryToOpen, CliError> {
     let object: Repository = typed(&tenant.find(STASH_REPOSITORY, name).await?)?;
     let secret = object.spec.backend.storage_secret_name.clone();
     let data = secret_data(tenant, name, &secret).await?;
@@ -107,7 +107,7 @@ pub(super) async fn find(
     let settings = settings(args, &access)?;
     output::start_log(&settings);
     let session = Session::new(settings, signals::interruption(true)?).on_storage(store);
-    Ok(Found { session, secret })
+    Ok(RepositoryToOpen { session, secret })
 }
 
 async fn secret_data(tenant: &Tenant, repository: &str, name: &str) -> Result<SecretData, CliError> {
@@ -240,7 +240,7 @@ mod tests {
         world
     }
 
-    async fn found(world: &World, args: &AccessArgs) -> Result<Found, CliError> {
+    async fn found(world: &World, args: &AccessArgs) -> Result<RepositoryToOpen, CliError> {
         find(&world.tenant, "repo", args, "check").await
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Folder {
 }
 
 /// What the path of a restore is in the snapshot.
-pub(super) enum Found {
+pub(super) enum FolderOrEntry {
     Directory(Folder),
     /// A file, a link or another single entry.
     Entry,
@@ -50,10 +50,10 @@ impl Folder {
         snapshot: &Snapshot,
         path: Option<&str>,
         cancel: &CancellationToken,
-    ) -> Result<Found, Failed> {
+    ) -> Result<FolderOrEntry, Failed> {
         let Some(path) = path else {
             let owner = snapshot.tags.iter().find_map(|tag| Owner::of_tag(tag));
-            return Ok(Found::Directory(Self { tree: snapshot.tree, owner }));
+            return Ok(FolderOrEntry::Directory(Self { tree: snapshot.tree, owner }));
         };
         let finding = Self::at(repository, snapshot, Path::new(path));
         tokio::select! {
@@ -62,7 +62,7 @@ impl Folder {
         }
     }
 
-    async fn at(repository: &Repository, snapshot: &Snapshot, path: &Path) -> Result<Found, Failed> {
+    async fn at(repository: &Repository, snapshot: &Snapshot, path: &Path) -> Result<FolderOrEntry, Failed> {
         let index = repository.load_index().await.map_err(failure::of(Cause::Target))?;
         let reader = BlobReader::new(repository, Arc::new(index));
         match Self::in_tree(&reader, snapshot, path).await {
@@ -75,22 +75,22 @@ impl Folder {
         }
     }
 
-    async fn in_tree(reader: &BlobReader, snapshot: &Snapshot, path: &Path) -> Result<Found, Error> {
+    async fn in_tree(reader: &BlobReader, snapshot: &Snapshot, path: &Path) -> Result<FolderOrEntry, Error> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             let tree = find_directory(reader, snapshot.tree, path).await?;
-            return Ok(Found::Directory(Self { tree, owner: None }));
+            return Ok(FolderOrEntry::Directory(Self { tree, owner: None }));
         };
         let parent = find_directory(reader, snapshot.tree, parent).await?;
         let nodes = reader.load_tree(&parent).await?;
         let node = nodes.iter().find(|node| node.name == name.as_encoded_bytes());
         if node.is_some_and(|node| !node.is_directory()) {
-            return Ok(Found::Entry);
+            return Ok(FolderOrEntry::Entry);
         }
         let tree = find_directory(reader, snapshot.tree, path).await?;
         // Directories above the backed-up paths were synthesized or belong to the system.
         let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
         let owner = node.filter(|_| is_content).and_then(Owner::of_node);
-        Ok(Found::Directory(Self { tree, owner }))
+        Ok(FolderOrEntry::Directory(Self { tree, owner }))
     }
 
     /// Sets the owner and mode of the directory, if the snapshot has them. False if this user may not set them: only

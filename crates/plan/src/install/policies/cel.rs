@@ -138,6 +138,6 @@ pub(super) fn refusal_at(
 ) -> String {
     let object = name.map(|name| format!(" + ' ' + {name}")).unwrap_or_default();
     format!(
-        "{field} + ': {why}, and user ' + request.userInfo.username + ' lacks the right to {right}'{object} + ' in namespace ' + {namespace} + '; ask whoever administers that namespace for it'"
+        "{field} + ': {why}, and user ' + request.userInfo.username + ' lacks the right to {right}'{object} + ' in namespace ' + {namespace} + '; ask an administrator of that namespace for it'"
     )
 }

@@ -104,7 +104,7 @@ impl fmt::Display for RestoreName {
 
 /// What is seen of a workload and of the work on its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct StandstillFacts {
     /// UID and scale of the workload; None if it does not exist.
     pub workload: Option<(String, u32)>,
     /// The pods that use the volumes, without the restore's own movers.
@@ -177,7 +177,7 @@ impl Standstill {
     }
 
     /// The next action.
-    pub fn next(&self, seen: &Seen) -> Action {
+    pub fn next(&self, seen: &StandstillFacts) -> Action {
         match self.step {
             Step::Recorded => self.to(Step::Stopping),
             Step::Stopping => self.stopping(seen),
@@ -240,7 +240,7 @@ impl Standstill {
         Self { step: Step::HeldDown, failure: Some(failure), ..self.clone() }
     }
 
-    fn stopping(&self, seen: &Seen) -> Action {
+    fn stopping(&self, seen: &StandstillFacts) -> Action {
         let reason = seen.give_up.clone().or_else(|| self.gone(seen));
         if let Some(reason) = reason {
             return self.as_before(reason);
@@ -256,7 +256,7 @@ impl Standstill {
         }
     }
 
-    fn copying(&self, seen: &Seen) -> Action {
+    fn copying(&self, seen: &StandstillFacts) -> Action {
         let failed = seen.work.failure().map(|reason| format!("the safety copy failed: {reason}"));
         let reason = self.disturbed(seen).or(failed);
         match (reason, &seen.work) {
@@ -267,7 +267,7 @@ impl Standstill {
         }
     }
 
-    fn restoring(&self, seen: &Seen) -> Action {
+    fn restoring(&self, seen: &StandstillFacts) -> Action {
         if seen.work == Work::Done {
             return self.to(Step::Verified);
         }
@@ -280,7 +280,7 @@ impl Standstill {
         }
     }
 
-    fn starting(&self, seen: &Seen) -> Action {
+    fn starting(&self, seen: &StandstillFacts) -> Action {
         match &seen.workload {
             Some((uid, 0)) if *uid == self.uid && self.replicas != 0 => {
                 Action::Scale { replicas: self.replicas }
@@ -290,7 +290,7 @@ impl Standstill {
     }
 
     /// Why the restore cannot continue, apart from its movers.
-    fn disturbed(&self, seen: &Seen) -> Option<String> {
+    fn disturbed(&self, seen: &StandstillFacts) -> Option<String> {
         let scaled = match &seen.workload {
             Some((_, replicas)) if *replicas != 0 => Some(self.scaled_message(*replicas)),
             _ => None,
@@ -300,7 +300,7 @@ impl Standstill {
         seen.give_up.clone().or_else(|| self.gone(seen)).or(scaled).or(used)
     }
 
-    fn gone(&self, seen: &Seen) -> Option<String> {
+    fn gone(&self, seen: &StandstillFacts) -> Option<String> {
         let what = match &seen.workload {
             None => "was deleted",
             Some((uid, _)) if *uid != self.uid => "was deleted and created again",

@@ -15,14 +15,14 @@ use crate::stash::state::{SessionState, empty_target};
 
 /// Whether an object that an invoker needs exists. The texts say what is missing, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Presence {
     Yes,
     No(String),
     /// Whether it exists could not be determined.
     Unknown(String),
 }
 
-impl Found {
+impl Presence {
     fn is_yes(&self) -> bool {
         *self == Self::Yes
     }
@@ -40,11 +40,11 @@ impl Found {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     /// None with driver VolumeSnapshotter.
-    pub repository: Option<Found>,
+    pub repository: Option<Presence>,
     /// None with driver VolumeSnapshotter, and while the Repository is not found.
-    pub secret: Option<Found>,
+    pub secret: Option<Presence>,
     /// For each member; None for one without target.
-    pub targets: Vec<Option<Found>>,
+    pub targets: Vec<Option<Presence>>,
     /// The invoker's place in the repository's record; None with driver VolumeSnapshotter, and while there is no record.
     pub standing: Option<Standing>,
     /// Why the server refuses the object although its spec is valid: the admission policy is missing, or it may not be used.
@@ -56,14 +56,15 @@ pub struct Gathered {
 impl Gathered {
     /// Whether Repository and Secret are there, as far as they are needed.
     fn has_repository(&self) -> bool {
-        [&self.repository, &self.secret].into_iter().flatten().all(Found::is_yes)
+        [&self.repository, &self.secret].into_iter().flatten().all(Presence::is_yes)
             && (self.repository.is_none() || self.secret.is_some())
     }
 
     /// Whether a target exists, or none is needed. A batch runs with the members whose targets exist; the others are
     /// Failed.
     fn has_targets(&self) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|found| found.as_ref().is_none_or(Found::is_yes))
+        self.targets.is_empty()
+            || self.targets.iter().any(|found| found.as_ref().is_none_or(Presence::is_yes))
     }
 
     /// Whether the repository is reserved, or none is needed.
@@ -86,7 +87,8 @@ impl Gathered {
     }
 
     fn repository_observations(&self) -> Vec<Observation> {
-        let of = |found: &Option<Found>, kind, what| found.as_ref().map(|found| found.observed(kind, what));
+        let of =
+            |found: &Option<Presence>, kind, what| found.as_ref().map(|found| found.observed(kind, what));
         let repository = of(&self.repository, RepositoryFound, "the Repository");
         let secret = of(&self.secret, BackendSecretFound, "the Secret of the backend");
         repository.into_iter().chain(secret).collect()
@@ -118,7 +120,7 @@ impl InvokerStatus {
         let phase = phase(gathered, &validation, &schedule);
         let mut observed = gathered.repository_observations();
         observed.push(validation);
-        let of_target = |found: &Option<Found>| {
+        let of_target = |found: &Option<Presence>| {
             found.as_ref().map(|found| found.observed(BackupTargetFound, "the target"))
         };
         let found: Vec<_> = gathered.targets.iter().map(of_target).collect();

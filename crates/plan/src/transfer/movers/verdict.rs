@@ -16,7 +16,7 @@ pub use preparing::{Stuck, stuck};
 
 /// The objects that the server read.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct MoverFacts<'a> {
     /// None if it is gone.
     pub job: Option<&'a Value>,
     pub pod: Option<&'a Value>,
@@ -111,7 +111,7 @@ impl Dead {
 }
 
 /// Derives the state of a mover.
-pub fn verdict(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict {
+pub fn verdict(seen: &MoverFacts<'_>, patience: &Patience, now: Timestamp) -> Verdict {
     let Some(pod) = seen.pod else { return preparing::without_pod(seen, patience, now) };
     let state = container_state(pod);
     if !state["terminated"].is_null() {
@@ -133,7 +133,7 @@ pub fn verdict(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict 
 }
 
 /// The node is gone, or has not reported for too long. The container may still be running there.
-fn lost(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Option<Dead> {
+fn lost(seen: &MoverFacts<'_>, patience: &Patience, now: Timestamp) -> Option<Dead> {
     let node = match seen.node {
         NodeSeen::Unknown => return None,
         NodeSeen::Gone => {

@@ -7,7 +7,7 @@ use lifeboat_api::catalogue::Catalogue;
 use lifeboat_api::velero::BackupSpec;
 
 use crate::includes::Includes;
-use crate::policy::Policies;
+use crate::policy::{Policies, PolicyError};
 use crate::velero::filter::{Filter, uses_old_filters};
 use crate::velero::hooks::HookRules;
 use crate::velero::order::{Orders, orders};
@@ -26,6 +26,17 @@ pub struct SnapshotLocation {
     pub provider: String,
 }
 
+/// Why the policies that `spec.resourcePolicy` names cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoliciesProblem {
+    #[error("its kind is {0:?}; only a ConfigMap can hold policies")]
+    Kind(String),
+    #[error("there is no ConfigMap {0:?} in Lifeboat's namespace")]
+    Missing(String),
+    #[error("ConfigMap {name:?}: {problem}")]
+    Invalid { name: String, problem: PolicyError },
+}
+
 /// The input of the validation.
 pub struct Input<'a> {
     pub spec: &'a BackupSpec,
@@ -38,7 +49,7 @@ pub struct Input<'a> {
     /// The server's default location per provider, for providers with several.
     pub default_snapshot_locations: &'a BTreeMap<String, String>,
     /// The policies in the ConfigMap of `spec.resourcePolicy`, or why they cannot be used.
-    pub policies: Option<Result<Policies, String>>,
+    pub policies: Option<Result<Policies, PoliciesProblem>>,
 }
 
 /// A validated spec.

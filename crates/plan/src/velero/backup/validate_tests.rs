@@ -21,7 +21,7 @@ fn catalogue() -> Catalogue {
 fn verdict(
     spec: Value,
     location: Option<LocationFacts>,
-    policies: Option<Result<Policies, String>>,
+    policies: Option<Result<Policies, PoliciesProblem>>,
 ) -> Result<ValidBackup, Vec<String>> {
     verdict_with(spec, location, policies, &[("aws".to_owned(), "a1".to_owned())].into())
 }
@@ -29,7 +29,7 @@ fn verdict(
 fn verdict_with(
     spec: Value,
     location: Option<LocationFacts>,
-    policies: Option<Result<Policies, String>>,
+    policies: Option<Result<Policies, PoliciesProblem>>,
     default_snapshot_locations: &BTreeMap<String, String>,
 ) -> Result<ValidBackup, Vec<String>> {
     let spec: BackupSpec = serde_json::from_value(spec).unwrap();
@@ -114,8 +114,9 @@ fn policies_have_to_be_readable_and_fit_the_filters() {
     assert!(verdict(json!({}), usable(), Some(Ok(policies.clone()))).is_ok());
     let problems = verdict(json!({"includedResources": ["pods"]}), usable(), Some(Ok(policies))).unwrap_err();
     assert!(problems[0].contains("includeExcludePolicy"), "{problems:?}");
-    let problems = verdict(json!({}), usable(), Some(Err("no such ConfigMap".into()))).unwrap_err();
-    assert_eq!(problems, ["spec.resourcePolicy: no such ConfigMap"]);
+    let missing = PoliciesProblem::Missing("p".into());
+    let problems = verdict(json!({}), usable(), Some(Err(missing))).unwrap_err();
+    assert_eq!(problems, ["spec.resourcePolicy: there is no ConfigMap \"p\" in Lifeboat's namespace"]);
 }
 
 #[test]

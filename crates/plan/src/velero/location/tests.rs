@@ -53,7 +53,7 @@ fn looked_at() -> (Value, PastLook) {
 
 fn next(object: &Value, past: Option<&PastLook>, inputs: &str) -> Due {
     let now = Timestamp::from_second(100).unwrap();
-    next_look(&Shown::read(object), past, inputs, Duration::from_mins(1), now)
+    next_look(&PastChecks::read(object), past, inputs, Duration::from_mins(1), now)
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn conditions_that_a_stock_client_dropped_come_back_even_without_periodic_looks(
     let (mut object, past) = looked_at();
     let off = |object: &Value| {
         let now = Timestamp::from_second(100).unwrap();
-        next_look(&Shown::read(object), Some(&past), "inputs", Duration::ZERO, now)
+        next_look(&PastChecks::read(object), Some(&past), "inputs", Duration::ZERO, now)
     };
     assert_eq!(off(&object), Due::WhenItChanges);
     object["status"]["conditions"] = Value::Null;
@@ -89,7 +89,7 @@ fn a_verdict_that_could_not_be_written_is_remembered() {
 #[case::off(json!({"validationFrequency": "0s"}), Some(0))]
 #[case::negative_is_off(json!({"validationFrequency": "-1m"}), Some(0))]
 fn the_frequency_is_the_locations_own_where_it_has_one(#[case] spec: Value, #[case] expected: Option<u64>) {
-    assert_eq!(Shown::read(&json!({"spec": spec})).frequency, expected.map(Duration::from_secs));
+    assert_eq!(PastChecks::read(&json!({"spec": spec})).frequency, expected.map(Duration::from_secs));
 }
 
 #[test]

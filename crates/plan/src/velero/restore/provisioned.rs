@@ -16,7 +16,7 @@ pub struct OriginalVolume {
 
 /// The objects in the cluster.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen<'a> {
+pub struct ProvisionedFacts<'a> {
     pub claim: Option<&'a Value>,
     pub class: Option<&'a Value>,
     pub volume: Option<&'a Value>,
@@ -39,7 +39,7 @@ pub enum Look {
     Wrong(String),
 }
 
-pub fn look(seen: &Seen<'_>, wanted: &OriginalVolume) -> Look {
+pub fn look(seen: &ProvisionedFacts<'_>, wanted: &OriginalVolume) -> Look {
     // Every volume of this class has the original settings.
     if wanted.labels.is_empty() && seen.class.is_some_and(|class| policy_of(class) == wanted.reclaim_policy) {
         return Look::Done;
@@ -140,14 +140,14 @@ mod tests {
     ) {
         let claim = phase.map(claim);
         let class = mode.map(|mode| json!({"volumeBindingMode": mode}));
-        let seen = Seen { claim: claim.as_ref(), class: class.as_ref(), volume: volume.as_ref() };
+        let seen = ProvisionedFacts { claim: claim.as_ref(), class: class.as_ref(), volume: volume.as_ref() };
         assert_eq!(look(&seen, &wanted(&[])), expected);
     }
 
     #[test]
     fn labels_are_added_to_those_that_are_there() {
         let (claim, volume) = (claim("Bound"), volume("Retain", "data", "Bound"));
-        let seen = Seen { claim: Some(&claim), class: None, volume: Some(&volume) };
+        let seen = ProvisionedFacts { claim: Some(&claim), class: None, volume: Some(&volume) };
         let patch = json!({"metadata": {"labels": {"tier": "gold"}}});
         assert_eq!(
             look(&seen, &wanted(&[("zone", "a"), ("tier", "gold")])),
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn nothing_is_waited_for_where_the_class_does_the_same() {
         let class = json!({"reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer"});
-        let seen = Seen { class: Some(&class), ..Seen::default() };
+        let seen = ProvisionedFacts { class: Some(&class), ..ProvisionedFacts::default() };
         assert_eq!(look(&seen, &wanted(&[])), Look::Done);
     }
 }

@@ -34,7 +34,7 @@ fn the_name_follows_owner_snapshot_and_volume_and_nothing_else() {
 
 #[test]
 fn an_object_of_each_kind_as_it_is_made() {
-    let shown = Shown { progress: Some((5, 10)), ..Shown::begun(at(100)) };
+    let shown = ObjectState { progress: Some((5, 10)), ..ObjectState::begun(at(100)) };
     let objects = [Kind::Backup, Kind::Restore].map(|kind| subject(kind).object(&shown, at(101)));
     insta::assert_json_snapshot!(objects);
 }
@@ -42,25 +42,26 @@ fn an_object_of_each_kind_as_it_is_made() {
 #[test]
 fn what_is_written_is_read_back() {
     for kind in [Kind::Backup, Kind::Restore] {
-        let shown = Shown {
+        let shown = ObjectState {
             progress: Some((5, 10)),
             message: "slowly".into(),
             plugin_specific: [("a".to_owned(), "b".to_owned())].into(),
             made: Some("id-1".into()),
-            ..Shown::begun(at(100))
+            ..ObjectState::begun(at(100))
         };
         let ended = shown.ended(Some("broke"), at(200));
         let object = subject(kind).object(&ended, at(200));
-        assert_eq!(Shown::of(kind, &object), ended);
+        assert_eq!(ObjectState::of(kind, &object), ended);
         assert_eq!(operation_state(&object), OperationState::Failed("broke".into()));
     }
 }
 
 #[test]
 fn an_operation_that_ended_well_has_done_all_of_it() {
-    let shown = Shown { progress: Some((5, 10)), ..Shown::begun(at(0)) }.ended(None, at(9));
+    let shown = ObjectState { progress: Some((5, 10)), ..ObjectState::begun(at(0)) }.ended(None, at(9));
     assert_eq!((shown.progress, shown.completed), (Some((10, 10)), Some(at(9))));
-    let unknown_total = Shown { progress: Some((5, 0)), ..Shown::begun(at(0)) }.ended(None, at(9));
+    let unknown_total =
+        ObjectState { progress: Some((5, 0)), ..ObjectState::begun(at(0)) }.ended(None, at(9));
     assert_eq!(unknown_total.progress, Some((5, 5)));
 }
 

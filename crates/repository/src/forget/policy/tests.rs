@@ -9,7 +9,7 @@ use crate::snapshots::TagList;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-fn found(number: usize, seconds: i64, offset_hours: i8, tag: bool) -> Found {
+fn found(number: usize, seconds: i64, offset_hours: i8, tag: bool) -> FoundSnapshot {
     let id = Id::of(&number.to_be_bytes());
     let time = crate::time::zoned(Timestamp::from_second(seconds).unwrap(), jiff::tz::offset(offset_hours));
     let json = serde_json::json!({
@@ -21,7 +21,7 @@ fn found(number: usize, seconds: i64, offset_hours: i8, tag: bool) -> Found {
 
 prop_compose! {
     fn snapshots()(times in prop::collection::vec((1_500_000_000..1_810_000_000_i64, -12..13_i8, any::<bool>()), 0..40))
-        -> Vec<Found> {
+        -> Vec<FoundSnapshot> {
         times.into_iter().enumerate()
             .map(|(number, (seconds, offset, tag))| found(number, seconds, offset, tag)).collect()
     }

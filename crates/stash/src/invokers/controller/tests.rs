@@ -59,7 +59,8 @@ fn put_batch(world: &World, name: &str, targets: &[Value]) {
 
 /// Reconciles an invoker and gives it as it is then.
 async fn reconciled(world: &World, kind: &InvokerKind, name: &str) -> Value {
-    let state = Arc::new(State::new(kind.clone(), invoker_resource(kind).unwrap()));
+    let state =
+        Arc::new(State::new(&world.context.core.metrics, kind.clone(), invoker_resource(kind).unwrap()));
     reconciled_with(world, &state, name).await;
     let mut object = world.server.get(&path(kind, name)).unwrap();
     while condition(&object, "RepositoryFound").1.contains("is being opened") {

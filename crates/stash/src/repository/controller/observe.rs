@@ -9,7 +9,7 @@ use lifeboat_plan::stash::repository::status::{self, Observed};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 
-use super::super::host::{Found, NoAccess, access_of};
+use super::super::host::{NoAccess, RepositoryAccess, access_of};
 use super::super::opened::{recorded, verified};
 use super::super::{by_mover, look, object, shown, used_by};
 use super::users::Users;
@@ -20,14 +20,14 @@ const SECRET: ConditionType = ConditionType::BackendSecretFound;
 const REACHABLE: ConditionType = ConditionType::RepositoryReachable;
 
 /// What was found.
-struct Seen {
+struct ObservedRepository {
     conditions: Vec<Observation>,
     found: Option<(BackendAccess, Looked)>,
 }
 
 /// The Secret opens the backend; the result of the inspection.
-fn secret_and(reachable: Observation) -> Seen {
-    Seen { conditions: vec![SECRET.yes(""), reachable], found: None }
+fn secret_and(reachable: Observation) -> ObservedRepository {
+    ObservedRepository { conditions: vec![SECRET.yes(""), reachable], found: None }
 }
 
 /// Inspects a Repository as it was when the inspection became due.
@@ -36,7 +36,7 @@ pub(super) async fn observe(
     users: &Users,
     repository: &Repository,
 ) -> Result<(), ApiError> {
-    let Seen { conditions, found } = Box::pin(seen(context, repository)).await?;
+    let ObservedRepository { conditions, found } = Box::pin(seen(context, repository)).await?;
     let (namespace, name) = object::parts(repository);
     // The record may have been written just now, and the users are found by it.
     let Ok(now) = object::read(context, namespace, name).await else { return Ok(()) };
@@ -60,12 +60,12 @@ pub(super) async fn observe(
     .await
 }
 
-async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiError> {
+async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepository, ApiError> {
     let found = match access_of(context, repository).await {
         Ok(found) => found,
         Err(NoAccess::Api(error)) => return Err(error),
         Err(NoAccess::Unchecked(refusal)) => {
-            return Ok(Seen { conditions: vec![REACHABLE.no(refusal)], found: None });
+            return Ok(ObservedRepository { conditions: vec![REACHABLE.no(refusal)], found: None });
         }
         Err(problem) => {
             let message = problem.to_string();
@@ -73,7 +73,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
                 NoAccess::NoSecret { .. } => SECRET.no(message.clone()),
                 _ => SECRET.yes(""),
             };
-            return Ok(Seen { conditions: vec![secret, REACHABLE.no(message)], found: None });
+            return Ok(ObservedRepository { conditions: vec![secret, REACHABLE.no(message)], found: None });
         }
     };
     let location = record::location(&found.backend);
@@ -84,7 +84,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
     let no = |message: String| {
         if is_by_mover { Observation::not_opened_by_mover(message) } else { REACHABLE.no(message) }
     };
-    let Found { backend, access } = found;
+    let RepositoryAccess { backend, access } = found;
     let looked = if is_by_mover {
         by_mover::look_anew(context, &access.key).await
     } else {
@@ -110,7 +110,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<Seen, ApiErr
     match verified(context, repository, &location, &looked.id).await {
         Ok(()) => {
             let conditions = vec![SECRET.yes(""), REACHABLE.yes("")];
-            Ok(Seen { conditions, found: Some((backend, looked)) })
+            Ok(ObservedRepository { conditions, found: Some((backend, looked)) })
         }
         Err(RepositoryProblem::Api(error)) => Err(error),
         Err(problem) => Ok(secret_and(no(problem.chain()))),

@@ -30,7 +30,7 @@ pub(super) async fn reconciled(world: &World, state: &Arc<State>, name: &str) ->
 }
 
 pub(super) fn state() -> Arc<State> {
-    Arc::new(State::new())
+    Arc::new(State::new(&Metrics::new("0")))
 }
 
 #[tokio::test]
@@ -77,7 +77,11 @@ async fn a_repository_is_left_alone_while_nothing_checks_who_writes_it() {
     );
     assert!(object["status"]["observedGeneration"].is_null(), "{object}");
     let refused = ready(&world.context, &key).await.err().unwrap();
-    assert!(refused.may_pass() && refused.chain().contains("is missing"), "{}", refused.chain());
+    assert!(
+        refused.retry() == lifeboat_repository::Retry::Later && refused.chain().contains("is missing"),
+        "{}",
+        refused.chain()
+    );
     assert!(!world.store("r").exists("config").await.unwrap());
     world.context.policies.set("lifeboat", &policies);
     let object = reconciled(&world, &state(), "r").await;

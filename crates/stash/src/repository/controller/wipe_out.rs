@@ -20,6 +20,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::WorkEnd;
 use lifeboat_plan::stash::repository::layout::Left;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::repository::wipe_out::{
@@ -31,7 +32,7 @@ use lifeboat_repository::lock::remove_stale_locks;
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 use serde_json::json;
 
-use super::super::host::{Found, NoAccess, access_of};
+use super::super::host::{NoAccess, RepositoryAccess, access_of};
 use super::super::opened::recorded;
 use super::super::reservations::{self, ReservationError, ReservedId};
 use super::super::{key_of, look, object, state};
@@ -161,7 +162,8 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     let (context, memory) = (context.clone(), state.memory.clone());
     state.deletions.start(&repository.uid().unwrap_or_default(), |_| async move {
         let (namespace, name) = object::parts(&repository);
-        if let Err(error) = Box::pin(worked_on(&context, &memory, &repository)).await {
+        let ended = Box::pin(worked_on(&context, &memory, &repository)).await;
+        if let Err(error) = &ended {
             let message = error.chain();
             tracing::warn!(
                 namespace,
@@ -170,6 +172,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
                 "cannot delete the data of a Repository now; it is tried again"
             );
         }
+        WorkEnd::of(&ended)
     });
 }
 
@@ -249,7 +252,7 @@ enum Judged {
 /// Gathers the facts, and decides.
 async fn judged(context: &Context, repository: &Repository) -> Result<Judged, NotWiped> {
     let (namespace, name) = object::parts(repository);
-    let Found { backend, access } = access_of(context, repository).await?;
+    let RepositoryAccess { backend, access } = access_of(context, repository).await?;
     // The repository is opened anew, because storage may hold another one now.
     context.repositories.close(&key_of(namespace, name));
     let digest = config_digest(access.store()?).await?;

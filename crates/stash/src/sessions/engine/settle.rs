@@ -2,6 +2,7 @@
 //! pod at once, so that no pod stays quiesced for as long as a storage system uploads a snapshot. Hooks with other
 //! policies depend on how the host ended, and wait for its end.
 
+use lifeboat_control::Backoff;
 use lifeboat_plan::stash::hooks::PostPolicy;
 use lifeboat_plan::stash::hosts::HostName;
 use tokio_util::sync::CancellationToken;
@@ -33,13 +34,14 @@ pub(super) async fn settle(
     record: &HostRecord,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
+    let mut backoff = Backoff::default();
     while !record.state().await.phase.has_ended() {
         match work.settle_host(record, cancel).await {
             Ok(()) if work.record().is_gone().await => return Err(Stopped::Gone),
             Ok(()) if record.state().await.phase.has_ended() => {}
             Ok(()) => return Err(Stopped::Left),
             Err(error) if is_refusal(&error) => on_record(record.failed(error.chain()).await?)?,
-            Err(error) => again_later(&work.record().name, error).await?,
+            Err(error) => again_later(&work.record().name, error, &mut backoff).await?,
         }
     }
     Ok(())

@@ -15,6 +15,7 @@ use lifeboat_plan::stash::session::{TargetVolumes, wait_until};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState};
 use lifeboat_plan::stash::targets::{RestoreFacts, RestorePlan, device_errors, restore_plan};
+use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::on_record;
@@ -186,7 +187,7 @@ impl RestoreWork {
         match Box::pin(repository::snapshots(&self.context, self.key())).await {
             Ok(snapshots) => Ok(Ok(snapshots.into_iter().map(fact).collect())),
             Err(problem) if problem.is_missing() => Ok(Ok(Vec::new())),
-            Err(problem) if problem.may_pass() => {
+            Err(problem) if problem.retry() != Retry::Never => {
                 let message = format!("waits for the repository: {}", problem.chain());
                 Ok(Err(ConditionType::RestoreJobCreated.no(message)))
             }

@@ -2,7 +2,7 @@
 
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::install::policies::REPOSITORY;
-use lifeboat_plan::stash::invoker::{Found, Gathered, ValidDriver, ValidRestore};
+use lifeboat_plan::stash::invoker::{Gathered, Presence, ValidDriver, ValidRestore};
 
 use crate::context::Context;
 use crate::invokers::{about_repository, backend_secret, not_allowed, read_repository};
@@ -29,14 +29,14 @@ pub(super) async fn gather(
         let (namespace, name) = (&name.namespace, &name.name);
         let message =
             format!("Repository {namespace}/{name} does not exist; create it, or correct spec.repository");
-        gathered.repository = Some(Found::No(message));
+        gathered.repository = Some(Presence::No(message));
         return Ok(gathered);
     };
     if let Some(refusal) = not_allowed(context, namespace, &repository).await? {
-        gathered.repository = Some(Found::No(refusal));
+        gathered.repository = Some(Presence::No(refusal));
         return Ok(gathered);
     }
-    gathered.repository = Some(Found::Yes);
+    gathered.repository = Some(Presence::Yes);
     gathered.secret = Some(backend_secret(context, &repository).await?);
     Ok(gathered)
 }
@@ -47,7 +47,7 @@ pub(super) fn missing(gathered: &Gathered) -> Option<&str> {
         return gathered.unenforced.as_deref();
     }
     [&gathered.repository, &gathered.secret].into_iter().flatten().find_map(|found| match found {
-        Found::Yes => None,
-        Found::No(message) | Found::Unknown(message) => Some(message.as_str()),
+        Presence::Yes => None,
+        Presence::No(message) | Presence::Unknown(message) => Some(message.as_str()),
     })
 }

@@ -62,7 +62,8 @@ async fn a_restore_that_has_ended_is_shown_in_the_metrics_whenever_its_object_is
     cluster.restore_session("back", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
     let back: DynamicObject = serde_json::from_value(cluster.ended("back").await).unwrap();
     let kind = SessionKind::Restore;
-    let state = State { kind, resource: kind.resource(), restores: LongWork::new("restore") };
+    let restores = LongWork::new(&cluster.world.context.core.metrics, "restoresession");
+    let state = State { kind, resource: kind.resource(), restores };
     reconcile(Arc::new(back), cluster.world.context.clone(), Arc::new(state)).await.unwrap();
     let metrics = cluster.world.context.core.metrics.render();
     let labels = "invoker_kind=\"RestoreSession\",invoker_name=\"back\",namespace=\"shop\",driver=\"Restic\",repository=\"r\"";

@@ -30,7 +30,7 @@ use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
 use crate::sessions::turns::Turn;
-use crate::standstill::{self, Ended, Restoring};
+use crate::standstill::{self, Restoring, StandstillEnd};
 use crate::tasks::TaskWork;
 
 /// The members of one restore.
@@ -130,7 +130,7 @@ impl RestoreWork {
         };
         let restore = MemberStandstill { work: self, member, found: found.clone(), cancel };
         let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
-        if let Ended::Over { failure } = ended {
+        if let StandstillEnd::Over { failure } = ended {
             let uid = restore.record().await.map(|record| record.uid).unwrap_or_default();
             let is_there = workload.is_there(&uid).await?;
             self.over(member, failure, is_there).await?;

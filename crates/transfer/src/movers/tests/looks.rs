@@ -27,7 +27,7 @@ async fn the_snapshots_of_a_look_are_read_from_its_log(#[case] states: &[Value])
     request.task.parts[0].work = TaskWork::Look(LookWork::new(10));
     let listed = ListedSnapshots::default();
     let ended = fake.movers.carry_out(request, &listed, &CancellationToken::new()).await.unwrap();
-    let Ended::Reported { result, .. } = ended else { panic!("{ended:?}") };
+    let MoverEnd::Reported { result, .. } = ended else { panic!("{ended:?}") };
     let Outcome::Looked(looked) = result.outcome else { panic!() };
     let ids: Vec<_> = listed.complete(&looked).unwrap().into_iter().map(|snapshot| snapshot.id).collect();
     assert_eq!(ids, ["new", "old"]);
@@ -52,7 +52,7 @@ async fn a_mover_has_ended_with_its_own_container_and_its_pod_goes_with_the_job(
     pod["status"]["containerStatuses"].as_array_mut().unwrap().insert(0, proxy);
     pod["spec"]["containers"].as_array_mut().unwrap().insert(0, json!({"name": "proxy"}));
     fake.script(&[pod]);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert!(matches!(simply(&fake, "a-1").await, MoverEnd::Reported { .. }));
     fake.movers.clear("lifeboat-movers", &TaskId::new("a-1")).await.unwrap();
     assert!(!fake.has("jobs/mover-a-1"));
 }

@@ -138,7 +138,7 @@ async fn a_forged_job_with_the_name_of_a_mover_is_replaced() {
     request.job.namespace = NamespaceName::new("shop");
     fake.put_job(&request.job, &[reported("a-1", done())]);
     let ended = fake.movers.carry_out(request, &Notes::default(), &CancellationToken::new()).await.unwrap();
-    assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
+    assert!(matches!(ended, MoverEnd::Reported { .. }), "{ended:?}");
     let changes = fake.changes();
     assert!(changes.contains(&"DELETE jobs/mover-a-1".to_owned()), "{changes:?}");
     assert!(changes.contains(&"POST jobs".to_owned()), "{changes:?}");

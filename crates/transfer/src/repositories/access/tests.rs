@@ -1,4 +1,5 @@
 use lifeboat_api::common::{RepositoryName, StorageName};
+use lifeboat_repository::Retry;
 use lifeboat_store::Tls;
 use rstest::rstest;
 
@@ -113,7 +114,7 @@ async fn what_only_movers_can_open_says_why() {
     assert!(!access.is_opened_by_server());
     for problem in [access.open().await.err().unwrap(), access.open_or_create().await.err().unwrap()] {
         assert_eq!(problem.to_string(), "the server cannot open it: it is on a volume");
-        assert!(!problem.may_pass());
+        assert_eq!(problem.retry(), Retry::Never);
     }
     assert_eq!(access.task.transport, Transport::Directory { path: "/mover/repository".into() });
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::ApiError;
-use lifeboat_control::locked;
+use lifeboat_control::{Backoff, locked};
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::{Ending, Stage};
+use lifeboat_store::Retry;
 
 use crate::backup::State;
 use crate::backup::journal::Journal;
@@ -45,14 +46,22 @@ pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
 
 /// Polls until shutdown.
 pub(in crate::backup) async fn watch(context: &Context, state: &State) {
+    let (mut pause, mut backoff) = (LOOK, Backoff::default());
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(pause) => {}
         }
-        if let Err(error) = undo_deleted(context, state).await {
-            tracing::warn!(error = error.chain(), "cannot check for deleted backups");
-        }
+        pause = match undo_deleted(context, state).await {
+            Ok(()) => {
+                backoff.succeeded();
+                LOOK
+            }
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "cannot check for deleted backups");
+                backoff.failed()
+            }
+        };
     }
 }
 
@@ -78,14 +87,15 @@ async fn clear(context: &Context, backup: &Backup) -> bool {
     };
     let (storage, files) = match opened.await {
         Ok(opened) => opened,
-        Err(BackupProblem::Gone(reason)) => {
-            tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made is kept");
-            return true;
-        }
         Err(problem) => {
-            let reason = problem.to_string();
-            tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is undone later");
-            return false;
+            let (backup, reason) = (Run::of(backup).name, problem.to_string());
+            let is_permanent = problem.retry() == Retry::Never;
+            if is_permanent {
+                tracing::warn!(backup, reason, "what a deleted backup made is kept");
+            } else {
+                tracing::warn!(backup, reason, "a deleted backup is undone later");
+            }
+            return is_permanent;
         }
     };
     let journal = Journal::new(context.client.clone(), &context.namespace, backup);

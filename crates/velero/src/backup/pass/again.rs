@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use kube::Client;
 use lifeboat_api::velero::{Backup, names};
-use lifeboat_archive::Updates;
+use lifeboat_archive::{ArchiveError, Updates};
+use lifeboat_cluster::ApiError;
 use lifeboat_cluster::list::{RawItem, get_raw};
 use lifeboat_plan::catalogue::{Catalogue, ItemId, ResourceType};
-use lifeboat_plugin::Registry;
+use lifeboat_plugin::{ActionError, Registry};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::actions::{ResolvedActions, longest};
-use super::items::placed;
+use super::items::{ItemError, placed};
 use crate::lookup::ActionLookup;
 
 /// The items that were read again.
@@ -23,6 +24,38 @@ pub(crate) struct Again {
     pub(crate) updates: Updates,
     /// Items that stay in the archive unchanged, with the reason.
     pub(crate) problems: Vec<(ItemId, String)>,
+}
+
+/// Why an item stays in the archive as it is.
+#[derive(Debug, thiserror::Error)]
+enum NotRead {
+    #[error("the cluster does not serve its type")]
+    NotServed,
+    #[error("the object is gone")]
+    Gone,
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error("cannot read the object: {0}")]
+    Json(serde_json::Error),
+    #[error("action {action}: {problem}")]
+    Action { action: String, problem: ActionProblem },
+    #[error(transparent)]
+    Encode(serde_json::Error),
+    #[error(transparent)]
+    Item(#[from] ItemError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+/// Why an action did not change an item.
+#[derive(Debug, thiserror::Error)]
+enum ActionProblem {
+    #[error(transparent)]
+    Failed(ActionError),
+    #[error("it did not end in time")]
+    Late,
+    #[error("it started an operation while the backup was finalized")]
+    Operation,
 }
 
 /// Reads the items, and the additional items of their actions, as they are now. Hooks do not run again, and actions
@@ -57,7 +90,7 @@ pub(crate) async fn read_again(
         }
         match reader.read(&id, &mut again.updates).await {
             Ok(additional) => queue.extend(additional),
-            Err(problem) => again.problems.push((id, problem)),
+            Err(error) => again.problems.push((id, error.to_string())),
         }
     }
     again
@@ -73,15 +106,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads one item into `updates`; returns its additional items.
-    async fn read(&self, id: &ItemId, updates: &mut Updates) -> Result<Vec<ItemId>, String> {
-        let kind = self.catalogue.get(&id.resource).ok_or("the cluster does not serve its type")?;
-        let found = get_raw(self.client, kind, id.namespace.as_deref(), &id.name).await;
-        let item = match found.map_err(|error| error.chain())? {
+    async fn read(&self, id: &ItemId, updates: &mut Updates) -> Result<Vec<ItemId>, NotRead> {
+        let kind = self.catalogue.get(&id.resource).ok_or(NotRead::NotServed)?;
+        let item = match get_raw(self.client, kind, id.namespace.as_deref(), &id.name).await? {
             Some(item) => item,
             // The archive has everything a restore needs of a snapshot object; an interrupted finalization may have
             // deleted it.
             None if id.resource.group == lifeboat_plan::transfer::snapshots::GROUP => return Ok(Vec::new()),
-            None => return Err("the object is gone".to_owned()),
+            None => return Err(NotRead::Gone),
         };
         self.act(kind, id, &item, updates).await
     }
@@ -92,17 +124,17 @@ impl Reader<'_> {
         id: &ItemId,
         item: &RawItem,
         updates: &mut Updates,
-    ) -> Result<Vec<ItemId>, String> {
-        let mut value: Value =
-            serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
+    ) -> Result<Vec<ItemId>, NotRead> {
+        let mut value: Value = serde_json::from_slice(&item.json).map_err(NotRead::Json)?;
         let mut additional = Vec::new();
         for action in self.actions.of(&kind.id, &item.meta) {
-            let failed = |message: String| format!("action {}: {message}", action.name());
+            let failed =
+                |problem: ActionProblem| NotRead::Action { action: action.name().to_owned(), problem };
             let made = timeout(longest(self.backup), action.execute(value, self.backup, &self.lookup)).await;
-            let made = made.map_err(|_elapsed| failed("it did not end in time".to_owned()))?;
-            let made = made.map_err(|error| failed(error.to_string()))?;
+            let made = made.map_err(|_elapsed| failed(ActionProblem::Late))?;
+            let made = made.map_err(|error| failed(ActionProblem::Failed(error)))?;
             if made.operation_id.is_some_and(|operation| !operation.is_empty()) {
-                return Err(failed("it started an operation while the backup was finalized".to_owned()));
+                return Err(failed(ActionProblem::Operation));
             }
             value = made.item;
             additional.extend(made.additional_items);
@@ -114,9 +146,9 @@ impl Reader<'_> {
                 annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
             }
         }
-        let json = serde_json::to_vec(&value).map_err(|error| error.to_string())?;
-        let id = &placed(kind, id, &value).map_err(|error| error.to_string())?;
-        updates.add(id, &kind.version, kind.preferred, &json.into()).map_err(|error| error.to_string())?;
+        let json = serde_json::to_vec(&value).map_err(NotRead::Encode)?;
+        let id = &placed(kind, id, &value)?;
+        updates.add(id, &kind.version, kind.preferred, &json.into())?;
         Ok(additional)
     }
 }

@@ -299,8 +299,7 @@ impl Pass {
             operation_id,
             post_operation_items: (!post.is_empty()).then_some(post),
         };
-        let status =
-            OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
+        let status = OperationStatus { created: Some(Time(self.clock.now())), ..OperationStatus::default() };
         let operation = BackupOperation { spec, status };
         if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
             let message = "Operations of this backup cannot be recorded any more: if the server restarted now, those from \

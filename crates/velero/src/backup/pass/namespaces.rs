@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::list::{ListQuery, Pager, RawItem, get_raw};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::velero::filter::{Verdict, is_excluded};
 use serde::Deserialize;
@@ -97,7 +98,7 @@ impl Pass {
         for id in taken.iter().filter(|id| id.group.contains('.')) {
             let definition = ItemId::cluster(resource.clone(), id.to_string());
             if let Err(error) = self.take_definition(kind, &definition).await {
-                self.report.error(&About::Item(&definition), "Error backing up item", Some(&error));
+                self.report.error(&About::Item(&definition), "Error backing up item", Some(&error.chain()));
             }
         }
     }
@@ -106,10 +107,9 @@ impl Pass {
         &self,
         kind: &lifeboat_plan::catalogue::ResourceType,
         id: &ItemId,
-    ) -> Result<(), String> {
+    ) -> Result<(), ApiError> {
         // Built-in types have no definition.
-        let found = lifeboat_cluster::list::get_raw(&self.client, kind, None, &id.name).await;
-        if let Some(item) = found.map_err(|error| error.chain())?
+        if let Some(item) = get_raw(&self.client, kind, None, &id.name).await?
             && !item.meta.deleting
         {
             self.take(kind, item).await;

@@ -39,7 +39,8 @@ impl Pass {
             let written = writer.finish().await.map_err(|error| {
                 PassError::Failed(format!("the archive cannot be written: {}", chain(&error)))
             })?;
-            restorable(&written, &SpoolLimits::default()).map_err(PassError::Failed)?;
+            restorable(&written, &SpoolLimits::default())
+                .map_err(|error| PassError::Failed(error.to_string()))?;
             Ok(written)
         };
         let sealed = tokio::select! {
@@ -111,26 +112,35 @@ fn counts(made: &PassResults, items: usize, report: &Report) -> Counts {
     }
 }
 
+/// A limit of restores that an archive exceeds.
+#[derive(Debug, thiserror::Error)]
+enum TooLarge {
+    #[error("the archive has {entries} entries, more than {limit}, {exceeds}", exceeds = EXCEEDS)]
+    Entries { entries: u64, limit: u64 },
+    #[error("the archive has {bytes} bytes, more than {limit}, {exceeds}", exceeds = EXCEEDS)]
+    Bytes { bytes: u64, limit: u64 },
+    #[error(
+        "the archive has {bytes} bytes in {compressed}, more than {limit} for each, {exceeds}",
+        exceeds = EXCEEDS
+    )]
+    Ratio { bytes: u64, compressed: u64, limit: u64 },
+}
+
+/// The end of the messages of [`TooLarge`].
+const EXCEEDS: &str = "which exceeds the limits of a restore: back up fewer namespaces or types at once";
+
 /// Checks that a restore would accept the archive: one that exceeds the limits of restores is not a backup.
-fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
-    let too_large = |what: String| {
-        Err(format!(
-            "the archive has {what}, which exceeds the limits of a restore: back up fewer namespaces or types at once"
-        ))
-    };
+fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), TooLarge> {
     // An item has two entries, and the file with the format's version is one more.
     let entries = size.items * 2 + 1;
     if entries > limits.entries {
-        return too_large(format!("{entries} entries, more than {}", limits.entries));
+        return Err(TooLarge::Entries { entries, limit: limits.entries });
     }
     if size.plain > limits.plain_bytes {
-        return too_large(format!("{} bytes, more than {}", size.plain, limits.plain_bytes));
+        return Err(TooLarge::Bytes { bytes: size.plain, limit: limits.plain_bytes });
     }
     if size.plain > limits.ratio_from && size.plain / limits.ratio > size.compressed {
-        return too_large(format!(
-            "{} bytes in {}, more than {} for each",
-            size.plain, size.compressed, limits.ratio
-        ));
+        return Err(TooLarge::Ratio { bytes: size.plain, compressed: size.compressed, limit: limits.ratio });
     }
     Ok(())
 }

@@ -54,6 +54,7 @@ async fn input(
         velero_compatible: false,
         journal: Journal::new(client.clone(), "lifeboat", &backup),
         client,
+        clock: Clock::default(),
         backup,
         valid,
         catalogue: Arc::new(catalogue),

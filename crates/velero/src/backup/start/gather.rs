@@ -9,7 +9,7 @@ use lifeboat_cluster::discovery::{Discovered, discover};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::policy::Policies;
 use lifeboat_plan::velero::backup::defaults::Surroundings;
-use lifeboat_plan::velero::backup::validate::{LocationFacts, SnapshotLocation};
+use lifeboat_plan::velero::backup::validate::{LocationFacts, PoliciesProblem, SnapshotLocation};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -20,7 +20,7 @@ pub(super) struct Gathered {
     pub(super) namespaces: Vec<String>,
     pub(super) around: Surroundings,
     pub(super) snapshot_locations: Vec<SnapshotLocation>,
-    pub(super) policies: Option<Result<Policies, String>>,
+    pub(super) policies: Option<Result<Policies, PoliciesProblem>>,
     locations: Vec<DynamicObject>,
 }
 
@@ -84,20 +84,17 @@ async fn list<K: kube::Resource<DynamicType = ()>>(
 async fn policies(
     context: &Context,
     spec: &BackupSpec,
-) -> Result<Option<Result<Policies, String>>, ApiError> {
+) -> Result<Option<Result<Policies, PoliciesProblem>>, ApiError> {
     let Some(reference) = &spec.resource_policy else { return Ok(None) };
     if !reference.kind.eq_ignore_ascii_case("configmap") {
-        return Ok(Some(Err(format!(
-            "its kind is {:?}; only a ConfigMap can hold policies",
-            reference.kind
-        ))));
+        return Ok(Some(Err(PoliciesProblem::Kind(reference.kind.clone()))));
     }
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.namespace);
     let name = &reference.name;
     let found = api.get_opt(name).await.attempt(format!("read ConfigMap {name}"))?;
     Ok(Some(match found {
-        None => Err(format!("there is no ConfigMap {name:?} in Lifeboat's namespace")),
+        None => Err(PoliciesProblem::Missing(name.clone())),
         Some(map) => Policies::from_data(&map.data.unwrap_or_default())
-            .map_err(|error| format!("ConfigMap {name:?}: {error}")),
+            .map_err(|problem| PoliciesProblem::Invalid { name: name.clone(), problem }),
     }))
 }

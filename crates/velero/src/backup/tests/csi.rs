@@ -103,6 +103,20 @@ async fn errors(server: &Server) -> String {
     results.errors.all().map(|(_, text)| text.to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// What the metrics of CSI snapshots show of the backup.
+fn counted(server: &Server) -> Vec<String> {
+    let text = server.context.core.metrics.render();
+    let shown = |line: &str| {
+        let (step, count) = line
+            .strip_prefix("velero_csi_snapshot_")?
+            .split_once("_total{schedule=\"\",backupName=\"b\"}")?;
+        Some(format!("{step}{count}"))
+    };
+    let mut counts: Vec<String> = text.lines().filter_map(shown).collect();
+    counts.sort();
+    counts
+}
+
 async fn archived_claim(server: &Server) -> Value {
     let path = "persistentvolumeclaims/namespaces/shop/data";
     archived_object(&server.store(), "backups/b/b.tar.gz", path).await.unwrap()
@@ -117,6 +131,7 @@ async fn a_claim_is_snapshotted_once_and_only_the_driver_keeps_the_snapshot() {
     let status = server.get("b")["status"].clone();
     assert_eq!(status["csiVolumeSnapshotsAttempted"], 1, "{status}");
     assert_eq!(status["csiVolumeSnapshotsCompleted"], 1, "{status}");
+    assert_eq!(counted(&server), ["attempt 1", "failure 0", "success 1"]);
     let claim = archived_claim(&server).await;
     assert_eq!(claim["metadata"]["annotations"][SNAPSHOT_NAME], *snapshot());
     assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "2Gi", "as large as the snapshot");
@@ -202,6 +217,7 @@ async fn a_snapshot_that_cannot_be_taken_is_an_error_and_leaves_nothing(
     let volume = volumes(&server).await.remove(0);
     assert_eq!((&volume["backupMethod"], &volume["result"]), (&json!("CSISnapshot"), &json!("failed")));
     assert!(server.get("b")["status"].get("csiVolumeSnapshotsCompleted").is_none());
+    assert_eq!(counted(&server), ["attempt 1", "failure 1", "success 0"]);
 }
 
 #[tokio::test]

@@ -145,7 +145,7 @@ async fn a_backup_that_fails_after_its_pass_leaves_no_copy() {
     let state = Arc::new(State::new(CancellationToken::new()));
     let shown = Arc::new(dynamic(&passed_backup()));
     // Its archive is gone from storage.
-    let controller = Arc::new(Controller::new(state));
+    let controller = Arc::new(Controller::new(&cluster.context, state));
     Box::pin(reconcile(shown, cluster.context.clone(), controller)).await.unwrap();
     assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], "Failed");
     assert_eq!(snapshots(&cluster, "shop").await, Vec::<String>::new());

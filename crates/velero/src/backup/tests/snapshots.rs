@@ -68,6 +68,14 @@ async fn a_volume_is_snapshotted_and_in_all_files() {
         (&status["volumeSnapshotsAttempted"], &status["volumeSnapshotsCompleted"]),
         (&json!(1), &json!(1))
     );
+    let metrics = server.context.core.metrics.render();
+    for line in [
+        "velero_volume_snapshot_attempt_total{schedule=\"\"} 1",
+        "velero_volume_snapshot_success_total{schedule=\"\"} 1",
+        "velero_volume_snapshot_failure_total{schedule=\"\"} 0",
+    ] {
+        assert!(metrics.lines().any(|shown| shown == line), "{line} is not in\n{metrics}");
+    }
     assert_eq!(server.get("b")["spec"]["volumeSnapshotLocations"], json!(["disk"]));
     let snapshots: Vec<Value> = stored(&server, "volumesnapshots.json.gz").await;
     let expected = json!([{
@@ -134,9 +142,9 @@ async fn a_snapshot_that_fails_touches_only_its_volume(
     let (server, _) = server(snapshotter).await;
     server.add("b", json!({"includedNamespaces": ["shop"], "itemOperationTimeout": "300ms"}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
-    let told = errors(&server).await;
-    assert!(told.contains(message) && told.contains("pv-data"), "{told}");
-    assert_eq!(server.get("b")["status"]["errors"], 1, "{told}");
+    let reported = errors(&server).await;
+    assert!(reported.contains(message) && reported.contains("pv-data"), "{reported}");
+    assert_eq!(server.get("b")["status"]["errors"], 1, "{reported}");
     let names = archived(&server.store(), "backups/b/b.tar.gz").await;
     assert!(names.contains(&"persistentvolumes/cluster/pv-data".to_owned()), "{names:?}");
     assert!(names.contains(&"configmaps/namespaces/shop/settings".to_owned()), "{names:?}");
@@ -270,9 +278,9 @@ async fn a_backup_without_the_plugin_of_its_location_says_that_volumes_are_missi
     server.context.snapshotters.clear();
     server.add("b", json!({"includedNamespaces": ["shop"]}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
-    let told = errors(&server).await;
-    assert!(told.contains("pv-data") && told.contains("is installed"), "{told}");
-    assert_eq!(server.get("b")["status"]["errors"], 1, "{told}");
+    let reported = errors(&server).await;
+    assert!(reported.contains("pv-data") && reported.contains("is installed"), "{reported}");
+    assert_eq!(server.get("b")["status"]["errors"], 1, "{reported}");
 }
 
 fn undeletable() -> FakeSnapshotter {

@@ -6,16 +6,16 @@ use lifeboat_api::common::BackupUid;
 use lifeboat_archive::documents::DocumentError;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, encode};
 use lifeboat_archive::{ObjectStore, StoreError};
+use lifeboat_plugin::ActionError;
 use lifeboat_plugin::host::Session;
 use tokio::time::timeout;
 
 use super::Left;
 use super::files::STEP_LIMIT;
 use crate::backup::journal::Journal;
-use crate::backup::problem::BackupProblem;
 use crate::backup::storage::{Storage, list};
 use crate::context::Context;
-use crate::snapshot_locations;
+use crate::snapshot_locations::{self, SnapshotterError};
 
 /// How long the deletion of one snapshot may take: users wait for the end of the backup.
 const DELETION: Duration = Duration::from_mins(1);
@@ -48,8 +48,8 @@ pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mu
     for entry in entries {
         match delete(context, &session, &entry.snapshot).await {
             Ok(()) => journal.forget_snapshot(&entry).await,
-            Err(message) => {
-                left.keep(message);
+            Err(error) => {
+                left.keep(error.to_string());
                 left.native.snapshots.extend(entry.id().is_some().then_some(entry.snapshot));
             }
         }
@@ -61,12 +61,7 @@ pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mu
 pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &BackupUid, left: &mut Left) {
     let listed = match list::<NativeSnapshot>(storage.store(), &storage.files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(BackupProblem::Storage(cause) | BackupProblem::Gone(cause) | BackupProblem::Disk(cause)) => {
-            return left.keep(format!("snapshots may be left behind: {cause}"));
-        }
-        Err(BackupProblem::Api(error)) => {
-            return left.keep(format!("snapshots may be left behind: {}", error.chain()));
-        }
+        Err(problem) => return left.keep(format!("snapshots may be left behind: {problem}")),
     };
     // Another backup of the same name may have written the list.
     let (own, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| *uid == *one.spec.backup_uid);
@@ -78,8 +73,8 @@ pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &Ba
     let session = context.acting_quietly().session;
     // A snapshot without a provider's ID was never taken.
     for snapshot in own.into_iter().filter(|one| !one.status.provider_snapshot_id.is_empty()) {
-        if let Err(message) = delete(context, &session, &snapshot).await {
-            left.keep(message);
+        if let Err(error) = delete(context, &session, &snapshot).await {
+            left.keep(error.to_string());
             left.native.snapshots.push(snapshot);
         }
     }
@@ -136,24 +131,39 @@ async fn replace<T: serde::Serialize>(
     Ok(store.put(key, encode(&list)?).await?)
 }
 
-/// Deletes one snapshot; the error text says what is left.
-async fn delete(context: &Context, session: &Session, snapshot: &NativeSnapshot) -> Result<(), String> {
-    let (volume, location) = (&snapshot.spec.persistent_volume_name, &snapshot.spec.location);
-    let id = snapshot.status.provider_snapshot_id.as_str();
+/// What is left of a snapshot that was not deleted.
+#[derive(Debug, thiserror::Error)]
+enum NotDeleted {
+    /// Its provider's ID is unknown.
+    #[error(
+        "a snapshot of volume {volume} in location {location} may be left behind: its tags are velero.io/backup={backup} and velero.io/pv={volume}"
+    )]
+    Unknown { volume: String, location: String, backup: String },
+    #[error("snapshot {id} of volume {volume} in location {location} is left behind: {cause}")]
+    Left { id: String, volume: String, location: String, cause: DeletionError },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum DeletionError {
+    #[error("{}", .0.chain())]
+    Location(#[from] SnapshotterError),
+    #[error(transparent)]
+    Plugin(#[from] ActionError),
+    #[error("the plugin does not answer")]
+    Late,
+}
+
+/// Deletes one snapshot; the error says what is left.
+async fn delete(context: &Context, session: &Session, snapshot: &NativeSnapshot) -> Result<(), NotDeleted> {
+    let (volume, location) = (snapshot.spec.persistent_volume_name.clone(), snapshot.spec.location.clone());
+    let id = snapshot.status.provider_snapshot_id.clone();
     if id.is_empty() {
-        return Err(format!(
-            "a snapshot of volume {volume} in location {location} may be left behind: its tags are velero.io/backup={} and velero.io/pv={volume}",
-            snapshot.spec.backup_name
-        ));
+        return Err(NotDeleted::Unknown { volume, location, backup: snapshot.spec.backup_name.clone() });
     }
-    let left = |cause: String| {
-        format!("snapshot {id} of volume {volume} in location {location} is left behind: {cause}")
+    let deleted = async {
+        let open = snapshot_locations::open(context, session, &location).await?;
+        let deleting = timeout(DELETION, open.snapshotter.delete_snapshot(&id)).await;
+        Ok::<(), DeletionError>(deleting.map_err(|_elapsed| DeletionError::Late)??)
     };
-    let open = snapshot_locations::open(context, session, location).await;
-    let open = open.map_err(|error| left(error.chain()))?;
-    match timeout(DELETION, open.snapshotter.delete_snapshot(id)).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(left(error.to_string())),
-        Err(_elapsed) => Err(left("the plugin does not answer".to_owned())),
-    }
+    deleted.await.map_err(|cause| NotDeleted::Left { id, volume, location, cause })
 }

@@ -34,7 +34,7 @@ enum Transfer {
 
 /// One transfer, as the cluster or a list in storage shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown {
+struct FoundTransfer {
     repository: RepositoryKey,
     /// Empty if the mover stored none as far as the object shows.
     snapshot: String,
@@ -58,17 +58,17 @@ impl Transfer {
     }
 
     /// None for a DataUpload of another data mover, whose repositories Lifeboat does not know.
-    fn shown(self, object: &Value) -> Result<Option<Shown>, serde_json::Error> {
+    fn shown(self, object: &Value) -> Result<Option<FoundTransfer>, serde_json::Error> {
         match self {
-            Self::Copy => read(object).map(|copy| Some(Shown::of_copy(copy))),
+            Self::Copy => read(object).map(|copy| Some(FoundTransfer::of_copy(copy))),
             Self::Movement => read(object).map(|upload: DataUpload| {
-                is_built_in(upload.spec.datamover.as_deref()).then(|| Shown::of_movement(upload))
+                is_built_in(upload.spec.datamover.as_deref()).then(|| FoundTransfer::of_movement(upload))
             }),
         }
     }
 }
 
-impl Shown {
+impl FoundTransfer {
     fn of_copy(copy: PodVolumeBackup) -> Self {
         let has_ended = copy.phase().is_terminal();
         let namespace = copy.spec.pod.namespace.unwrap_or_default();
@@ -143,11 +143,11 @@ impl Undoing<'_> {
 }
 
 /// A volume whose data was moved, from an entry of the list of volumes.
-fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
+fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, FoundTransfer)> {
     let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
     let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
     let repository = repository(location, &volume.pvc_namespace);
-    let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
+    let shown = FoundTransfer { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
     // A key that no object's name can have, because it contains a slash.
     built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))
 }
@@ -194,7 +194,7 @@ struct Discard<'a> {
     transfer: Transfer,
     uid: &'a BackupUid,
     /// The known transfers by name; the objects may be gone.
-    known: BTreeMap<String, Shown>,
+    known: BTreeMap<String, FoundTransfer>,
     /// The objects that cannot be read, by name, and why: they are cancelled, and what their movers stored is not known.
     unreadable: BTreeMap<String, String>,
     /// Names of the objects that are kept.

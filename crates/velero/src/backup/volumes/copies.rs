@@ -6,13 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
-use lifeboat_cluster::{Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::transfer::attempts::{CONSISTENCY, LIVE};
 use lifeboat_plan::transfer::directory::{ClaimOf, claim_of};
@@ -24,11 +23,23 @@ use tokio::sync::Semaphore;
 
 use crate::backup::journal::{NotStarted, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
+use crate::backup::problem::ReadError;
 use crate::transfers::{self, FollowedTransfers, limit};
 use crate::typed::readable;
 
 /// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
+
+/// Why the copy of a volume was not started.
+#[derive(Debug, thiserror::Error)]
+enum NotCopied {
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
 
 /// The PodVolumeBackups of a pass; shared with the task that follows them.
 pub(crate) struct Copying {
@@ -82,8 +93,9 @@ impl Pass {
         let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
         let claims = match self.claims_of(pod).await {
             Ok(claims) => claims,
-            Err(message) => {
-                self.report.error(&About::Item(id), "Cannot decide about the pod's volumes", Some(&message));
+            Err(error) => {
+                let message = "Cannot decide about the pod's volumes";
+                self.report.error(&About::Item(id), message, Some(&error.to_string()));
                 return;
             }
         };
@@ -127,7 +139,7 @@ impl Pass {
                             );
                             Copy::Made(name)
                         }
-                        Err(message) => Copy::Missed(message),
+                        Err(error) => Copy::Missed(error.to_string()),
                     }
                 }
             };
@@ -136,7 +148,7 @@ impl Pass {
     }
 
     /// The claims of a pod's volumes, each with its PersistentVolume.
-    async fn claims_of(&self, pod: &Value) -> Result<BTreeMap<String, ClaimOf>, String> {
+    async fn claims_of(&self, pod: &Value) -> Result<BTreeMap<String, ClaimOf>, ReadError> {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let mut found = BTreeMap::new();
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
@@ -159,15 +171,19 @@ impl Pass {
         Ok(found)
     }
 
-    async fn object(&self, id: &ItemId) -> Result<Option<Value>, String> {
+    async fn object(&self, id: &ItemId) -> Result<Option<Value>, ReadError> {
         let Some(kind) = self.catalogue.get(&id.resource) else { return Ok(None) };
-        let found = get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await;
-        let found = found.map_err(|error| error.chain())?;
-        found.map(|item| serde_json::from_slice(&item.json).map_err(|error| error.to_string())).transpose()
+        let found = get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await?;
+        Ok(found.map(|item| serde_json::from_slice(&item.json)).transpose()?)
     }
 
     /// Creates the PodVolumeBackup of a volume, or adopts the one that exists. Returns its name.
-    async fn begin_copy(&self, pod: &Value, volume: &str, claim: Option<&ClaimOf>) -> Result<String, String> {
+    async fn begin_copy(
+        &self,
+        pod: &Value,
+        volume: &str,
+        claim: Option<&ClaimOf>,
+    ) -> Result<String, NotCopied> {
         let text = |object: &Value, path: &str| {
             object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
@@ -190,11 +206,11 @@ impl Pass {
             quiesced: self.made().quiesced.contains(&of.pod_uid),
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
         };
-        self.note_repository(&of.namespace).await.map_err(|error| error.to_string())?;
+        self.note_repository(&of.namespace).await?;
         let object = backup_object(&of, &wanted);
         let name = text(&object, "/metadata/name");
         let api = &self.copying.followed.api;
-        let made: DynamicObject = serde_json::from_value(object).map_err(|error| error.to_string())?;
+        let made: DynamicObject = serde_json::from_value(object)?;
         let made = match api
             .create(&PostParams::default(), &made)
             .await
@@ -202,10 +218,9 @@ impl Pass {
         {
             Ok(made) => made,
             Err(error) if error.is_conflict() => {
-                let found = api.get(&name).await.attempt(format!("read PodVolumeBackup {name}"));
-                found.map_err(|error| error.chain())?
+                api.get(&name).await.attempt(format!("read PodVolumeBackup {name}"))?
             }
-            Err(error) => return Err(error.chain()),
+            Err(error) => return Err(error.into()),
         };
         self.copying.followed.add(&name, objects::to_json(&made));
         Ok(name)
@@ -269,10 +284,11 @@ impl Pass {
                 tracing::warn!(error = error.chain(), object = name, "cannot cancel a PodVolumeBackup");
             }
             let message = "it did not end in time and was cancelled";
+            let ended = lifeboat_plan::time::seconds(self.clock.now());
             self.copying.followed.update(&name, |one| {
                 one["status"]["phase"] = json!(DataMovePhase::Failed);
                 one["status"]["message"] = json!(message);
-                one["status"]["completionTimestamp"] = json!(lifeboat_plan::time::seconds(Timestamp::now()));
+                one["status"]["completionTimestamp"] = json!(ended);
             });
         }
     }

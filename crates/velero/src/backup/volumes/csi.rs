@@ -278,7 +278,7 @@ impl Pass {
         let one = ClaimSnapshot {
             snapshot: snapshot.unwrap_or_default().to_owned(),
             moved: made.operation_id.clone(),
-            began: Some(Time(jiff::Timestamp::now())),
+            began: Some(Time(self.clock.now())),
             quiesced: self.is_quiesced(&claim),
             ..ClaimSnapshot::default()
         };

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lifeboat_archive::documents::{NativeSnapshot, NativeSnapshotInfo};
+use lifeboat_cluster::ApiError;
 use lifeboat_plan::velero::backup::volumes::VolumeBook;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -120,8 +121,13 @@ const FAILED: &str = "Failed";
 #[derive(Default)]
 pub(in crate::backup) struct PodsByNamespace(std::sync::Mutex<BTreeMap<String, Arc<OnceCell<Pods>>>>);
 
-/// What the pods of a namespace mount, or why they cannot be listed.
-type Pods = Result<Arc<VolumeBook>, String>;
+/// What the pods of a namespace mount.
+type Pods = Result<Arc<VolumeBook>, PodsUnknown>;
+
+/// Why the pods of a namespace cannot be listed. Shared by all volumes of the namespace.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .0.chain())]
+pub(in crate::backup) struct PodsUnknown(Arc<ApiError>);
 
 /// Why no snapshot is taken.
 pub(in crate::backup) enum Unwanted {

@@ -175,7 +175,7 @@ async fn only_new_volumes_of_the_restore_are_written_into(#[case] change: Value,
 #[case::cancelled(killed_when_cancelled(), "Canceled", "it was cancelled")]
 #[tokio::test]
 async fn what_fails_says_why_and_leaves_no_volume(
-    #[case] end: Ended,
+    #[case] end: MoverEnd,
     #[case] phase: &str,
     #[case] words: &str,
 ) {
@@ -199,7 +199,7 @@ async fn what_fails_says_why_and_leaves_no_volume(
 #[case::killed(died(true))]
 #[case::still_writing_perhaps(lost())]
 #[tokio::test]
-async fn the_next_mover_gets_a_new_volume(#[case] end: Ended) {
+async fn the_next_mover_gets_a_new_volume(#[case] end: MoverEnd) {
     let bench = bench().await;
     bench.effects.will(end);
     run(&bench).await;

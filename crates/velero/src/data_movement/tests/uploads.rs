@@ -146,7 +146,7 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
 #[case::killed(died(false))]
 #[case::cancelled(killed_when_cancelled())]
 #[tokio::test]
-async fn the_lock_of_a_dead_mover_goes(#[case] end: Ended) {
+async fn the_lock_of_a_dead_mover_goes(#[case] end: MoverEnd) {
     let bench = bench(Duration::from_mins(1)).await;
     bench.effects.will(end);
     run(&bench).await;
@@ -159,7 +159,7 @@ async fn the_lock_of_a_dead_mover_goes(#[case] end: Ended) {
 #[case::cancelled(killed_when_cancelled(), "Canceled", "it was cancelled")]
 #[tokio::test]
 async fn what_fails_says_why_and_leaves_nothing(
-    #[case] end: Ended,
+    #[case] end: MoverEnd,
     #[case] phase: &str,
     #[case] words: &str,
 ) {

@@ -7,7 +7,7 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::password::PasswordSecret;
-use lifeboat_plan::velero::location::Shown;
+use lifeboat_plan::velero::location::PastChecks;
 
 use super::State;
 use crate::context::Context;
@@ -18,12 +18,12 @@ use crate::password;
 pub(super) struct Gathered {
     pub(super) object: Arc<DynamicObject>,
     /// The typed form, or why the object cannot be read (it may not match its schema).
-    pub(super) location: Result<BackupStorageLocation, String>,
+    pub(super) location: Result<BackupStorageLocation, serde_json::Error>,
     /// The Secrets that the location names, by name; a missing one is `None`.
     pub(super) secrets: Secrets,
     pub(super) password: Option<PasswordSecret>,
     /// What the object shows of earlier checks.
-    pub(super) shown: Shown,
+    pub(super) shown: PastChecks,
     /// Every location that is marked as default and is not being deleted.
     pub(super) defaults: Vec<DynamicObject>,
 }
@@ -34,7 +34,7 @@ pub(super) async fn gather(
     object: Arc<DynamicObject>,
 ) -> Result<Gathered, ApiError> {
     let namespace = &context.namespace;
-    let location = objects::typed::<BackupStorageLocation>(&object).map_err(|error| error.to_string());
+    let location = objects::typed::<BackupStorageLocation>(&object);
     let secrets = match &location {
         Ok(location) => locations::secrets(context, location).await?,
         Err(_) => Secrets::new(),
@@ -49,6 +49,6 @@ pub(super) async fn gather(
         .filter(|other| other.data.pointer("/spec/default") == Some(&serde_json::Value::Bool(true)))
         .filter(|other| other.metadata.deletion_timestamp.is_none())
         .collect();
-    let shown = Shown::read(&object.data);
+    let shown = PastChecks::read(&object.data);
     Ok(Gathered { object, location, secrets, password, shown, defaults })
 }

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
-use lifeboat_plan::velero::location::{Due, PastLook, Shown};
+use lifeboat_plan::velero::location::{Due, PastChecks, PastLook};
 use lifeboat_plugin::host::PluginHost;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -43,8 +43,8 @@ fn spec() -> Value {
 
 fn gathered(object: DynamicObject) -> Gathered {
     Gathered {
-        location: objects::typed(&object).map_err(|error| error.to_string()),
-        shown: Shown::read(&object.data),
+        location: objects::typed(&object),
+        shown: PastChecks::read(&object.data),
         object: Arc::new(object),
         secrets: BTreeMap::new(),
         password: None,

@@ -9,6 +9,6 @@ use crate::locations;
 pub(super) use crate::locations::{Opening, Problem};
 
 pub(super) fn validate(gathered: &Gathered, plugins: &PluginHost) -> Result<Opening, Problem> {
-    let location = gathered.location.as_ref().map_err(|error| locations::unreadable_problem(error))?;
+    let location = gathered.location.as_ref().map_err(locations::unreadable_problem)?;
     locations::opening(location, &gathered.secrets, plugins)
 }

@@ -108,7 +108,7 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
 #[case::done(backed_up(0))]
 #[case::died(died(true))]
 #[tokio::test]
-async fn a_copy_that_ends_while_it_is_cancelled_leaves_nothing(#[case] end: Ended) {
+async fn a_copy_that_ends_while_it_is_cancelled_leaves_nothing(#[case] end: MoverEnd) {
     let world = World::new().await;
     world.add(&json!({}));
     world.fake.late.store(true, Ordering::Relaxed);

@@ -47,7 +47,7 @@ async fn run(world: &World, more: &Value, cancel: &CancellationToken) -> Value {
     world.cluster.get("podvolumerestores", "o").unwrap()["status"].clone()
 }
 
-fn restored(failed: u64) -> Ended {
+fn restored(failed: u64) -> MoverEnd {
     let failed = Listed { count: failed, first: vec!["a".into()] };
     reported(Outcome::Restored(Restored { bytes: 70, verified: true, failed, ..Restored::default() }))
 }
@@ -78,7 +78,7 @@ async fn a_pod_that_waits_gets_its_data() {
 #[case::not_equal(restored(1), "1 files could not be restored (a)")]
 #[case::died(died(false), "the mover was killed")]
 #[tokio::test]
-async fn a_volume_that_is_not_whole_has_failed(#[case] end: Ended, #[case] words: &str) {
+async fn a_volume_that_is_not_whole_has_failed(#[case] end: MoverEnd, #[case] words: &str) {
     let world = world(&json!({"running": {}}), "r").await;
     world.fake.will(end);
     let status = run(&world, &json!({}), &CancellationToken::new()).await;
@@ -181,7 +181,7 @@ async fn files_come_beside_what_a_running_pod_has() {
 #[tokio::test]
 async fn files_that_did_not_come_are_not_there_because_the_pod_runs(
     #[case] phase: &str,
-    #[case] end: Ended,
+    #[case] end: MoverEnd,
     #[case] words: &str,
 ) {
     let world = in_use(phase).await;

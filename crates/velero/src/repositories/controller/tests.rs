@@ -14,7 +14,8 @@ async fn look(cluster: &Cluster) -> Value {
     let object = cluster.get("backuprepositories", NAME).unwrap();
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let resource = objects::resource_of::<BackupRepository>();
-    let state = Arc::new(State { resource, maintenances: LongWork::new("maintenance") });
+    let maintenances = LongWork::new(&cluster.context.core.metrics, MAINTENANCE);
+    let state = Arc::new(State { resource, maintenances });
     // This cluster knows no Jobs: a maintenance ends with an error.
     let _ = reconcile(Arc::new(object), cluster.context.clone(), state.clone()).await;
     state.maintenances.ended().await;

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use lifeboat_archive::documents::OperationPhase;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Target, Throttle, Writer};
-use lifeboat_plan::velero::restore::provisioned::{Look, OriginalVolume, Seen, look};
+use lifeboat_plan::velero::restore::provisioned::{Look, OriginalVolume, ProvisionedFacts, look};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -151,7 +151,7 @@ async fn step(writer: &Writer, one: &UnpatchedClaim) -> Result<Look, ApiError> {
         Some(name) => writer.get(&target("v1", "PersistentVolume", None, &name)).await?,
         None => None,
     };
-    let seen = Seen { claim: claim.as_ref(), class: class.as_ref(), volume: volume.as_ref() };
+    let seen = ProvisionedFacts { claim: claim.as_ref(), class: class.as_ref(), volume: volume.as_ref() };
     match look(&seen, &one.wanted) {
         Look::Patch { volume, patch } => {
             writer.merge(&target("v1", "PersistentVolume", None, &volume), None, &patch).await?;

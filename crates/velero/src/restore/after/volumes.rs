@@ -18,7 +18,7 @@ use super::{FinishingRestore, RestoreError, operation_timeout};
 use crate::context::Context;
 use crate::restore::handler::{OpenVolume, Processes};
 use crate::snapshot_locations::{self, SnapshotterError};
-use crate::volume_plugin::{self, Kind, OperationState};
+use crate::volume_plugin::{self, DatedClient, Kind, OperationState};
 
 /// The first pause between polls; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -133,7 +133,7 @@ async fn poll(rest: &FinishingRestore<'_>, one: &mut OpenVolume) -> OperationSta
         over = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
     }
     let snapshotter = one.snapshotter.as_ref().map(|opened| opened.snapshotter.as_ref());
-    let (client, namespace) = (&context.client, &context.namespace);
+    let (client, namespace) = (DatedClient::of(context), &context.namespace);
     let looked =
         volume_plugin::follow(client, Kind::Restore, namespace, &one.object, snapshotter, over.as_deref());
     match looked.await {

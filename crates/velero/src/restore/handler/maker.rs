@@ -12,7 +12,7 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::restore::native::{self, Snapshot};
-use lifeboat_plan::velero::volume_plugin::{self as plan, PERSISTENT_VOLUME, PROVIDER_VOLUME, Shown};
+use lifeboat_plan::velero::volume_plugin::{self as plan, ObjectState, PERSISTENT_VOLUME, PROVIDER_VOLUME};
 use lifeboat_plugin::host::Session;
 use lifeboat_plugin::volume::{ProgressOf, VolumeInfo, VolumeRequest};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use super::native::{MadeVolume, NativeError, NativeVolumes};
 use crate::context::Context;
 use crate::plugins::PluginLines;
 use crate::snapshot_locations::{self, OpenSnapshotter};
-use crate::volume_plugin::{self, Kind, Operation, OperationState, PACE, Subject};
+use crate::volume_plugin::{self, DatedClient, Kind, Operation, OperationState, PACE, Subject};
 
 /// How many calls run at once: each is a process, and providers limit how many volumes are created at a time.
 const AT_ONCE: usize = 8;
@@ -161,7 +161,7 @@ impl VolumeMaker {
             info: VolumeInfo { volume_type: snapshot.volume_type.clone(), iops: snapshot.iops },
         };
         let operation = Operation {
-            client: &self.context.client,
+            client: DatedClient::of(&self.context),
             subject,
             snapshotter: opened.snapshotter.as_ref(),
             of: ProgressOf::Restore { snapshot_id: snapshot.id.clone(), volume_id: None },
@@ -220,7 +220,7 @@ impl VolumeMaker {
         if !ours {
             let now = self.context.now();
             let attempt = format!("create VolumePluginRestore {}", subject.name());
-            let object = serde_json::from_value(subject.object(&Shown::begun(now), now));
+            let object = serde_json::from_value(subject.object(&ObjectState::begun(now), now));
             let object: DynamicObject = object.map_err(kube::Error::SerdeError).attempt(attempt.clone())?;
             match api.create(&PostParams::default(), &object).await.attempt(attempt) {
                 Err(error) if !error.is_conflict() => return Err(error),

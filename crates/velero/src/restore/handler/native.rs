@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::VeleroHandler;
 use super::maker::OpenVolume;
+use crate::volume_plugin::CallError;
 use lifeboat_control::locked;
 use lifeboat_items::effects::Awaited;
 use lifeboat_items::outcome::{ItemOutcome, Notes};
@@ -30,6 +31,8 @@ pub(crate) enum NativeError {
     NoSnapshotters,
     #[error(transparent)]
     NoSnapshot(#[from] NoSnapshot),
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// The cluster, the location or the plugin refused it.
     #[error("{0}")]
     Refused(String),

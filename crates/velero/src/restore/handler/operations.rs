@@ -171,7 +171,7 @@ fn operation_of(handler: &VeleroHandler, item: &WorkItem, action: &str) -> Resto
         },
         status: OperationStatus {
             phase: OperationPhase::New,
-            created: Some(Time(jiff::Timestamp::now())),
+            created: Some(Time(handler.clock.now())),
             ..OperationStatus::default()
         },
     }

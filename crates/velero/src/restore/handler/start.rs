@@ -27,7 +27,7 @@ use super::report::{HookCounts, Report, RestoredItems};
 use super::{ArchiveItems, Begun, Filler, Journal, Live, NativeVolumes, VeleroHandler};
 use crate::backup::Commands;
 use crate::lookup::ActionLookup;
-use lifeboat_control::locked;
+use lifeboat_control::{Clock, locked};
 use lifeboat_items::effects::{ClusterEffects, Effects};
 use lifeboat_items::pipeline::recorder::Recorder;
 use lifeboat_items::pipeline::run::{Limits, Run, RunParts, drive};
@@ -72,6 +72,7 @@ pub(crate) struct Tools {
     pub(crate) commands: Arc<dyn Commands>,
     pub(crate) priorities: Priorities,
     pub(crate) times: Times,
+    pub(crate) clock: Clock,
 }
 
 /// Time limits.
@@ -191,6 +192,7 @@ async fn begin(job: Job, tools: &Tools, parts: Parts<'_>) -> (Arc<VeleroHandler>
         filler: tools.filler.clone(),
         live,
         times: tools.times,
+        clock: tools.clock.clone(),
     });
     let run = Run::new(RunParts {
         source: archive,
@@ -203,6 +205,7 @@ async fn begin(job: Job, tools: &Tools, parts: Parts<'_>) -> (Arc<VeleroHandler>
         progress: progress.clone(),
         untrusted: job.untrusted.filter(|_| !allowed),
         limits: Limits { terminating: tools.times.terminating, resource: tools.times.resource, items },
+        clock: tools.clock.clone(),
     });
     let source = run.source.as_ref();
     for message in idle(&handler.restore, source, &tools.catalogue, run.homes(), run.selected()) {

@@ -12,8 +12,13 @@ fn record(step: Step) -> Standstill {
     }
 }
 
-fn seen(replicas: u32) -> Seen {
-    Seen { workload: Some(("uid".into(), replicas)), users: Vec::new(), work: Work::NotBegun, give_up: None }
+fn seen(replicas: u32) -> StandstillFacts {
+    StandstillFacts {
+        workload: Some(("uid".into(), replicas)),
+        users: Vec::new(),
+        work: Work::NotBegun,
+        give_up: None,
+    }
 }
 
 /// The step that is written next, or the action.
@@ -30,16 +35,16 @@ fn shown(action: &Action) -> String {
     }
 }
 
-fn working(work: Work) -> Seen {
-    Seen { work, ..seen(0) }
+fn working(work: Work) -> StandstillFacts {
+    StandstillFacts { work, ..seen(0) }
 }
 
-fn used(work: Work) -> Seen {
-    Seen { users: vec![user("web")], ..working(work) }
+fn used(work: Work) -> StandstillFacts {
+    StandstillFacts { users: vec![user("web")], ..working(work) }
 }
 
-fn given_up(work: Work) -> Seen {
-    Seen { give_up: Some("its timeOut passed".into()), ..working(work) }
+fn given_up(work: Work) -> StandstillFacts {
+    StandstillFacts { give_up: Some("its timeOut passed".into()), ..working(work) }
 }
 
 #[rstest]
@@ -48,8 +53,8 @@ fn given_up(work: Work) -> Seen {
 #[case::pods_end(Step::Stopping, used(Work::NotBegun), "wait")]
 #[case::no_pod_uses_the_volumes(Step::Stopping, seen(0), "Stopped")]
 #[case::pods_do_not_end(Step::Stopping, given_up(Work::NotBegun), "Starting, failed")]
-#[case::deleted_meanwhile(Step::Stopping, Seen { workload: None, ..seen(0) }, "Starting, failed")]
-#[case::created_again_meanwhile(Step::Stopping, Seen { workload: Some(("new".into(), 3)), ..seen(0) }, "Starting, failed")]
+#[case::deleted_meanwhile(Step::Stopping, StandstillFacts { workload: None, ..seen(0) }, "Starting, failed")]
+#[case::created_again_meanwhile(Step::Stopping, StandstillFacts { workload: Some(("new".into(), 3)), ..seen(0) }, "Starting, failed")]
 #[case::a_copy_is_wanted(Step::Stopped, seen(0), "SafetyCopy")]
 #[case::scaled_up_before_the_copy(Step::Stopped, seen(1), "Starting, failed")]
 #[case::a_pod_came_before_the_copy(Step::Stopped, used(Work::NotBegun), "Starting, failed")]
@@ -57,8 +62,8 @@ fn given_up(work: Work) -> Seen {
 #[case::copy_goes_on(Step::SafetyCopy, working(Work::Running), "work")]
 #[case::copy_is_done(Step::SafetyCopy, working(Work::Done), "Restoring")]
 #[case::copy_fails(Step::SafetyCopy, working(Work::Failed("disk full".into())), "Starting, failed")]
-#[case::scaled_up_during_the_copy(Step::SafetyCopy, Seen { work: Work::Running, ..seen(3) }, "cancel")]
-#[case::after_the_cancel(Step::SafetyCopy, Seen { work: Work::Failed("cancelled".into()), ..seen(3) }, "Starting, failed")]
+#[case::scaled_up_during_the_copy(Step::SafetyCopy, StandstillFacts { work: Work::Running, ..seen(3) }, "cancel")]
+#[case::after_the_cancel(Step::SafetyCopy, StandstillFacts { work: Work::Failed("cancelled".into()), ..seen(3) }, "Starting, failed")]
 #[case::restore_begins(Step::Restoring, working(Work::NotBegun), "work")]
 #[case::restore_goes_on(Step::Restoring, working(Work::Running), "work")]
 #[case::restore_is_done(Step::Restoring, working(Work::Done), "Verified")]
@@ -67,18 +72,22 @@ fn given_up(work: Work) -> Seen {
 #[case::nothing_was_written_yet(Step::Restoring, given_up(Work::NotBegun), "Starting, failed")]
 #[case::too_late_in_the_middle(Step::Restoring, given_up(Work::Running), "cancel")]
 #[case::too_late_and_cancelled(Step::Restoring, given_up(Work::Failed("cancelled".into())), "HeldDown, failed")]
-#[case::someone_scales_up(Step::Restoring, Seen { work: Work::Running, ..seen(1) }, "cancel")]
+#[case::someone_scales_up(Step::Restoring, StandstillFacts { work: Work::Running, ..seen(1) }, "cancel")]
 #[case::a_pod_comes(Step::Restoring, used(Work::Running), "cancel")]
-#[case::deleted_in_the_middle(Step::Restoring, Seen { workload: None, ..working(Work::Running) }, "cancel")]
-#[case::done_before_it_was_scaled_up(Step::Restoring, Seen { work: Work::Done, ..seen(3) }, "Verified")]
+#[case::deleted_in_the_middle(Step::Restoring, StandstillFacts { workload: None, ..working(Work::Running) }, "cancel")]
+#[case::done_before_it_was_scaled_up(Step::Restoring, StandstillFacts { work: Work::Done, ..seen(3) }, "Verified")]
 #[case::verified(Step::Verified, seen(0), "Starting")]
 #[case::the_scale_goes_back(Step::Starting, seen(0), "scale 3")]
 #[case::the_scale_is_back(Step::Starting, seen(3), "Started")]
 #[case::someone_set_another_scale(Step::Starting, seen(1), "Started")]
-#[case::nothing_is_there_to_start(Step::Starting, Seen { workload: None, ..seen(0) }, "Started")]
-#[case::another_one_of_its_name(Step::Starting, Seen { workload: Some(("new".into(), 0)), ..seen(0) }, "Started")]
+#[case::nothing_is_there_to_start(Step::Starting, StandstillFacts { workload: None, ..seen(0) }, "Started")]
+#[case::another_one_of_its_name(Step::Starting, StandstillFacts { workload: Some(("new".into(), 0)), ..seen(0) }, "Started")]
 #[case::over(Step::Started, seen(3), "end")]
-fn each_step_follows_from_what_is_seen(#[case] step: Step, #[case] seen: Seen, #[case] expected: &str) {
+fn each_step_follows_from_what_is_seen(
+    #[case] step: Step,
+    #[case] seen: StandstillFacts,
+    #[case] expected: &str,
+) {
     assert_eq!(shown(&record(step).next(&seen)), expected);
 }
 
@@ -102,7 +111,7 @@ fn held(step: Step) -> Standstill {
 #[case::over(Step::LeftDown, seen(0), "end")]
 fn only_a_restore_that_succeeds_starts_what_an_earlier_one_left_down(
     #[case] step: Step,
-    #[case] seen: Seen,
+    #[case] seen: StandstillFacts,
     #[case] expected: &str,
 ) {
     assert_eq!(shown(&held(step).next(&seen)), expected);
@@ -147,7 +156,7 @@ fn a_workload_that_stays_down_names_the_ways_out() {
 
 #[test]
 fn a_workload_that_someone_started_is_not_said_to_be_down() {
-    let started = Seen { work: Work::Failed("cancelled".into()), ..seen(2) };
+    let started = StandstillFacts { work: Work::Failed("cancelled".into()), ..seen(2) };
     let Action::Write(held) = record(Step::Restoring).next(&started) else { panic!() };
     let message = held.failure.unwrap();
     assert!(
@@ -194,10 +203,10 @@ impl World {
         if self.record.step < Step::Restoring { &mut self.copy } else { &mut self.data }
     }
 
-    fn seen(&mut self) -> Seen {
+    fn seen(&mut self) -> StandstillFacts {
         let users = (0..self.replicas).map(|number| user(&format!("web-{number}"))).collect();
         let workload = Some(("uid".into(), self.replicas));
-        Seen { workload, users, work: self.work().clone(), give_up: None }
+        StandstillFacts { workload, users, work: self.work().clone(), give_up: None }
     }
 
     /// Carries out the next action; at the end, how it was.

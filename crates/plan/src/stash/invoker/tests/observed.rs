@@ -12,15 +12,15 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_000).unwrap()
 }
 
-fn no(text: &str) -> Found {
-    Found::No(text.into())
+fn no(text: &str) -> Presence {
+    Presence::No(text.into())
 }
 
 fn gathered() -> Gathered {
     Gathered {
-        repository: Some(Found::Yes),
-        secret: Some(Found::Yes),
-        targets: vec![Some(Found::Yes)],
+        repository: Some(Presence::Yes),
+        secret: Some(Presence::Yes),
+        targets: vec![Some(Presence::Yes)],
         standing: Some(Standing::Holds),
         refusal: None,
         unenforced: None,
@@ -49,7 +49,7 @@ fn waits() -> Standing {
 )]
 #[case::no_secret(Gathered { secret: Some(no("no Secret")), standing: None, ..gathered() }, false, InvokerPhase::NotReady, "no Secret")]
 #[case::secret_not_read(
-    Gathered { secret: Some(Found::Unknown("forbidden".into())), standing: None, ..gathered() },
+    Gathered { secret: Some(Presence::Unknown("forbidden".into())), standing: None, ..gathered() },
     false, InvokerPhase::NotReady, "forbidden"
 )]
 #[case::secret_not_asked(Gathered { secret: None, standing: None, ..gathered() }, false, InvokerPhase::NotReady, "not available")]
@@ -104,7 +104,7 @@ fn a_batch_runs_with_the_targets_that_it_has() {
         |name: &str| Some(TargetRef { kind: "Deployment".into(), name: name.into(), ..TargetRef::default() });
     let targets = [reference("web"), reference("db"), None];
     let gathered =
-        Gathered { targets: vec![Some(Found::Yes), Some(no("no such Deployment")), None], ..gathered() };
+        Gathered { targets: vec![Some(Presence::Yes), Some(no("no such Deployment")), None], ..gathered() };
     let first = InvokerStatus::of(&InvokerStatus::default(), None, &gathered, &targets, true, now());
     assert_eq!(first.phase, Some(InvokerPhase::Ready));
     assert_eq!(first.members.len(), 3);

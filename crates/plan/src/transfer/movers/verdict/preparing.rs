@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ended::{is_memory, out_of_memory};
 use super::{
-    Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container, container_state, joined,
+    Dead, DeathCause, MoverFacts, Patience, Verdict, Warning, condition, container, container_state, joined,
     passed, text, time,
 };
 use crate::transfer::movers::pod::PROGRAM;
@@ -77,7 +77,7 @@ fn kind_of(reason: &str) -> Option<Stuck> {
 }
 
 /// There is no pod yet, or no longer.
-pub(super) fn without_pod(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict {
+pub(super) fn without_pod(seen: &MoverFacts<'_>, patience: &Patience, now: Timestamp) -> Verdict {
     let Some(job) = seen.job else {
         return Verdict::Dead(Dead::new(DeathCause::Deleted, "the mover's Job was deleted"));
     };
@@ -115,7 +115,7 @@ fn is_never_admitted(warning: &Warning) -> bool {
 }
 
 /// The pod exists, but its container does not run.
-pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timestamp) -> Verdict {
+pub(super) fn pod(seen: &MoverFacts<'_>, pod: &Value, patience: &Patience, now: Timestamp) -> Verdict {
     let age = passed(time(&pod["metadata"]["creationTimestamp"]).unwrap_or(now), now);
     let late = age > patience.prepare;
     let node = text(&pod["spec"]["nodeName"]);

@@ -54,11 +54,11 @@ fn aged(mut object: Value, seconds: i64) -> Value {
     object
 }
 
-fn seen<'a>(job: Option<&'a Value>, pod: Option<&'a Value>) -> Seen<'a> {
-    Seen { job, pod, had_pod: false, node: NodeSeen::Unknown, warning: None, stuck_since: None }
+fn seen<'a>(job: Option<&'a Value>, pod: Option<&'a Value>) -> MoverFacts<'a> {
+    MoverFacts { job, pod, had_pod: false, node: NodeSeen::Unknown, warning: None, stuck_since: None }
 }
 
-fn judge(seen: &Seen<'_>) -> Verdict {
+fn judge(seen: &MoverFacts<'_>) -> Verdict {
     verdict(seen, &PATIENCE, now())
 }
 
@@ -195,9 +195,9 @@ fn a_container_that_cannot_start_is_borne_for_a_while(
     let (job, pod) = (job(), waiting(reason, "back-off pulling \"x\""));
     assert!(stuck(&pod).is_some());
     let since = |seconds| Some(ago(seconds).parse().unwrap());
-    let message = prepares(judge(&Seen { stuck_since: since(borne), ..seen(Some(&job), Some(&pod)) }));
+    let message = prepares(judge(&MoverFacts { stuck_since: since(borne), ..seen(Some(&job), Some(&pod)) }));
     assert!(message.contains(reason) && message.contains("back-off"), "{message}");
-    let death = dead(judge(&Seen { stuck_since: since(over), ..seen(Some(&job), Some(&pod)) }));
+    let death = dead(judge(&MoverFacts { stuck_since: since(over), ..seen(Some(&job), Some(&pod)) }));
     assert_eq!((death.cause, death.may_retry), (cause, false));
     // Without a start time of the problem, the limit for preparing applies.
     let old = aged(pod, 31 * 60);
@@ -223,7 +223,7 @@ fn a_pod_without_a_node_shows_the_schedulers_message() {
 fn a_volume_that_cannot_be_mounted_ends_the_wait_some_time() {
     let (job, pod) = (job(), waiting("ContainerCreating", ""));
     let warning = Warning { reason: "FailedMount".into(), message: "driver not found".into() };
-    let with = |pod: &Value| judge(&Seen { warning: Some(&warning), ..seen(Some(&job), Some(pod)) });
+    let with = |pod: &Value| judge(&MoverFacts { warning: Some(&warning), ..seen(Some(&job), Some(pod)) });
     assert_eq!(prepares(with(&pod)), "starts on node a: FailedMount: driver not found");
     let death = dead(with(&aged(pod, 31 * 60)));
     assert_eq!(death.cause, DeathCause::Volume);
@@ -235,7 +235,7 @@ fn a_directory_that_has_gone_is_not_waited_for() {
     let (job, pod) = (job(), waiting("ContainerCreating", ""));
     let message = "MountVolume.SetUp failed: hostPath type check failed: /x is not a directory".to_owned();
     let warning = Warning { reason: "FailedMount".into(), message };
-    let death = dead(judge(&Seen { warning: Some(&warning), ..seen(Some(&job), Some(&pod)) }));
+    let death = dead(judge(&MoverFacts { warning: Some(&warning), ..seen(Some(&job), Some(&pod)) }));
     assert_eq!((death.cause, death.may_retry), (DeathCause::Volume, false));
     assert!(death.message.contains("has gone"), "{}", death.message);
 }
@@ -250,7 +250,7 @@ fn node(status: &str, since: i64) -> Value {
 #[case::starting(waiting("ContainerCreating", ""))]
 fn a_node_without_a_word_is_borne_for_a_while(#[case] pod: Value) {
     let job = job();
-    let on = |node: NodeSeen<'_>| judge(&Seen { node, ..seen(Some(&job), Some(&pod)) });
+    let on = |node: NodeSeen<'_>| judge(&MoverFacts { node, ..seen(Some(&job), Some(&pod)) });
     assert_eq!(on(NodeSeen::There(&node("True", 9999))), of_pod(&pod));
     assert_eq!(on(NodeSeen::There(&node("Unknown", 200))), of_pod(&pod));
     let (silent, unready) = (node("Unknown", 400), node("False", 400));
@@ -263,7 +263,7 @@ fn a_node_without_a_word_is_borne_for_a_while(#[case] pod: Value) {
 #[test]
 fn a_container_that_ended_on_a_lost_node_has_ended() {
     let (job, pod) = (job(), terminated("Completed", 0, "{}"));
-    let verdict = judge(&Seen { node: NodeSeen::Gone, ..seen(Some(&job), Some(&pod)) });
+    let verdict = judge(&MoverFacts { node: NodeSeen::Gone, ..seen(Some(&job), Some(&pod)) });
     assert!(matches!(verdict, Verdict::Ended { .. }), "{verdict:?}");
 }
 
@@ -288,7 +288,7 @@ fn what_is_gone_was_deleted() {
         json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]});
     let job = job();
     for gone in
-        [seen(None, None), seen(Some(&failed), None), Seen { had_pod: true, ..seen(Some(&job), None) }]
+        [seen(None, None), seen(Some(&failed), None), MoverFacts { had_pod: true, ..seen(Some(&job), None) }]
     {
         let death = dead(judge(&gone));
         assert_eq!((death.cause, death.reported, death.may_retry), (DeathCause::Deleted, false, true));
@@ -299,7 +299,7 @@ fn what_is_gone_was_deleted() {
 fn a_job_without_a_pod_shows_the_message_of_its_event() {
     let quota = Warning { reason: "FailedCreate".into(), message: "exceeded quota".into() };
     let (new, old) = (job(), aged(job(), 31 * 60));
-    let with = |job| judge(&Seen { warning: Some(&quota), ..seen(Some(job), None) });
+    let with = |job| judge(&MoverFacts { warning: Some(&quota), ..seen(Some(job), None) });
     assert_eq!(prepares(with(&new)), "waits for its pod: FailedCreate: exceeded quota");
     let death = dead(with(&old));
     assert_eq!(death.cause, DeathCause::Refused);
@@ -323,7 +323,7 @@ fn a_pod_that_is_never_admitted_is_not_waited_for_as_long_as_a_quota(
     #[case] is_over: bool,
 ) {
     let event = Warning { reason: "FailedCreate".into(), message: message.into() };
-    let with = |job: &Value| judge(&Seen { warning: Some(&event), ..seen(Some(job), None) });
+    let with = |job: &Value| judge(&MoverFacts { warning: Some(&event), ..seen(Some(job), None) });
     assert!(prepares(with(&aged(job(), 60))).contains(message), "a controller may be about to change it");
     let later = with(&aged(job(), 180));
     if is_over {
@@ -373,7 +373,7 @@ fn an_init_container_that_keeps_the_mover_from_starting_is_named() {
     // Its image is waited for like that of the mover.
     assert_eq!(stuck(&pod), Some(Stuck::Pull));
     let since = |seconds| Some(ago(seconds).parse().unwrap());
-    let at = |seconds| judge(&Seen { stuck_since: since(seconds), ..seen(Some(&job()), Some(&pod)) });
+    let at = |seconds| judge(&MoverFacts { stuck_since: since(seconds), ..seen(Some(&job()), Some(&pod)) });
     assert_eq!(prepares(at(60)), expected);
     let death = dead(at(180));
     assert_eq!((death.cause, death.may_retry), (DeathCause::Image, false));

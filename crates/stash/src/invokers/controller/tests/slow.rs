@@ -34,7 +34,7 @@ async fn no_reconcile_waits_for_storage_that_never_answers() {
     put_configuration(&world, "waits");
     world.server.change(&path(&KIND, "waits"), &json!({"spec": {"repository": {"name": "stuck"}}}));
     put_configuration(&world, "other");
-    let state = Arc::new(State::new(KIND, invoker_resource(&KIND).unwrap()));
+    let state = Arc::new(State::new(&world.context.core.metrics, KIND, invoker_resource(&KIND).unwrap()));
     // Each of these would wait for ever.
     for _ in 0..2 {
         assert_eq!(reconciled_with(&world, &state, "waits").await, Action::requeue(OPENING));

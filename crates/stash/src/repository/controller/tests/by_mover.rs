@@ -132,7 +132,7 @@ async fn no_reconcile_waits_for_storage_and_other_repositories_are_looked_at() {
     }
     let uid = world.repository("stuck")["metadata"]["uid"].as_str().unwrap().to_owned();
     assert!(state.looks.is_running(&uid) && state.deletions.is_running(&uid));
-    let others = Arc::new(State::new());
+    let others = super::state();
     assert_eq!(condition(&reconciled(&world, &others, "r").await, "RepositoryReachable").0, "True");
     state.looks.leave().await;
     state.deletions.leave().await;

@@ -104,7 +104,8 @@ async fn deleted(shop: &Shop) -> Value {
         session["metadata"]["finalizers"] = json!(["example.org/keep"]);
     });
     let resource = objects::resource_of::<BackupSession>();
-    let state = Arc::new(State { resource, sessions: LongWork::new("backup session") });
+    let sessions = LongWork::new(&shop.world.context.core.metrics, "backupsession");
+    let state = Arc::new(State { resource, sessions });
     let object: DynamicObject = serde_json::from_value(shop.object("s")).unwrap();
     Box::pin(reconcile(Arc::new(object), shop.world.context.clone(), state.clone())).await.unwrap();
     state.sessions.ended().await;

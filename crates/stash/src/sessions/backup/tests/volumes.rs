@@ -2,7 +2,7 @@
 
 use lifeboat_mover::task::{BackupWork, Limits, Source, TaskWork};
 use lifeboat_plan::stash::rules::DEVICE_TAG;
-use lifeboat_transfer::movers::{Death, DeathCause, Ended};
+use lifeboat_transfer::movers::{Death, DeathCause, MoverEnd};
 
 use super::*;
 
@@ -65,7 +65,7 @@ async fn another_mover_is_sent_once_to_where_the_pod_moved() {
     let shop = Shop::new().await;
     shop.put_configuration("nightly", &json!({}));
     shop.put_session("s", "BackupConfiguration", "nightly");
-    shop.movers.will(Ended::Died(Death {
+    shop.movers.will(MoverEnd::Died(Death {
         cause: DeathCause::Volume,
         message: "Multi-Attach error".into(),
         dead_owner: None,
@@ -87,7 +87,7 @@ async fn a_mover_whose_pod_did_not_move_is_not_followed_by_another() {
     let shop = Shop::new().await;
     shop.put_configuration("nightly", &json!({}));
     shop.put_session("s", "BackupConfiguration", "nightly");
-    shop.movers.will(Ended::Died(Death {
+    shop.movers.will(MoverEnd::Died(Death {
         cause: DeathCause::Volume,
         message: "driver not found".into(),
         dead_owner: None,

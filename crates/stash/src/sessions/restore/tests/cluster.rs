@@ -15,7 +15,7 @@ use lifeboat_repository::progress::Progress;
 use lifeboat_transfer::MoverSettings;
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::attempts::testing::{FakeEffects, reported};
-use lifeboat_transfer::movers::Ended;
+use lifeboat_transfer::movers::MoverEnd;
 use lifeboat_transfer::repositories::RepositoryKey;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -186,7 +186,7 @@ impl Cluster {
     }
 
     /// The next mover copies, the one after it ends so.
-    pub(super) fn copies_then(&self, end: Ended) {
+    pub(super) fn copies_then(&self, end: MoverEnd) {
         let effects = self.effects.clone();
         let uid = |name: &str| format!("uid-{name}");
         // The safety copy is the first mover; its snapshot is in the repository under the UID of its part.

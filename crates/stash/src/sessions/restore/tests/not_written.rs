@@ -8,7 +8,7 @@ use lifeboat_mover::report::{Cause, Failure, Outcome};
 use lifeboat_plan::stash::in_place::STANDSTILL;
 use lifeboat_plan::stash::session::{TargetKey, TargetVolumes};
 use lifeboat_transfer::attempts::testing::{fails, reported};
-use lifeboat_transfer::movers::Ended;
+use lifeboat_transfer::movers::MoverEnd;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use crate::testing::condition;
 
 const CLAIM: &str = "/api/v1/namespaces/shop/persistentvolumeclaims/restored-0";
 
-fn not_stored() -> Ended {
+fn not_stored() -> MoverEnd {
     let message = "the snapshot has no '/data/none', and '/data' has file; nothing was written".to_owned();
     reported(Outcome::Failed(Failure { cause: Cause::NotStored, message }))
 }
@@ -94,7 +94,7 @@ async fn a_host_whose_volumes_are_gone_before_the_first_mover_leaves_the_workloa
 #[case::something_may_have_been_written(fails("no space left on device"), true)]
 #[tokio::test]
 async fn claims_that_a_restore_made_go_with_it_unless_it_may_have_written(
-    #[case] end: Ended,
+    #[case] end: MoverEnd,
     #[case] stays: bool,
 ) {
     let cluster = Cluster::new().await;

@@ -18,7 +18,7 @@ use crate::backup::problem::BackupProblem;
 use crate::backup::storage::{list, put, read};
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
-use crate::volume_plugin::{self, Kind};
+use crate::volume_plugin::{self, DatedClient, Kind};
 
 /// The state of a backup's plugin snapshots.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ async fn poll(
         }
     };
     let snapshotter = open.as_ref().map(|open| open.snapshotter.as_ref());
-    let (client, namespace) = (&context.client, &context.namespace);
+    let (client, namespace) = (DatedClient::of(context), &context.namespace);
     let looked =
         volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
     looked.map(|(now, _)| now).map_err(BackupProblem::Api)

@@ -6,6 +6,7 @@ use lifeboat_archive::documents::{NativeSnapshot, NativeSnapshotSpec, NativeSnap
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::velero::backup::snapshots::{tags, zone};
 use lifeboat_plan::velero::volume_plugin::stored;
+use lifeboat_plugin::ActionError;
 use lifeboat_plugin::volume::{ProgressOf, SnapshotRequest};
 use serde_json::Value;
 
@@ -13,7 +14,23 @@ use super::{AT_ONCE, COMPLETED, FAILED, SnapshotEntry, Unwanted};
 use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass, longest};
 use crate::snapshot_locations::OpenSnapshotter;
-use crate::volume_plugin::{self, Called, Kind, Operation, OperationState, PACE, Subject};
+use crate::volume_plugin::{
+    self, CallError, Called, DatedClient, Kind, Operation, OperationState, PACE, Subject,
+};
+
+/// Why a volume has no snapshot.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error("cannot ask for the volume's type: {0}")]
+    Type(ActionError),
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
+    #[error(transparent)]
+    Call(CallError),
+    /// The plugin gave the snapshot up after the call.
+    #[error("snapshot {snapshot}: {message}")]
+    Operation { snapshot: String, message: String },
+}
 
 impl Pass {
     /// Takes the snapshot of a volume, if it is requested and a snapshotter recognises the volume.
@@ -34,8 +51,9 @@ impl Pass {
             return;
         }
         let Some((chosen, volume_id)) = self.claimed(id, volume).await else { return };
-        if let Err(message) = self.take_snapshot(id, volume, chosen, volume_id).await {
-            self.report.error(&About::Item(id), "Error taking a snapshot of the volume", Some(&message));
+        if let Err(error) = self.take_snapshot(id, volume, chosen, volume_id).await {
+            let message = "Error taking a snapshot of the volume";
+            self.report.error(&About::Item(id), message, Some(&error.to_string()));
         }
     }
 
@@ -74,7 +92,7 @@ impl Pass {
         volume: &Value,
         chosen: usize,
         volume_id: String,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotTaken> {
         let (open, places) = &self.snapshotters.open[chosen];
         let (backup, name) = (self.backup.name_any(), id.name.clone());
         let subject = Subject {
@@ -97,11 +115,11 @@ impl Pass {
         let zone = zone(volume);
         let mut snapshot = self.new_snapshot(open, &name, &volume_id, &zone).await?;
         let begun = SnapshotEntry { snapshot: snapshot.clone(), object: subject.name() };
-        self.journal.note_snapshot(&begun).await.map_err(|error| NotStarted(error).to_string())?;
+        self.journal.note_snapshot(&begun).await.map_err(NotStarted)?;
         self.report.info_about(id, &format!("Taking a snapshot in location {}", open.location));
         let request = SnapshotRequest { volume_id, zone, tags: tags(self.backup.labels(), &backup, &name) };
         let operation = Operation {
-            client: &self.client,
+            client: DatedClient { client: &self.client, clock: &self.clock },
             subject: &subject,
             snapshotter: open.snapshotter.as_ref(),
             of: ProgressOf::Snapshotting(request.clone()),
@@ -130,9 +148,9 @@ impl Pass {
         name: &str,
         volume_id: &str,
         zone: &str,
-    ) -> Result<NativeSnapshot, String> {
+    ) -> Result<NativeSnapshot, NotTaken> {
         let info = open.snapshotter.volume_info(volume_id, zone).await;
-        let info = info.map_err(|error| format!("cannot ask for the volume's type: {error}"))?;
+        let info = info.map_err(NotTaken::Type)?;
         Ok(NativeSnapshot {
             spec: NativeSnapshotSpec {
                 backup_name: self.backup.name_any(),
@@ -148,11 +166,13 @@ impl Pass {
         })
     }
 
-    /// Records the result of a call. The error text says why the volume has no snapshot.
-    fn keep(&self, id: &ItemId, mut snapshot: NativeSnapshot, called: &Called) -> Result<(), String> {
+    /// Records the result of a call. The error says why the volume has no snapshot.
+    fn keep(&self, id: &ItemId, mut snapshot: NativeSnapshot, called: &Called) -> Result<(), NotTaken> {
         let outcome = match (&called.made, &called.standing) {
-            (Err(message), _) => Err(message.clone()),
-            (Ok(made), OperationState::Failed(message)) => Err(format!("snapshot {made}: {message}")),
+            (Err(error), _) => Err(NotTaken::Call(error.clone())),
+            (Ok(made), OperationState::Failed(message)) => {
+                Err(NotTaken::Operation { snapshot: made.clone(), message: message.clone() })
+            }
             (Ok(made), standing) => {
                 let rest =
                     if *standing == OperationState::Open { "; its plugin has not finished it" } else { "" };
@@ -194,12 +214,13 @@ impl Pass {
         let object = api.get_opt(&entry.object).await.ok().flatten();
         let mut object = object.map(|object| lifeboat_cluster::objects::to_json(&object));
         if entry.id().is_none() {
+            let client = DatedClient { client: &self.client, clock: &self.clock };
             // The VolumePluginBackup may have more recent information than the journal, and the plugin's own record
             // more than both.
             let since = self.backup.status.as_ref().and_then(|status| status.start_timestamp.as_ref());
             if let Some(since) = since
                 && let Some(own) =
-                    volume_plugin::left_by_plugin(&self.client, subject, &entry.object, since.0).await
+                    volume_plugin::left_by_plugin(client, subject, &entry.object, since.0).await
             {
                 object = Some(own);
             }

@@ -10,8 +10,9 @@ use lifeboat_plan::velero::backup::snapshots::is_wanted;
 use lifeboat_plan::velero::backup::volumes::{VolumeBook, VolumeSettings};
 use serde_json::Value;
 
-use super::{Pods, Unwanted};
+use super::{Pods, PodsUnknown, Unwanted};
 use crate::backup::pass::Pass;
+use crate::backup::problem::ReadError;
 
 impl Pass {
     pub(super) async fn snapshot_wanted(&self, volume: &Value) -> Result<(), Unwanted> {
@@ -32,23 +33,25 @@ impl Pass {
         let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
         let claim = match wishes.policies {
-            Some(_) if !name.is_empty() => self.claim(&namespace, &name).await.map_err(Unwanted::Unknown)?,
+            Some(_) if !name.is_empty() => {
+                let claim = self.claim(&namespace, &name).await;
+                claim.map_err(|error| Unwanted::Unknown(error.to_string()))?
+            }
             _ => None,
         };
         let pods = if name.is_empty() {
             Arc::default()
         } else {
-            self.pods(&namespace).await.map_err(Unwanted::Unknown)?
+            self.pods(&namespace).await.map_err(|error| Unwanted::Unknown(error.to_string()))?
         };
         is_wanted(volume, claim.as_ref(), &pods, &wishes).map_err(|why| Unwanted::Because(why.to_string()))
     }
 
-    async fn claim(&self, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+    async fn claim(&self, namespace: &str, name: &str) -> Result<Option<Value>, ReadError> {
         let resource = GroupResource::new("", "persistentvolumeclaims");
         let Some(kind) = self.catalogue.get(&resource) else { return Ok(None) };
-        let found =
-            get_raw(&self.client, kind, Some(namespace), name).await.map_err(|error| error.chain())?;
-        found.map(|item| serde_json::from_slice(&item.json).map_err(|error| error.to_string())).transpose()
+        let found = get_raw(&self.client, kind, Some(namespace), name).await?;
+        Ok(found.map(|item| serde_json::from_slice(&item.json)).transpose()?)
     }
 
     /// What the pods of a namespace mount.
@@ -69,7 +72,7 @@ impl Pass {
             page_size: self.page_size,
         };
         let mut pager = Pager::new(self.client.clone(), query);
-        while let Some(page) = pager.next().await.map_err(|error| error.chain())? {
+        while let Some(page) = pager.next().await.map_err(|error| PodsUnknown(Arc::new(error)))? {
             for item in &page.items {
                 if let Ok(pod) = serde_json::from_slice::<Value>(&item.json) {
                     book.add_pod(&pod);

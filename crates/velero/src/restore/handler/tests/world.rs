@@ -226,6 +226,7 @@ impl World {
             commands: Arc::new(Noted(api.clone())),
             priorities: lifeboat_plan::items::priorities::Priorities::default(),
             times: self.times,
+            clock: Clock::default(),
         };
         Box::new(Prepared { api, job, tools, progress: self.progress, cancel: self.cancel })
     }
