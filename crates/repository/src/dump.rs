@@ -96,7 +96,7 @@ pub async fn dump(
                 zip::archive(&tree_reader, tree, prefix, &mut pieces)?;
             }
             (ObjectAtPath::Directory(tree, prefix), _) => {
-                tar::archive(&tree_reader, tree, prefix, &mut pieces)?
+                tar::archive(&tree_reader, tree, prefix, &mut pieces)?;
             }
         }
         pieces.finish()
