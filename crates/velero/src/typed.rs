@@ -42,7 +42,7 @@ mod tests {
             |name: &str, volume: Value| json!({"metadata": {"name": name}, "spec": {"volume": volume}});
         let objects = [named("a", json!("data")), named("b", json!(7)), named("c", Value::Null)];
         let found: Vec<PodVolumeBackup> = all_readable(&objects);
-        let names: Vec<_> = found.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
-        assert_eq!(names, ["a", "c"]);
+        let found: Vec<_> = found.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
+        assert_eq!(found, ["a", "c"]);
     }
 }

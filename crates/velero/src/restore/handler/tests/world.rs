@@ -333,8 +333,8 @@ fn catalogue(spool: &Spool, serves: &[(String, String)]) -> Catalogue {
     ];
     let own = spool.items().map(|item| (item.api_version(), item.kind()));
     let own = own.filter(|(_, kind)| serves.iter().all(|(_, served)| served != kind));
-    let served = serves.iter().map(|(version, kind)| (version.as_str(), kind.as_str()));
-    for (api_version, kind) in own.chain(asked).chain(served) {
+    let versions = serves.iter().map(|(version, kind)| (version.as_str(), kind.as_str()));
+    for (api_version, kind) in own.chain(asked).chain(versions) {
         let (id, version) = (GroupResource::new(group(api_version), plural(kind)), version(api_version));
         if id.group == "example.org" {
             continue;
