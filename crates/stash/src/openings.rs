@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(looked.len(), 50);
         assert!(looked.iter().all(Result::is_ok));
         assert!(begun.elapsed() < OPENINGS.slow * 2, "others wait for the first slow look at most");
-        assert!(slow.await.iter().all(|ended| ended.is_err()));
+        assert!(slow.await.iter().all(Result::is_err));
     }
 
     #[tokio::test(start_paused = true)]

@@ -126,6 +126,7 @@ fn add(made: &mut Backup, version: &str, kind: &str, number: usize, fields: Valu
 }
 
 /// Adds an object; `place` is `namespace/name` or a name. `fields` are merged into it.
+#[expect(clippy::needless_pass_by_value, reason = "every caller makes its fields for this call")]
 fn add_named(made: &mut Backup, version: &str, kind: &str, place: &str, fields: Value) {
     let mut object = object(version, kind, place);
     lifeboat_cluster::testing::merge(&mut object, &fields);

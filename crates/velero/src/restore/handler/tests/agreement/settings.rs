@@ -151,13 +151,13 @@ fn cluster() -> impl Strategy<Value = Settings> {
     let mostly = prop::bool::weighted(0.8);
     (configured, parcels, endpoint, statuses, any::<bool>(), mostly, any::<bool>()).prop_map(
         |(configured, parcels, endpoint, statuses, csi_served, ready, node_ports)| Settings {
+            csi_served,
+            node_ports,
+            statuses,
             configured,
             parcels,
             endpoint,
-            statuses,
-            csi_served,
             ready,
-            node_ports,
             ..Settings::default()
         },
     )
