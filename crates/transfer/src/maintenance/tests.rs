@@ -35,7 +35,7 @@ struct Shop {
 }
 
 impl Shop {
-    fn new(annotations: Value) -> Self {
+    fn new(annotations: &Value) -> Self {
         let object = json!({"metadata": {"uid": "u", "annotations": annotations}});
         Self {
             object: Mutex::new(Some(object)),
@@ -271,7 +271,7 @@ async fn a_repository_counts_as_empty_only_if_it_was_emptied_and_is(
 ) {
     let server = Server::new(&[]).await;
     let annotations = if is_marked { json!({EMPTIED: "2026-11-16T12:00:00Z"}) } else { json!({}) };
-    let shop = Arc::new(Shop { movers_only, ..Shop::new(annotations) });
+    let shop = Arc::new(Shop { movers_only, ..Shop::new(&annotations) });
     let repository = new_repository(shop.store.clone(), Version::V2).await;
     if has_snapshot {
         save_snapshot(&repository, 1, &[("a", b"b")]).await;

@@ -100,7 +100,7 @@ async fn a_job_of_an_earlier_server_goes_soon_after_its_task_is_over() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(fake.left(), ["jobs/mover-late"]);
         fake.put("podvolumebackups/pvb-late", owner("Completed"));
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(fake.left(), Vec::<String>::new());
         stop.cancel();
     };

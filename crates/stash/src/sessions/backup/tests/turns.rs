@@ -47,6 +47,7 @@ async fn a_session_waits_for_an_older_one_on_its_target_and_says_for_which() {
 #[tokio::test]
 async fn a_member_with_a_target_says_what_its_session_waits_for() {
     let shop = Shop::new().await;
+    shop.put_batch("all", &["web"], &json!({}));
     shop.put_session("s", "BackupBatch", "all");
     let target = json!({"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
     shop.world.server.change(
