@@ -103,7 +103,7 @@ async fn a_movement_of_an_interrupted_attempt_is_taken_over_without_another_snap
     let upload = json!({"apiVersion": "velero.io/v2alpha1", "kind": "DataUpload",
         "metadata": {"name": "earlier", "namespace": "lifeboat", "labels": {"velero.io/backup-uid": "uid-b",
             "velero.io/async-operation-id": operation}},
-        "spec": {"csiSnapshot": {"volumeSnapshot": "copied-and-gone"}},
+        "spec": {"csiSnapshot": {"volumeSnapshot": "copied-and-gone", "storageClass": "fast"}},
         "status": {"phase": "Completed", "snapshotID": "abc"}});
     server.world.put(&format!("{UPLOADS}/earlier"), upload);
     let begun =

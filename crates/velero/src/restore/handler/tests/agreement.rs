@@ -123,8 +123,10 @@ async fn each_built_in_action_changes_or_refuses_a_generated_item() {
     let effective = Arc::new(Effective::default());
     for kind in 0..KINDS.len() {
         let lines: Vec<Line> = (0..16).map(|variation| Line { kind, variation }).collect();
-        let (backup, settings) = (backup(&lines), &unusual()[0]);
-        let mut world = world(&backup, settings, Vec::new());
+        // Where a namespace is excluded, nothing of the cluster is restored.
+        let [mapped, ..] = unusual();
+        let (backup, settings) = (backup(&lines), Settings { vault_excluded: false, ..mapped });
+        let mut world = world(&backup, &settings, Vec::new());
         world.watch = Some(effective.clone());
         world.restore().await;
     }

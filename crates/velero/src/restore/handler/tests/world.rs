@@ -290,7 +290,11 @@ pub(super) fn object(api_version: &str, kind: &str, place: &str) -> Value {
 
 fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
-    if lower.ends_with("class") { format!("{lower}es") } else { format!("{lower}s") }
+    match lower.as_str() {
+        "endpoints" => lower,
+        _ if lower.ends_with("class") => format!("{lower}es"),
+        _ => format!("{lower}s"),
+    }
 }
 
 fn group(api_version: &str) -> &str {
