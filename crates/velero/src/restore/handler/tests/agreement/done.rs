@@ -113,10 +113,15 @@ impl Done {
         Self { list: list.collect(), errors: errors.join("\n"), writes }
     }
 
-    /// Whether an error names the item.
+    /// Whether an error names the item. That additional items were not ready in time is no error of the item, which was
+    /// then attempted, and no preview can know it.
     fn has_error(&self, resource_id: &str) -> bool {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-');
-        self.errors.match_indices(resource_id).any(|(at, _)| ends(&self.errors[at + resource_id.len()..]))
+        let of_items =
+            self.errors.lines().filter(|line| !line.contains("which was then restored all the same"));
+        let names =
+            |line: &str| line.match_indices(resource_id).any(|(at, _)| ends(&line[at + resource_id.len()..]));
+        of_items.into_iter().any(names)
     }
 
     pub(super) fn fate(&self, planned: &PlannedItem, backup: &Backup) -> Fate {
