@@ -48,7 +48,7 @@ impl Shop {
 
     /// With a maintenance under way.
     fn begun() -> Self {
-        Self::new(json!({MAINTENANCE: "7"}))
+        Self::new(&json!({MAINTENANCE: "7"}))
     }
 
     fn change(&self, patch: &Value) {
