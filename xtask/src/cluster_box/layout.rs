@@ -31,7 +31,8 @@ pub(super) const PAUSE_IMAGE: &str = "lifeboat-box/pause:1";
 pub(super) const CONTEXT: &str = "lifeboat-box";
 pub(super) const BUCKET: &str = "lifeboat";
 pub(super) const REGION: &str = "us-east-1";
-pub(super) const ACCESS_KEY: &str = "lifeboat-box";
+/// Tests search whole objects for it, so it is no part of any other name, encoded or not.
+pub(super) const ACCESS_KEY: &str = "box-access-key-7f3a";
 
 /// One of the two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
