@@ -92,7 +92,8 @@ enum Outcome {
 }
 
 fn outcome(state: &MemberState) -> Outcome {
-    if let Some(record) = &state.standstill {
+    // A workload that is held down says nothing about its data: it may be down because it could not be started.
+    if let Some(record) = state.standstill.as_ref().filter(|record| record.step != Step::HeldDown) {
         return match (record.step, &record.failure) {
             (Step::Started, None) => Outcome::Whole,
             (Step::Started | Step::LeftDown, Some(_)) => Outcome::Untouched,
