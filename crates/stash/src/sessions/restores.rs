@@ -89,7 +89,8 @@ fn wrote(member: &MemberState) -> bool {
     match &member.standstill {
         // A workload that could not be started is held down with data that is whole.
         Some(standstill) => {
-            let is_whole = member.hosts.iter().all(|host| host.phase == WorkPhase::Succeeded);
+            let is_whole = !member.hosts.is_empty()
+                && member.hosts.iter().all(|host| host.phase == WorkPhase::Succeeded);
             standstill.step == Step::HeldDown && !is_whole
         }
         None => member.hosts.iter().any(|host| host.run.start_time.is_some()),
