@@ -67,10 +67,18 @@ impl Claims {
         let attempt = format!("create PersistentVolumeClaim {}", text("/metadata/name"));
         let object = serde_json::from_value(wanted.clone()).map_err(kube::Error::SerdeError);
         let object: DynamicObject = object.attempt(attempt.clone())?;
-        match self.of(text("/metadata/namespace")).create(&PostParams::default(), &object).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-            made => made.attempt(attempt).map(drop),
+        let claims = self.of(text("/metadata/namespace"));
+        let refusal = match claims.create(&PostParams::default(), &object).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+            refusal => refusal.attempt(attempt.clone()),
+        };
+        // A full quota refuses before the API server looks whether the claim exists.
+        let is_refusal = matches!(&refusal, Err(error) if matches!(error.code(), Some(403 | 422)));
+        if is_refusal && claims.get_opt(text("/metadata/name")).await.attempt(attempt)?.is_some() {
+            return Ok(());
         }
+        refusal.map(drop)
     }
 
     pub async fn change(&self, namespace: &str, name: &str, patch: &Value) -> Result<(), ApiError> {

@@ -176,7 +176,9 @@ impl Maintenance<'_> {
     ) -> Result<Option<MaintenanceEnd>, ApiError> {
         let request = match Box::pin(self.request(object, task, run)).await {
             Ok(request) => request,
-            Err(MaintenanceError::Api(error)) => return Err(error),
+            Err(MaintenanceError::Api(error)) if error.is_transient() || error.is_conflict() => {
+                return Err(error);
+            }
             Err(error) => return Ok(Some(MaintenanceEnd::Failed(error))),
         };
         let ended = self.movers.carry_out(request, &Unobserved, &CancellationToken::new()).await?;

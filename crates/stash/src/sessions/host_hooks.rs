@@ -120,7 +120,11 @@ pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFai
     match ran {
         Err(HookFailure::Left) => Err(Stopped::Left),
         // The API server was away before the command began: a hook that is owed must not be lost by that.
-        Err(HookFailure::Api(error) | HookFailure::Exec(ExecError::Api(error))) if error.is_transient() => {
+        Err(HookFailure::Api(error)) if error.is_transient() => Err(error.into()),
+        // Other errors of a command, such as 500 of a webhook that fails, may last for ever, and a session has to end.
+        Err(HookFailure::Exec(ExecError::Api(error)))
+            if error.is_transient() && matches!(error.code(), None | Some(429 | 503)) =>
+        {
             Err(error.into())
         }
         ran => Ok(ran),
@@ -173,15 +177,17 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::the_api_server_is_away(503, true)]
-    #[case::the_pod_is_gone(404, false)]
-    #[case::not_allowed(403, false)]
+    #[case::the_api_server_is_away(503, true, true)]
+    #[case::a_webhook_of_commands_fails(500, true, false)]
+    #[case::the_pod_is_gone(404, false, false)]
+    #[case::not_allowed(403, false, false)]
     #[tokio::test]
     async fn a_command_that_could_not_begin_is_tried_again_where_that_helps(
         #[case] code: u16,
-        #[case] again: bool,
+        #[case] read_again: bool,
+        #[case] run_again: bool,
     ) {
-        for in_exec in [true, false] {
+        for (in_exec, again) in [(true, run_again), (false, read_again)] {
             let pods: Api<Pod> = Api::namespaced(client(move |_| failure(code, "Reason")).await, "shop");
             let error = pods.get("web-1").await.attempt("run a command").unwrap_err();
             let failed =

@@ -87,7 +87,12 @@ fn has_ended(state: &SessionState, phase: WorkPhase) -> bool {
 /// Whether a restore that failed may have written.
 fn wrote(member: &MemberState) -> bool {
     match &member.standstill {
-        Some(standstill) => standstill.step == Step::HeldDown,
+        // A workload that could not be started is held down with data that is whole.
+        Some(standstill) => {
+            let is_whole = !member.hosts.is_empty()
+                && member.hosts.iter().all(|host| host.phase == WorkPhase::Succeeded);
+            standstill.step == Step::HeldDown && !is_whole
+        }
         None => member.hosts.iter().any(|host| host.run.start_time.is_some()),
     }
 }

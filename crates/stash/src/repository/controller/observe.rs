@@ -21,13 +21,15 @@ const REACHABLE: ConditionType = ConditionType::RepositoryReachable;
 
 /// What was found.
 struct ObservedRepository {
+    /// Whether the admission policies are in force: only then the spec counts as checked.
+    is_checked: bool,
     conditions: Vec<Observation>,
     found: Option<(BackendAccess, Looked)>,
 }
 
 /// The Secret opens the backend; the result of the inspection.
 fn secret_and(reachable: Observation) -> ObservedRepository {
-    ObservedRepository { conditions: vec![SECRET.yes(""), reachable], found: None }
+    ObservedRepository { is_checked: true, conditions: vec![SECRET.yes(""), reachable], found: None }
 }
 
 /// Inspects a Repository as it was when the inspection became due.
@@ -36,7 +38,7 @@ pub(super) async fn observe(
     users: &Users,
     repository: &Repository,
 ) -> Result<(), ApiError> {
-    let ObservedRepository { conditions, found } = Box::pin(seen(context, repository)).await?;
+    let ObservedRepository { is_checked, conditions, found } = Box::pin(seen(context, repository)).await?;
     let (namespace, name) = object::parts(repository);
     // The record may have been written just now, and the users are found by it.
     let Ok(now) = object::read(context, namespace, name).await else { return Ok(()) };
@@ -46,7 +48,7 @@ pub(super) async fn observe(
     users.refresh(context, &now).await?;
     let observed = Observed {
         // A spec that was changed in the meantime is processed again.
-        generation: repository.metadata.generation,
+        generation: repository.metadata.generation.filter(|_| is_checked),
         conditions,
         ..users.observed(&now)
     };
@@ -65,7 +67,8 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
         Ok(found) => found,
         Err(NoAccess::Api(error)) => return Err(error),
         Err(NoAccess::Unchecked(refusal)) => {
-            return Ok(ObservedRepository { conditions: vec![REACHABLE.no(refusal)], found: None });
+            let conditions = vec![REACHABLE.no(refusal)];
+            return Ok(ObservedRepository { is_checked: false, conditions, found: None });
         }
         Err(problem) => {
             let message = problem.to_string();
@@ -73,7 +76,8 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
                 NoAccess::NoSecret { .. } => SECRET.no(message.clone()),
                 _ => SECRET.yes(""),
             };
-            return Ok(ObservedRepository { conditions: vec![secret, REACHABLE.no(message)], found: None });
+            let conditions = vec![secret, REACHABLE.no(message)];
+            return Ok(ObservedRepository { is_checked: true, conditions, found: None });
         }
     };
     let location = record::location(&found.backend);
@@ -110,7 +114,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
     match verified(context, repository, &location, &looked.id).await {
         Ok(()) => {
             let conditions = vec![SECRET.yes(""), REACHABLE.yes("")];
-            Ok(ObservedRepository { conditions, found: Some((backend, looked)) })
+            Ok(ObservedRepository { is_checked: true, conditions, found: Some((backend, looked)) })
         }
         Err(RepositoryProblem::Api(error)) => Err(error),
         Err(problem) => Ok(secret_and(no(problem.chain()))),

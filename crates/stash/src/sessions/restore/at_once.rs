@@ -22,14 +22,14 @@ impl RestoreWork {
     ) -> Result<(), ApiError> {
         let found = self.found(member);
         if !cancel.is_cancelled() && !self.make_claims(member, &found).await? {
-            return Ok(());
+            return self.settle_blocking(member, &found).await;
         }
         let limited = cancel.child_token();
         let mut disturbed = self.come_to_use(&found).await?;
         if disturbed.is_some() {
             limited.cancel();
         } else if !cancel.is_cancelled() && !self.block_backups(member, &found).await? {
-            return Ok(());
+            return self.settle_blocking(member, &found).await;
         }
         let records = self.hosts(member).await;
         let restores = records.iter().map(|record| self.restore(record, &found, &limited));

@@ -92,7 +92,9 @@ enum Outcome {
 }
 
 fn outcome(state: &MemberState) -> Outcome {
-    if let Some(record) = &state.standstill {
+    // A workload that is held down says nothing about its data: it may be down because it could not be started.
+    let says_all = |step: Step| step != Step::HeldDown || state.hosts.is_empty();
+    if let Some(record) = state.standstill.as_ref().filter(|record| says_all(record.step)) {
         return match (record.step, &record.failure) {
             (Step::Started, None) => Outcome::Whole,
             (Step::Started | Step::LeftDown, Some(_)) => Outcome::Untouched,
@@ -135,6 +137,11 @@ mod tests {
         MemberState { standstill: Some(record), ..MemberState::default() }
     }
 
+    /// Held down, with these hosts.
+    fn held_down(hosts: &[(WorkPhase, bool)]) -> MemberState {
+        MemberState { hosts: at_once(hosts).hosts, ..at_standstill(Step::HeldDown, Some("refused")) }
+    }
+
     fn at_once(hosts: &[(WorkPhase, bool)]) -> MemberState {
         let host = |(phase, began): &(WorkPhase, bool)| {
             let run = HostRun { attempt: began.then_some(1), ..HostRun::default() };
@@ -151,6 +158,9 @@ mod tests {
         Outcome::Untouched
     )]
     #[case::held_down(at_standstill(Step::HeldDown, Some("disk full")), Outcome::Open)]
+    #[case::half_restored(held_down(&[(WorkPhase::Failed, true)]), Outcome::Open)]
+    #[case::not_started_with_the_data(held_down(&[(WorkPhase::Succeeded, true)]), Outcome::Whole)]
+    #[case::not_started_as_before(held_down(&[(WorkPhase::Failed, false)]), Outcome::Untouched)]
     #[case::at_work(at_standstill(Step::Restoring, None), Outcome::Open)]
     #[case::all_hosts(at_once(&[(WorkPhase::Succeeded, true), (WorkPhase::Succeeded, true)]), Outcome::Whole)]
     #[case::one_failed(at_once(&[(WorkPhase::Succeeded, true), (WorkPhase::Failed, false)]), Outcome::Open)]

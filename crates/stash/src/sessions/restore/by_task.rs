@@ -178,7 +178,7 @@ pub(super) async fn run(
     let task = locked(&work.tasks).get(&member).cloned();
     let found = FoundMember::default();
     if !cancel.is_cancelled() && !work.block_backups(member, &found).await? {
-        return Ok(());
+        return work.settle_blocking(member, &found).await;
     }
     for record in work.hosts(member).await {
         let state = record.state().await;
