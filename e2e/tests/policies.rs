@@ -326,7 +326,8 @@ fn a_change_of_the_spec_is_checked_like_a_creation_and_any_other_change_is_not()
     // The status is the server's: no role of users has it, and no policy is in the way of who has.
     let status = ["--subresource=status", "--type=merge", "-p", r#"{"status": {"phase": "Ready"}}"#];
     // kubectl reads what it patches.
-    let rights = ["get", "patch"].map(|verb| format!("{verb} backupconfigurations.stash.appscode.com/status"));
+    let rights =
+        ["get", "patch"].map(|verb| format!("{verb} backupconfigurations.stash.appscode.com/status"));
     tenant.grant(&user, &[&rights[0]]);
     let said = user.kubectl().args(["patch", name]).args(status).refused();
     assert!(said.contains("cannot patch resource") && !said.contains("denied request"), "{said}");
