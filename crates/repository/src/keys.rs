@@ -304,7 +304,7 @@ mod tests {
         search(store, password, &Tries { first: None, limit: Cost::HIGHEST }, &config).await
     }
 
-    /// Whoever owns the storage chooses the cost of a key; a server would run out of memory or time.
+    /// The owner of the storage chooses the cost of a key; a server would run out of memory or time.
     #[tokio::test]
     async fn a_key_that_costs_more_than_is_allowed_is_not_tried() {
         let repository = memory_repository().await;

@@ -108,7 +108,7 @@ impl Lanes {
         }
     }
 
-    /// The same for a look that holds much memory: a slow one is dropped, and begins again when it has a place among the slow.
+    /// Runs an inspection that holds much memory: a slow one is dropped, and starts again when it has a place among the slow ones.
     pub(crate) async fn run_anew<T, F: Future<Output = T>>(
         &self,
         namespace: &str,

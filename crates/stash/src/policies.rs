@@ -101,7 +101,7 @@ impl Policies {
         }
     }
 
-    /// The same on every replica: one that does not lead watches no policies, so it asks the cluster.
+    /// Why objects of this kind are refused, on every replica: one that does not lead watches no policies, so it queries the cluster.
     pub(crate) async fn refusal_of_any_replica(
         &self,
         core: &Core,

@@ -32,7 +32,7 @@ pub struct Options {
     pub key_hint: Option<String>,
     /// A key that costs more than this is not tried.
     pub costliest_key: Cost,
-    /// The most files of one kind that are listed, and the most bytes of snapshots that are loaded at once: whoever owns the storage
+    /// The most files of one kind that are listed, and the most bytes of snapshots that are loaded at once: the owner of the storage
     /// could fill the memory with them.
     pub most_listed: usize,
     pub most_snapshot_bytes: usize,

@@ -6,7 +6,7 @@
 //! last. So a server that continues after a crash can verify that the files belong to the same repository, although
 //! its keys are already deleted.
 //!
-//! If the whole namespace is being deleted and its Secret was deleted first, nobody can create it again: then the object
+//! If the whole namespace is being deleted and its Secret was deleted first, the Secret cannot be created again: then the object
 //! is released and the data stays.
 
 mod ending;

@@ -128,7 +128,7 @@ impl RestoreWork {
         if changed.await? { Ok(()) } else { Err(failed("the restore is gone")) }
     }
 
-    /// The same for pods that go by themselves. That of a node that is gone stays until a person deletes it, so the wait ends.
+    /// Waits for pods that end by themselves. The pod of a lost node stays until a person deletes it, so the wait is bounded.
     async fn queue_until(
         &self,
         member: usize,

@@ -43,7 +43,7 @@ fn loaded(user: &str, dump: &str) -> String {
     loaded_after("", user, dump)
 }
 
-/// The same in a shell that has run this text before.
+/// Runs the text in a shell that has run it before.
 fn loaded_after(before: &str, user: &str, dump: &str) -> String {
     let script = format!("{before}\n{}", scripts::load_postgres(user).replace("psql \"$@\"", "cat"));
     let mut shell = Command::new("sh")

@@ -150,7 +150,7 @@ async fn the_data_stays_while_it_is_locked_or_is_not_the_repository_on_record() 
     assert!(refused(&world).await.contains("Secret 'keys' does not exist"));
 }
 
-/// The Secret goes first, and nobody can make a new one in the namespace.
+/// The Secret is deleted first, and no new one can be created in the namespace.
 #[tokio::test]
 async fn a_namespace_that_is_being_deleted_is_not_held_for_a_secret_that_is_gone() {
     let world = World::new().await;
