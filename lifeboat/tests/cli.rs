@@ -35,7 +35,10 @@ fn called_as_kubectl_plugin_help_shows_what_the_user_typed() {
 #[test]
 fn crds_prints_what_is_installed_and_with_all_every_kind() {
     let installed = stdout(&lifeboat(&["crds"]));
-    assert!(installed.contains("name: backups.velero.io") && !installed.contains("appscode.com"));
+    assert!(installed.contains("name: backups.velero.io") && installed.contains("name: backupbatches.stash"));
+    assert!(!installed.contains("name: recoveries.stash"), "no controller reconciles these");
+    let of_velero = stdout(&lifeboat(&["crds", "--stash=false"]));
+    assert!(of_velero.contains("name: backups.velero.io") && !of_velero.contains("appscode.com"));
     let all = stdout(&lifeboat(&["crds", "--all", "-o", "table"]));
     assert!(
         all.contains("BackupBatch") && all.contains("AppBinding") && all.contains("VolumePluginRestore"),

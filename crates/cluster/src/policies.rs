@@ -25,6 +25,15 @@ pub async fn apply(client: &Client, object: &Value) -> Result<ObjectName, ApiErr
     Ok(name)
 }
 
+/// Whether the API server has ValidatingAdmissionPolicies: Kubernetes has since 1.30.
+pub async fn are_known(client: &Client) -> Result<bool, ApiError> {
+    let Some(api) = api_of(client, KINDS[0].0) else { return Ok(false) };
+    match api.list(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        listed => listed.attempt(format!("list objects of kind {}", KINDS[0].0)).map(|_| true),
+    }
+}
+
 /// The policies and bindings of the server in `namespace`; bindings first.
 pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, ApiError> {
     let mut names = Vec::new();
@@ -84,6 +93,17 @@ mod tests {
             ("DELETE", Some(_)) => (200, stored.remove(&asked.path).unwrap_or_default()),
             _ => failure(404, "NotFound"),
         }
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_admission_policies_is_told_from_one_without_rights() {
+        let with = |code: u16, body: Value| async move {
+            let client = client(move |_| (code, body.clone())).await;
+            are_known(&client).await
+        };
+        assert!(with(200, json!({"metadata": {}, "items": []})).await.unwrap());
+        assert!(!with(404, failure(404, "NotFound").1).await.unwrap());
+        assert!(with(403, failure(403, "Forbidden").1).await.is_err(), "a refusal proves nothing");
     }
 
     #[tokio::test]

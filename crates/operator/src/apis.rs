@@ -50,7 +50,7 @@ impl Apis {
     /// Waits for the kinds of Stash's API; false if `shutdown` was cancelled before that. Velero's API does not wait for them: Helm installs
     /// no definitions in an upgrade.
     async fn has_stash_kinds(&self, shutdown: &CancellationToken) -> bool {
-        let apply = "lifeboat crds --stash | kubectl apply --server-side -f -";
+        let apply = "lifeboat crds | kubectl apply --server-side -f -";
         let kinds = WantedKinds::new(&lifeboat_api::crds::of_stash(), apply, LOOK);
         tokio::select! {
             () = shutdown.cancelled() => false,

@@ -196,7 +196,8 @@ mod tests {
             ..InstallOptions::new("lifeboat", "localhost/lifeboat:dev")
         };
         let objects = objects(&options);
-        let service = objects.iter().find(|object| object["kind"] == "Service").unwrap();
+        let named = |object: &&Value| object["metadata"]["name"] == "lifeboat-downloads";
+        let service = objects.iter().filter(|object| object["kind"] == "Service").find(named).unwrap();
         assert_eq!(service["spec"]["ports"][0]["port"], 8086);
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
         let pod = &deployment["spec"]["template"]["spec"];
@@ -242,23 +243,17 @@ mod tests {
     #[test]
     fn a_limited_installation_binds_nothing_cluster_wide_that_writes() {
         let objects = rendered(Rights::Namespaces(vec!["shop".into()]));
-        let role = objects
-            .iter()
-            .find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "lifeboat:lifeboat:view");
-        let rules = role.map(|role| role["rules"].clone()).unwrap_or_default();
-        let verbs: Vec<_> = rules
-            .as_array()
-            .into_iter()
-            .flatten()
-            .flat_map(|rule| rule["verbs"].as_array().cloned().unwrap_or_default())
-            .collect();
-        assert!(!verbs.is_empty());
-        assert!(verbs.iter().all(|verb| ["get", "list", "watch"].contains(&verb.as_str().unwrap_or(""))));
         let cluster_wide: Vec<_> = objects
             .iter()
             .filter(|o| o["kind"] == "ClusterRoleBinding")
             .map(|o| o["roleRef"]["name"].clone())
             .collect();
-        assert_eq!(cluster_wide, [json!("lifeboat:lifeboat:view")]);
+        assert_eq!(cluster_wide, ["lifeboat:lifeboat:view", "lifeboat:lifeboat:stash:server-view"]);
+        for name in cluster_wide {
+            let is_bound = |o: &&Value| o["kind"] == "ClusterRole" && o["metadata"]["name"] == name;
+            let rules = objects.iter().find(is_bound).unwrap()["rules"].as_array().unwrap();
+            let mut verbs = rules.iter().flat_map(|rule| rule["verbs"].as_array().unwrap());
+            assert!(verbs.all(|verb| ["get", "list", "watch"].contains(&verb.as_str().unwrap())), "{name}");
+        }
     }
 }

@@ -11,9 +11,12 @@ use crate::{Release, kubectl, s3, wait_for};
 /// Applies the objects that `install` of a build creates, without running its pods. For a server of Stash's API, by its flags, these
 /// include the policies that check who may create its objects.
 pub(super) fn apply_objects(release: Release, namespace: &str, flags: &[String]) {
-    let serves_stash = flags.iter().any(|flag| flag == "--experimental-stash" || flag == "--stash");
-    let knows_stash = serves_stash && release.command().args(["install", "--help"]).ok().contains("--stash");
-    let stash: &[&str] = if knows_stash { &["--stash"] } else { &[] };
+    let knows_stash = release.command().args(["install", "--help"]).ok().contains("--stash");
+    let stash: &[&str] = match (knows_stash, serves_stash(flags)) {
+        (false, _) => &[],
+        (true, true) => &["--stash"],
+        (true, false) => &["--stash=false"],
+    };
     let objects = release
         .command()
         .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])

@@ -16,7 +16,7 @@ const NOTE: &str = "/notes/note.txt";
 pub(super) fn batch(target: &Target) -> Result<()> {
     let cluster = &target.cluster;
     if !is_served(cluster)? {
-        println!("Skipped: this installation does not serve Stash's API (lifeboat install --stash).");
+        println!("Skipped: this installation does not serve Stash's API (it was installed with --stash=false).");
         return Ok(());
     }
     let stamp = stamp().to_string();
@@ -60,7 +60,7 @@ fn serves(arguments: &str) -> bool {
         "--stash=false" => Some(false),
         _ => None,
     };
-    arguments.filter_map(decides).next_back().unwrap_or(false)
+    arguments.filter_map(decides).next_back().unwrap_or(true)
 }
 
 fn put_notes(target: &Target) -> Result<()> {
@@ -149,7 +149,7 @@ mod tests {
         assert!(serves(r#"["server","--namespace=lifeboat","--stash=true"]"#));
         assert!(serves(r#"["server","--stash=false","--experimental-stash"]"#));
         assert!(!serves(r#"["server","--stash=true","--stash=false"]"#));
-        assert!(!serves(r#"["server","--namespace=lifeboat"]"#));
+        assert!(serves(r#"["server","--namespace=lifeboat"]"#), "it is on by default");
     }
 
     /// The restore takes what the backup stored: the same hosts, workloads and volumes.

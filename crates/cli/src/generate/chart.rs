@@ -105,7 +105,7 @@ Lifeboat is installed in namespace {{ .Release.Namespace }}.
 {{- if and .Values.stash.enabled (not (.Capabilities.APIVersions.Has \"stash.appscode.com/v1beta1/BackupBatch\")) }}
 
 Helm installs no custom resource definitions of Stash's API; it is served as soon as they are there:
-     lifeboat crds --stash | kubectl apply --server-side -f -
+     lifeboat crds | kubectl apply --server-side -f -
 {{- end }}
 {{- if not .Values.rbac.namespaces }}
 

@@ -52,7 +52,7 @@ fn describe(command: &mut clap::Command, path: &str, text: &mut String) {
 pub(super) fn kinds() -> String {
     let mut text = format!(
         "{NOTE}# Custom resources\n\nEvery kind that Lifeboat defines. `lifeboat crds` prints those that this version \
-         installs (`--stash`: with those of Stash's API), `lifeboat crds --all` every one. `kubectl explain KIND --recursive` shows all levels.\n"
+         installs (`--stash=false`: without those of Stash's API), `lifeboat crds --all` every one. `kubectl explain KIND --recursive` shows all levels.\n"
     );
     let installed: Vec<_> = crds::installed(true).iter().map(|crd| crd.name().to_owned()).collect();
     for crd in crds::all() {

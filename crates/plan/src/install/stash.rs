@@ -8,7 +8,7 @@ use super::{InstallOptions, Rights, labels, policies, rights_name, service};
 
 /// Whether `lifeboat install`, the chart, `lifeboat server` and `lifeboat crds` include Stash's API if no flag or
 /// value says otherwise. The default is defined only here; `cargo xtask gen` writes it into the chart's values.
-pub const STASH_BY_DEFAULT: bool = false;
+pub const STASH_BY_DEFAULT: bool = true;
 
 /// The options of Stash's API.
 #[derive(Clone, Debug, PartialEq, Eq)]

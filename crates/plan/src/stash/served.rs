@@ -2,6 +2,8 @@
 //! whether the server acts on the objects in the namespace. Called by the server, and by `lifeboat uninstall`, which
 //! removes the finalizers of objects that no server serves any more.
 
+use crate::install::STASH_BY_DEFAULT;
+
 /// The label of a namespace that gives it to the server of this name.
 pub const SERVED_BY: &str = "lifeboat.io/served-by";
 
@@ -17,7 +19,7 @@ pub struct Served {
 impl Served {
     /// From the arguments of `lifeboat server`; None if it does not serve Stash's API. As there, the last one of a kind counts.
     pub fn of_args<'a>(args: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let (mut served, mut is_on) = (Self::default(), false);
+        let (mut served, mut is_on) = (Self::default(), STASH_BY_DEFAULT);
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
             let (flag, value) = match arg.split_once('=') {
@@ -77,13 +79,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::never_told("--served-by=a", false)]
+    #[case::by_default("--served-by=a", STASH_BY_DEFAULT)]
     #[case::told("--stash=true", true)]
     #[case::told_in_short("--stash", true)]
     #[case::told_not_to("--stash=false", false)]
     #[case::by_its_old_name("--stash=false --experimental-stash", true)]
     #[case::taken_back("--stash=true --served-by=a --stash=false", false)]
-    fn a_server_serves_the_api_only_if_it_is_told(#[case] args: &str, #[case] expected: bool) {
+    fn the_last_flag_decides_whether_a_server_serves_the_api(#[case] args: &str, #[case] expected: bool) {
         assert_eq!(Served::of_args(args.split(' ')).is_some(), expected);
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Follower<'a> {
     job: Option<Value>,
     pod: Option<Value>,
     had_pod: bool,
+    /// Whether a pod of the mover was ever given to a node; one that was not has never run.
+    was_assigned: bool,
     /// The node as it was read last; None if it does not exist.
     node: Option<Value>,
     node_name: Option<String>,
@@ -81,6 +83,7 @@ impl<'a> Follower<'a> {
             job: Some(job),
             pod: None,
             had_pod: false,
+            was_assigned: false,
             node: None,
             node_name: None,
             warning: None,
@@ -140,6 +143,7 @@ impl<'a> Follower<'a> {
                 self.had_pod |= self.pod.is_some();
             }
         }
+        self.was_assigned |= self.pod.as_ref().is_some_and(is_assigned);
         self.read_surroundings().await?;
         let now = self.clock.now();
         let reason = self.pod.as_ref().and_then(stuck);
@@ -244,7 +248,7 @@ impl<'a> Follower<'a> {
 
     /// The mover ended because it was cancelled. A mover that had to be killed may have left locks.
     fn cancelled(&self, dead: Dead) -> MoverEnd {
-        let is_over = dead.reported;
+        let is_over = dead.reported || !self.was_assigned;
         MoverEnd::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
     }
 
@@ -256,17 +260,11 @@ impl<'a> Follower<'a> {
 
     /// Stops the mover; true if there is no pod left to wait for.
     async fn end(&mut self) -> bool {
-        let running = self.log.sender.is_none();
-        let ended = match &self.pod {
-            Some(pod) if running => self.jobs.end_pod(pod, GRACE_SECONDS).await,
-            // A mover whose container never started can be deleted at once.
-            _ => self.jobs.delete(&self.name).await,
-        };
-        match ended {
-            Ok(()) => {
+        match self.stop().await {
+            Ok(is_over) => {
                 let grace = Duration::from_secs(GRACE_SECONDS.into());
                 self.ending = Some(Instant::now() + grace + BEYOND_GRACE);
-                !running
+                is_over
             }
             Err(error) => {
                 tracing::warn!(mover = self.name, error = error.chain(), "cannot stop a mover; trying again");
@@ -274,6 +272,19 @@ impl<'a> Follower<'a> {
                 false
             }
         }
+    }
+
+    /// Deletes the pod, or the Job that has none. A pod that was not seen running is waited for, too: its container may
+    /// have started without the kubelet having reported it, and would go on reading and writing.
+    async fn stop(&mut self) -> Result<bool, ApiError> {
+        if self.pod.is_none() {
+            self.jobs.delete(&self.name).await?;
+            self.pod = self.jobs.pod(&self.name).await?;
+        }
+        let Some(pod) = &self.pod else { return Ok(true) };
+        self.was_assigned |= is_assigned(pod);
+        self.jobs.end_pod(pod, GRACE_SECONDS).await?;
+        Ok(false)
     }
 
     /// Waits until the pod changes, the next poll is due, or the mover is cancelled. Passes on the lines that the
@@ -328,6 +339,11 @@ impl<'a> Follower<'a> {
             pass_on(&line, observer).await;
         }
     }
+}
+
+/// Whether a pod has a node, so that its container may run.
+fn is_assigned(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].as_str().is_some_and(|name| !name.is_empty())
 }
 
 /// Passes on a line of the protocol; any other line is only for readers of the pod's log.

@@ -143,10 +143,30 @@ async fn a_mover_that_is_cancelled_before_it_began_is_gone_at_once() {
     fake.put_job(&job("a-1"), &[starting()]);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    assert!(matches!(carry_out(&fake, "a-1", &Notes::default(), &cancel).await, MoverEnd::Cancelled { .. }));
-    assert!(!fake.has("jobs/mover-a-1"));
+    let ended = carry_out(&fake, "a-1", &Notes::default(), &cancel).await;
+    assert!(matches!(ended, MoverEnd::Cancelled { .. }), "{ended:?}");
+    assert_eq!(fake.changes(), ["DELETE pods/mover-a-1"]);
     assert!(matches!(carry_out(&fake, "b-1", &Notes::default(), &cancel).await, MoverEnd::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-b-1"), "and one without a Job gets none");
+}
+
+#[rstest]
+#[case::its_end_is_reported(Some(ended("Error", 137, "")), true)]
+#[case::its_pod_is_gone_without_a_report(None, false)]
+#[tokio::test]
+async fn a_mover_whose_start_is_not_reported_yet_is_waited_for_when_it_is_cancelled(
+    #[case] becomes: Option<Value>,
+    #[case] expected: bool,
+) {
+    let fake = Fake::new().await;
+    fake.put_job(&job("a-1"), &[starting()]);
+    fake.pods.lock().unwrap().on_delete = becomes;
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let ended = carry_out(&fake, "a-1", &Notes::default(), &cancel).await;
+    let MoverEnd::Cancelled { is_over, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(is_over, expected, "a pod on a node may have run");
+    assert_eq!(fake.changes(), ["DELETE pods/mover-a-1"]);
 }
 
 #[tokio::test]

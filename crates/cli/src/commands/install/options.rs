@@ -109,7 +109,7 @@ pub(crate) struct Args {
     /// that storage signs]
     #[arg(long, value_name = "URL")]
     download_url: Option<Url>,
-    /// Install the kinds of Stash's API with what checks who may create them, and serve them
+    /// Install the kinds of Stash's API with the policies that check who may create them, and serve them
     #[arg(long, default_value_t = STASH_BY_DEFAULT, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
     stash: bool,
@@ -158,7 +158,7 @@ pub(super) struct Checked {
 pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
     if !args.stash && !args.tenant_namespaces.is_empty() {
         return Err(CliError::refused("--tenant-namespaces was given, but Stash's API is not served")
-            .help("add --stash, or leave out --tenant-namespaces"));
+            .help("leave out --stash=false, or --tenant-namespaces"));
     }
     if args.provider.is_some() && args.secret_file.is_none() && !args.no_secret {
         return Err(CliError::refused("no credentials were given for the storage location")

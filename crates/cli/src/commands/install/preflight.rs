@@ -1,5 +1,5 @@
 //! Checks of the cluster before `install` changes anything: no other product controls the same objects, the namespace
-//! can be used, the namespaces named by flags exist, rights are not extended without a flag, the repository password
+//! can be used, the namespaces named by flags exist, the cluster has what Stash's API needs, rights are not extended without a flag, the repository password
 //! can be kept.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use lifeboat_cluster::{Attempt, rights, workloads};
+use lifeboat_cluster::{Attempt, policies, rights, workloads};
 use lifeboat_plan::install::{EXISTED_ANNOTATION, Rights, is_marked};
 use lifeboat_plan::{foreign, password as password_plan};
 use lifeboat_velero::password;
@@ -30,6 +30,13 @@ pub(super) async fn check(
     checked: &Checked,
 ) -> Result<Existed, CliError> {
     no_other_product(client, settings, checked.adopt).await?;
+    if checked.options.stash.is_served && !checked.crds_only && !policies::are_known(client).await? {
+        return Err(CliError::refused(
+            "this cluster has no ValidatingAdmissionPolicies (Kubernetes has since 1.30), and Stash's API needs them to check \
+             who creates its objects",
+        )
+        .help("pass --stash=false to install without Stash's API"));
+    }
     if checked.crds_only {
         return Ok(Existed::default());
     }
