@@ -167,7 +167,10 @@ spec:
 #[rstest]
 #[case::is_not_ready("TEST_IMAGE", &["is not Ready"])]
 #[case::has_no_image("localhost/no-such-image:1", &["container main waits", "ImagePull"])]
-fn a_workload_without_a_ready_pod_fails_with_the_reason_where_it(#[case] image: &str, #[case] reasons: &[&str]) {
+fn a_workload_without_a_ready_pod_fails_with_the_reason_where_it(
+    #[case] image: &str,
+    #[case] reasons: &[&str],
+) {
     let test = StashTest::start();
     test.put_repository("repo");
     test.tenant.apply(&BROKEN.replace("IMAGE", image));

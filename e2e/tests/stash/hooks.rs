@@ -44,9 +44,8 @@ fn the_hook_after_a_host_runs_by_its_policy_also_if_the_one_before_failed() {
         ("good-on-success", "exit 0", "OnSuccess", true),
     ] {
         let (pre, post) = (note("before", then), note("after", "sync"));
-        let hooks = format!(
-            "  hooks: {{preBackup: {{{pre}}}, postBackup: {{executionPolicy: {policy}, {post}}}}}\n"
-        );
+        let hooks =
+            format!("  hooks: {{preBackup: {{{pre}}}, postBackup: {{executionPolicy: {policy}, {post}}}}}\n");
         test.put_configuration(name, &deployment(name, "web"), &hooks);
         let is_good = then == "exit 0";
         let session = test.run(CONFIGURATION, name, if is_good { "Succeeded" } else { "Failed" });
@@ -143,7 +142,11 @@ fn the_hooks_of_a_batch_are_called_over_http_and_say_how_it_ended() {
     answer("POST", 200);
     let web = member(&deployment("app", "web"));
     // A member fails: the hook after the batch runs all the same, and says so.
-    test.put_batch("all", &[member(&deployment("gone", "gone")), web.clone()], &http_hooks(&test, "OnFailure"));
+    test.put_batch(
+        "all",
+        &[member(&deployment("gone", "gone")), web.clone()],
+        &http_hooks(&test, "OnFailure"),
+    );
     let session = test.run(BATCH, "all", "Failed");
     assert_eq!(global(&session), ["True", "True"], "{session}");
     assert_eq!(test.snapshots("repo"), ["app /source/data"]);

@@ -8,8 +8,7 @@ const CONFIGURATION: &str = "BackupConfiguration";
 const TARGET: &str =
     "{alias: db, ref: {apiVersion: appcatalog.appscode.com/v1alpha1, kind: AppBinding, name: db}}";
 const TASK: &str = "  task: {name: postgres-backup-15}\n";
-const KEYS: &str =
-    "{apiVersion: v1, kind: Secret, metadata: {name: db-auth}, stringData: {user: postgres, password: not-a-real-secret}}";
+const KEYS: &str = "{apiVersion: v1, kind: Secret, metadata: {name: db-auth}, stringData: {user: postgres, password: not-a-real-secret}}";
 
 #[test]
 fn an_app_binding_or_its_secret_that_is_missing_is_named_and_then_the_dump_succeeds() {

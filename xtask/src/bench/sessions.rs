@@ -4,6 +4,8 @@
 
 mod burst;
 mod copies;
+mod many;
+mod movers;
 mod objects;
 mod report;
 mod requests;
