@@ -19,9 +19,9 @@ fn note(word: &str, then: &str) -> String {
 /// What the hooks have noted, each word with the pod; it is forgotten.
 fn noted(test: &StashTest) -> Vec<String> {
     let path = test.directory("web", 0, "data").join("hooks");
-    let text = fs::read_to_string(&path).unwrap_or_default();
+    let lines = fs::read_to_string(&path).unwrap_or_default();
     let _ = fs::remove_file(&path);
-    text.lines().map(str::to_owned).collect()
+    lines.lines().map(str::to_owned).collect()
 }
 
 fn pod(test: &StashTest) -> String {

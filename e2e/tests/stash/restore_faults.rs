@@ -131,6 +131,7 @@ fn a_workload_that_is_deleted_during_its_restore_fails_it_and_a_new_one_is_resto
     // The claim stayed, with data that may be half restored.
     put_empty_deployment(&test, "web");
     test.wait_for_ready("web", 1);
+    test.wait_for_phase(CONFIGURATION, "nightly", "Ready");
     let skipped = test.ended(&test.begin(CONFIGURATION, "nightly"));
     assert_eq!(skipped["status"]["phase"], "Skipped", "{:#}", skipped["status"]);
     test.restore("again", &spec, "");
