@@ -292,7 +292,7 @@ fn a_restore_waits_for_a_running_backup_and_a_backup_during_a_restore_is_skipped
     wait_for("the restore to wait", 60, || {
         let found = test.restore_now(RESTORE_SESSIONS, "first");
         let (status, message) = condition(&found, "TargetInUse");
-        let waits = status == "True" && message.contains(&backup) && found["status"]["phase"] == "Pending";
+        let waits = status == "True" && message.contains(&backup) && found["status"]["standstill"].is_null();
         if waits { Ok(()) } else { Err(found["status"].to_string()) }
     });
     assert_eq!(test.replicas("deployments", "web"), 1, "nothing is stopped meanwhile");
