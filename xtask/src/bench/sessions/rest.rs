@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::many::{self, BOUND, IN_FORCE};
 use super::objects::{self, NEVER, RepositoryName};
 use super::report::Row;
-use super::requests::{Counter, Counts};
-use super::site::Site;
+use super::requests::Counter;
+use super::site::{DATA, Site};
 use crate::bench::process;
 use crate::servers::Server;
 
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) fn measure(site: &Site, configurations: u32, minutes: u32) -> Result<Row> {
     let tenants = site.tenants(configurations.div_ceil(IN_ONE))?;
-    let counter = Counter::start(&site.kubectl(super::site::DATA))?;
+    let counter = Counter::start(&site.kubectl(DATA))?;
     let server = site.server_at(&site.plain_kubeconfig(&counter.url())?, &[])?;
     let rest = Rest { site, namespaces: &tenants.names, configurations };
     rest.prepare().with_context(|| server.last_words())?;
@@ -47,7 +47,7 @@ fn at_rest(counter: &Counter, server: &Server, minutes: u32) -> Result<Row> {
     let before = counter.counts();
     let cpu = process::cpu(server.pid())?;
     thread::sleep(Duration::from_mins(u64::from(minutes)));
-    let counts: Counts = counter.counts().since(&before);
+    let counts = counter.counts().since(&before);
     ensure!(
         counts.leases > 0,
         "no renewal of the lease was counted, so the requests went elsewhere or nowhere"
