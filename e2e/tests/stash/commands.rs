@@ -97,3 +97,24 @@ fn kubectl_finds_the_commands_under_upstreams_name() {
     test.repository("repo").ok(Engine::Restic, &["check", "--no-lock"]);
     test.assert_nothing_is_left("repo");
 }
+
+#[test]
+fn a_repository_is_unlocked_pruned_and_indexed_anew_and_its_keys_are_listed_by_command() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    for verb in ["unlock", "rebuild-index", "prune"] {
+        stash(&test, &[verb, "repo"]).ok();
+    }
+    let keys = stash(&test, &["key", "list", "repo"]).ok();
+    assert_eq!(keys.lines().filter(|line| line.contains('*')).count(), 1, "{keys}");
+    assert!(!keys.contains("correct horse"), "{keys}");
+    let missing = stash(&test, &["prune", "gone"]).refused();
+    assert!(missing.contains("gone"), "{missing}");
+    test.repository("repo").ok(Engine::Restic, &["check", "--read-data", "--no-lock"]);
+    test.assert_stored("repo", "app", "/source/data", &before);
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}

@@ -20,7 +20,7 @@ pub(crate) const MARIADB: Family = Family {
     sql: &["mariadb", "--host=127.0.0.1", "--user=root", "--skip-column-names", "--execute"],
 };
 
-const POSTGRES: Family = Family {
+pub(crate) const POSTGRES: Family = Family {
     name: "postgres",
     port: 5432,
     user: "postgres",

@@ -1,9 +1,10 @@
 //! What is missing is named and waited for; whatever is interrupted comes to an end, and the next session succeeds.
 
 use lifeboat_e2e::{Fault, StashTest, condition, mover_process, signal, wait_for};
+use rstest::rstest;
 use serde_json::Value;
 
-use super::workloads::{dead_movers, deployment, put_deployment};
+use super::workloads::{dead_movers, deployment, fill, put_deployment, put_empty_deployment};
 
 const CONFIGURATION: &str = "BackupConfiguration";
 
@@ -134,5 +135,67 @@ fn a_second_invoker_waits_for_the_first_on_one_target() {
         assert_eq!(test.ended(session)["status"]["phase"], "Succeeded");
     }
     assert_eq!(test.snapshots("repo"), ["app /source/data", "other /source/data"]);
+    test.assert_nothing_is_left("repo");
+}
+
+/// A Deployment whose only pod does not become Ready.
+const BROKEN: &str = "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: web}
+spec: {accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {requests: {storage: 64Mi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: main
+        image: IMAGE
+        imagePullPolicy: IfNotPresent
+        command: [sleep, infinity]
+        readinessProbe: {exec: {command: [test, -e, /tmp/never]}}
+        volumeMounts: [{name: data, mountPath: /source/data}]
+      volumes: [{name: data, persistentVolumeClaim: {claimName: web}}]
+";
+
+#[rstest]
+#[case::is_not_ready("TEST_IMAGE", &["is not Ready"])]
+#[case::has_no_image("localhost/no-such-image:1", &["container main waits", "ImagePull"])]
+fn a_workload_without_a_ready_pod_fails_with_the_reason_where_it(
+    #[case] image: &str,
+    #[case] reasons: &[&str],
+) {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    test.tenant.apply(&BROKEN.replace("IMAGE", image));
+    let pod = wait_for("the pod", 90, || {
+        let pods = test.pods("web");
+        let state = pods.first().map(|pod| pod["status"]["containerStatuses"][0]["state"].clone());
+        let state = state.unwrap_or_default();
+        let reason = state["waiting"]["reason"].as_str().unwrap_or_default();
+        // Both reasons of a missing image, ErrImagePull and ImagePullBackOff, have this word.
+        let is_there = state["running"].is_object() || reason.contains("ImagePull");
+        if is_there { Ok(pods[0].clone()) } else { Err(state.to_string()) }
+    });
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    let session = test.run(CONFIGURATION, "nightly", "Failed");
+    let said = session["status"]["targets"][0].to_string();
+    assert!(said.contains("has no Ready pod") && said.contains(name), "{said}");
+    assert!(reasons.iter().all(|reason| said.contains(reason)), "{reasons:?}: {said}");
+    test.assert_nothing_is_left("repo");
+    // Once a pod is Ready, the next session reads it.
+    put_empty_deployment(&test, "web");
+    test.wait_until_running("deployment/web");
+    test.wait_for_ready("web", 1);
+    let before = fill(&test.directory("web", 0, "data"), "web");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_stored("repo", "app", "/source/data", &before);
     test.assert_nothing_is_left("repo");
 }

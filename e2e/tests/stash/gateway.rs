@@ -1,6 +1,8 @@
 //! The gateway as a user of a mover's namespace reaches it: with the token in the mover's Secret, which that user can read.
 
-use lifeboat_e2e::{Program, StashTest};
+use std::collections::BTreeMap;
+
+use lifeboat_e2e::{Program, StashTest, wait_for};
 use serde_json::Value;
 
 /// A token, where it is good, and for what.
@@ -13,14 +15,21 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The token of the mover that is at work in a namespace.
+    /// The token of the mover that is at work in a namespace, which must be the only one. Its Secret is missing for a moment while the
+    /// server replaces it for another attempt.
     pub(crate) fn of(test: &StashTest) -> Self {
-        let texts: Vec<String> = test.decoded_secrets().into_iter().map(|(_, text)| text).collect();
-        let found = texts.iter().find_map(|text| {
-            let (sealed, repository) = token_in(text)?;
-            Some(Self { origin: origin_in(text)?, repository, sealed })
-        });
-        found.unwrap_or_else(|| panic!("no Secret of namespace {} has a token", test.tenant.name))
+        wait_for(&format!("a Secret of namespace {} with a token", test.tenant.name), 60, || {
+            let secrets = texts_by_secret(test);
+            let found = secrets.values().find_map(|texts| Self::among(texts));
+            found.ok_or_else(|| seen(&secrets))
+        })
+    }
+
+    /// The token among the values of one Secret: it is a value of its own, and the address is in the task.
+    fn among(texts: &[String]) -> Option<Self> {
+        let (sealed, repository) = texts.iter().find_map(|text| token_in(text))?;
+        let origin = texts.iter().find_map(|text| origin_in(text))?;
+        Some(Self { origin, repository, sealed })
     }
 
     /// The path of its repository.
@@ -71,6 +80,26 @@ impl Token {
             .ok();
         status.parse().unwrap_or_else(|_| panic!("{method} {path}: {status:?}"))
     }
+}
+
+/// The decoded values of each Secret of the namespace.
+fn texts_by_secret(test: &StashTest) -> BTreeMap<String, Vec<String>> {
+    let mut secrets: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (secret, text) in test.decoded_secrets() {
+        secrets.entry(secret).or_default().push(text);
+    }
+    secrets
+}
+
+/// Which Secrets there are, and which of their values are a token or have an address, without the values.
+fn seen(secrets: &BTreeMap<String, Vec<String>>) -> String {
+    let shown = secrets.iter().map(|(name, texts)| {
+        let tokens = texts.iter().filter(|text| token_in(text).is_some()).count();
+        let addresses = texts.iter().filter(|text| origin_in(text).is_some()).count();
+        format!("{name} with {} values, {tokens} tokens, {addresses} addresses", texts.len())
+    });
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() { "there is no Secret".to_owned() } else { shown.join("; ") }
 }
 
 /// A token in a text, and the repository that its claims name.

@@ -316,6 +316,8 @@ fn the_token_of_a_mover_opens_nothing_but_its_own_repository_for_its_own_work() 
     allow(&vault, &shop);
     shop.tenant.apply(&configuration_elsewhere(&vault));
     shop.run(CONFIGURATION, "nightly", "Succeeded");
+    // The Secret of the first session's mover goes a little after the session, and its token opens nothing any more.
+    shop.assert_no_mover_is_left();
     vault.storage.close("PUT", "/data/", Fault::Hold, 1000);
     fs::write(shop.directory("web", 0, "data").join("which"), "changed").unwrap();
     let session = shop.begin(CONFIGURATION, "nightly");

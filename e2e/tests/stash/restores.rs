@@ -4,12 +4,14 @@
 use std::fs;
 
 use lifeboat_e2e::{
-    Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, condition, contents, get, volume_directory,
+    Engine, Fault, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, condition, contents, get, volume_directory,
     wait_for,
 };
 use serde_json::Value;
 
-use super::workloads::{deployment, into, put_deployment, put_empty_deployment, put_stateful_set, target};
+use super::workloads::{
+    deployment, into, put_deployment, put_empty_deployment, put_empty_replicas, put_stateful_set, target,
+};
 
 #[test]
 fn a_deployment_comes_back_in_place_with_owners_and_modes() {
@@ -244,4 +246,77 @@ spec:
     assert_eq!(test.replicas("deployments", "web"), 1);
     before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
     test.run("BackupConfiguration", "web", "Succeeded");
+}
+
+/// After the claims were lost, the StatefulSet is at zero replicas: `replicas` of the target says how many hosts there are.
+#[test]
+fn missing_claims_of_a_stateful_set_are_made_from_its_templates() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    let before = put_stateful_set(&test, "db");
+    test.put_configuration("db", &target("app", "apps/v1", "StatefulSet", "db"), "");
+    test.run("BackupConfiguration", "db", "Succeeded");
+    test.delete(&["statefulset", "db"]);
+    wait_for("the end of the pods", 60, || if test.pods("db").is_empty() { Ok(()) } else { Err("they run") });
+    test.delete(&["persistentvolumeclaims", "data-db-0", "data-db-1"]);
+    put_empty_replicas(&test, "db", "data", 0);
+    let asked = into("app", "StatefulSet", "db").replacen('{', "{replicas: 2, ", 1);
+    test.restore("back", &format!("  target: {asked}"), "");
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    assert_eq!(back["status"]["totalHosts"], 2, "{:#}", back["status"]);
+    assert_eq!(test.replicas("statefulsets", "db"), 0, "it was at zero, and stays there");
+    test.kubectl().args(["scale", "statefulset/db", "--replicas=2"]).ok();
+    test.wait_for_ready("db", 2);
+    for (number, expected) in before.iter().enumerate() {
+        expected.assert_same(&contents(&test.directory("db", number, "data")), &format!("host app-{number}"));
+    }
+    test.run("BackupConfiguration", "db", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_restore_waits_for_a_running_backup_and_a_backup_during_a_restore_is_skipped() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("web", &deployment("app", "web"), "");
+    test.run("BackupConfiguration", "web", "Succeeded");
+    let spec = format!("  target: {}", into("app", "Deployment", "web"));
+    // A file that the second backup has to store.
+    let news = test.directory("web", 0, "data").join("news");
+    fs::write(&news, "of today").unwrap();
+    test.storage.close("PUT", "/data/", Fault::Hold, 1000);
+    let backup = test.begin("BackupConfiguration", "web");
+    test.storage.wait_until_reached(90);
+    test.restore("first", &spec, "");
+    wait_for("the restore to wait", 60, || {
+        let found = test.restore_now(RESTORE_SESSIONS, "first");
+        let (status, message) = condition(&found, "TargetInUse");
+        let waits = status == "True" && message.contains(&backup) && found["status"]["standstill"].is_null();
+        if waits { Ok(()) } else { Err(found["status"].to_string()) }
+    });
+    assert_eq!(test.replicas("deployments", "web"), 1, "nothing is stopped meanwhile");
+    test.storage.open();
+    assert_eq!(test.ended(&backup)["status"]["phase"], "Succeeded");
+    test.restored_as(RESTORE_SESSIONS, "first", "Succeeded");
+    test.wait_for_ready("web", 1);
+    // The mover of the next restore waits for what it reads.
+    fs::write(test.directory("web", 0, "data").join("which"), "damaged").unwrap();
+    test.storage.close("GET", "/data/", Fault::Hold, 1000);
+    test.restore("second", &spec, "");
+    test.storage.wait_until_reached(120);
+    let skipped = test.ended(&test.begin("BackupConfiguration", "web"));
+    let said = skipped["status"].to_string();
+    assert_eq!(skipped["status"]["phase"], "Skipped", "{said}");
+    assert!(said.contains("/second is restoring"), "{said}");
+    test.storage.open();
+    test.restored_as(RESTORE_SESSIONS, "second", "Succeeded");
+    test.wait_for_ready("web", 1);
+    let found = contents(&test.directory("web", 0, "data"));
+    let of = |listing: &lifeboat_e2e::tree::Listing| {
+        listing.0.get(std::path::Path::new("which")).map(|one| one.content.clone())
+    };
+    assert!(of(&found) == of(&before), "which is restored");
+    test.run("BackupConfiguration", "web", "Succeeded");
+    test.assert_nothing_is_left("repo");
 }

@@ -114,6 +114,22 @@ spec:
     test.tenant.apply(&manifests.replace("NAME", name));
 }
 
+/// A Deployment of one running pod whose volume exists only with it: an emptyDir with these settings, as the inside of a map.
+pub(crate) fn put_in_pod(test: &StashTest, name: &str, settings: &str) {
+    let manifests = format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: NAME}}
+spec:
+  selector: {{matchLabels: {{app: NAME}}}}
+  template:{POD}
+      volumes: [{{name: data, emptyDir: {{{settings}}}}}]
+"
+    );
+    test.tenant.apply(&manifests.replace("NAME", name));
+    test.wait_for_ready(name, 1);
+}
+
 fn claim(mode: &str) -> String {
     format!(
         "apiVersion: v1

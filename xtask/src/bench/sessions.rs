@@ -4,6 +4,8 @@
 
 mod burst;
 mod copies;
+mod many;
+mod movers;
 mod objects;
 mod report;
 mod requests;
@@ -71,15 +73,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !was_up {
         cluster_box::up()?;
     }
-    let rows = measure(args);
+    let mut rows = Vec::new();
+    let measured = measure(args, &mut rows);
     if !was_up {
         cluster_box::down()?;
     }
-    let rows = rows?;
+    // What was measured before a failure is not lost.
+    if rows.is_empty() {
+        return measured;
+    }
     print!("{}", report::table(&rows));
     let limits = report::limits(&rows);
     let lines: Vec<String> = limits.iter().map(ToString::to_string).collect();
     super::close(began, &lines, &rows, args.json.as_deref())?;
+    measured?;
     let exceeded: Vec<&str> = limits
         .iter()
         .zip(&lines)
@@ -90,10 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn measure(args: &Args) -> Result<Vec<Row>> {
+fn measure(args: &Args, rows: &mut Vec<Row>) -> Result<()> {
     let wanted = |measurement| args.only.is_empty() || args.only.contains(&measurement);
     let site = Site::prepare(program(args)?, args.image.clone())?;
-    let mut rows = Vec::new();
     if wanted(Measurement::Batch) {
         rows.extend(copies::against_restic(&site, args.size, args.rounds)?);
     }
@@ -106,7 +112,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
     if wanted(Measurement::Rest) {
         rows.push(rest::measure(&site, args.configurations, args.minutes)?);
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn program(args: &Args) -> Result<PathBuf> {

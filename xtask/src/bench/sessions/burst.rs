@@ -1,164 +1,146 @@
-//! Many sessions that are due in one second: all of them end, and there are never more Jobs at work than `--movers-at-once`.
+//! Many sessions that are due in one second: all of them end, and there are never more movers at work than `--movers-at-once`. They are in
+//! namespaces of ten, each with a Repository, as those of many tenants are.
 
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::objects::{self, RepositoryName};
+use super::many::{self, BOUND, IN_FORCE, Wanted};
+use super::movers::Movers;
+use super::objects::{self, NEVER, RepositoryName};
 use super::report::Row;
-use super::site::{DATA, Site};
+use super::site::Site;
 use crate::bench::process;
-use crate::run;
+use crate::servers::Server;
 
-/// Fewer than the nodes and the repository would take, so that this limit is the one that is met.
-pub(super) const AT_ONCE: usize = 6;
-/// How long everything may take until the schedules are in force, in seconds.
-const PREPARATION: u64 = 90;
+/// Fewer than the nodes and the repositories would take, so that this limit is the one that is met.
+const AT_ONCE: usize = 6;
+/// How many BackupConfigurations are in one namespace.
+const IN_ONE: u32 = 10;
+const REPOSITORY: &str = "burst";
+/// How long the server has at least to see the schedules before they are due, in seconds.
+const NOTICE: u64 = 60;
+/// How long all claims, and all BackupConfigurations, may take until they are ready.
+const PREPARATION: Duration = Duration::from_mins(5);
 /// How long all sessions may take.
-const PATIENCE: Duration = Duration::from_mins(30);
-const INTERVAL: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_mins(15);
 
 pub(super) fn measure(site: &Site, sessions: u32) -> Result<Row> {
-    site.drop_namespace(DATA)?;
-    site.put_namespace(DATA)?;
+    let tenants = site.tenants(sessions.div_ceil(IN_ONE))?;
     let server = site.server(&[
         &format!("--movers-at-once={AT_ONCE}"),
         "--movers-per-node=50",
         "--movers-per-repository=50",
     ])?;
-    let repository = RepositoryName { namespace: DATA, name: "burst" };
-    let names: Vec<String> = (0..sessions).map(|number| format!("burst-{number:03}")).collect();
-    let mut all = vec![objects::repository(repository, &site.storage, &site.bucket.prefix("burst"))];
-    all.extend(names.iter().map(|name| objects::claim(DATA, name)));
-    site.apply(&all)?;
-    let due = due_at(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
-    let of = |name: &String| objects::configuration(DATA, name, repository, name, &schedule(due));
-    site.apply(&names.iter().map(of).collect::<Vec<Value>>())?;
-    let ready = wait(site, "backupconfigurations.stash.appscode.com", names.len(), &["Ready"], due)
-        .with_context(|| server.last_words())?;
-    ensure!(ready.len() == names.len(), "{} of {} schedules are in force", ready.len(), names.len());
-    let jobs = Jobs::watch(site)?;
-    thread::sleep(Duration::from_secs(due.saturating_sub(now())));
-    let began = Instant::now();
-    let until = now() + PATIENCE.as_secs();
-    let ended = wait(
-        site,
-        "backupsessions.stash.appscode.com",
-        names.len(),
-        &["Succeeded", "Failed", "Skipped"],
-        until,
-    )
-    .with_context(|| server.last_words())?;
-    let wall_s = began.elapsed().as_secs_f64();
-    let most = jobs.most();
-    let (server_mb, _) = process::memory(server.pid())?;
-    let row = Row {
-        wall_s: Some(wall_s),
-        server_mb: Some(server_mb),
-        sessions: Some(sessions),
-        succeeded: Some(ended.iter().filter(|phase| *phase == "Succeeded").count()),
-        jobs_at_once: Some(most),
-        jobs_limit: Some(AT_ONCE),
-        ..Row::new("burst", "lifeboat", 0)
-    };
+    let burst = Burst { site, namespaces: &tenants.names, sessions };
+    let row = burst.run(&server).with_context(|| server.last_words())?;
     eprintln!("{}", row.line());
     drop(server);
     site.bucket.clear("burst")?;
-    site.drop_namespace(DATA)?;
     Ok(row)
+}
+
+struct Burst<'a> {
+    site: &'a Site,
+    namespaces: &'a [String],
+    sessions: u32,
+}
+
+impl Burst<'_> {
+    fn run(&self, server: &Server) -> Result<Row> {
+        let count = usize::try_from(self.sessions)?;
+        // A session whose claim has no volume yet would wait for that instead of for its turn.
+        self.site.apply(&self.places())?;
+        self.await_all(&BOUND, count, "claims have a volume")?;
+        self.site.apply(&self.configurations(NEVER))?;
+        self.await_all(&IN_FORCE, count, "BackupConfigurations are Ready")?;
+        let due = due_at(now());
+        self.site.apply(&self.configurations(&schedule(due)))?;
+        self.await_all(&IN_FORCE, count, "new schedules are in force")?;
+        ensure!(
+            now() < due,
+            "the schedules were in force only after they had been due; make --sessions smaller"
+        );
+        let movers = Movers::watch(self.site)?;
+        thread::sleep(Duration::from_secs(due.saturating_sub(now())));
+        let began = Instant::now();
+        let has_ended =
+            |words: &[&str]| matches!(words, [name, "Succeeded" | "Failed" | "Skipped"] if is_due(name, due));
+        let wanted = Wanted { is_so: &has_ended, ..SESSIONS };
+        many::wait(self.site, &wanted, count, PATIENCE)?;
+        let wall_s = began.elapsed().as_secs_f64();
+        let most = movers.most()?;
+        let has_succeeded = |words: &[&str]| matches!(words, [name, "Succeeded"] if is_due(name, due));
+        let succeeded = many::count_of(&many::list(self.site, &wanted)?, has_succeeded);
+        let (server_mb, _) = process::memory(server.pid())?;
+        Ok(Row {
+            wall_s: Some(wall_s),
+            server_mb: Some(server_mb),
+            sessions: Some(self.sessions),
+            succeeded: Some(succeeded),
+            movers_at_once: Some(most),
+            movers_limit: Some(AT_ONCE),
+            ..Row::new("burst", "lifeboat", 0)
+        })
+    }
+
+    fn await_all(&self, wanted: &Wanted<'_>, count: usize, what: &str) -> Result<()> {
+        let found = many::wait(self.site, wanted, count, PREPARATION)?;
+        ensure!(found >= count, "{found} of {count} {what} after {} s", PREPARATION.as_secs());
+        Ok(())
+    }
+
+    /// The namespace and the name of each BackupConfiguration.
+    fn names(&self) -> impl Iterator<Item = (&String, String)> {
+        let namespaces = self.namespaces.iter().flat_map(|name| std::iter::repeat_n(name, IN_ONE as usize));
+        namespaces.zip(0..self.sessions).map(|(namespace, number)| (namespace, format!("burst-{number:03}")))
+    }
+
+    /// Repositories and claims.
+    fn places(&self) -> Vec<Value> {
+        let repository = |namespace: &String| {
+            let prefix = self.site.bucket.prefix(&format!("burst/{namespace}"));
+            objects::repository(RepositoryName { namespace, name: REPOSITORY }, &self.site.storage, &prefix)
+        };
+        let claims = self.names().map(|(namespace, name)| objects::claim(namespace, &name));
+        self.namespaces.iter().map(repository).chain(claims).collect()
+    }
+
+    fn configurations(&self, schedule: &str) -> Vec<Value> {
+        let configuration = |(namespace, name): (&String, String)| {
+            let repository = RepositoryName { namespace, name: REPOSITORY };
+            objects::configuration(namespace, &name, repository, &name, schedule)
+        };
+        self.names().map(configuration).collect()
+    }
+}
+
+/// Sessions by name and phase.
+const SESSIONS: Wanted<'static> = Wanted {
+    kind: "backupsessions.stash.appscode.com",
+    fields: "{.metadata.name} {.status.phase}",
+    is_so: &|_| false,
+};
+
+/// Whether a session is that of this due time: its name ends with the second.
+fn is_due(name: &str, due: u64) -> bool {
+    name.rsplit_once('-').is_some_and(|(_, second)| second == due.to_string())
 }
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The first full minute after the preparation.
+/// The first full minute after the notice.
 fn due_at(now: u64) -> u64 {
-    (now + PREPARATION).div_ceil(60) * 60
+    (now + NOTICE).div_ceil(60) * 60
 }
 
 /// The schedule of a minute of the day, in UTC.
 fn schedule(at: u64) -> String {
     format!("{} {} * * *", at / 60 % 60, at / 3600 % 24)
-}
-
-/// The phases of all objects of a kind that are in one of these phases, as soon as there are so many, or at the time `until`.
-fn wait(site: &Site, kind: &str, count: usize, phases: &[&str], until: u64) -> Result<Vec<String>> {
-    loop {
-        let get = ["get", kind, "-o", "jsonpath={range .items[*]}{.status.phase}{\"\\n\"}{end}"];
-        let text = run::output(site.kubectl(DATA).command().args(get))?;
-        let found: Vec<String> =
-            text.lines().filter(|line| phases.contains(line)).map(str::to_owned).collect();
-        if found.len() >= count || now() >= until {
-            return Ok(found);
-        }
-        thread::sleep(INTERVAL);
-    }
-}
-
-/// Counts Jobs at work from a watch: created and neither complete nor failed.
-struct Jobs {
-    kubectl: Child,
-    seen: Arc<Mutex<Seen>>,
-}
-
-#[derive(Default)]
-struct Seen {
-    at_work: BTreeSet<String>,
-    most: usize,
-}
-
-impl Seen {
-    /// A line of the watch: the name of a Job, and the types of its conditions.
-    fn look(&mut self, line: &str) {
-        let mut words = line.split_whitespace();
-        let Some(name) = words.next() else { return };
-        if words.any(|word| ["Complete", "Failed"].contains(&word)) {
-            self.at_work.remove(name);
-        } else {
-            self.at_work.insert(name.to_owned());
-        }
-        self.most = self.most.max(self.at_work.len());
-    }
-}
-
-impl Jobs {
-    fn watch(site: &Site) -> Result<Self> {
-        let line = "jsonpath={.metadata.name}{\" \"}{.status.conditions[*].type}{\"\\n\"}";
-        let mut kubectl = site
-            .kubectl(DATA)
-            .command()
-            .args(["get", "jobs", "--watch", "--request-timeout=7200s", "-o", line])
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start kubectl")?;
-        let output = kubectl.stdout.take().context("a pipe was asked for")?;
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let of_thread = Arc::clone(&seen);
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                of_thread.lock().unwrap_or_else(PoisonError::into_inner).look(&line);
-            }
-        });
-        Ok(Self { kubectl, seen })
-    }
-
-    fn most(&self) -> usize {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).most
-    }
-}
-
-impl Drop for Jobs {
-    fn drop(&mut self) {
-        let _ = self.kubectl.kill();
-        let _ = self.kubectl.wait();
-    }
 }
 
 #[cfg(test)]
@@ -167,22 +149,18 @@ mod tests {
 
     #[test]
     fn all_are_due_at_a_full_minute_that_is_far_enough() {
-        assert_eq!(due_at(0), 120);
-        assert_eq!(due_at(30), 120);
-        assert_eq!(due_at(31), 180);
+        assert_eq!(due_at(0), 60);
+        assert_eq!(due_at(1), 120);
+        assert_eq!(due_at(60), 120);
         assert_eq!(schedule(120), "2 0 * * *");
         assert_eq!(schedule(86_400 + 3_600 * 21 + 60 * 59), "59 21 * * *");
     }
 
     #[test]
-    fn a_job_counts_from_its_creation_to_its_end() {
-        let mut seen = Seen::default();
-        for line in
-            ["a ", "b ", "a SuccessCriteriaMet", "a SuccessCriteriaMet Complete", "c", "b Failed", "d", ""]
-        {
-            seen.look(line);
+    fn a_session_by_hand_or_of_another_minute_does_not_count() {
+        assert!(is_due("burst-007-1200", 1200));
+        for other in ["burst-007-1260", "burst-007", "1200", "burst-007-01200"] {
+            assert!(!is_due(other, 1200), "{other}");
         }
-        assert_eq!(seen.most, 2);
-        assert_eq!(seen.at_work.iter().collect::<Vec<_>>(), ["c", "d"]);
     }
 }

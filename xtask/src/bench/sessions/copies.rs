@@ -86,8 +86,12 @@ fn batch(site: &Site, hosts: &Hosts, work: &str, namespace: &str, product: &str,
     let row =
         Row { wall_s: Some(wall_s), hosts_s, server_mb: Some(server_mb), ..Row::new(work, product, round) };
     eprintln!("{}", row.line());
-    let delete = ["delete", "backupbatches.stash.appscode.com", &title, "--timeout=120s"];
-    crate::run::output(site.kubectl(DATA).command().args(delete))?;
+    // The next server would look into a Repository whose data is gone.
+    for (namespace, kind) in [(DATA, "backupbatches"), (repository.namespace, "repositories")] {
+        let object = format!("{kind}.stash.appscode.com/{title}");
+        let delete = ["delete", object.as_str(), "--timeout=120s"];
+        crate::run::output(site.kubectl(namespace).command().args(delete))?;
+    }
     drop(server);
     site.bucket.clear(&title)?;
     Ok(row)

@@ -23,8 +23,8 @@ pub(super) struct Row {
     /// Sessions that were due, or BackupConfigurations at rest.
     pub(super) sessions: Option<u32>,
     pub(super) succeeded: Option<usize>,
-    pub(super) jobs_at_once: Option<usize>,
-    pub(super) jobs_limit: Option<usize>,
+    pub(super) movers_at_once: Option<usize>,
+    pub(super) movers_limit: Option<usize>,
     /// Requests to the API server, beside those for leases and watches.
     pub(super) requests: Option<u64>,
     pub(super) lease_requests: Option<u64>,
@@ -67,7 +67,7 @@ impl Row {
 /// The table in Markdown.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "| work | product | wall, s | each host, s | server's peak, MB | at rest, MB | sessions | succeeded | Jobs at once | requests | \
+        "| work | product | wall, s | each host, s | server's peak, MB | at rest, MB | sessions | succeeded | movers at once | requests | \
          for leases | watches |\n|{}\n",
         " --- |".repeat(12)
     );
@@ -86,7 +86,7 @@ pub(super) fn table(rows: &[Row]) -> String {
             shown(row.rest_mb),
             count(row.sessions.map(u64::from)),
             size(row.succeeded),
-            size(row.jobs_at_once),
+            size(row.movers_at_once),
             count(row.requests),
             count(row.lease_requests),
             count(row.watches),
@@ -135,8 +135,8 @@ pub(super) fn limits(rows: &[Row]) -> Vec<Limit> {
         let sessions = row.sessions.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
         let failed = row.succeeded.map(|succeeded| number(sessions.saturating_sub(succeeded)));
         add("sessions due in one second that did not succeed", failed, 0.0, "");
-        let most = row.jobs_limit.map_or(0.0, number);
-        add("Jobs at once", row.jobs_at_once.map(number), most, "");
+        let most = row.movers_limit.map_or(0.0, number);
+        add("movers at once", row.movers_at_once.map(number), most, "");
     }
     for row in rows.iter().filter(|row| row.work == "rest") {
         add("memory at rest", row.rest_mb, MOST_REST_MB, " MB");
@@ -235,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_failed_and_a_job_too_many_are_over_the_limit() {
-        let burst = |succeeded, jobs| Row {
+    fn a_session_that_failed_and_a_mover_too_many_are_over_the_limit() {
+        let burst = |succeeded, movers| Row {
             sessions: Some(100),
             succeeded: Some(succeeded),
-            jobs_at_once: Some(jobs),
-            jobs_limit: Some(6),
+            movers_at_once: Some(movers),
+            movers_limit: Some(6),
             ..Row::new("burst", "lifeboat", 0)
         };
         assert!(limits(&[burst(100, 6)]).iter().all(Limit::is_met));

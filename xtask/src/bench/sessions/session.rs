@@ -15,7 +15,7 @@ const SESSIONS: &str = "backupsessions.stash.appscode.com";
 /// The final phases.
 const END: [&str; 3] = ["Succeeded", "Failed", "Skipped"];
 /// How long a session, or the look at an invoker, may take.
-const PATIENCE: &str = "--request-timeout=3600s";
+const PATIENCE: &str = "--request-timeout=900s";
 
 /// How long a session took.
 #[derive(Clone, Debug, PartialEq)]

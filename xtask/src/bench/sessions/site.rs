@@ -22,6 +22,8 @@ use crate::{cluster_box, run};
 pub(super) const DATA: &str = "bench-sessions";
 /// The namespace of a repository elsewhere.
 pub(super) const VAULT: &str = "bench-sessions-vault";
+/// How the names of namespaces begin that have many objects.
+pub(super) const TENANT: &str = "bench-sessions-tenant";
 const SERVER: &str = "bench-sessions-server";
 
 pub(super) struct Site {
@@ -97,6 +99,17 @@ impl Site {
         run::output(self.kubectl(name).command().args(delete)).map(drop)
     }
 
+    /// Creates namespaces that the server serves, with the keys of the storage and nothing else.
+    pub(super) fn tenants(&self, count: u32) -> Result<Tenants<'_>> {
+        let names = (0..count).map(|number| format!("{TENANT}-{number:02}")).collect();
+        let tenants = Tenants { site: self, names };
+        // A run that was killed may have left some.
+        tenants.remove()?;
+        let of = |name: &String| [objects::namespace(name, DATA), objects::secret(name, &self.storage)];
+        self.apply(&tenants.names.iter().flat_map(of).collect::<Vec<Value>>())?;
+        Ok(tenants)
+    }
+
     /// Starts a new server with further flags.
     pub(super) fn server(&self, flags: &[&str]) -> Result<Server> {
         self.server_at(&self.environment["KUBECONFIG"], flags)
@@ -144,6 +157,28 @@ impl Drop for Site {
             if let Err(error) = self.drop_namespace(namespace) {
                 eprintln!("{error:#}");
             }
+        }
+    }
+}
+
+/// Namespaces with many objects; deleted when it is dropped, with everything in them.
+pub(super) struct Tenants<'a> {
+    site: &'a Site,
+    pub(super) names: Vec<String>,
+}
+
+impl Tenants<'_> {
+    fn remove(&self) -> Result<()> {
+        let mut delete = self.site.kubectl(TENANT).command();
+        delete.args(["delete", "namespace", "--ignore-not-found", "--timeout=600s"]).args(&self.names);
+        run::output(&mut delete).map(drop)
+    }
+}
+
+impl Drop for Tenants<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            eprintln!("{error:#}");
         }
     }
 }

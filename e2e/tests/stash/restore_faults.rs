@@ -1,0 +1,142 @@
+//! What happens during a restore: the disk is full, the storage is away, the workload is deleted. Either the restore goes on, or it fails
+//! with the cause and the next one succeeds.
+
+use std::fs;
+
+use lifeboat_e2e::{Engine, Fault, RESTORE_SESSIONS, StashTest, condition, contents, random, wait_for};
+
+use super::workloads::{deployment, into, put_deployment, put_empty_deployment, put_in_pod};
+
+const CONFIGURATION: &str = "BackupConfiguration";
+const METHODS: [&str; 5] = ["PUT", "GET", "HEAD", "POST", "DELETE"];
+
+/// A Deployment `web` that is backed up and then damaged; gives the target of its restore.
+fn damaged_shop(test: &StashTest) -> String {
+    test.put_repository("repo");
+    put_deployment(test, "web");
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    fs::write(test.directory("web", 0, "data").join("which"), "damaged").unwrap();
+    fs::remove_dir_all(test.directory("web", 0, "data").join("own")).unwrap();
+    format!("  target: {}", into("app", "Deployment", "web"))
+}
+
+/// Begins a restore, and waits until the mover that writes waits for storage, which holds all that it reads of the data.
+fn hold(test: &StashTest, spec: &str) {
+    let mut is_copied = false;
+    test.storage.close_where(Fault::Hold, 0, usize::MAX, move |method, path| {
+        // The safety copy is stored; what is read next is the restore's own.
+        is_copied |= method == "PUT" && path.contains("/snapshots/");
+        is_copied && method == "GET" && path.contains("/data/")
+    });
+    test.restore("back", spec, "");
+    test.storage.wait_until_reached(120);
+}
+
+/// Fails unless the workload runs again with the data that was backed up.
+fn assert_restored(test: &StashTest) {
+    test.wait_for_ready("web", 1);
+    let directory = test.directory("web", 0, "data");
+    assert_eq!(fs::read_to_string(directory.join("which")).unwrap(), "web");
+    assert_eq!(fs::read_to_string(directory.join("own/secret")).unwrap(), "of the application");
+}
+
+/// The volume has an enforced size, also on the box.
+#[test]
+fn a_volume_that_is_full_fails_its_restore_and_with_space_the_next_one_succeeds() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    put_in_pod(&test, "web", "medium: Memory, sizeLimit: 16Mi");
+    let directory = test.directory("web", 0, "data");
+    fs::write(directory.join("which"), "web").unwrap();
+    fs::write(directory.join("large"), random(10 << 20)).unwrap();
+    let before = contents(&directory);
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    fs::remove_file(directory.join("large")).unwrap();
+    fs::write(directory.join("filler"), vec![1; 12 << 20]).unwrap();
+    let spec = format!("  target: {}", into("app", "Deployment", "web"));
+    let annotation = "lifeboat.io/restore-running: 'true'";
+    test.restore("full", &spec, annotation);
+    let failed = test.restored_as(RESTORE_SESSIONS, "full", "Failed");
+    let said = failed["status"].to_string();
+    assert!(said.contains("full") && said.contains("larger volume"), "{said}");
+    test.assert_nothing_is_left("repo");
+    // A backup must not store half-restored data.
+    let skipped = test.ended(&test.begin(CONFIGURATION, "nightly"));
+    assert_eq!(skipped["status"]["phase"], "Skipped", "{:#}", skipped["status"]);
+    fs::remove_file(directory.join("filler")).unwrap();
+    test.restore("again", &spec, annotation);
+    test.restored_as(RESTORE_SESSIONS, "again", "Succeeded");
+    before.assert_same(&contents(&directory), "restored");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn storage_that_is_away_for_a_while_delays_a_restore_only() {
+    let test = StashTest::start();
+    let spec = damaged_shop(&test);
+    hold(&test, &spec);
+    // Requests that were held are cut off; then some of each kind are refused, and finally all succeed.
+    test.storage.open();
+    for method in METHODS {
+        let away = Fault::Answer(503, "<Error><Code>ServiceUnavailable</Code></Error>".to_owned());
+        test.storage.close(method, "/repo/", away, 6);
+    }
+    test.storage.wait_until_reached(60);
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    assert_eq!(back["status"]["standstill"]["step"], "Started", "{:#}", back["status"]);
+    test.storage.open();
+    assert_restored(&test);
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_restore_whose_storage_stays_away_ends_in_time_and_holds_the_workload_down() {
+    let test = StashTest::start();
+    let spec = damaged_shop(&test);
+    hold(&test, &format!("  timeOut: 60s\n{spec}"));
+    let failed = test.restored_as(RESTORE_SESSIONS, "back", "Failed");
+    let said = failed["status"].to_string();
+    assert_eq!(condition(&failed, "DeadlineExceeded").0, "True", "{said}");
+    assert!(said.contains("timeOut"), "{said}");
+    assert_eq!(failed["status"]["standstill"]["step"], "HeldDown", "{said}");
+    assert_eq!(test.replicas("deployments", "web"), 0);
+    // Its mover is ended, although storage does not answer.
+    test.assert_no_mover_is_left();
+    test.storage.open();
+    test.restore("again", &spec, "");
+    test.restored_as(RESTORE_SESSIONS, "again", "Succeeded");
+    assert_restored(&test);
+    wait_for("the end of the lock that could not be removed", 120, || {
+        let locks = test.repository("repo").ok(Engine::Restic, &["list", "locks", "--no-lock"]);
+        if locks.trim().is_empty() { Ok(()) } else { Err(locks) }
+    });
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_workload_that_is_deleted_during_its_restore_fails_it_and_a_new_one_is_restored() {
+    let test = StashTest::start();
+    let spec = damaged_shop(&test);
+    hold(&test, &spec);
+    test.delete(&["deployment", "web"]);
+    let failed = test.restored_as(RESTORE_SESSIONS, "back", "Failed");
+    let said = failed["status"].to_string();
+    assert!(said.contains("Deployment web was deleted during the restore"), "{said}");
+    test.assert_no_mover_is_left();
+    test.storage.open();
+    // The claim stayed, with data that may be half restored.
+    put_empty_deployment(&test, "web");
+    test.wait_for_ready("web", 1);
+    test.wait_for_phase(CONFIGURATION, "nightly", "Ready");
+    let skipped = test.ended(&test.begin(CONFIGURATION, "nightly"));
+    assert_eq!(skipped["status"]["phase"], "Skipped", "{:#}", skipped["status"]);
+    test.restore("again", &spec, "");
+    test.restored_as(RESTORE_SESSIONS, "again", "Succeeded");
+    assert_restored(&test);
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
