@@ -3,12 +3,14 @@
 //! uses only this form.
 
 pub mod conditions;
+mod data;
 mod of_backup;
 mod of_restore;
 mod phase;
 #[cfg(test)]
 mod tests;
 
+pub use data::RestoredData;
 pub use of_backup::empty_target;
 
 use std::collections::BTreeSet;
