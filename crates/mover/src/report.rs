@@ -192,12 +192,24 @@ pub struct BackedUp {
     /// Bytes that were added to the repository, as stored.
     pub bytes_stored: u64,
     pub milliseconds: u64,
+    /// The files, compared with the snapshot before; None from movers of versions that did not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared: Option<ComparedFiles>,
     /// Files that changed twice while they were read, or were deleted.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub changed: Listed,
     /// Files that are missing in the snapshot. If it is not empty, the snapshot is incomplete.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub unreadable: Listed,
+}
+
+/// The files of a snapshot, compared with the snapshot of the same host and paths before it. Without one all are new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ComparedFiles {
+    pub new: u64,
+    pub modified: u64,
+    pub unmodified: u64,
 }
 
 /// The result of a restore: everything was written and, if the task asks for it, verified.

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::common::TaskId;
-use lifeboat_mover::report::BackedUp;
+use lifeboat_mover::report::{BackedUp, ComparedFiles};
+use lifeboat_plan::transfer::attempts::FileCounts;
 use lifeboat_repository::Retry;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
@@ -31,11 +32,18 @@ impl Reported<'_> {
             snapshot.bytes = reported.bytes;
             snapshot.bytes_added = reported.bytes_added;
             snapshot.changed = reported.changed.count;
+            snapshot.files = files_of(&reported).or(snapshot.files);
             snapshot.unreadable = reported.unreadable.count.max(snapshot.unreadable);
             snapshot.unreadable_first = reported.unreadable.first;
         }
         Ok(stored)
     }
+}
+
+/// The files that a mover counted.
+pub fn files_of(reported: &BackedUp) -> Option<FileCounts> {
+    let ComparedFiles { new, modified, unmodified } = reported.compared?;
+    Some(FileCounts { total: reported.files, new, modified, unmodified })
 }
 
 /// Why a mover that has ended left no snapshot.

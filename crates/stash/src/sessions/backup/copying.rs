@@ -14,7 +14,7 @@ use lifeboat_mover::task::{self, Part, Source, TaskWork};
 use lifeboat_plan::stash::rules::{DEVICE_TAG, SESSION_TAG};
 use lifeboat_plan::stash::session::BackupArgs;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource, VolumeAccess};
-use lifeboat_plan::transfer::attempts::incomplete;
+use lifeboat_plan::transfer::attempts::{FileCounts, incomplete};
 use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Reported, Steps, Stored, Transfer, failed};
 use lifeboat_transfer::movers::{Death, DeathCause};
@@ -257,15 +257,52 @@ impl Copying<'_> {
     }
 }
 
-fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> SnapshotStats {
+/// The numbers of files. A mover of an earlier version reports only how many there are.
+fn file_stats(counted: Option<FileCounts>, reported: Option<&BackedUp>) -> Option<FileStats> {
     let count = |value: u64| i64::try_from(value).ok();
+    match (counted, reported) {
+        (Some(files), _) => Some(FileStats {
+            total_files: count(files.total),
+            new_files: count(files.new),
+            modified_files: count(files.modified),
+            unmodified_files: count(files.unmodified),
+        }),
+        (None, Some(reported)) => {
+            Some(FileStats { total_files: count(reported.files), ..FileStats::default() })
+        }
+        (None, None) => None,
+    }
+}
+
+fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> SnapshotStats {
     SnapshotStats {
         name: Some(stored.snapshot.id.clone()),
         path: Some(part.path.to_string()),
         total_size: Some(human_size(stored.snapshot.bytes)),
         uploaded: Some(human_size(stored.snapshot.bytes_added)),
         processing_time: reported.map(|reported| minutes(reported.milliseconds)),
-        file_stats: reported
-            .map(|reported| FileStats { total_files: count(reported.files), ..FileStats::default() }),
+        file_stats: file_stats(stored.snapshot.files, reported),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_shown_as_compared_with_the_snapshot_before() {
+        let counted = FileCounts { total: 10, new: 1, modified: 2, unmodified: 7 };
+        let reported = BackedUp { files: 4, ..BackedUp::default() };
+        let expected = FileStats {
+            total_files: Some(10),
+            new_files: Some(1),
+            modified_files: Some(2),
+            unmodified_files: Some(7),
+        };
+        assert_eq!(file_stats(Some(counted), Some(&reported)), Some(expected.clone()));
+        assert_eq!(file_stats(Some(counted), None), Some(expected), "the snapshot itself has them");
+        let only_total = FileStats { total_files: Some(4), ..FileStats::default() };
+        assert_eq!(file_stats(None, Some(&reported)), Some(only_total), "a mover of an earlier version");
+        assert_eq!(file_stats(None, None), None);
     }
 }
