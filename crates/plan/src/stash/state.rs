@@ -200,6 +200,11 @@ impl MemberState {
         observation.set_in(&mut self.conditions, now);
     }
 
+    /// Whether nothing is moved any more: hooks, and the start of a workload, may still be due.
+    pub fn all_hosts_ended(&self) -> bool {
+        self.hosts.iter().all(|host| host.phase.has_ended())
+    }
+
     /// Whether all hosts of the member and their hooks have ended, or will never start.
     pub fn has_ended(&self) -> bool {
         self.current_phase().has_ended()

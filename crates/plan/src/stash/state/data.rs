@@ -30,7 +30,7 @@ impl MemberState {
         if self.hosts.iter().all(|host| matches!(host.phase, WorkPhase::Succeeded | WorkPhase::Unknown)) {
             return RestoredData::Whole;
         }
-        let is_untouched = self.hosts.iter().all(|host| host.phase.has_ended() && !host.may_have_written());
+        let is_untouched = self.all_hosts_ended() && !self.hosts.iter().any(HostState::may_have_written);
         if is_untouched { RestoredData::Untouched } else { RestoredData::Open }
     }
 }

@@ -8,30 +8,33 @@ use lifeboat_plan::stash::session::TargetVolumes;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Truth};
 use lifeboat_plan::stash::state::{MemberState, RestoredData};
 use lifeboat_plan::stash::targets::VolumeAccess;
+use tokio_util::sync::CancellationToken;
 
 use super::found::FoundMember;
 use super::work::RestoreWork;
-use crate::sessions::engine::is_refusal;
+use crate::patience::patiently;
 use crate::sessions::unfinished;
 
 impl RestoreWork {
     /// Sets the record on the claims before the first mover starts. False if that is not allowed: then the hosts have
     /// failed.
-    pub(super) async fn block_backups(&self, member: usize, found: &FoundMember) -> Result<bool, ApiError> {
+    pub(super) async fn block_backups(
+        &self,
+        member: usize,
+        found: &FoundMember,
+        cancel: &CancellationToken,
+    ) -> Result<bool, ApiError> {
         let state = self.member_state(member).await;
         if ConditionType::BackupsBlocked.status_in(&state.conditions).is_some() {
             return Ok(true);
         }
         let written = TargetVolumes::new(&self.record.namespace, None, written(&state, found));
         let (core, name) = (&self.context.core, self.name());
-        match unfinished::mark(core, &written, self.target(member), &name).await {
-            Err(error) if is_refusal(&error) => {
-                let message =
-                    format!("the restore cannot be recorded on the data that it writes: {}", error.chain());
-                self.fail_open_hosts(member, &message).await?;
-                return Ok(false);
-            }
-            marked => marked?,
+        let mark = || unfinished::mark(core, &written, self.target(member), &name);
+        if let Err(why) = patiently(cancel, mark).await? {
+            let message = format!("the restore cannot be recorded on the data that it writes: {why}");
+            self.fail_open_hosts(member, &message).await?;
+            return Ok(false);
         }
         let blocked = ConditionType::BackupsBlocked.yes(format!(
             "backups of what it writes are skipped until a restore succeeds, or until a person allows them: lifeboat stash resume {} -n {}",
@@ -51,30 +54,41 @@ impl RestoreWork {
         if shown == Some(Truth::False) {
             return Ok(());
         }
-        let core = &self.context.core;
-        let message = match state.restored_data() {
-            RestoredData::Whole => {
-                let claims = state.claims.iter().chain(&found.claims).cloned().collect();
-                unfinished::clear(core, &self.on(member, claims), self.target(member)).await?;
-                "all data was restored"
-            }
-            RestoredData::Untouched => {
-                unfinished::withdraw(
-                    core,
-                    &self.on(member, state.claims),
-                    self.target(member),
-                    &self.record.uid,
-                )
-                .await?;
-                "nothing was written"
-            }
+        let data = state.restored_data();
+        let message = match data {
+            RestoredData::Whole => "all data was restored",
+            RestoredData::Untouched => "nothing was written",
             RestoredData::Open => return Ok(()),
         };
+        let unmark = || self.unmark(member, &state, found, data == RestoredData::Whole);
+        if let Err(why) = patiently(&self.cancel, unmark).await? {
+            // The restore has ended. Its record stays on the data, so that a person decides.
+            let message =
+                format!("{message}, and backups stay blocked, because that cannot be changed: {why}");
+            self.record.warn("BackupsBlocked", &message).await;
+            return Ok(());
+        }
         if shown.is_none() {
             return Ok(());
         }
         let (now, allowed) = (self.record.now(), ConditionType::BackupsBlocked.no(message));
         self.change(member, |member| member.observe(&allowed, now)).await.map(drop)
+    }
+
+    /// Removes the records of all restores from complete data, or that of this one from unchanged data.
+    async fn unmark(
+        &self,
+        member: usize,
+        state: &MemberState,
+        found: &FoundMember,
+        is_whole: bool,
+    ) -> Result<(), ApiError> {
+        let (core, target) = (&self.context.core, self.target(member));
+        if is_whole {
+            let claims = state.claims.iter().chain(&found.claims).cloned().collect();
+            return unfinished::clear(core, &self.on(member, claims), target).await;
+        }
+        unfinished::withdraw(core, &self.on(member, state.claims.clone()), target, &self.record.uid).await
     }
 }
 

@@ -177,7 +177,10 @@ pub(super) async fn run(
 ) -> Result<(), ApiError> {
     let task = locked(&work.tasks).get(&member).cloned();
     let found = FoundMember::default();
-    if !cancel.is_cancelled() && !work.block_backups(member, &found).await? {
+    if work.member_state(member).await.all_hosts_ended() {
+        return work.settle_blocking(member, &found).await;
+    }
+    if !cancel.is_cancelled() && !work.block_backups(member, &found, cancel).await? {
         return work.settle_blocking(member, &found).await;
     }
     for record in work.hosts(member).await {
@@ -191,7 +194,7 @@ pub(super) async fn run(
         };
         let parts = parts_of(work, member, &state);
         if !parts.iter().all(|part| is_restored(&state, part)) {
-            send(work, &record, task, parts.clone(), cancel).await?;
+            record.patiently(cancel, || send(work, &record, task, parts.clone(), cancel)).await?;
         }
         let now = record.state().await;
         if !now.phase.has_ended() && parts.iter().all(|part| is_restored(&now, part)) {

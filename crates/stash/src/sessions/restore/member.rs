@@ -46,15 +46,20 @@ impl Restoring for MemberStandstill<'_> {
     async fn run(&self, step: Step, cancel: &CancellationToken) -> Result<(), ApiError> {
         let records = self.work.hosts(self.member).await;
         if step == Step::SafetyCopy {
-            let copies = records.iter().map(|record| self.work.copy(record, &self.found, cancel));
+            let copies = records
+                .iter()
+                .map(|record| record.patiently(cancel, move || self.work.copy(record, &self.found, cancel)));
             return try_join_all(copies).await.map(drop);
         }
         if !cancel.is_cancelled()
-            && (self.has_lost_hosts().await? || !self.work.block_backups(self.member, &self.found).await?)
+            && (self.has_lost_hosts().await?
+                || !self.work.block_backups(self.member, &self.found, cancel).await?)
         {
             return Ok(());
         }
-        let restores = records.iter().map(|record| self.work.restore(record, &self.found, cancel));
+        let restores = records
+            .iter()
+            .map(|record| record.patiently(cancel, move || self.work.restore(record, &self.found, cancel)));
         try_join_all(restores).await.map(drop)
     }
 

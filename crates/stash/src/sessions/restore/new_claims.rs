@@ -12,11 +12,14 @@ use lifeboat_transfer::claims::Claims;
 
 use super::found::FoundMember;
 use super::work::RestoreWork;
-use crate::sessions::engine::is_refusal;
+use crate::patience::is_refusal;
 
 impl RestoreWork {
     /// Makes the claims that do not exist yet. False where the API server refuses one before anything began: the hosts have failed.
     pub(super) async fn make_claims(&self, member: usize, found: &FoundMember) -> Result<bool, ApiError> {
+        if self.member_state(member).await.all_hosts_ended() {
+            return Ok(true);
+        }
         let claims = Claims::new(&self.context.core.client);
         for claim in &found.new_claims {
             match claims.make(&labelled(claim, &self.record.uid)).await {
