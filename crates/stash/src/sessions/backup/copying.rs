@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::host_record::{HostRecord, end_host};
 use super::super::places::{Writable, in_node_directory, place, rates};
+use super::super::reported::{NotDone, of_part};
 use super::super::sizes::{human_size, minutes};
 use super::snapshots::HostSnapshots;
 use super::work::BackupWork;
@@ -84,7 +85,7 @@ impl Steps for Copying<'_> {
     }
 
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
-        self.stored(|_, _| Err(message.to_owned())).await
+        self.stored(|_, _| Err(NotDone::Failed(message.to_owned()))).await
     }
 
     async fn is_undone(&self) -> bool {
@@ -123,20 +124,10 @@ impl Steps for Copying<'_> {
 }
 
 /// What the mover reported about a part: the snapshot, or why there is none.
-fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, String> {
-    let of_part = match outcome {
-        Outcome::Parts(results) => {
-            let listed = results.parts.iter().find(|part| part.uid == uid);
-            listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this part")?
-        }
-        // A task with one part has no list of parts: its result is that of the part.
-        outcome if number == 0 => outcome,
-        _ => return Err("the mover did not report this part".to_owned()),
-    };
-    match of_part {
+fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, NotDone> {
+    match of_part(outcome, uid, number)? {
         Outcome::BackedUp(stored) => Ok(stored.clone()),
-        Outcome::Failed(failure) => Err(failure.message.clone()),
-        other => Err(format!("the mover answered with another kind of work: {other:?}")),
+        other => Err(NotDone::of(other)),
     }
 }
 
@@ -209,7 +200,7 @@ impl Copying<'_> {
     /// Compares the mover's report with the repository, and records the host's snapshots.
     async fn stored(
         &self,
-        reported: impl Fn(&str, usize) -> Result<BackedUp, String>,
+        reported: impl Fn(&str, usize) -> Result<BackedUp, NotDone>,
     ) -> Result<(), ApiError> {
         let mut found = match self.transfer.stored_parts().await {
             Ok(found) => found,
@@ -218,7 +209,7 @@ impl Copying<'_> {
         let (mut snapshots, mut problems) = (Vec::new(), Vec::new());
         for (number, part) in self.parts.parts.iter().enumerate() {
             let uid = self.transfer.part(number);
-            let report = reported(&uid, number);
+            let report = reported(&uid, number).map_err(|why| why.to_string());
             let said = match &report {
                 Ok(stored) => Reported::Snapshot(stored.clone()),
                 Err(message) => Reported::Nothing(message),
