@@ -70,8 +70,9 @@ impl HostNumbers {
         self.bytes += stored.bytes;
         self.uploaded += stored.bytes_added;
         self.milliseconds += reported.map_or(0, |reported| reported.milliseconds);
-        let counted = stored.files.unwrap_or_else(|| {
-            FileCounts { total: reported.map_or(0, |reported| reported.files), ..FileCounts::default() }
+        let counted = stored.files.unwrap_or_else(|| FileCounts {
+            total: reported.map_or(0, |reported| reported.files),
+            ..FileCounts::default()
         });
         self.files.total += counted.total;
         self.files.new += counted.new;

@@ -66,7 +66,8 @@ pub(super) fn device_above<'a>(
     host: &HostName,
     path: &CleanPath,
 ) -> Option<(CleanPath, &'a SnapshotFact)> {
-    let above = |snapshot: &SnapshotFact| paths_of(snapshot).into_iter().find(|stored| path.is_within(stored));
+    let above =
+        |snapshot: &SnapshotFact| paths_of(snapshot).into_iter().find(|stored| path.is_within(stored));
     let devices = of_host(snapshots, host).filter(|snapshot| snapshot.data() == StoredData::Device);
     let newest = devices.filter(|snapshot| above(snapshot).is_some()).reduce(newer)?;
     Some((above(newest)?, newest))

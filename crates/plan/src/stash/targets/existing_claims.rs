@@ -106,7 +106,10 @@ mod tests {
         let found: Vec<String> = found.iter().map(ClaimRemark::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            assert!(found.starts_with("PersistentVolumeClaim data-0 ") && found.contains(expected), "{found}");
+            assert!(
+                found.starts_with("PersistentVolumeClaim data-0 ") && found.contains(expected),
+                "{found}"
+            );
         }
     }
 

@@ -13,7 +13,9 @@ use lifeboat_api::stash::{RestoreRule, RestoreTarget};
 use serde_json::{Value, json};
 
 use super::backup::{entry, stored_ordinals, template_volumes};
-use super::claims::{NewClaim, TemplateClaim, TemplateError, few_enough, of_stateful_set, of_templates, templates, volumes};
+use super::claims::{
+    NewClaim, TemplateClaim, TemplateError, few_enough, of_stateful_set, of_templates, templates, volumes,
+};
 use super::existing_claims::{ClaimRemark, remarks};
 use super::mounts::{Mount, MountPlan};
 use super::pods::{PodsError, by_node, named, pods_of, standing};
