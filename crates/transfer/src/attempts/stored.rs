@@ -152,3 +152,27 @@ impl Transfer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_plan::transfer::attempts::Snapshot;
+
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_snapshot_are_those_that_its_mover_counted_or_else_its_own() {
+        let own = Some(FileCounts { total: 1, new: 1, ..FileCounts::default() });
+        let stored = || Stored {
+            part: "p".into(),
+            snapshot: Snapshot { files: own, ..Snapshot::default() },
+            end: None,
+        };
+        let compared = Some(ComparedFiles { new: 1, modified: 2, unmodified: 3 });
+        let counted = Reported::Snapshot(BackedUp { files: 6, compared, ..BackedUp::default() });
+        let expected = Some(FileCounts { total: 6, new: 1, modified: 2, unmodified: 3 });
+        assert_eq!(counted.of(Some(stored())).unwrap().snapshot.files, expected);
+        let earlier_version = Reported::Snapshot(BackedUp { files: 6, ..BackedUp::default() });
+        assert_eq!(earlier_version.of(Some(stored())).unwrap().snapshot.files, own);
+        assert_eq!(Reported::Nothing("it died").of(Some(stored())).unwrap().snapshot.files, own);
+    }
+}
