@@ -2,8 +2,12 @@
 //! bytes in its termination message, and the full report as an object beside the data. Written by the mover, read by
 //! the server, which trusts it only if the snapshot with the task's UID exists.
 
+mod failure;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+pub use failure::{Cause, Failure};
 
 /// The version of results with one part and of full reports. Every version of the server reads it.
 pub const VERSION: u32 = 1;
@@ -192,12 +196,24 @@ pub struct BackedUp {
     /// Bytes that were added to the repository, as stored.
     pub bytes_stored: u64,
     pub milliseconds: u64,
+    /// The files, compared with the snapshot before; None from movers of versions that did not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared: Option<ComparedFiles>,
     /// Files that changed twice while they were read, or were deleted.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub changed: Listed,
     /// Files that are missing in the snapshot. If it is not empty, the snapshot is incomplete.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub unreadable: Listed,
+}
+
+/// The files of a snapshot, compared with the snapshot of the same host and paths before it. Without one all are new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ComparedFiles {
+    pub new: u64,
+    pub modified: u64,
+    pub unmodified: u64,
 }
 
 /// The result of a restore: everything was written and, if the task asks for it, verified.
@@ -275,48 +291,6 @@ pub struct Called {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     pub milliseconds: u64,
-}
-
-/// Why the work failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Failure {
-    pub cause: Cause,
-    /// For the user: what was attempted, why it failed, and what to do.
-    pub message: String,
-}
-
-/// Why a task failed, from a fixed list, for status, events and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Cause {
-    /// The task file is invalid.
-    Task,
-    /// The directory is not the expected volume, or it was unmounted.
-    WrongVolume,
-    /// The source could not be read.
-    Source,
-    /// The target could not be written.
-    Target,
-    /// The target is too small, or a disk is full.
-    NoSpace,
-    /// Object storage cannot be reached, or it refused the request.
-    Storage,
-    Credentials,
-    Password,
-    NoRepository,
-    /// Another process holds the lock of the repository.
-    Locked,
-    /// Data in the repository is damaged or missing.
-    Damaged,
-    /// The snapshot that should be restored, or the path of it, does not exist. Nothing was written.
-    NotStored,
-    /// A service that was called could not be reached, or its response was not a success.
-    Call,
-    Deadline,
-    /// Cancelled by a signal.
-    Stopped,
-    Other,
 }
 
 /// Everything that a backup found, as gzipped JSON beside the data: the complete lists, of which the result has the

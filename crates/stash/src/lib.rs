@@ -19,6 +19,7 @@ mod looks;
 mod metrics;
 mod mover_pods;
 mod openings;
+mod patience;
 mod policies;
 mod repository;
 mod repository_key;

@@ -15,6 +15,7 @@ mod kind;
 mod places;
 mod pod;
 mod record;
+mod reported;
 pub(crate) mod restore;
 mod restores;
 mod sizes;

@@ -3,6 +3,7 @@
 //! effect, and carries the effect out. After a crash the next server continues with the recorded step. Called by
 //! restores, for each member whose target is a workload.
 
+mod changes;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -18,12 +19,10 @@ use lifeboat_plan::stash::in_place::{Action, Standstill, StandstillFacts, Step, 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use workload::Scaled;
+use changes::Changes;
 
 /// How long pods may take to end beyond their own grace period.
 const STOPPING: Duration = Duration::from_mins(5);
-/// How often the start of a workload may be refused.
-const STARTS: u32 = 60;
 
 /// The restore that needs the workload to be stopped.
 #[async_trait]
@@ -66,41 +65,29 @@ pub(crate) async fn carry_out(
     pace: Duration,
 ) -> Result<StandstillEnd, ApiError> {
     let began = Instant::now();
-    let (mut refused, mut refused_starts) = (None, 0);
+    let mut changes = Changes::new(workload, restore, pace);
     loop {
         let Some(record) = restore.record().await else { return Ok(StandstillEnd::Gone) };
         let mut seen = look(workload, restore, &record).await?;
         let is_stopping = record.step == Step::Stopping;
         let late = if is_stopping { late(workload, &record, &seen, began) } else { None };
-        seen.give_up = seen.give_up.or_else(|| refused.clone()).or(late);
+        seen.give_up = seen.give_up.or_else(|| changes.refused.clone()).or(late);
         match record.next(&seen) {
             Action::Write(next) => {
-                workload.mark(&next).await?;
-                if !restore.write(*next).await? {
+                if changes.marks(&next).await? && !restore.write(*next).await? {
                     return gone(workload, &record).await;
                 }
             }
-            Action::Scale { replicas } => match workload.scale(&record, replicas).await? {
-                Scaled::Refused(message) if is_stopping => refused = Some(message),
-                Scaled::Refused(message) if refused_starts < STARTS => {
-                    refused_starts += 1;
-                    restore.waiting(&message).await?;
-                    tokio::time::sleep(pace).await;
+            Action::Scale { replicas } => {
+                if let Some(failed) = changes.scale(&record, replicas).await?
+                    && !restore.write(failed).await?
+                {
+                    return gone(workload, &record).await;
                 }
-                // The workload keeps the record that it carries: this one would be refused as well.
-                Scaled::Refused(message) => {
-                    if !restore.write(record.not_started(&message)).await? {
-                        return gone(workload, &record).await;
-                    }
-                }
-                Scaled::Yes => {}
-            },
+            }
             Action::Work => work(workload, restore, &record, pace).await?,
             Action::Cancel { reason } => cancel(restore, record.step, &reason).await?,
-            Action::Wait { message } => {
-                restore.waiting(&message).await?;
-                tokio::time::sleep(pace).await;
-            }
+            Action::Wait { message } => changes.wait(&message).await?,
             Action::End { failure } => return Ok(StandstillEnd::Over { failure }),
         }
     }

@@ -26,7 +26,7 @@ use crate::MoverSettings;
 pub use drive::{Steps, cancelled, failed, run_transfer, wrong_result};
 pub use effects::{Effects, Reach, Reports, ServerEffects, Stored, Unusable};
 pub use record::{Accepted, AttemptRecord, End};
-pub use stored::{NotStored, Reported};
+pub use stored::{NotStored, Reported, files_of};
 pub use transfer::{Prepared, Rates, Transfer, TransferSpec};
 
 /// Pause between two tries of a repository that cannot be reached, in units of `WorkContext::pace`, and the number of

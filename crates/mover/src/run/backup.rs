@@ -23,7 +23,7 @@ use super::WorkContext;
 use super::failure::{self, Failed};
 use super::open::Opened;
 use super::proof::{Volume, has_file};
-use crate::report::{BackedUp, Cause, Failure, Level, Listed};
+use crate::report::{BackedUp, Cause, ComparedFiles, Failure, Level, Listed};
 use crate::task::{BackupWork, INCOMPLETE_TAG, UID_TAG, UNREADABLE_TAG, unreadable};
 use input::Input;
 
@@ -182,6 +182,11 @@ fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
         bytes_added: counts.data_added,
         bytes_stored: counts.data_added_packed,
         milliseconds: lasted.and_then(|lasted| u64::try_from(lasted.as_millis()).ok()).unwrap_or_default(),
+        compared: snapshot.summary.as_ref().map(|_| ComparedFiles {
+            new: counts.files_new,
+            modified: counts.files_changed,
+            unmodified: counts.files_unmodified,
+        }),
         unreadable: Listed { count: unreadable(&snapshot.tags), first: Vec::new() },
         ..BackedUp::default()
     }

@@ -5,7 +5,7 @@ use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{World, backup_of};
-use crate::report::{Cause, FullReport, LogLine};
+use crate::report::{Cause, ComparedFiles, FullReport, LogLine};
 use crate::task::{BackupWork, INCOMPLETE_TAG, Source, TaskWork};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,6 +52,8 @@ async fn the_next_backup_stores_only_what_changed_wherever_the_volume_is() {
     assert_eq!(snapshot.parent.unwrap().to_string(), first.snapshot);
     assert_eq!(snapshot.summary.unwrap().counts.files_unmodified, 1);
     assert!(second.bytes_added < 5000 && second.bytes == 100_003, "{second:?}");
+    assert_eq!(first.compared, Some(ComparedFiles { new: 1, modified: 0, unmodified: 0 }));
+    assert_eq!(second.compared, Some(ComparedFiles { new: 1, modified: 0, unmodified: 1 }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

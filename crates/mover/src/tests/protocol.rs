@@ -188,6 +188,7 @@ fn a_result_of_version_1_is_still_understood() {
         bytes_added: 3,
         bytes_stored: 4,
         milliseconds: 5,
+        compared: None,
         changed: Listed::default(),
         unreadable: listed.clone(),
     };

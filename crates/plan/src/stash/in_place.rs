@@ -30,7 +30,7 @@ mod unfinished;
 mod uses;
 
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide, deletes_claims_when_scaled};
-pub use owners::{ScaleOwner, scale_owners};
+pub use owners::{ScaleOwner, scale_owners, was_scaled_since};
 pub use rollback::{AfterRestoreError, backups_resumed, held_down, is_at_work_on, rollbacks};
 pub use standstill::{Action, RestoreName, Standstill, StandstillFacts, Step, Work};
 pub use unfinished::{UNFINISHED, unfinished, unfinished_annotation};

@@ -230,6 +230,11 @@ pub enum RuleError {
     )]
     PathInNoSnapshot { host: HostName, source_host: HostName, path: CleanPath },
     #[error(
+        "host {host}: path {path} is inside of {device}, which snapshot {snapshot} has as the content of a block volume; a block volume is \
+         restored as a whole: write {device} in the rule's paths"
+    )]
+    PathInDevice { host: HostName, path: CleanPath, device: CleanPath, snapshot: String },
+    #[error(
         "host {host}: path {path} is below no mount of the target, which has {mounts}; mount the volume that it belongs to"
     )]
     PathBelowNoMount { host: HostName, path: CleanPath, mounts: String },

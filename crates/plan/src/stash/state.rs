@@ -3,12 +3,14 @@
 //! uses only this form.
 
 pub mod conditions;
+mod data;
 mod of_backup;
 mod of_restore;
 mod phase;
 #[cfg(test)]
 mod tests;
 
+pub use data::RestoredData;
 pub use of_backup::empty_target;
 
 use std::collections::BTreeSet;
@@ -196,6 +198,11 @@ impl MemberState {
     /// Sets a condition of the member.
     pub fn observe(&mut self, observation: &Observation, now: Timestamp) {
         observation.set_in(&mut self.conditions, now);
+    }
+
+    /// Whether nothing is moved any more: hooks, and the start of a workload, may still be due.
+    pub fn all_hosts_ended(&self) -> bool {
+        self.hosts.iter().all(|host| host.phase.has_ended())
     }
 
     /// Whether all hosts of the member and their hooks have ended, or will never start.

@@ -19,6 +19,7 @@
 mod backup;
 mod claims;
 mod devices;
+mod existing_claims;
 mod mounts;
 mod movers;
 mod paths;
@@ -33,6 +34,7 @@ mod volumes;
 pub use backup::{backup_plan, continued_plan};
 pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
 pub use devices::{DeviceError, device_errors};
+pub use existing_claims::ClaimRemark;
 pub use mounts::{Mount, MountPlan, MountedPath, find_mount, mount_above};
 pub use movers::{MoverParts, MoverSource, by_mover};
 pub use paths::{CleanPath, PathError};

@@ -20,9 +20,20 @@ pub struct Snapshot {
     pub bytes: u64,
     pub bytes_added: u64,
     pub changed: u64,
+    /// None if neither the mover nor the snapshot has them.
+    pub files: Option<FileCounts>,
     /// How many files are missing in it, and the first of them.
     pub unreadable: u64,
     pub unreadable_first: Vec<String>,
+}
+
+/// The files of a snapshot, compared with the snapshot before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    pub total: u64,
+    pub new: u64,
+    pub modified: u64,
+    pub unmodified: u64,
 }
 
 /// The message for a snapshot with missing files.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use lifeboat_control::locked;
 use lifeboat_mover::report::BackedUp;
-use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_plan::transfer::attempts::{FileCounts, Snapshot};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -61,7 +61,7 @@ pub(crate) struct HostNumbers {
     bytes: u64,
     uploaded: u64,
     milliseconds: u64,
-    files: u64,
+    files: FileCounts,
 }
 
 impl HostNumbers {
@@ -70,7 +70,14 @@ impl HostNumbers {
         self.bytes += stored.bytes;
         self.uploaded += stored.bytes_added;
         self.milliseconds += reported.map_or(0, |reported| reported.milliseconds);
-        self.files += reported.map_or(0, |reported| reported.files);
+        let counted = stored.files.unwrap_or_else(|| FileCounts {
+            total: reported.map_or(0, |reported| reported.files),
+            ..FileCounts::default()
+        });
+        self.files.total += counted.total;
+        self.files.new += counted.new;
+        self.files.modified += counted.modified;
+        self.files.unmodified += counted.unmodified;
     }
 }
 
@@ -123,8 +130,23 @@ pub(crate) struct SessionMetrics {
     host_bytes: Whole<HostLabels>,
     host_uploaded: Whole<HostLabels>,
     host_processing: Seconds<HostLabels>,
-    host_files: Whole<HostLabels>,
+    host_files: HostFiles,
     shown: Arc<Mutex<ShownLabels>>,
+}
+
+/// The files of hosts, compared with the snapshots before.
+#[derive(Clone, Debug, Default)]
+struct HostFiles {
+    total: Whole<HostLabels>,
+    new: Whole<HostLabels>,
+    modified: Whole<HostLabels>,
+    unmodified: Whole<HostLabels>,
+}
+
+impl HostFiles {
+    fn all(&self) -> [&Whole<HostLabels>; 4] {
+        [&self.total, &self.new, &self.modified, &self.unmodified]
+    }
 }
 
 /// The label sets that are shown, to be removed with their invokers.
@@ -174,7 +196,11 @@ impl SessionMetrics {
         add.one("host_data_uploaded_bytes", "Bytes that were added to the repository", &made.host_uploaded);
         let help = "How long the movers of the host read";
         add.one("host_data_processing_time_seconds", help, &made.host_processing);
-        add.one("host_files_total", "Files in the snapshots of the host", &made.host_files);
+        let files = &made.host_files;
+        add.one("host_files_total", "Files in the snapshots of the host", &files.total);
+        add.one("host_files_new", "Files that the snapshots before do not have", &files.new);
+        add.one("host_files_modified", "Files that differ from the snapshots before", &files.modified);
+        add.one("host_files_unmodified", "Files that are as in the snapshots before", &files.unmodified);
         made
     }
 
@@ -230,7 +256,10 @@ impl SessionMetrics {
             };
             set(&self.host_bytes, numbers.bytes);
             set(&self.host_uploaded, numbers.uploaded);
-            set(&self.host_files, numbers.files);
+            set(&self.host_files.total, numbers.files.total);
+            set(&self.host_files.new, numbers.files.new);
+            set(&self.host_files.modified, numbers.files.modified);
+            set(&self.host_files.unmodified, numbers.files.unmodified);
             let processing = std::time::Duration::from_millis(numbers.milliseconds).as_secs_f64();
             self.host_processing.get_or_create(labels).set(processing);
         }
@@ -250,6 +279,11 @@ impl SessionMetrics {
         }
     }
 
+    /// The whole numbers of hosts.
+    fn of_hosts(&self) -> impl Iterator<Item = &Whole<HostLabels>> {
+        [&self.host_success, &self.host_bytes, &self.host_uploaded].into_iter().chain(self.host_files.all())
+    }
+
     /// Removes the series of targets and hosts.
     fn remove_targets(&self, labels: &SessionLabels) {
         let (targets, hosts) = {
@@ -262,7 +296,7 @@ impl SessionMetrics {
             }
         }
         for labels in hosts {
-            for gauges in [&self.host_success, &self.host_bytes, &self.host_uploaded, &self.host_files] {
+            for gauges in self.of_hosts() {
                 gauges.remove(&labels);
             }
             self.host_duration.remove(&labels);
@@ -279,7 +313,7 @@ impl SessionMetrics {
         for gauges in [&self.target_success, &self.target_hosts, &self.target_last_success] {
             gauges.clear();
         }
-        for gauges in [&self.host_success, &self.host_bytes, &self.host_uploaded, &self.host_files] {
+        for gauges in self.of_hosts() {
             gauges.clear();
         }
         self.host_duration.clear();

@@ -17,7 +17,7 @@ use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::transfer::attempts::Snapshot;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::transfer::repository_notes::{dead_owners, unlocked};
-use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable};
+use lifeboat_transfer::attempts::{Effects, Reach, Stored, Unusable, files_of};
 use lifeboat_transfer::movers::{MoverEnd, MoverObserver, MoverRequest};
 use lifeboat_transfer::repositories::{
     AccessSource, Key, Keys, RepositoryKey, RepositoryProblem, RepositoryRecords, SourceKeys,
@@ -153,6 +153,7 @@ fn stored_by(uid: &str, done: &BackedUp) -> Stored {
         id: done.snapshot.clone(),
         bytes: done.bytes,
         bytes_added: done.bytes_added,
+        files: files_of(done),
         unreadable: done.unreadable.count,
         ..Snapshot::default()
     };

@@ -27,7 +27,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::stash::BackupSession;
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
 use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
@@ -192,10 +192,7 @@ async fn reread(
     resource: &ApiResource,
     record: &SessionRecord,
 ) -> Result<Option<Arc<SessionRecord>>, ApiError> {
-    let api = objects::namespaced(&core.client, &record.namespace, resource);
-    let found = api.get_opt(&record.name).await.attempt(format!("read BackupSession {}", record.name))?;
-    let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
-    let Some(found) = found else { return Ok(None) };
+    let Some(found) = record.current().await? else { return Ok(None) };
     let may_begin = found.metadata.deletion_timestamp.is_none() || finalizer::is_on(&found);
     let Ok(again) = SessionRecord::new(core, SessionKind::Backup, resource, found) else { return Ok(None) };
     Ok(if may_begin || !is_pending(&again).await { Some(Arc::new(again)) } else { None })

@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::engine::Stopped;
 use super::finalizer::{self, Hold};
+use super::hooks::retries::until_begun;
 use super::hooks::{self, HookRun};
 use super::host_hooks::has_run;
 use super::kind::SessionKind;
 use super::record::SessionRecord;
 use super::tasks::{HookMark, HookTasks};
 use crate::context::Context;
+use crate::patience::patiently;
 
 /// The conditions that show the hooks of a batch, or those of the hosts of a member.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +78,10 @@ impl BatchHooks<'_> {
             None if cancel.is_cancelled() => Ok(true),
             // A hook that started before a crash is continued, or run again.
             Some(Truth::Unknown) | None => {
-                finalizer::hold(&self.context.core, self.kind, self.record, Hold::Hooks).await?;
+                if let Some(why) = self.not_held(cancel).await? {
+                    self.observe(self.conditions.pre, Truth::False, &why).await?;
+                    return Ok(false);
+                }
                 self.run(hook, HookMark::Pre, self.conditions.pre, cancel).await
             }
         }
@@ -97,6 +102,13 @@ impl BatchHooks<'_> {
         // It reverts what the hook before all members did, so only its own time limit cancels it, not the session's
         // deadline.
         self.run(hook, HookMark::Post, post, &CancellationToken::new()).await.map(drop)
+    }
+
+    /// Keeps the object of the session for the hook after all members. Returns the reason why that is not possible, if there is one: then no
+    /// hook is started.
+    async fn not_held(&self, cancel: &CancellationToken) -> Result<Option<String>, Stopped> {
+        let hold = || finalizer::hold(&self.context.core, self.kind, self.record, Hold::Hooks);
+        Ok(patiently(cancel, hold).await?.err().map(|why| why.to_string()))
     }
 
     async fn status_of(&self, kind: ConditionType) -> Option<Truth> {
@@ -121,7 +133,7 @@ impl BatchHooks<'_> {
             namespace: &self.record.namespace,
             annotations: self.annotations,
         };
-        match has_run(hooks::run(self.context, run, cancel).await)? {
+        match has_run(until_begun(cancel, || hooks::run(self.context, &run, cancel)).await)? {
             Ok(()) => self.observe(kind, Truth::True, "").await.map(|()| true),
             Err(failure) => self.observe(kind, Truth::False, &failure.to_string()).await.map(|()| false),
         }

@@ -24,6 +24,7 @@ use super::hooks::{HookFailure, HookPlace};
 use super::host_hooks::{after, before, release_pod};
 use super::host_record::HostRecord;
 use super::record::SessionRecord;
+use crate::patience::{is_refusal, patiently};
 use settle::settle;
 
 /// Why a member or a host has ended without having started.
@@ -194,11 +195,11 @@ async fn together(
         if state.phase.has_ended() || (cancel.is_cancelled() && state.run.pre_hook.is_none()) {
             continue;
         }
-        if let Some(message) = before(work, record).await? {
+        if let Some(message) = before(work, record, cancel).await? {
             on_record(record.failed(message).await?)?;
         }
     }
-    work.run_together(member, cancel).await?;
+    run_together(work, member, &records, cancel).await?;
     if work.record().is_gone().await {
         for record in &records {
             release_pod(work, record).await;
@@ -214,6 +215,23 @@ async fn together(
         after(work, record).await?;
     }
     Ok(())
+}
+
+/// Runs the hosts of a member together. If the API server never carries out what they need, they fail, and the second run ends what the first
+/// one began.
+async fn run_together(
+    work: &dyn SessionWork,
+    member: usize,
+    records: &[HostRecord],
+    cancel: &CancellationToken,
+) -> Result<(), Stopped> {
+    let Err(given_up) = patiently(cancel, || work.run_together(member, cancel)).await? else { return Ok(()) };
+    for record in records {
+        if !record.state().await.phase.has_ended() {
+            on_record(record.failed(given_up.to_string()).await?)?;
+        }
+    }
+    Ok(work.run_together(member, cancel).await?)
 }
 
 /// Runs the hooks of a member's hosts that are still due, from the record alone, even if the target no longer exists.
@@ -318,8 +336,10 @@ async fn host_to_end(
         if cancel.is_cancelled() && !has_begun {
             on_record(record.failed(NOT_BEGUN).await?)?;
         } else {
-            match before(work, record).await? {
-                None => work.run_host(record.clone(), cancel).await?,
+            match before(work, record, cancel).await? {
+                None => {
+                    record.patiently(cancel, || work.run_host(record.clone(), cancel)).await?;
+                }
                 Some(message) => {
                     on_record(record.failed(message).await?)?;
                 }
@@ -347,11 +367,6 @@ async fn again_later(session: &str, error: ApiError, backoff: &mut Backoff) -> R
     tracing::warn!(session, error = error.chain(), "a session is interrupted; trying again");
     tokio::time::sleep(backoff.failed()).await;
     Ok(())
-}
-
-/// Whether the API server will always refuse the request.
-pub(super) fn is_refusal(error: &ApiError) -> bool {
-    error.is_invalid() || error.code() == Some(403)
 }
 
 pub(super) fn on_record(written: bool) -> Result<(), Stopped> {

@@ -4,7 +4,7 @@
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::in_place::{HOOKS_FINALIZER, STANDSTILL_FINALIZER};
 use lifeboat_plan::stash::state::SessionState;
@@ -91,9 +91,7 @@ async fn set(
     let api = objects::namespaced(&core.client, &record.namespace, &kind.resource());
     let mut tries = 0;
     loop {
-        let attempt = format!("read {} {}", kind.as_str(), record.name);
-        let found = api.get_opt(&record.name).await.attempt(attempt)?;
-        let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
+        let found = record.current().await?;
         let differs = |found: &DynamicObject| holds.iter().any(|hold| has(found, *hold) != wanted);
         let Some(found) = found.filter(differs) else { return Ok(()) };
         // An object that is being deleted accepts no new finalizers.

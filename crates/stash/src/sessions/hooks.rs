@@ -1,6 +1,8 @@
 //! Runs hooks: commands through the API in the pod that is read or written, calls by a mover in the invoker's
 //! namespace. The server itself calls no address, because it can reach addresses that tenants must not reach.
 
+pub(super) mod retries;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +83,11 @@ pub(crate) enum HookFailure {
     /// What the mover of a call reported, or how it ended.
     #[error("{0}")]
     Mover(String),
+    /// A request to the API server failed for so long.
+    #[error(
+        "{failure}; it was tried again for {minutes} minutes and is given up: see whether the API server and the webhooks of the cluster answer"
+    )]
+    GivenUp { failure: String, minutes: u64 },
     #[error("the hook was cancelled")]
     Cancelled,
     #[error("the server stopped while the hook ran")]
@@ -140,20 +147,20 @@ pub(super) async fn run_of_host(
         namespace: &session.namespace,
         annotations: due.annotations,
     };
-    run(context, of_host, &cancel).await
+    run(context, &of_host, &cancel).await
 }
 
 /// Runs a hook to its end.
 pub(super) async fn run(
     context: &Context,
-    run: HookRun<'_>,
+    run: &HookRun<'_>,
     cancel: &CancellationToken,
 ) -> Result<(), HookFailure> {
     let address = run.pod.map(PodAddress::of);
     let action = run.hook.action(run.summary, address.as_ref())?;
     match action {
-        HookAction::Exec { container, command } => exec(&context.commands, &run, container, command).await,
-        HookAction::Call(call) => call_by_mover(context, &run, call, cancel).await,
+        HookAction::Exec { container, command } => exec(&context.commands, run, container, command).await,
+        HookAction::Call(call) => call_by_mover(context, run, call, cancel).await,
     }
 }
 

@@ -2,17 +2,23 @@
 //! the hook after a host reverts what the hook before it did, so it runs only in that pod.
 
 use lifeboat_api::stash::HookPhase;
-use lifeboat_cluster::exec::ExecError;
 use lifeboat_plan::stash::hooks::{End, HookStep, ValidHook, post_step, pre_step};
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
+use tokio_util::sync::CancellationToken;
 
 use super::engine::{HookMoment, SessionWork, Stopped, on_record};
+use super::hooks::retries::until_begun;
 use super::hooks::{HookFailure, HookPlace};
 use super::host_record::{HostRecord, host_of};
+use crate::patience::patiently;
 
 /// Runs the hook before the host. Returns the reason why the host is not processed, if there is one.
-pub(super) async fn before(work: &dyn SessionWork, record: &HostRecord) -> Result<Option<String>, Stopped> {
+pub(super) async fn before(
+    work: &dyn SessionWork,
+    record: &HostRecord,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, Stopped> {
     let hook = work.hooks(record.member).and_then(|hooks| hooks.pre.as_ref());
     match (pre_step(hook.is_some(), &record.state().await), hook) {
         (HookStep::Run, Some(hook)) => {
@@ -20,26 +26,37 @@ pub(super) async fn before(work: &dyn SessionWork, record: &HostRecord) -> Resul
                 HookPlace::At(pod) => pod,
                 HookPlace::Skip(why) => return skip(work, record, &why).await.map(|()| None),
             };
-            work.hold().await?;
+            if let Some(why) = not_held(work, cancel).await? {
+                return Ok(Some(why));
+            }
             let started = record.change(|host| {
                 host.run.pre_hook = Some(HookPhase::Started);
                 host.run.hook_pod = pod;
             });
             on_record(started.await?)?;
-            run_before(work, record, hook).await
+            run_before(work, record, hook, cancel).await
         }
-        (HookStep::Continue, Some(hook)) => run_before(work, record, hook).await,
+        (HookStep::Continue, Some(hook)) => run_before(work, record, hook, cancel).await,
         (HookStep::Ended(HookPhase::Failed), _) => Ok(Some("the hook before the host failed".to_owned())),
         _ => Ok(None),
     }
+}
+
+/// Keeps the object of the session for the hook after the host. Returns the reason why that is not possible, if there is one: then no hook is
+/// started.
+async fn not_held(work: &dyn SessionWork, cancel: &CancellationToken) -> Result<Option<String>, Stopped> {
+    let held = patiently(cancel, || work.hold()).await?;
+    Ok(held.err().map(|why| format!("the hook before the host was not started: {why}")))
 }
 
 async fn run_before(
     work: &dyn SessionWork,
     record: &HostRecord,
     hook: &ValidHook,
+    cancel: &CancellationToken,
 ) -> Result<Option<String>, Stopped> {
-    let ran = has_run(work.run_hook(record, hook, HookMoment::Before).await)?;
+    let ran = until_begun(cancel, || work.run_hook(record, hook, HookMoment::Before));
+    let ran = has_run(ran.await)?;
     let (kind, now) = (work.hook_conditions().pre, record.session.now());
     let ran = ran.map_err(|failure| failure.to_string());
     let changed = record.change_member(|member| {
@@ -83,7 +100,10 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
     match (post_step(post.map(|(_, policy)| *policy), has_pre, &host, end, work.retry_left()), post) {
         (HookStep::Run | HookStep::Continue, Some((hook, _))) => {
             on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
-            let ran = has_run(work.run_hook(record, hook, HookMoment::After).await)?;
+            // It reverts what the hook before the host did, so the end of the session does not cancel it.
+            let never = CancellationToken::new();
+            let ran = until_begun(&never, || work.run_hook(record, hook, HookMoment::After));
+            let ran = has_run(ran.await)?;
             let (kind, now) = (work.hook_conditions().post, record.session.now());
             let message = ran.err().map(|failure| failure.to_string());
             let changed = record.change_member(|member| {
@@ -119,14 +139,6 @@ pub(super) async fn release_pod(work: &dyn SessionWork, record: &HostRecord) {
 pub(super) fn has_run(ran: Result<(), HookFailure>) -> Result<Result<(), HookFailure>, Stopped> {
     match ran {
         Err(HookFailure::Left) => Err(Stopped::Left),
-        // The API server was away before the command began: a hook that is owed must not be lost by that.
-        Err(HookFailure::Api(error)) if error.is_transient() => Err(error.into()),
-        // Other errors of a command, such as 500 of a webhook that fails, may last for ever, and a session has to end.
-        Err(HookFailure::Exec(ExecError::Api(error)))
-            if error.is_transient() && matches!(error.code(), None | Some(429 | 503)) =>
-        {
-            Err(error.into())
-        }
         ran => Ok(ran),
     }
 }
@@ -164,36 +176,4 @@ fn ended(host: &mut HostState, failure: Option<String>) {
         Some(error) => format!("{error}; {message}"),
         None => message,
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Pod;
-    use kube::Api;
-    use lifeboat_cluster::Attempt;
-    use lifeboat_cluster::testing::{client, failure};
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::the_api_server_is_away(503, true, true)]
-    #[case::a_webhook_of_commands_fails(500, true, false)]
-    #[case::the_pod_is_gone(404, false, false)]
-    #[case::not_allowed(403, false, false)]
-    #[tokio::test]
-    async fn a_command_that_could_not_begin_is_tried_again_where_that_helps(
-        #[case] code: u16,
-        #[case] read_again: bool,
-        #[case] run_again: bool,
-    ) {
-        for (in_exec, again) in [(true, run_again), (false, read_again)] {
-            let pods: Api<Pod> = Api::namespaced(client(move |_| failure(code, "Reason")).await, "shop");
-            let error = pods.get("web-1").await.attempt("run a command").unwrap_err();
-            let failed =
-                if in_exec { HookFailure::Exec(ExecError::Api(error)) } else { HookFailure::Api(error) };
-            let ran = has_run(Err(failed));
-            assert_eq!(matches!(ran, Err(Stopped::Api(_))), again, "{ran:?}");
-        }
-    }
 }

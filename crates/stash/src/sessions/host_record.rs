@@ -9,8 +9,10 @@ use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_transfer::attempts::{Accepted, AttemptRecord, End};
+use tokio_util::sync::CancellationToken;
 
 use super::record::SessionRecord;
+use crate::patience::patiently;
 
 /// One host of one member.
 #[derive(Clone)]
@@ -76,6 +78,19 @@ impl HostRecord {
             host.run.message = Some(message);
         });
         changed.await
+    }
+
+    /// Runs movers of the host. The host fails if none can be sent, because the API server refuses that, or a webhook of the cluster does not
+    /// answer for too long.
+    pub(crate) async fn patiently<F: Future<Output = Result<(), ApiError>>>(
+        &self,
+        cancel: &CancellationToken,
+        run: impl FnMut() -> F,
+    ) -> Result<(), ApiError> {
+        match patiently(cancel, run).await? {
+            Ok(()) => Ok(()),
+            Err(given_up) => self.failed(given_up.to_string()).await.map(drop),
+        }
     }
 
     async fn end_with(&self, error: Option<String>) -> Result<bool, ApiError> {

@@ -10,11 +10,12 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::common::NamespaceName;
+use lifeboat_api::common::{GoDuration, NamespaceName};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::session::SessionKey;
 use lifeboat_plan::stash::state::SessionState;
+use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
 
@@ -101,6 +102,27 @@ impl SessionRecord {
         self.held.lock().await.state.clone()
     }
 
+    /// The object of the session as it is now; None if it no longer exists.
+    pub(crate) async fn current(&self) -> Result<Option<DynamicObject>, ApiError> {
+        let attempt = format!("read {} {}", self.kind.as_str(), self.name);
+        let found = self.api.get_opt(&self.name).await.attempt(attempt)?;
+        Ok(found.filter(|found| found.uid().as_deref() == Some(self.uid.as_str())))
+    }
+
+    /// Records the last step of the session with these conditions, and how long the session took. False if the session no longer exists.
+    pub(crate) async fn complete(&self, observed: &[Observation]) -> Result<bool, ApiError> {
+        let now = self.now();
+        let changed = self.change(|state| {
+            for observed in observed {
+                state.observe(observed, now);
+            }
+            state.observe(&ConditionType::MetricsPushed.yes(""), now);
+            let passed = Duration::try_from(now.duration_since(self.created)).unwrap_or_default();
+            state.duration = Some(GoDuration::from(Duration::from_secs(passed.as_secs())));
+        });
+        changed.await
+    }
+
     /// Whether a write found that the object no longer exists.
     pub(crate) async fn is_gone(&self) -> bool {
         self.held.lock().await.is_gone
@@ -161,11 +183,7 @@ impl SessionRecord {
 
     /// After a conflict: takes the object's new version if only fields outside the status were changed.
     async fn reread(&self, held: &mut Held) -> Result<Reread, ApiError> {
-        let attempt = format!("read {} {}", self.kind.as_str(), self.name);
-        let found = self.api.get_opt(&self.name).await.attempt(attempt)?;
-        let Some(found) = found.filter(|found| found.uid().as_deref() == Some(self.uid.as_str())) else {
-            return Ok(Reread::Gone);
-        };
+        let Some(found) = self.current().await? else { return Ok(Reread::Gone) };
         if found.data.get("status") != held.object.data.get("status") {
             return Ok(Reread::OtherStatus);
         }

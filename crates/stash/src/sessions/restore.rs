@@ -34,7 +34,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::ApiError;
 use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic};
 use lifeboat_plan::stash::invoker::{ValidDriver, ValidRestore, observe_restore};
 use lifeboat_plan::stash::session::{deadline, wait_until};
@@ -182,12 +182,8 @@ async fn reread(
     kind: SessionKind,
     record: &SessionRecord,
 ) -> Result<Option<Arc<SessionRecord>>, ApiError> {
-    let resource = kind.resource();
-    let api = objects::namespaced(&core.client, &record.namespace, &resource);
-    let attempt = format!("read {} {}", kind.as_str(), record.name);
-    let found = api.get_opt(&record.name).await.attempt(attempt)?;
-    let found = found.filter(|found| found.uid().as_deref() == Some(record.uid.as_str()));
-    Ok(found.and_then(|found| SessionRecord::new(core, kind, &resource, found).ok()).map(Arc::new))
+    let found = record.current().await?;
+    Ok(found.and_then(|found| SessionRecord::new(core, kind, &kind.resource(), found).ok()).map(Arc::new))
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Standstills of a Deployment on the API server in memory: what is written, in which order, and what a server that follows finds.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lifeboat_cluster::testing::failure;
 use lifeboat_control::locked;
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
 use lifeboat_plan::stash::hosts::TargetKind;
@@ -163,6 +165,7 @@ async fn carried_out(server: &ApiServer, restore: &Restore) -> Result<Standstill
         claims: std::iter::once("data".to_owned()).collect(),
         session: "r",
         grace: Duration::from_secs(30),
+        webhooks: PACE * 3,
     };
     carry_out(&workload, restore, PACE).await
 }
@@ -252,6 +255,76 @@ async fn a_workload_that_may_not_be_started_is_not_tried_without_end() {
     assert!(failure.contains("could not be started") && failure.contains("Deployment web to 2"), "{failure}");
     assert_eq!((replicas(&server), restore.step()), (0, Step::HeldDown));
     assert_eq!(annotation(&server)["step"], "Restoring", "a restore that follows finds its scale");
+}
+
+const AWAY: &str = "Internal error occurred: failed calling webhook \"policy.example\": connection refused";
+
+/// A webhook that does not answer while the workload is changed so; `times`: for how many requests.
+fn webhook_away(server: &ApiServer, times: usize, is_hit: impl Fn(&Value) -> bool + Send + Sync + 'static) {
+    let asked_already = AtomicUsize::new(0);
+    server.answer(move |_, asked| {
+        let is_change = asked.method == "PATCH" && asked.path == DEPLOYMENT && is_hit(&asked.body);
+        let is_away = is_change && asked_already.fetch_add(1, Ordering::SeqCst) < times;
+        is_away.then(|| failure(500, AWAY))
+    });
+}
+
+fn failure_of(ended: StandstillEnd) -> String {
+    let StandstillEnd::Over { failure: Some(failure) } = ended else { panic!("{ended:?}") };
+    failure
+}
+
+#[tokio::test]
+async fn a_webhook_that_comes_back_is_waited_for() {
+    let server = cluster(2);
+    webhook_away(&server, 2, |_| true);
+    let restore = Restore::new(&server, Some(Work::Done));
+    let ended = carried_out(&server, &restore).await.unwrap();
+    assert_eq!(ended, StandstillEnd::Over { failure: None });
+    assert_eq!((replicas(&server), annotation(&server)), (2, Value::Null));
+}
+
+#[tokio::test]
+async fn a_webhook_that_stays_away_while_the_workload_is_stopped_fails_the_restore() {
+    let server = cluster(2);
+    webhook_away(&server, usize::MAX, |_| true);
+    let restore = Restore::new(&server, Some(Work::Done));
+    let failure = failure_of(carried_out(&server, &restore).await.unwrap());
+    assert!(failure.contains("policy.example") && failure.contains("kubectl replace --force"), "{failure}");
+    assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
+    assert_eq!(*locked(&restore.copy), Work::NotBegun, "nothing was copied");
+}
+
+#[tokio::test]
+async fn a_webhook_that_stays_away_while_the_workload_is_started_leaves_it_down_with_the_command() {
+    let server = cluster(2);
+    webhook_away(&server, usize::MAX, |change| change["spec"]["replicas"] == 2);
+    let restore = Restore::new(&server, Some(Work::Done));
+    let failure = failure_of(carried_out(&server, &restore).await.unwrap());
+    assert!(failure.contains("all data was restored") && failure.contains("policy.example"), "{failure}");
+    assert!(failure.contains("kubectl -n shop scale deployment/web --replicas=2"), "{failure}");
+    assert_eq!((replicas(&server), restore.step()), (0, Step::HeldDown));
+}
+
+/// Without the record on the workload nothing is written: the restore might vanish.
+#[rstest]
+#[case::a_webhook_is_away(500, AWAY)]
+#[case::a_policy_refuses_it(403, "admission webhook denied the request")]
+#[tokio::test]
+async fn a_workload_that_cannot_carry_the_record_is_not_restored(
+    #[case] code: u16,
+    #[case] message: &'static str,
+) {
+    let server = cluster(2);
+    server.answer(move |_, asked| {
+        let is_record = asked.method == "PATCH" && asked.path == DEPLOYMENT && asked.body["spec"].is_null();
+        is_record.then(|| failure(code, message))
+    });
+    let restore = Restore::new(&server, Some(Work::Done));
+    let failure = failure_of(carried_out(&server, &restore).await.unwrap());
+    assert!(failure.contains(message) && failure.contains("kubectl replace --force"), "{failure}");
+    assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
+    assert_eq!(*locked(&restore.data), Work::NotBegun, "nothing was written");
 }
 
 /// The policy is changed after the restore was decided.

@@ -27,6 +27,8 @@ pub(crate) struct Workload<'a> {
     pub(crate) session: &'a str,
     /// The grace period of its pods.
     pub(crate) grace: Duration,
+    /// How long a webhook that does not answer keeps the workload from being changed before that is given up.
+    pub(crate) webhooks: Duration,
 }
 
 /// The API server's answer to a change of the scale.
@@ -90,8 +92,8 @@ impl Workload<'_> {
     pub(super) async fn mark(&self, next: &Standstill) -> Result<(), ApiError> {
         let annotation = match next.step {
             // From this step on its data may be half restored, even if the restore is removed. The record of an
-            // earlier restore already shows that.
-            Step::Restoring if next.held_by.is_none() => written(next),
+            // earlier restore already shows that, except for a safety copy that this one made.
+            Step::Restoring if next.held_by.is_none() || next.has_own_copy() => written(next),
             Step::HeldDown => written(next),
             Step::Started => Value::Null,
             _ => return Ok(()),

@@ -9,7 +9,7 @@ use lifeboat_api::common::TaskId;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
-use lifeboat_plan::transfer::attempts::Snapshot;
+use lifeboat_plan::transfer::attempts::{FileCounts, Snapshot};
 use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
@@ -126,13 +126,20 @@ impl Effects for ServerEffects {
             self.host.set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
         }
         let stored = found.into_iter().map(|(part, (id, snapshot))| {
-            let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
+            let counted = snapshot.summary.as_ref().map(|summary| summary.counts);
+            let counts = counted.unwrap_or_default();
             Stored {
                 part,
                 snapshot: Snapshot {
                     id: id.to_string(),
                     bytes: counts.total_bytes_processed,
                     bytes_added: counts.data_added,
+                    files: counted.map(|counts| FileCounts {
+                        total: counts.total_files_processed,
+                        new: counts.files_new,
+                        modified: counts.files_changed,
+                        unmodified: counts.files_unmodified,
+                    }),
                     unreadable: unreadable(&snapshot.tags),
                     ..Snapshot::default()
                 },

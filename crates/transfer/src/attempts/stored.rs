@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::common::TaskId;
-use lifeboat_mover::report::BackedUp;
+use lifeboat_mover::report::{BackedUp, ComparedFiles};
+use lifeboat_plan::transfer::attempts::FileCounts;
 use lifeboat_repository::Retry;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
@@ -31,11 +32,18 @@ impl Reported<'_> {
             snapshot.bytes = reported.bytes;
             snapshot.bytes_added = reported.bytes_added;
             snapshot.changed = reported.changed.count;
+            snapshot.files = files_of(&reported).or(snapshot.files);
             snapshot.unreadable = reported.unreadable.count.max(snapshot.unreadable);
             snapshot.unreadable_first = reported.unreadable.first;
         }
         Ok(stored)
     }
+}
+
+/// The files that a mover counted.
+pub fn files_of(reported: &BackedUp) -> Option<FileCounts> {
+    let ComparedFiles { new, modified, unmodified } = reported.compared?;
+    Some(FileCounts { total: reported.files, new, modified, unmodified })
 }
 
 /// Why a mover that has ended left no snapshot.
@@ -142,5 +150,29 @@ impl Transfer {
                 message
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_plan::transfer::attempts::Snapshot;
+
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_snapshot_are_those_that_its_mover_counted_or_else_its_own() {
+        let own = Some(FileCounts { total: 1, new: 1, ..FileCounts::default() });
+        let stored = || Stored {
+            part: "p".into(),
+            snapshot: Snapshot { files: own, ..Snapshot::default() },
+            end: None,
+        };
+        let compared = Some(ComparedFiles { new: 1, modified: 2, unmodified: 3 });
+        let counted = Reported::Snapshot(BackedUp { files: 6, compared, ..BackedUp::default() });
+        let expected = Some(FileCounts { total: 6, new: 1, modified: 2, unmodified: 3 });
+        assert_eq!(counted.of(Some(stored())).unwrap().snapshot.files, expected);
+        let earlier_version = Reported::Snapshot(BackedUp { files: 6, ..BackedUp::default() });
+        assert_eq!(earlier_version.of(Some(stored())).unwrap().snapshot.files, own);
+        assert_eq!(Reported::Nothing("it died").of(Some(stored())).unwrap().snapshot.files, own);
     }
 }

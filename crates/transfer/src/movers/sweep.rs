@@ -12,6 +12,7 @@ use lifeboat_cluster::jobs::FoundSecret;
 use lifeboat_plan::json::text;
 use lifeboat_plan::transfer::movers::job;
 use lifeboat_web::Outcome;
+use serde_json::Value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -38,20 +39,7 @@ impl Movers {
         for round in 0_u32.. {
             let work = async {
                 if round.is_multiple_of(SWEEP) || earlier.as_ref().is_none_or(|jobs| !jobs.is_empty()) {
-                    let swept = self.sweep().await;
-                    self.core.metrics.count_sweep("movers", Outcome::of(&swept));
-                    match swept {
-                        Ok(kept) => {
-                            earlier = Some(match earlier.take() {
-                                Some(known) => known.intersection(&kept).cloned().collect(),
-                                None => kept,
-                            });
-                        }
-                        error => {
-                            let message = "cannot remove what is left of movers; trying again later";
-                            warn(error.map(drop), message);
-                        }
-                    }
+                    self.sweep_earlier(&mut earlier).await;
                 }
                 warn(self.recount().await, "cannot count movers; trying again later");
                 sleep(RECOUNT).await;
@@ -62,15 +50,40 @@ impl Movers {
         }
     }
 
+    /// Sweeps, and takes what is gone from the Jobs of earlier terms. A failure is only logged.
+    async fn sweep_earlier(&self, earlier: &mut Option<BTreeSet<JobKey>>) {
+        let swept = self.sweep().await;
+        self.core.metrics.count_sweep("movers", Outcome::of(&swept));
+        match swept {
+            Ok(kept) => {
+                *earlier = Some(match earlier.take() {
+                    Some(known) => known.intersection(&kept).cloned().collect(),
+                    None => kept,
+                });
+            }
+            error => warn(error.map(drop), "cannot remove what is left of movers; trying again later"),
+        }
+    }
+
     /// Removes the Jobs and Secrets of tasks that are over; returns the other Jobs.
     pub(super) async fn sweep(&self) -> Result<BTreeSet<JobKey>, ApiError> {
         // Secrets are listed first, so that the Job of every listed Secret is found if it exists.
         let secrets = self.found_secrets().await?;
         let found = self.found_jobs().await?;
+        let kept = self.sweep_jobs(&found.jobs).await?;
+        let has_job = |secret: &FoundSecret| kept.contains(&(secret.namespace.clone(), secret.name.clone()));
+        let without_job =
+            secrets.into_iter().filter(|secret| found.covers(&secret.namespace) && !has_job(secret));
+        self.sweep_secrets(without_job).await?;
+        Ok(kept)
+    }
+
+    /// Removes the Jobs of tasks that are over: those of earlier attempts, and of objects that have ended or are gone. Returns the others. A
+    /// Job whose owner's kind this server does not know is kept.
+    async fn sweep_jobs(&self, jobs: &[Value]) -> Result<BTreeSet<JobKey>, ApiError> {
         let mut kept = BTreeSet::new();
-        for (object, made) in found.jobs.iter().filter_map(|object| Some((object, job::read(object)?))) {
+        for (object, made) in jobs.iter().filter_map(|object| Some((object, job::read(object)?))) {
             let (namespace, name) = (made.namespace.as_str(), text(object, "/metadata/name"));
-            // A Job whose owner's kind this server does not know is kept.
             if self.state(&made).await? == TaskState::Over {
                 let owner = &made.owner.name;
                 tracing::info!(namespace, job = name, owner, "removing the mover of a task that is over");
@@ -79,15 +92,19 @@ impl Movers {
                 kept.insert((namespace.to_owned(), name.to_owned()));
             }
         }
+        Ok(kept)
+    }
+
+    /// Removes those of these Secrets that an interrupted server left.
+    async fn sweep_secrets(&self, without_job: impl Iterator<Item = FoundSecret>) -> Result<(), ApiError> {
         let before = self.core.now() - LEFT;
-        for secret in secrets.into_iter().filter(|secret| found.covers(&secret.namespace)) {
+        for secret in without_job {
             let is_old = secret.created.is_some_and(|created| created < before);
-            let has_job = kept.contains(&(secret.namespace.clone(), secret.name.clone()));
-            if is_old && !has_job && self.was_left(&secret).await? {
+            if is_old && self.was_left(&secret).await? {
                 self.jobs(&secret.namespace).delete_secret(&secret.name).await?;
             }
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// Whether an interrupted server left this Secret, which has no Job. In the movers' own namespace only Lifeboat

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::report::{BackedUp, Cause, Failure, Maintained, NotListed, PartResult, Restored};
+use crate::report::{BackedUp, Cause, ComparedFiles, Failure, Maintained, NotListed, PartResult, Restored};
 
 fn list(most: usize) -> impl Strategy<Value = Listed> {
     (any::<u64>(), vec(any::<String>(), 0..most)).prop_map(|(count, first)| Listed { count, first })
@@ -19,6 +19,7 @@ fn outcome(most: usize) -> impl Strategy<Value = Outcome> {
                 bytes_added,
                 bytes_stored,
                 milliseconds,
+                compared: Some(ComparedFiles { new: files, modified: bytes, unmodified: bytes_added }),
                 changed,
                 unreadable,
             })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::owners::{ScaleOwner, scale_owners};
+use super::owners::{ScaleOwner, scale_owners, was_scaled_since};
 use super::standstill::{RestoreName, Standstill};
 use super::uses::VolumeUser;
 use super::{FORCE_SCALE, InPlaceSettings, RESTORE_RUNNING};
@@ -52,7 +52,7 @@ pub struct StopPlan {
     /// Whether what is overwritten is copied into the repository before.
     pub safety_copy: bool,
     /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
-    /// half restored would be of no use.
+    /// half restored would be of no use, unless the workload ran with it since.
     pub safety_of: Option<RestoreName>,
     /// The earlier restore that left the workload stopped with data that may be half restored, if there is one.
     pub held_by: Option<RestoreName>,
@@ -144,7 +144,9 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
         return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
     }
     let earlier = facts.earlier.as_ref().filter(|earlier| now == 0 && earlier.step.may_have_written());
-    let safety_of = earlier.filter(|_| is_stopped).and_then(|earlier| earlier.safety_of.clone());
+    // A workload that was started and stopped by hand since then has written: the earlier copy would lose that.
+    let has_copy = is_stopped && !was_scaled_since(workload);
+    let safety_of = earlier.filter(|_| has_copy).and_then(|earlier| earlier.safety_of.clone());
     Ok(InPlace::Stop(StopPlan {
         replicas: if now == 0 { before } else { now },
         safety_copy: facts.settings.safety_copy && safety_of.is_none(),

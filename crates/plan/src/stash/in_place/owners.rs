@@ -1,9 +1,12 @@
-//! Controllers that set the scale of a workload, and would start a stopped workload again during a restore.
+//! Controllers that set the scale of a workload, and would start a stopped workload again during a restore; and whether somebody set it
+//! since a restore left the workload stopped.
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+use super::STANDSTILL;
 use crate::json::text;
 use crate::stash::hosts::TargetKind;
 
@@ -114,6 +117,25 @@ fn argo_cd(workload: &Value) -> Option<ScaleOwner> {
 fn managers(workload: &Value) -> impl Iterator<Item = &str> {
     let fields = workload.pointer("/metadata/managedFields").and_then(Value::as_array);
     fields.into_iter().flatten().map(|fields| text(fields, "/manager"))
+}
+
+/// Whether the scale of a workload was changed after the record of its standstill was last written onto it. A workload that stands still may
+/// have been started and stopped by hand since: it ran, and a copy from before lacks what it wrote. The API server notes for every
+/// manager, and apart for the subresource `scale`, which fields it set and when it last changed one of them. Without these notes the scale
+/// counts as unchanged.
+pub fn was_scaled_since(workload: &Value) -> bool {
+    let recorded = newest(workload, |fields| {
+        !fields["f:metadata"]["f:annotations"][format!("f:{STANDSTILL}")].is_null()
+    });
+    let scaled = newest(workload, |fields| !fields["f:spec"]["f:replicas"].is_null());
+    recorded.zip(scaled).is_some_and(|(recorded, scaled)| scaled > recorded)
+}
+
+/// When a manager that owns certain fields last changed one of its fields.
+fn newest(workload: &Value, owns: impl Fn(&Value) -> bool) -> Option<Timestamp> {
+    let entries = workload.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let owning = entries.into_iter().flatten().filter(|entry| owns(&entry["fieldsV1"]));
+    owning.filter_map(|entry| text(entry, "/time").parse().ok()).max()
 }
 
 /// The kinds of Flux, each with the prefix of its labels.

@@ -176,6 +176,11 @@ impl Standstill {
         }
     }
 
+    /// Whether this restore made the safety copy to which a rollback goes.
+    pub fn has_own_copy(&self) -> bool {
+        self.safety_of.as_ref() == Some(&self.restore)
+    }
+
     /// The next action.
     pub fn next(&self, seen: &StandstillFacts) -> Action {
         match self.step {
@@ -221,6 +226,23 @@ impl Standstill {
             failure: Some(self.held_message(reason, running)),
             ..self.clone()
         })
+    }
+
+    /// Why the restore ends before the workload was stopped, or before anything was written, and how to go on. A workload that an earlier
+    /// restore left down gets a message of its own.
+    #[must_use]
+    pub fn not_stopped(&self, reason: &str) -> String {
+        match &self.held_by {
+            Some(_) => reason.to_owned(),
+            None => format!("{}. Try again: {}", reason.trim_end_matches('.'), self.again()),
+        }
+    }
+
+    /// The command that carries the restore out again.
+    fn again(&self) -> String {
+        let RestoreName { kind, namespace, name, .. } = &self.restore;
+        let object = kind.to_lowercase();
+        format!("kubectl -n {namespace} get {object} {name} -o yaml | kubectl replace --force -f -")
     }
 
     /// The workload could not be given its scale back: it stays down, and the restore is Failed.
@@ -335,7 +357,7 @@ impl Standstill {
     /// meantime.
     fn held_message(&self, reason: &str, running: u32) -> String {
         let Self { kind, name, replicas, restore, .. } = self;
-        let (object, namespace) = (restore.kind.to_lowercase(), &restore.namespace);
+        let namespace = &restore.namespace;
         let state = match running {
             0 => format!("{kind} {name} stays stopped (it had {replicas} replicas)"),
             now => format!(
@@ -351,10 +373,10 @@ impl Standstill {
         };
         let argument = restore.argument();
         format!(
-            "{reason}. {state}. Try again: kubectl -n {namespace} get {object} {restore_name} -o yaml | kubectl replace --force -f -; \
+            "{reason}. {state}. Try again: {again}; \
              {rollback}; start it with the data as it is: lifeboat stash resume-workload {argument} -n {namespace}",
             reason = reason.trim_end_matches('.'),
-            restore_name = restore.name,
+            again = self.again(),
         )
     }
 }

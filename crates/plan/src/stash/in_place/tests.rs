@@ -241,6 +241,58 @@ fn other_targets_are_not_stopped(
     compare(decide(&facts), expected);
 }
 
+/// What the API server notes about a manager: it owns these fields, and changed one of them last at this minute.
+fn managed(manager: &str, subresource: &str, fields: &Value, minute: u32) -> Value {
+    json!({
+        "manager": manager, "operation": "Update", "subresource": subresource, "apiVersion": "apps/v1",
+        "time": format!("2026-01-01T00:{minute:02}:00Z"), "fieldsType": "FieldsV1", "fieldsV1": fields,
+    })
+}
+
+/// The restore stopped the workload and wrote its record onto it in minute 10.
+fn recorded() -> Value {
+    let annotations = json!({"f:lifeboat.io/standstill": {}});
+    managed("lifeboat", "", &json!({"f:metadata": {"f:annotations": annotations}}), 10)
+}
+
+fn scaled(manager: &str, subresource: &str, minute: u32) -> Value {
+    managed(manager, subresource, &json!({"f:spec": {"f:replicas": {}}}), minute)
+}
+
+#[rstest]
+#[case::by_kubectl_scale(vec![recorded(), scaled("kubectl", "scale", 11)], true)]
+#[case::by_kubectl_apply(vec![recorded(), scaled("kubectl-client-side-apply", "", 11)], true)]
+#[case::by_two_of_which_one_later(vec![scaled("helm", "", 1), recorded(), scaled("kubectl", "scale", 12)], true)]
+#[case::before_the_record(vec![recorded(), scaled("kubectl", "scale", 9)], false)]
+#[case::other_fields_since(vec![recorded(), scaled("helm", "", 1), managed("kubectl", "", &json!({"f:spec": {"f:template": {}}}), 20)], false)]
+#[case::by_the_restore_itself(vec![managed("lifeboat", "", &json!({"f:metadata": {"f:annotations": {"f:lifeboat.io/standstill": {}}}, "f:spec": {"f:replicas": {}}}), 10)], false)]
+#[case::without_a_record(vec![scaled("kubectl", "scale", 11)], false)]
+#[case::without_notes(vec![], false)]
+fn a_workload_that_was_scaled_since_the_record_is_known_by_its_managed_fields(
+    #[case] entries: Vec<Value>,
+    #[case] expected: bool,
+) {
+    let mut object = workload(0);
+    object["metadata"]["managedFields"] = json!(entries);
+    assert_eq!(was_scaled_since(&object), expected);
+}
+
+/// It ran in between: what it wrote is copied before it is overwritten. It stays down if that fails, as it was found.
+#[rstest]
+#[case::stopped_ever_since(9, false)]
+#[case::started_and_stopped_by_hand(11, true)]
+fn a_safety_copy_from_before_the_workload_ran_is_stale(#[case] minute: u32, #[case] copied_again: bool) {
+    let mut object = workload(0);
+    object["metadata"]["managedFields"] = json!([recorded(), scaled("kubectl", "scale", minute)]);
+    let facts = InPlaceFacts {
+        earlier: Some(earlier(Step::HeldDown)),
+        ..facts(TargetKind::Deployment, Some(object))
+    };
+    let Ok(InPlace::Stop(plan)) = decide(&facts) else { panic!() };
+    assert_eq!((plan.safety_copy, plan.safety_of.is_none()), (copied_again, copied_again));
+    assert_eq!((plan.replicas, plan.held_by), (3, Some(restore_name("first"))));
+}
+
 fn compare(found: Result<InPlace, InPlaceError>, expected: Result<InPlace, &str>) {
     match (found, expected) {
         (Ok(found), Ok(expected)) => assert_eq!(found, expected),

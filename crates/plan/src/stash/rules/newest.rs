@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{SAFETY_TAG, SnapshotFact};
+use super::{SAFETY_TAG, SnapshotFact, StoredData};
 use crate::stash::hosts::HostName;
 use crate::stash::targets::CleanPath;
 
@@ -46,14 +46,31 @@ pub(super) fn by_path<'a>(
     found
 }
 
-/// The newest snapshot of a host that has a path: the path itself was backed up, or a directory above it.
+/// The newest snapshot of a host that has a path: the path itself was backed up, or a directory above it. The content of a block volume is
+/// one file, with nothing below it.
 pub(super) fn covering<'a>(
     snapshots: &'a [SnapshotFact],
     host: &HostName,
     path: &CleanPath,
 ) -> Option<&'a SnapshotFact> {
-    let covers = |snapshot: &&SnapshotFact| paths_of(snapshot).iter().any(|stored| path.is_within(stored));
+    let covers = |snapshot: &&SnapshotFact| {
+        let is_file = snapshot.data() == StoredData::Device;
+        paths_of(snapshot).iter().any(|stored| path == stored || (!is_file && path.is_within(stored)))
+    };
     of_host(snapshots, host).filter(covers).reduce(newer)
+}
+
+/// The newest content of a block volume above a path, with the path at which it is stored.
+pub(super) fn device_above<'a>(
+    snapshots: &'a [SnapshotFact],
+    host: &HostName,
+    path: &CleanPath,
+) -> Option<(CleanPath, &'a SnapshotFact)> {
+    let above =
+        |snapshot: &SnapshotFact| paths_of(snapshot).into_iter().find(|stored| path.is_within(stored));
+    let devices = of_host(snapshots, host).filter(|snapshot| snapshot.data() == StoredData::Device);
+    let newest = devices.filter(|snapshot| above(snapshot).is_some()).reduce(newer)?;
+    Some((above(newest)?, newest))
 }
 
 /// The oldest safety copy of each path of a host that a restore made.

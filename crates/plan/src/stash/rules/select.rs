@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use lifeboat_api::stash::RestoreRule;
 
 use super::matching::{entries, hosts, rule_of};
-use super::newest::{by_path, covering, newest, oldest_copies, paths_of};
+use super::newest::{by_path, covering, device_above, newest, oldest_copies, paths_of};
 use super::{
     Existing, HostSelection, INCOMPLETE_TAG, LATEST, PartTarget, RestoreInto, RestoreNote, RestorePart,
     RestoreRequest, RuleError, Selection, SnapshotFact,
@@ -130,10 +130,15 @@ impl<'a> Choice<'a> {
         if newest(&self.request.snapshots, &self.source).is_none() {
             return Err(RuleError::NoSnapshotOfHost { host, source_host });
         }
-        covering(&self.request.snapshots, &self.source, path).ok_or_else(|| RuleError::PathInNoSnapshot {
-            host,
-            source_host,
-            path: path.clone(),
+        if let Some(snapshot) = covering(&self.request.snapshots, &self.source, path) {
+            return Ok(snapshot);
+        }
+        let path = path.clone();
+        Err(match device_above(&self.request.snapshots, &self.source, &path) {
+            Some((device, snapshot)) => {
+                RuleError::PathInDevice { host, path, device, snapshot: snapshot.short().to_owned() }
+            }
+            None => RuleError::PathInNoSnapshot { host, source_host, path },
         })
     }
 

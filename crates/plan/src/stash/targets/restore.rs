@@ -13,7 +13,10 @@ use lifeboat_api::stash::{RestoreRule, RestoreTarget};
 use serde_json::{Value, json};
 
 use super::backup::{entry, stored_ordinals, template_volumes};
-use super::claims::{NewClaim, TemplateError, few_enough, of_stateful_set, of_templates, templates, volumes};
+use super::claims::{
+    NewClaim, TemplateClaim, TemplateError, few_enough, of_stateful_set, of_templates, templates, volumes,
+};
+use super::existing_claims::{ClaimRemark, remarks};
 use super::mounts::{Mount, MountPlan};
 use super::pods::{PodsError, by_node, named, pods_of, standing};
 use super::volumes::{Purpose, Volume, is_with_pods_only, kind_of};
@@ -44,6 +47,8 @@ pub struct RestorePlan {
     pub mounts: Vec<Mount>,
     /// Claims to create before the first mover starts.
     pub new_claims: Vec<NewClaim>,
+    /// What claims lack that exist already under the names of `volumeClaimTemplates`.
+    pub remarks: Vec<ClaimRemark>,
     /// What the restore waits for; it may start once this is empty.
     pub missing: Vec<Missing>,
     /// Volumes to write that exist only with a pod, as in `emptyDir volume cache`.
@@ -343,8 +348,14 @@ impl Restore<'_> {
                 volumes.push(HostVolume { name: mount.volume.clone(), access });
             }
             if self.has_rule(&name) {
-                let new = claims.into_iter().map(|claim| claim.claim);
-                self.plan.new_claims.extend(new.filter(|claim| !facts.claims.contains_key(&claim.name)));
+                for TemplateClaim { claim, .. } in claims {
+                    match facts.claims.get(&claim.name) {
+                        Some(known) => {
+                            self.plan.remarks.extend(remarks(&claim.name, &known.claim, &claim.object));
+                        }
+                        None => self.plan.new_claims.push(claim),
+                    }
+                }
             }
             self.plan.hosts.push(RestoreHost {
                 name,

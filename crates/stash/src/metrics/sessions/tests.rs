@@ -5,7 +5,8 @@ use lifeboat_web::Metrics;
 use super::*;
 
 fn session(succeeded: bool) -> EndedSession {
-    let numbers = HostNumbers { bytes: 7, uploaded: 3, milliseconds: 1500, files: 2 };
+    let files = FileCounts { total: 22, new: 11, modified: 5, unmodified: 6 };
+    let numbers = HostNumbers { bytes: 7, uploaded: 3, milliseconds: 1500, files };
     let host = EndedHost {
         hostname: "app".into(),
         succeeded,
@@ -70,6 +71,35 @@ fn a_failed_session_keeps_the_values_of_the_last_good_one() {
     assert!(text.contains("repository=\"r\"} 0"), "{text}");
     assert!(text.contains("repository=\"r\"} 1000"), "{text}");
     assert!(text.contains("hostname=\"app\"} 7"), "{text}");
+    sessions.retain(|_, _, _| false);
+    assert!(!metrics.render().contains("nightly"), "{}", metrics.render());
+}
+
+#[test]
+fn the_files_of_a_host_are_compared_with_the_snapshots_before() {
+    let mut numbers = HostNumbers::default();
+    let files = Some(FileCounts { total: 4, new: 1, modified: 1, unmodified: 2 });
+    let stored = Snapshot { files, ..Snapshot::default() };
+    numbers.add(&stored, None);
+    numbers.add(&stored, Some(&BackedUp { files: 9, ..BackedUp::default() }));
+    // A mover of an earlier version counts all files only.
+    numbers.add(&Snapshot::default(), Some(&BackedUp { files: 3, ..BackedUp::default() }));
+    assert_eq!(numbers.files, FileCounts { total: 11, new: 2, modified: 2, unmodified: 4 });
+}
+
+#[test]
+fn every_number_of_files_is_shown() {
+    let metrics = Metrics::new("0");
+    let sessions = metrics.register(SessionMetrics::register);
+    sessions.ended(&session(true));
+    let text = metrics.render();
+    for (name, value) in [("total", 22), ("new", 11), ("modified", 5), ("unmodified", 6)] {
+        for prefix in [OLDER, NEWER] {
+            let begin = format!("{prefix}_host_files_{name}{{");
+            let line = text.lines().find(|line| line.starts_with(&begin)).unwrap_or_default();
+            assert!(line.ends_with(&format!("}} {value}")), "{begin} is {line:?}");
+        }
+    }
     sessions.retain(|_, _, _| false);
     assert!(!metrics.render().contains("nightly"), "{}", metrics.render());
 }

@@ -14,7 +14,7 @@ use lifeboat_mover::task::{self, Part, Source, TaskWork};
 use lifeboat_plan::stash::rules::{DEVICE_TAG, SESSION_TAG};
 use lifeboat_plan::stash::session::BackupArgs;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource, VolumeAccess};
-use lifeboat_plan::transfer::attempts::incomplete;
+use lifeboat_plan::transfer::attempts::{FileCounts, incomplete};
 use lifeboat_plan::transfer::movers::{PodSettings, data, device};
 use lifeboat_transfer::attempts::{NotPrepared, Prepared, Reported, Steps, Stored, Transfer, failed};
 use lifeboat_transfer::movers::{Death, DeathCause};
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::host_record::{HostRecord, end_host};
 use super::super::places::{Writable, in_node_directory, place, rates};
+use super::super::reported::{NotDone, of_part};
 use super::super::sizes::{human_size, minutes};
 use super::snapshots::HostSnapshots;
 use super::work::BackupWork;
@@ -84,7 +85,7 @@ impl Steps for Copying<'_> {
     }
 
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
-        self.stored(|_, _| Err(message.to_owned())).await
+        self.stored(|_, _| Err(NotDone::Failed(message.to_owned()))).await
     }
 
     async fn is_undone(&self) -> bool {
@@ -123,20 +124,10 @@ impl Steps for Copying<'_> {
 }
 
 /// What the mover reported about a part: the snapshot, or why there is none.
-fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, String> {
-    let of_part = match outcome {
-        Outcome::Parts(results) => {
-            let listed = results.parts.iter().find(|part| part.uid == uid);
-            listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this part")?
-        }
-        // A task with one part has no list of parts: its result is that of the part.
-        outcome if number == 0 => outcome,
-        _ => return Err("the mover did not report this part".to_owned()),
-    };
-    match of_part {
+fn reported(outcome: &Outcome, uid: &str, number: usize) -> Result<BackedUp, NotDone> {
+    match of_part(outcome, uid, number)? {
         Outcome::BackedUp(stored) => Ok(stored.clone()),
-        Outcome::Failed(failure) => Err(failure.message.clone()),
-        other => Err(format!("the mover answered with another kind of work: {other:?}")),
+        other => Err(NotDone::of(other)),
     }
 }
 
@@ -209,7 +200,7 @@ impl Copying<'_> {
     /// Compares the mover's report with the repository, and records the host's snapshots.
     async fn stored(
         &self,
-        reported: impl Fn(&str, usize) -> Result<BackedUp, String>,
+        reported: impl Fn(&str, usize) -> Result<BackedUp, NotDone>,
     ) -> Result<(), ApiError> {
         let mut found = match self.transfer.stored_parts().await {
             Ok(found) => found,
@@ -218,7 +209,7 @@ impl Copying<'_> {
         let (mut snapshots, mut problems) = (Vec::new(), Vec::new());
         for (number, part) in self.parts.parts.iter().enumerate() {
             let uid = self.transfer.part(number);
-            let report = reported(&uid, number);
+            let report = reported(&uid, number).map_err(|why| why.to_string());
             let said = match &report {
                 Ok(stored) => Reported::Snapshot(stored.clone()),
                 Err(message) => Reported::Nothing(message),
@@ -257,15 +248,52 @@ impl Copying<'_> {
     }
 }
 
-fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> SnapshotStats {
+/// The numbers of files. A mover of an earlier version reports only how many there are.
+fn file_stats(counted: Option<FileCounts>, reported: Option<&BackedUp>) -> Option<FileStats> {
     let count = |value: u64| i64::try_from(value).ok();
+    match (counted, reported) {
+        (Some(files), _) => Some(FileStats {
+            total_files: count(files.total),
+            new_files: count(files.new),
+            modified_files: count(files.modified),
+            unmodified_files: count(files.unmodified),
+        }),
+        (None, Some(reported)) => {
+            Some(FileStats { total_files: count(reported.files), ..FileStats::default() })
+        }
+        (None, None) => None,
+    }
+}
+
+fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> SnapshotStats {
     SnapshotStats {
         name: Some(stored.snapshot.id.clone()),
         path: Some(part.path.to_string()),
         total_size: Some(human_size(stored.snapshot.bytes)),
         uploaded: Some(human_size(stored.snapshot.bytes_added)),
         processing_time: reported.map(|reported| minutes(reported.milliseconds)),
-        file_stats: reported
-            .map(|reported| FileStats { total_files: count(reported.files), ..FileStats::default() }),
+        file_stats: file_stats(stored.snapshot.files, reported),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_shown_as_compared_with_the_snapshot_before() {
+        let counted = FileCounts { total: 10, new: 1, modified: 2, unmodified: 7 };
+        let reported = BackedUp { files: 4, ..BackedUp::default() };
+        let expected = FileStats {
+            total_files: Some(10),
+            new_files: Some(1),
+            modified_files: Some(2),
+            unmodified_files: Some(7),
+        };
+        assert_eq!(file_stats(Some(counted), Some(&reported)), Some(expected.clone()));
+        assert_eq!(file_stats(Some(counted), None), Some(expected), "the snapshot itself has them");
+        let only_total = FileStats { total_files: Some(4), ..FileStats::default() };
+        assert_eq!(file_stats(None, Some(&reported)), Some(only_total), "a mover of an earlier version");
+        assert_eq!(file_stats(None, None), None);
     }
 }

@@ -63,7 +63,7 @@ pub(super) async fn finish(
             Vec::new()
         }
     };
-    complete(record, &observed).await?;
+    written(record.complete(&observed).await?)?;
     context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
     Ok(())
 }
@@ -138,7 +138,7 @@ pub(super) async fn end(
     message: &str,
 ) -> Result<(), Stopped> {
     record.warn("Failed", message).await;
-    complete(record, &[]).await?;
+    written(record.complete(&[]).await?)?;
     if let Some(invoker) = invoker {
         context.metrics.sessions.failed(&labels_of(invoker));
     }
@@ -179,19 +179,6 @@ pub(super) async fn end_without_invoker(
     });
     written(changed.await?)?;
     end(context, invoker, record, GONE).await
-}
-
-async fn complete(record: &SessionRecord, observed: &[Observation]) -> Result<(), Stopped> {
-    let now = record.now();
-    let changed = record.change(|state| {
-        for observed in observed {
-            state.observe(observed, now);
-        }
-        state.observe(&ConditionType::MetricsPushed.yes(""), now);
-        let passed = Duration::try_from(now.duration_since(record.created)).unwrap_or_default();
-        state.duration = Some(GoDuration::from(Duration::from_secs(passed.as_secs())));
-    });
-    written(changed.await?)
 }
 
 /// Forgets the snapshots of the session's own hosts that the policy does not keep. A failure is only a warning,

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifeboat_api::common::{GoDuration, NamespaceName};
+use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::{HostPart, HostSource, MoverParts, MoverSource};
-use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, run_transfer};
 use lifeboat_transfer::gateway::Rights;
 use lifeboat_transfer::repositories::RepositoryKey;
@@ -19,7 +18,7 @@ use super::work::BackupWork;
 use crate::gateway::{NoPass, pass};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::places::{Writable, place};
-use crate::sessions::pod::{PodRequest, pod_settings_on};
+use crate::sessions::pod::{PodRequest, job_of, pod_settings_on};
 use crate::sessions::tasks::task_base;
 use crate::tasks::TaskWork;
 
@@ -95,16 +94,7 @@ impl BackupWork {
         };
         let transfer = self.transfer(key, record, &record.state().await, mover, &namespace).through(pass);
         let member = self.member(record.member);
-        let job = MoverJob {
-            task: transfer.task(),
-            owner: self.record.owner(),
-            place: place(&parts.source, Writable::No),
-            repository: key.to_string(),
-            group: transfer.group.clone(),
-            deadline_seconds: 1,
-            namespace: NamespaceName::new(namespace),
-            pod: self.transfers.settings.pod(&self.context.core.namespace),
-        };
+        let job = job_of(&transfer, place(&parts.source, Writable::No));
         let request = PodRequest {
             job: &job,
             runtime: member.and_then(|member| member.spec.runtime_settings.as_ref()),

@@ -7,7 +7,8 @@ use lifeboat_plan::stash::hooks::PostPolicy;
 use lifeboat_plan::stash::hosts::HostName;
 use tokio_util::sync::CancellationToken;
 
-use super::{SessionWork, Stopped, again_later, all, is_refusal, on_record};
+use super::{SessionWork, Stopped, again_later, all, on_record};
+use crate::patience::is_refusal;
 use crate::sessions::host_record::HostRecord;
 
 /// Whether the hook after the hosts of a member does not depend on their ends.

@@ -119,7 +119,7 @@ impl Calls {
             namespace: SHOP,
             annotations: &BTreeMap::new(),
         };
-        super::run(&self.world.context, run, &CancellationToken::new()).await
+        super::run(&self.world.context, &run, &CancellationToken::new()).await
     }
 
     /// How many movers were started.
@@ -210,6 +210,6 @@ async fn a_command_runs_in_the_default_container_of_its_pod() {
         namespace: SHOP,
         annotations: &BTreeMap::new(),
     };
-    super::run(&world.context, run, &CancellationToken::new()).await.unwrap();
+    super::run(&world.context, &run, &CancellationToken::new()).await.unwrap();
     assert_eq!(commands.0.lock().unwrap().as_deref(), Some("app"));
 }

@@ -21,6 +21,9 @@ impl RestoreWork {
         cancel: &CancellationToken,
     ) -> Result<(), ApiError> {
         let found = self.found(member);
+        if self.member_state(member).await.all_hosts_ended() {
+            return self.settle_blocking(member, &found).await;
+        }
         if !cancel.is_cancelled() && !self.make_claims(member, &found).await? {
             return self.settle_blocking(member, &found).await;
         }
@@ -28,11 +31,14 @@ impl RestoreWork {
         let mut disturbed = self.come_to_use(&found).await?;
         if disturbed.is_some() {
             limited.cancel();
-        } else if !cancel.is_cancelled() && !self.block_backups(member, &found).await? {
+        } else if !cancel.is_cancelled() && !self.block_backups(member, &found, cancel).await? {
             return self.settle_blocking(member, &found).await;
         }
         let records = self.hosts(member).await;
-        let restores = records.iter().map(|record| self.restore(record, &found, &limited));
+        let (of_member, until) = (&*found, &limited);
+        let restores = records
+            .iter()
+            .map(|record| record.patiently(until, move || self.restore(record, of_member, until)));
         let mut restores = pin!(try_join_all(restores));
         if disturbed.is_none() {
             disturbed = tokio::select! {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use lifeboat_api::common::NamespaceName;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::databases::Direction;
@@ -17,7 +16,6 @@ use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::targets::{CleanPath, MoverParts, MoverSource};
 use lifeboat_plan::stash::tasks::{Interim, is_volume_task};
 use lifeboat_plan::stash::variables::SystemVariables;
-use lifeboat_plan::transfer::movers::MoverJob;
 use lifeboat_transfer::attempts::run_transfer;
 use lifeboat_transfer::gateway::Rights;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +27,7 @@ use super::work::RestoreWork;
 use super::writing::Writing;
 use crate::sessions::engine::NoHosts;
 use crate::sessions::host_record::HostRecord;
-use crate::sessions::pod::{PodRequest, pod_settings_on};
+use crate::sessions::pod::{PodRequest, job_of, pod_settings_on};
 use crate::sessions::tasks::task_base;
 use crate::sessions::volumes::{Claims, of_target};
 use crate::tasks::{TaskProblem, TaskRequest, TaskWork, has_task, task_work};
@@ -177,7 +175,10 @@ pub(super) async fn run(
 ) -> Result<(), ApiError> {
     let task = locked(&work.tasks).get(&member).cloned();
     let found = FoundMember::default();
-    if !cancel.is_cancelled() && !work.block_backups(member, &found).await? {
+    if work.member_state(member).await.all_hosts_ended() {
+        return work.settle_blocking(member, &found).await;
+    }
+    if !cancel.is_cancelled() && !work.block_backups(member, &found, cancel).await? {
         return work.settle_blocking(member, &found).await;
     }
     for record in work.hosts(member).await {
@@ -191,7 +192,7 @@ pub(super) async fn run(
         };
         let parts = parts_of(work, member, &state);
         if !parts.iter().all(|part| is_restored(&state, part)) {
-            send(work, &record, task, parts.clone(), cancel).await?;
+            record.patiently(cancel, || send(work, &record, task, parts.clone(), cancel)).await?;
         }
         let now = record.state().await;
         if !now.phase.has_ended() && parts.iter().all(|part| is_restored(&now, part)) {
@@ -231,16 +232,7 @@ async fn send(
     let transfer = work.transfer(record, base, &source, false).await;
     let Some(transfer) = work.admitted(record, transfer, Rights::Restore).await? else { return Ok(()) };
     let core = &work.context.core;
-    let job = MoverJob {
-        task: transfer.task(),
-        owner: work.record.owner(),
-        place: TaskWork::place(),
-        repository: work.key().to_string(),
-        group: transfer.group.clone(),
-        deadline_seconds: 1,
-        namespace: NamespaceName::new(&transfer.namespace),
-        pod: work.transfers.settings.pod(&core.namespace),
-    };
+    let job = job_of(&transfer, TaskWork::place());
     let member = work.member(record.member);
     let target = member.and_then(|member| member.target.as_ref());
     let runtime = member.and_then(|member| member.spec.runtime_settings.as_ref());

@@ -55,12 +55,6 @@ pub(super) fn is_restored(host: &HostState, part: &WritePart) -> bool {
     host.paths.iter().find(same).is_some_and(|chosen| chosen.restored)
 }
 
-/// Whether a mover may have written data of the host. The attempt is on record before the mover is sent, and goes when all of its paths
-/// are restored, or when the mover said that it wrote nothing.
-pub(super) fn may_have_written(host: &HostState) -> bool {
-    host.run.attempt.is_some() || host.paths.iter().any(|chosen| chosen.restored)
-}
-
 /// The data that is copied before it is overwritten: the whole mount of each path, because the path itself may be the
 /// data that was lost.
 pub(super) fn safety_parts(mounts: &[Mount], paths: &[RestoredPath]) -> Vec<HostPart> {

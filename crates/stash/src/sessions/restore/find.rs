@@ -14,7 +14,7 @@ use lifeboat_plan::stash::rules::{RestoreInto, RestoreRequest, Selection, Snapsh
 use lifeboat_plan::stash::session::{TargetVolumes, wait_until};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
 use lifeboat_plan::stash::state::{HostState, MemberState};
-use lifeboat_plan::stash::targets::{RestoreFacts, RestorePlan, device_errors, restore_plan};
+use lifeboat_plan::stash::targets::{ClaimRemark, RestoreFacts, RestorePlan, device_errors, restore_plan};
 use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
@@ -258,7 +258,7 @@ impl RestoreWork {
         });
         let hosts: Vec<HostState> = hosts.collect();
         let names: Vec<HostName> = hosts.iter().map(|host| host.name.clone()).collect();
-        let (now, observed) = (self.record.now(), observations(valid, &selection));
+        let (now, observed) = (self.record.now(), observations(valid, &selection, &found.remarks));
         let changed = self.change(member, |member| {
             member.total_hosts = i32::try_from(hosts.len()).ok();
             member.claims = on.claims;
@@ -302,7 +302,11 @@ impl RestoreWork {
 }
 
 /// The conditions of a member whose hosts are known.
-fn observations(valid: &ValidRestoreMember, selection: &Selection) -> Vec<Observation> {
+fn observations(
+    valid: &ValidRestoreMember,
+    selection: &Selection,
+    claims: &[ClaimRemark],
+) -> Vec<Observation> {
     let mut observed = vec![
         ConditionType::RestoreTargetFound.yes("the target is available"),
         ConditionType::RestoreExecutorEnsured.yes(""),
@@ -318,10 +322,10 @@ fn observations(valid: &ValidRestoreMember, selection: &Selection) -> Vec<Observ
         let message = format!("no rule is for {}; nothing is restored to them", joined(&names));
         observed.push(ConditionType::HostsWithoutRule.yes(message));
     }
-    let remarks = selection.hosts.iter().flat_map(|host| {
+    let of_hosts = selection.hosts.iter().flat_map(|host| {
         host.notes.iter().map(|note| format!("host {}: {note}", host.name)).collect::<Vec<_>>()
     });
-    let remarks: Vec<String> = remarks.collect();
+    let remarks: Vec<String> = of_hosts.chain(claims.iter().map(ToString::to_string)).collect();
     if !remarks.is_empty() {
         observed.push(ConditionType::RestoreRemarks.yes(remarks.join("; ")));
     }

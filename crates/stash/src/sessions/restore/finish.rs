@@ -1,11 +1,8 @@
 //! Ends a restore: sets its last condition and its duration, and forgets safety copies that are old enough.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use lifeboat_api::common::GoDuration;
 use lifeboat_plan::stash::hosts::HostName;
-use lifeboat_plan::stash::state::conditions::ConditionType;
 
 use super::others::needed_copies;
 use super::work::RestoreWork;
@@ -25,7 +22,7 @@ pub(super) async fn finish(work: &RestoreWork) -> Result<(), Stopped> {
         })
         .await;
     // Slow storage does not lengthen the restore. What a server that ends here leaves is forgotten after the next session.
-    complete(&work.record).await?;
+    written(work.record.complete(&[]).await?)?;
     if let Some(key) = &work.repository {
         forget_old_copies(&work.context, &work.record.namespace, key, &hosts).await;
     }
@@ -52,15 +49,5 @@ pub(in crate::sessions) async fn forget_old_copies(
 /// Ends a restore that could not start.
 pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
     record.warn("RestoreFailed", message).await;
-    complete(record).await
-}
-
-async fn complete(record: &SessionRecord) -> Result<(), Stopped> {
-    let now = record.now();
-    let changed = record.change(|state| {
-        state.observe(&ConditionType::MetricsPushed.yes(""), now);
-        let passed = Duration::try_from(now.duration_since(record.created)).unwrap_or_default();
-        state.duration = Some(GoDuration::from(Duration::from_secs(passed.as_secs())));
-    });
-    written(changed.await?)
+    written(record.complete(&[]).await?)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lifeboat_plan::stash::hosts::{HostName, TargetKind};
 use lifeboat_plan::stash::targets::{
-    Destination, Mount, NewClaim, RestorePlan, TargetFacts, pod_template, pods_of, why_not_ready,
+    ClaimRemark, Destination, Mount, NewClaim, RestorePlan, TargetFacts, pod_template, pods_of, why_not_ready,
 };
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub(super) struct FoundMember {
     /// The volumes of each host that can be restored.
     pub(super) destinations: BTreeMap<HostName, Destination>,
     pub(super) new_claims: Vec<NewClaim>,
+    /// What existing claims lack of what their templates ask for.
+    pub(super) remarks: Vec<ClaimRemark>,
     /// The claims of all hosts.
     pub(super) claims: BTreeSet<String>,
     /// A pod of the target, or its template: its user, tolerations and SELinux options hold for movers too.
@@ -42,6 +44,7 @@ impl FoundMember {
             mounts: plan.mounts,
             destinations,
             new_claims: plan.new_claims,
+            remarks: plan.remarks,
             claims,
             pod: pod(facts).or_else(|| template.cloned()),
             grace: Duration::from_secs(seconds.unwrap_or(GRACE)),

@@ -11,7 +11,7 @@ use lifeboat_plan::stash::in_place::{SAFETY_COPY, Standstill, Step, Work};
 use lifeboat_plan::stash::state::{HostState, WorkPhase};
 use tokio_util::sync::CancellationToken;
 
-use super::choice::{is_copied, may_have_written, safety_parts};
+use super::choice::{is_copied, safety_parts};
 use super::found::FoundMember;
 use super::work::{RestoreWork, failures};
 use crate::standstill::Restoring;
@@ -46,15 +46,20 @@ impl Restoring for MemberStandstill<'_> {
     async fn run(&self, step: Step, cancel: &CancellationToken) -> Result<(), ApiError> {
         let records = self.work.hosts(self.member).await;
         if step == Step::SafetyCopy {
-            let copies = records.iter().map(|record| self.work.copy(record, &self.found, cancel));
+            let copies = records
+                .iter()
+                .map(|record| record.patiently(cancel, move || self.work.copy(record, &self.found, cancel)));
             return try_join_all(copies).await.map(drop);
         }
         if !cancel.is_cancelled()
-            && (self.has_lost_hosts().await? || !self.work.block_backups(self.member, &self.found).await?)
+            && (self.has_lost_hosts().await?
+                || !self.work.block_backups(self.member, &self.found, cancel).await?)
         {
             return Ok(());
         }
-        let restores = records.iter().map(|record| self.work.restore(record, &self.found, cancel));
+        let restores = records
+            .iter()
+            .map(|record| record.patiently(cancel, move || self.work.restore(record, &self.found, cancel)));
         try_join_all(restores).await.map(drop)
     }
 
@@ -97,7 +102,7 @@ impl MemberStandstill<'_> {
 
 /// The hosts that have no volumes any more; none once a mover may have written.
 fn lost_hosts<'a>(hosts: &'a [HostState], found: &FoundMember) -> Vec<&'a str> {
-    if hosts.iter().any(may_have_written) {
+    if hosts.iter().any(HostState::may_have_written) {
         return Vec::new();
     }
     let open = hosts.iter().filter(|host| !host.phase.has_ended());
@@ -129,7 +134,7 @@ fn of_copies(hosts: &[HostState], found: &FoundMember) -> Work {
 /// The state of the movers that restore. Once a mover was requested, data may have been written, unless the mover
 /// reported that it wrote nothing.
 fn of_restores(hosts: &[HostState]) -> Work {
-    let is_written = hosts.iter().any(may_have_written);
+    let is_written = hosts.iter().any(HostState::may_have_written);
     if hosts.iter().all(|host| host.phase.has_ended()) {
         return match failures(hosts) {
             Some(message) if is_written => Work::Failed(message),

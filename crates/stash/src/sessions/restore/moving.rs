@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifeboat_api::common::{GoDuration, NamespaceName};
+use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::rules::SAFETY_TAG;
 use lifeboat_plan::stash::session::{BackupArgs, RestoreArgs};
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::{Destination, MoverParts, MoverSource, by_mover};
-use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, PodSettings};
+use lifeboat_plan::transfer::movers::{MoverPlace, PodSettings};
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, run_transfer};
 use lifeboat_transfer::gateway::Rights;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use crate::gateway::{NoPass, pass};
 use crate::sessions::backup::copying::{CopyOptions, Copying};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::places::{Writable, place};
-use crate::sessions::pod::{PodRequest, pod_settings};
+use crate::sessions::pod::{PodRequest, job_of, pod_settings};
 use crate::sessions::tasks::{safety_base, task_base};
 
 /// How long the mover of one host may take if the restore sets no `timeOut`.
@@ -217,16 +217,7 @@ impl RestoreWork {
         destination: &Destination,
     ) -> Result<Option<PodSettings>, ApiError> {
         let core = &self.context.core;
-        let job = MoverJob {
-            task: transfer.task(),
-            owner: self.record.owner(),
-            place,
-            repository: self.key().to_string(),
-            group: transfer.group.clone(),
-            deadline_seconds: 1,
-            namespace: NamespaceName::new(&transfer.namespace),
-            pod: self.transfers.settings.pod(&core.namespace),
-        };
+        let job = job_of(transfer, place);
         let member = self.member(record.member);
         let request = PodRequest {
             job: &job,

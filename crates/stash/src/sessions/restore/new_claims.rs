@@ -7,17 +7,19 @@ use lifeboat_cluster::ApiError;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::in_place::{Step, users};
 use lifeboat_plan::stash::snapshotter::{RESTORE, is_of_restore, labelled};
-use lifeboat_plan::stash::state::{HostState, MemberState, WorkPhase};
+use lifeboat_plan::stash::state::{HostState, MemberState, RestoredData, WorkPhase};
 use lifeboat_transfer::claims::Claims;
 
-use super::choice::may_have_written;
 use super::found::FoundMember;
 use super::work::RestoreWork;
-use crate::sessions::engine::is_refusal;
+use crate::patience::is_refusal;
 
 impl RestoreWork {
     /// Makes the claims that do not exist yet. False where the API server refuses one before anything began: the hosts have failed.
     pub(super) async fn make_claims(&self, member: usize, found: &FoundMember) -> Result<bool, ApiError> {
+        if self.member_state(member).await.all_hosts_ended() {
+            return Ok(true);
+        }
         let claims = Claims::new(&self.context.core.client);
         for claim in &found.new_claims {
             match claims.make(&labelled(claim, &self.record.uid)).await {
@@ -41,7 +43,7 @@ impl RestoreWork {
             (state.members.get(member).cloned().unwrap_or_default(), of_others)
         });
         let (state, of_others) = read.await;
-        if !is_given_up(&state.hosts) {
+        if !is_given_up(&state) {
             return;
         }
         if let Err(error) = self.discard(&(&state.claims - &of_others)).await {
@@ -82,13 +84,13 @@ impl RestoreWork {
 /// Whether the workload may stand still already, or data may have been written.
 fn has_begun(member: &MemberState) -> bool {
     let stands = member.standstill.as_ref().is_some_and(|record| record.step != Step::Recorded);
-    stands || member.hosts.iter().any(may_have_written)
+    stands || member.hosts.iter().any(HostState::may_have_written)
 }
 
 /// Whether hosts failed before a mover wrote anything.
-fn is_given_up(hosts: &[HostState]) -> bool {
-    hosts.iter().all(|host| host.phase.has_ended() && !may_have_written(host))
-        && hosts.iter().any(|host| host.phase == WorkPhase::Failed)
+fn is_given_up(member: &MemberState) -> bool {
+    member.restored_data() == RestoredData::Untouched
+        && member.hosts.iter().any(|host| host.phase == WorkPhase::Failed)
 }
 
 #[cfg(test)]
@@ -115,6 +117,7 @@ mod tests {
     #[case::all_have_their_data(&[restored()], false)]
     #[case::there_are_none(&[], false)]
     fn claims_stay_as_soon_as_data_may_be_in_them(#[case] hosts: &[HostState], #[case] expected: bool) {
-        assert_eq!(is_given_up(hosts), expected);
+        let member = MemberState { hosts: hosts.to_vec(), ..MemberState::default() };
+        assert_eq!(is_given_up(&member), expected);
     }
 }

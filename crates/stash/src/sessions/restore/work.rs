@@ -23,6 +23,7 @@ use super::member::MemberStandstill;
 use super::object::RestoreObject;
 use super::{by_snapshot, by_task};
 use crate::context::Context;
+use crate::patience::{WEBHOOKS, patiently};
 use crate::sessions::batch_hooks::{self, HookConditions};
 use crate::sessions::engine::{HookMoment, NoHosts, SessionWork};
 use crate::sessions::finalizer::{self, Hold};
@@ -119,7 +120,7 @@ impl RestoreWork {
         finalizer::hold(core, self.object.kind, &self.record, Hold::Standstill).await?;
         if !cancel.is_cancelled() && !self.make_claims(member, &found).await? {
             self.change(member, |member| member.standstill = None).await?;
-            return finalizer::release_standstill(core, self.object.kind, &self.record).await;
+            return self.release_standstill().await;
         }
         let workload = standstill::Workload {
             core,
@@ -127,6 +128,7 @@ impl RestoreWork {
             claims: found.claims.clone(),
             session: &self.record.uid,
             grace: found.grace,
+            webhooks: WEBHOOKS,
         };
         let restore = MemberStandstill { work: self, member, found: found.clone(), cancel };
         let ended = Box::pin(standstill::carry_out(&workload, &restore, self.transfers.pace)).await?;
@@ -135,7 +137,16 @@ impl RestoreWork {
             let is_there = workload.is_there(&uid).await?;
             self.over(member, failure, is_there).await?;
             self.settle_blocking(member, &found).await?;
-            finalizer::release_standstill(core, self.object.kind, &self.record).await?;
+            self.release_standstill().await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the finalizer of a standstill that is over. If that is refused, it is removed when the restore has ended.
+    async fn release_standstill(&self) -> Result<(), ApiError> {
+        let release = || finalizer::release_standstill(&self.context.core, self.object.kind, &self.record);
+        if let Err(why) = patiently(&self.cancel, release).await? {
+            tracing::warn!(restore = self.record.name, %why, "the finalizer of a restore was not removed");
         }
         Ok(())
     }

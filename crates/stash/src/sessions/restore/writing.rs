@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::choice::WritePart;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::places::{Writable, in_node_directory, place, rates};
+use crate::sessions::reported::{NotDone, of_part};
 use crate::tasks::TaskWork;
 
 /// One mover of one host.
@@ -66,7 +67,7 @@ impl Steps for Writing {
                     owners.count += done.owners.count;
                     owners.first.extend(done.owners.first.iter().cloned());
                 }
-                Err(message) => problems.push(format!("{}: {message}", part.path)),
+                Err(why) => problems.push(format!("{}: {why}", part.path)),
             }
         }
         let problems = Problems { messages: problems, nothing_written: is_untouched(&outcome) };
@@ -126,24 +127,14 @@ fn is_untouched(outcome: &Outcome) -> bool {
 }
 
 /// What the mover reported about a part: that all of it is restored and verified, or why not.
-fn reported<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Restored, String> {
-    let of_part = match outcome {
-        Outcome::Parts(results) => {
-            let listed = results.parts.iter().find(|part| part.uid == uid);
-            listed.map(|part| &part.outcome).ok_or("the mover's result has no room for this path")?
-        }
-        // A task with one part has no list of parts: its result is that of the part.
-        outcome if number == 0 => outcome,
-        _ => return Err("the mover did not report this path".to_owned()),
-    };
-    match of_part {
+fn reported<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Restored, NotDone> {
+    match of_part(outcome, uid, number)? {
         Outcome::Restored(restored) if restored.failed.count > 0 => {
             let (count, first) = (restored.failed.count, restored.failed.first.join(", "));
-            Err(format!("{count} files could not be restored ({first})"))
+            Err(NotDone::Incomplete { count, first })
         }
         Outcome::Restored(restored) => Ok(restored),
-        Outcome::Failed(failure) => Err(failure.message.clone()),
-        other => Err(format!("the mover answered with another kind of work: {other:?}")),
+        other => Err(NotDone::of(other)),
     }
 }
 
@@ -289,10 +280,12 @@ mod tests {
         let none = Outcome::Failed(Failure { cause: Cause::Target, message: "read-only".into() });
         let all = Outcome::Restored(Restored::default());
         let outcome = parts(vec![("t.0", some), ("t.1", none), ("t.2", all)]);
-        assert!(reported(&outcome, "t.0", 0).unwrap_err().contains("2 files could not be restored"));
-        assert_eq!(reported(&outcome, "t.1", 1).unwrap_err(), "read-only");
+        assert!(
+            reported(&outcome, "t.0", 0).unwrap_err().to_string().contains("2 files could not be restored")
+        );
+        assert_eq!(reported(&outcome, "t.1", 1).unwrap_err().to_string(), "read-only");
         assert!(reported(&outcome, "t.2", 2).is_ok());
-        assert!(reported(&outcome, "t.3", 3).unwrap_err().contains("no room"));
+        assert!(reported(&outcome, "t.3", 3).unwrap_err().to_string().contains("no room"));
     }
 
     fn failure(cause: Cause) -> Outcome {

@@ -115,3 +115,34 @@ fn patterns_choose_no_part_of_a_device() {
     let message = device_errors(&plan, &selection)[0].to_string();
     assert!(message.contains("include and exclude choose files"), "{message}");
 }
+
+/// The mount of a block volume may be below the path at which another device was stored: the snapshot has one file, and no path in it.
+#[rstest]
+#[case::the_device_itself("/data", &[OURS, DEVICE_TAG], None)]
+#[case::below_it("/data/db", &[OURS, DEVICE_TAG], Some("path /data/db is inside of /data"))]
+#[case::below_a_directory("/data/db", &[OURS], None)]
+#[case::below_what_another_program_stored("/data/db", &[], None)]
+fn a_path_below_the_content_of_a_device_is_refused_by_the_rule(
+    #[case] path: &str,
+    #[case] tags: &[&str],
+    #[case] says: Option<&str>,
+) {
+    let mount_path = CleanPath::stored(path).unwrap();
+    let selection = select(&RestoreRequest {
+        rules: vec![RestoreRule { paths: Some(vec![path.to_owned()]), ..RestoreRule::default() }],
+        hosts: vec!["app".into()],
+        into: RestoreInto::Mounts(vec![Mount { volume: "data".into(), mount_path, sub_path: None }]),
+        snapshots: vec![SnapshotFact {
+            id: "a".repeat(64),
+            host: "app".into(),
+            paths: vec!["/data".to_owned()],
+            tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            time: "2026-01-01T00:00:00Z".parse().unwrap(),
+        }],
+    });
+    match (selection.problem(), says) {
+        (None, None) => {}
+        (Some(problem), Some(says)) => assert!(problem.contains(says), "{problem}"),
+        (problem, says) => panic!("{problem:?} is not {says:?}"),
+    }
+}

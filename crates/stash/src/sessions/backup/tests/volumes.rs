@@ -101,3 +101,44 @@ async fn a_mover_whose_pod_did_not_move_is_not_followed_by_another() {
     );
     assert_eq!(locked(&shop.movers.requests).len(), 1);
 }
+
+const AWAY: &str = "Internal error occurred: failed calling webhook \"policy.example\": connection refused";
+
+/// No mover can be sent, and the wait for the webhook ends with the session.
+#[tokio::test]
+async fn a_host_whose_mover_a_webhook_keeps_away_ends_with_its_session() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    let cancel = CancellationToken::new();
+    let late = cancel.clone();
+    shop.world.server.answer(move |_, asked| {
+        asked.query.contains("dryRun").then(|| {
+            late.cancel();
+            lifeboat_cluster::testing::failure(500, AWAY)
+        })
+    });
+    let (session, record) = shop.parts("s");
+    let advanced = Box::pin(advance(&shop.world.context, &session, &record, &cancel)).await;
+    assert!(matches!(advanced, Ok(Advance::Ended)));
+    let session = shop.object("s");
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(host(&session, 0)["error"].to_string().contains("policy.example"), "{session}");
+    assert!(locked(&shop.movers.requests).is_empty());
+}
+
+/// A quota or a policy says no to every mover: the session ends at once.
+#[tokio::test]
+async fn a_host_whose_mover_is_refused_ends_with_its_session() {
+    let shop = Shop::new().await;
+    shop.put_configuration("nightly", &json!({}));
+    shop.put_session("s", "BackupConfiguration", "nightly");
+    shop.world.server.answer(|_, asked| {
+        let refused =
+            "pods \"mover-x\" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi";
+        asked.query.contains("dryRun").then(|| lifeboat_cluster::testing::failure(403, refused))
+    });
+    let session = shop.run("s").await;
+    assert_eq!(phase(&session), "Failed", "{session}");
+    assert!(host(&session, 0)["error"].to_string().contains("maximum memory usage"), "{session}");
+}

@@ -151,12 +151,18 @@ impl Cluster {
 
     /// Stores a snapshot of a host at a path; gives its ID.
     pub(super) async fn snapshot(&self, host: &str, path: &str) -> String {
+        self.tagged(host, path, &[]).await
+    }
+
+    /// Stores a snapshot with these tags.
+    pub(super) async fn tagged(&self, host: &str, path: &str, tags: &[&str]) -> String {
         let repository = self.world.opened(&self.key).await;
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("file"), host).unwrap();
         let source =
             Source::Root { directory: File::open(directory.path()).unwrap().into(), path: path.to_owned() };
-        let options = BackupOptions::new(source, host);
+        let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let options = BackupOptions { tags, ..BackupOptions::new(source, host) };
         let progress = Arc::new(Progress::default());
         let lock = LockOptions::default();
         let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;

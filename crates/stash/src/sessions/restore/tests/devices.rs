@@ -52,6 +52,23 @@ async fn a_part_of_a_device_fails_the_restore_before_anything_is_stopped() {
     assert!(cluster.works().is_empty());
 }
 
+/// The volume is mounted below the path at which the device was stored.
+#[tokio::test]
+async fn a_path_below_a_stored_device_fails_the_restore_before_anything_is_stopped() {
+    let cluster = cluster().await;
+    cluster.tagged("app", "/data", &[DEVICE_TAG]).await;
+    let mut target = member("Deployment", "web", "app");
+    target["volumeMounts"][0]["mountPath"] = json!("/data/db");
+    target["rules"] = json!([{"paths": ["/data/db"]}]);
+    cluster.restore_session("back", &json!({"target": target}), &json!({}));
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Failed", "{back}");
+    let (_, message) = condition(&back, "RestoreExecutorEnsured");
+    assert!(message.contains("path /data/db is inside of /data"), "{message}");
+    assert_eq!(cluster.object("web")["spec"]["replicas"], 1);
+    assert!(cluster.works().is_empty());
+}
+
 #[tokio::test]
 async fn limits_of_the_target_hold_for_the_restore_and_its_copy() {
     let cluster = Cluster::new().await;

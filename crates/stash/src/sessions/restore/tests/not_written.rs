@@ -158,6 +158,73 @@ async fn a_restore_that_is_given_up_while_it_waits_for_its_turn_again_ends() {
     drop(turn);
 }
 
+const AWAY: &str = "Internal error occurred: failed calling webhook \"policy.example\": connection refused";
+
+/// No mover can be sent, and the wait for the webhook ends with the restore.
+#[tokio::test]
+async fn a_restore_whose_movers_a_webhook_keeps_away_leaves_the_workload_as_before() {
+    let cluster = Cluster::new().await;
+    cluster.deployment("web", 2);
+    cluster.snapshot("app", "/data").await;
+    cluster.restore_session("back", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    let cancel = CancellationToken::new();
+    let late = cancel.clone();
+    cluster.world.server.answer(move |_, asked| {
+        asked.query.contains("dryRun").then(|| {
+            late.cancel();
+            failure(500, AWAY)
+        })
+    });
+    let path = format!("{SESSIONS}/back");
+    assert_eq!(cluster.advance(&path, &cancel).await.unwrap(), Advance::Ended);
+    let back = cluster.world.server.get(&path).unwrap();
+    assert_as_before(&cluster, &back);
+    assert_eq!(cluster.works().len(), 0);
+}
+
+/// A policy forbids the record of the restore on the workload, and nothing is written without it.
+#[tokio::test]
+async fn a_workload_that_may_not_carry_the_record_ends_the_restore() {
+    let cluster = Cluster::new().await;
+    cluster.deployment("web", 2);
+    cluster.snapshot("app", "/data").await;
+    cluster.restore_session("back", &json!({"target": member("Deployment", "web", "app")}), &json!({}));
+    let web = cluster.path_of("web");
+    cluster.world.server.answer(move |_, asked| {
+        let is_record = asked.method == "PATCH" && asked.path == web && asked.body["spec"].is_null();
+        is_record.then(|| failure(403, "admission webhook denied the request: no annotations"))
+    });
+    let back = cluster.ended("back").await;
+    assert_as_before(&cluster, &back);
+    let message = condition(&back, "WorkloadStarted").1;
+    assert!(message.contains("no annotations") && message.contains("kubectl replace --force"), "{message}");
+}
+
+/// Claims that cannot be made end a restore as well that has nothing to stop.
+#[tokio::test]
+async fn claims_that_a_webhook_keeps_away_end_the_restore() {
+    let cluster = Cluster::new().await;
+    cluster.stateful_set("db", 0, 0);
+    cluster.snapshot("app-0", "/data").await;
+    let mut target = member("StatefulSet", "db", "app");
+    target["replicas"] = json!(1);
+    cluster.restore_session("back", &json!({"target": target}), &json!({}));
+    let cancel = CancellationToken::new();
+    let late = cancel.clone();
+    cluster.world.server.answer(move |_, asked| {
+        let is_claim = asked.method == "POST" && asked.path.ends_with("/persistentvolumeclaims");
+        is_claim.then(|| {
+            late.cancel();
+            failure(500, AWAY)
+        })
+    });
+    let path = format!("{SESSIONS}/back");
+    assert_eq!(cluster.advance(&path, &cancel).await.unwrap(), Advance::Ended);
+    let back = cluster.world.server.get(&path).unwrap();
+    assert_eq!(back["status"]["phase"], "Failed", "{back}");
+    assert!(back["status"]["stats"][0]["error"].to_string().contains("policy.example"), "{back}");
+}
+
 #[tokio::test]
 async fn a_workload_that_is_deleted_after_its_data_was_restored_is_not_said_to_be_started() {
     let cluster = Cluster::new().await;

@@ -86,6 +86,32 @@ async fn claims_are_made_from_the_templates_of_the_restore() {
     assert_eq!(cluster.works().len(), 2, "new claims are written at once");
 }
 
+/// The restore goes on: the data may fit, and the application may start nevertheless.
+#[tokio::test]
+async fn existing_claims_that_lack_what_their_templates_ask_for_are_remarked() {
+    let cluster = Cluster::new().await;
+    cluster.snapshot("app", "/data").await;
+    cluster.claim("restored");
+    let capacity = json!({"status": {"capacity": {"storage": "500Mi"}}});
+    cluster.world.server.change("/api/v1/namespaces/shop/persistentvolumeclaims/restored", &capacity);
+    let target = json!({
+        "alias": "app",
+        "volumeMounts": [{"name": "restored", "mountPath": "/data"}],
+        "volumeClaimTemplates": [{
+            "metadata": {"name": "restored"},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+        }],
+    });
+    cluster.restore_session("back", &json!({"target": target}), &json!({}));
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Succeeded", "{back}");
+    let (status, message) = condition(&back, "RestoreRemarks");
+    assert_eq!(status, "True", "{back}");
+    assert!(message.contains("PersistentVolumeClaim restored exists already"), "{message}");
+    assert!(message.contains("status.capacity.storage is 500Mi, expected at least 1Gi"), "{message}");
+    assert!(message.contains("spec.accessModes is ReadWriteOnce, expected ReadWriteMany"), "{message}");
+}
+
 #[tokio::test]
 async fn a_claim_that_a_pod_uses_is_not_written() {
     let cluster = Cluster::new().await;
