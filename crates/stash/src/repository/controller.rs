@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, objects};
@@ -139,10 +139,7 @@ async fn reconcile(
     let repository: Repository = match objects::typed(&object) {
         Ok(repository) => repository,
         Err(error) => {
-            let message = unreadable::message(error, unreadable::EDIT);
-            let about = object.object_ref(&state.resource);
-            context.events.warning(&about, "ObjectNotValid", &message).await;
-            return Ok(Action::await_change());
+            return Ok(unreadable::warn(&context, &state.resource, &object, error).await);
         }
     };
     if repository.metadata.deletion_timestamp.is_some() {
