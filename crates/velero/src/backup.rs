@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
-use attempt::Ready;
+use attempt::{AttemptEnd, Ready};
 use finish::{deleted, operations};
 pub(crate) use pass::{Commands, Report};
 use start::Started;
@@ -125,8 +125,13 @@ impl Controller {
         let (context, state, uid) = (context.clone(), self.state.clone(), ready.run.uid.clone());
         let backup = uid.clone();
         self.passes.start(uid.as_str(), |_| async move {
-            let passed = run_pass(&context, &state, ready).await;
-            let end = WorkEnd::of(&passed);
+            let (passed, end) = match run_pass(&context, &state, ready).await {
+                Ok(AttemptEnd { next, failed }) => (Ok(next), failed.map_or(WorkEnd::Done, WorkEnd::Failed)),
+                Err(error) => {
+                    let end = WorkEnd::Failed(error.category());
+                    (Err(error), end)
+                }
+            };
             if !matches!(&passed, Ok(next) if *next == Action::await_change()) {
                 locked(&state.passed).insert(backup, passed);
             }
@@ -136,10 +141,10 @@ impl Controller {
 }
 
 /// Runs a pass; then the next Backups of the queue may start.
-async fn run_pass(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
-    let next = Box::pin(attempt::run(context, state, ready)).await?;
+async fn run_pass(context: &Context, state: &State, ready: Ready) -> Result<AttemptEnd, ApiError> {
+    let ended = Box::pin(attempt::run(context, state, ready)).await?;
     queue::advance(context, state).await?;
-    Ok(next)
+    Ok(ended)
 }
 
 async fn reconcile(

@@ -92,7 +92,7 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
             known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
         let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
         let swept = snapshots::sweep(&context.core, is_open).await;
-        context.core.metrics.count_sweep("csi-snapshots", Outcome::of(&swept));
+        context.core.metrics.count_sweep("csi-snapshots", Outcome::of(&swept, ApiError::category));
         if let Err(error) = swept {
             tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
         }

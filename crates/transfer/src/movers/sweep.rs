@@ -39,7 +39,7 @@ impl Movers {
             let work = async {
                 if round.is_multiple_of(SWEEP) || earlier.as_ref().is_none_or(|jobs| !jobs.is_empty()) {
                     let swept = self.sweep().await;
-                    self.core.metrics.count_sweep("movers", Outcome::of(&swept));
+                    self.core.metrics.count_sweep("movers", Outcome::of(&swept, ApiError::category));
                     match swept {
                         Ok(kept) => {
                             earlier = Some(match earlier.take() {

@@ -172,7 +172,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
                 "cannot delete the data of a Repository now; it is tried again"
             );
         }
-        WorkEnd::of(&ended)
+        WorkEnd::of(&ended, ApiError::category)
     });
 }
 
