@@ -1,7 +1,7 @@
 //! Group `repositories.stash.appscode.com`: Snapshot, the newest snapshots of each Repository as objects of the cluster.
 //!
-//! Stash serves this group by an API server of its own, which blocks the deletion of namespaces while it is down. Here they
-//! are plain objects that the server of Lifeboat writes and removes; deleting one deletes no data.
+//! Stash serves this group by an API server of its own, which blocks the deletion of namespaces while it is down. In Lifeboat
+//! Snapshots are ordinary objects that the server writes and removes; deleting one deletes no data.
 #![allow(unreachable_pub, reason = "KubeSchema copies each struct, `pub` and all, into a function")]
 
 mod snapshot;

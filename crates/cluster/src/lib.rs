@@ -95,9 +95,40 @@ impl ApiError {
         }
     }
 
+    /// A name from a fixed list, for metrics and logs.
+    pub fn category(&self) -> &'static str {
+        match self.code() {
+            Some(404) => "not_found",
+            Some(409) => "conflict",
+            Some(400 | 422) => "invalid",
+            Some(401 | 403) => "forbidden",
+            _ if self.is_transient() => "transient",
+            _ => "other",
+        }
+    }
+
+    /// What the user can do.
+    pub fn hint(&self) -> &'static str {
+        match self.category() {
+            "not_found" => "check that the object exists and that its kind is installed",
+            "conflict" => "try again: another client changed or created the object first",
+            "invalid" => {
+                "correct what the message names; a rule of the cluster (schema, admission policy) refused it"
+            }
+            "forbidden" => "grant this right to the account that made the request",
+            "transient" => "check that the API server runs and can be reached",
+            _ => "see the server's log; if it shows no cause, report this as a bug in Lifeboat",
+        }
+    }
+
     /// The error and its causes, on one line.
     pub fn chain(&self) -> String {
         chain(self)
+    }
+
+    /// The error, its causes and the hint, on one line, for people.
+    pub fn message(&self) -> String {
+        format!("{}; {}", self.chain(), self.hint())
     }
 }
 
@@ -129,6 +160,8 @@ impl<T> Attempt<T> for Result<T, kube::Error> {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     /// An error that shows its source in its own message.
@@ -141,6 +174,25 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("the backup failed")]
     struct Plain(#[source] Repeating);
+
+    #[rstest]
+    #[case::gone(404, "not_found", "is installed")]
+    #[case::overtaken(409, "conflict", "try again")]
+    #[case::schema(422, "invalid", "admission policy")]
+    #[case::rights(403, "forbidden", "grant")]
+    #[case::busy(503, "transient", "can be reached")]
+    #[case::unknown(418, "other", "report")]
+    fn a_failed_call_has_a_category_and_names_the_next_step(
+        #[case] code: u16,
+        #[case] category: &str,
+        #[case] hint: &str,
+    ) {
+        let status = Status { code, message: "no".to_owned(), ..Status::default() };
+        let error = ApiError { attempt: "read Pod a".to_owned(), source: Cause::Api(Box::new(status)) };
+        assert_eq!(error.category(), category);
+        let message = error.message();
+        assert!(message.starts_with("cannot read Pod a: no; ") && message.contains(hint), "{message}");
+    }
 
     #[test]
     fn a_chain_of_errors_names_each_cause_once() {

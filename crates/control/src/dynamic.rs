@@ -84,7 +84,7 @@ where
         );
         let work = self.reconcile.call(object, self.context.clone(), self.state.clone());
         let outcome = async { work.await.inspect_err(warn) }.instrument(span).await;
-        self.context.as_ref().metrics.count_reconcile(self.name, Outcome::of(&outcome));
+        self.context.as_ref().metrics.count_reconcile(self.name, Outcome::of(&outcome, ApiError::category));
         if outcome.is_ok() {
             self.backoffs.succeeded(&key);
         }
@@ -114,7 +114,8 @@ impl<C, S, F> Shared<C, S, F> {
 fn warn(error: &ApiError) {
     // A conflict only means that another client wrote first.
     if !error.is_conflict() {
-        tracing::warn!(error = error as &dyn std::error::Error, "cannot reconcile");
+        let (category, hint) = (error.category(), error.hint());
+        tracing::warn!(error = error as &dyn std::error::Error, category, hint, "cannot reconcile");
     }
 }
 
@@ -240,10 +241,9 @@ mod tests {
         let warning = text.lines().find(|line| line.contains("cannot reconcile"));
         assert!(warning.is_some_and(|line| line.contains(span)), "{text}");
         let counted = shared.context.metrics.render();
-        assert!(
-            counted.contains("lifeboat_reconciles_total{controller=\"things\",outcome=\"Error\"} 2"),
-            "{counted}"
-        );
+        let labels = "controller=\"things\",outcome=\"Error\",category=\"not_found\"";
+        assert!(counted.contains(&format!("lifeboat_reconciles_total{{{labels}}} 2")), "{counted}");
+        assert!(warning.is_some_and(|line| line.contains("category=\"not_found\" hint=\"check")), "{text}");
     }
 
     #[test]

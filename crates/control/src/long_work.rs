@@ -19,13 +19,15 @@ use crate::locked;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkEnd {
     Done,
-    /// It ended with an error, which the work has reported. It is begun again when its object is reconciled.
-    Failed,
+    /// It ended with an error of this category, which the work has reported. It is begun again when its object is
+    /// reconciled.
+    Failed(&'static str),
 }
 
 impl WorkEnd {
-    pub fn of<T, E>(result: &Result<T, E>) -> Self {
-        if result.is_ok() { Self::Done } else { Self::Failed }
+    /// `category` names the category of an error, a word from a fixed list.
+    pub fn of<T, E>(result: &Result<T, E>, category: impl FnOnce(&E) -> &'static str) -> Self {
+        result.as_ref().map_or_else(|error| Self::Failed(category(error)), |_| Self::Done)
     }
 }
 
@@ -65,7 +67,7 @@ impl LongWork {
             let _entry = entry;
             let outcome = match work.await {
                 Ok(WorkEnd::Done) => WorkOutcome::Ended,
-                Ok(WorkEnd::Failed) => WorkOutcome::Failed,
+                Ok(WorkEnd::Failed(category)) => WorkOutcome::Failed(category),
                 Err(_panic) => {
                     tracing::error!(
                         work = name,
@@ -169,13 +171,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::done(Some(WorkEnd::Done), "Ended")]
-    #[case::failed(Some(WorkEnd::Failed), "Failed")]
-    #[case::a_defect(None, "Panicked")]
+    #[case::done(Some(WorkEnd::Done), "Ended", "")]
+    #[case::failed(Some(WorkEnd::Failed("storage")), "Failed", "storage")]
+    #[case::a_defect(None, "Panicked", "defect")]
     #[tokio::test]
     async fn every_end_is_counted_and_the_work_can_be_started_again(
         #[case] end: Option<WorkEnd>,
         #[case] outcome: &str,
+        #[case] category: &str,
     ) {
         let work = work();
         for _ in 0..2 {
@@ -184,7 +187,8 @@ mod tests {
             assert!(!work.is_running("a"));
         }
         let text = work.metrics.render();
-        let line = format!("lifeboat_work_total{{work=\"copy\",outcome=\"{outcome}\"}} 2");
+        let labels = format!("work=\"copy\",outcome=\"{outcome}\",category=\"{category}\"");
+        let line = format!("lifeboat_work_total{{{labels}}} 2");
         assert!(text.contains(&line), "{text}");
     }
 }

@@ -49,7 +49,8 @@ impl Refused {
         Action::requeue(NEXT_TRY)
     }
 
-    fn is_unreported(&self, object: &DynamicObject) -> bool {
+    /// Whether this version of the object has no event yet; from now on it has one.
+    pub(crate) fn is_unreported(&self, object: &DynamicObject) -> bool {
         let mut reported = locked(&self.reported);
         if reported.len() >= MOST {
             reported.clear();

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use crate::kinds::WantedKinds;
 use crate::settings::ServerSettings;
 
-/// How often it is looked for the kinds of Stash's API.
+/// The pause between two checks whether the cluster serves the kinds of Stash's API.
 const LOOK: Duration = Duration::from_secs(10);
 
 pub(crate) struct Apis {
     client: Client,
     velero: Velero,
-    /// None unless it is enabled in the settings.
+    /// Stash's API; None unless the settings enable it.
     stash: Option<Stash>,
     /// For the movers of Stash's API.
     gateway: Gateway,

@@ -43,7 +43,7 @@ impl std::str::FromStr for Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub version: Version,
-    /// Random; copies of a repository have the same ID.
+    /// The ID of the repository, random; a copy of its files has the same ID.
     pub id: String,
     pub chunker_polynomial: u64,
 }
@@ -68,7 +68,7 @@ impl Config {
                 return Err(Error::invalid("repository", problem));
             }
         };
-        // The ID becomes the name of a directory of the cache, so it must not be anything else.
+        // The ID becomes the name of a directory of the cache, so anything but 64 hexadecimal digits is refused.
         if !json.id.parse::<Id>().is_ok_and(|id| id.to_string() == json.id) {
             let id = json.id.escape_debug();
             return Err(damaged(format!("'{id}' is not an ID of 64 lower-case hexadecimal digits")));

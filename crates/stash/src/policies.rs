@@ -15,7 +15,7 @@ use kube::runtime::{WatchStreamExt, reflector, watcher};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::dynamic::watching;
 use lifeboat_control::{Core, Signal, locked};
-use lifeboat_plan::install::policies::{API, Enforcement, KINDS};
+use lifeboat_plan::install::policies::{API, Enforcement, KINDS, Unenforced};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -39,18 +39,32 @@ enum Known {
     Read(Enforcement),
 }
 
+/// Why objects of a kind are not checked when they are created.
+#[derive(Debug, thiserror::Error)]
+enum Unchecked {
+    #[error(
+        "the admission policies of this server are not read yet; that takes a few seconds after its start"
+    )]
+    NotRead,
+    #[error(
+        "the server does not act on it, because it cannot read the admission policies that check who may create it: {0}"
+    )]
+    Unreadable(String),
+    #[error("{0}")]
+    NotInForce(Unenforced),
+    #[error("no admission policy checks who may create a {0}; run `lifeboat install` again")]
+    NoPolicy(String),
+}
+
 impl Known {
     /// Since when objects of a kind are checked, or why they are not.
-    fn since(&self, kind: &str) -> Result<Timestamp, String> {
+    fn since(&self, kind: &str) -> Result<Timestamp, Unchecked> {
         match self {
-            Known::Nothing => Err("the admission policies of this server are not read yet".to_owned()),
-            Known::Unreadable(problem) => Err(format!(
-                "the server does not act on it, because it cannot read the admission policies that check who may create it: {problem}"
-            )),
+            Known::Nothing => Err(Unchecked::NotRead),
+            Known::Unreadable(problem) => Err(Unchecked::Unreadable(problem.clone())),
             Known::Read(enforcement) => match enforcement.since(kind) {
-                Some(Ok(since)) => Ok(since),
-                Some(Err(problem)) => Err(problem.to_string()),
-                None => Err(format!("no admission policy checks who may create a {kind}")),
+                Some(since) => since.map_err(|unenforced| Unchecked::NotInForce(unenforced.clone())),
+                None => Err(Unchecked::NoPolicy(kind.to_owned())),
             },
         }
     }
@@ -87,13 +101,13 @@ impl Policies {
 
     /// Why the server does not act on objects of a kind; None if the users who create and change them are checked.
     pub(crate) fn refusal(&self, kind: &str) -> Option<String> {
-        self.since(kind).err()
+        self.since(kind).err().map(|unchecked| unchecked.to_string())
     }
 
     /// Whether an object whose spec cannot be changed was checked.
     pub(crate) fn standing(&self, kind: &str, created: Timestamp) -> Standing {
         match self.since(kind) {
-            Err(refusal) => Standing::NotNow(refusal),
+            Err(unchecked) => Standing::NotNow(unchecked.to_string()),
             Ok(since) if created < since => Standing::Never(format!(
                 "it was created at {created}, and who may create a {kind} is checked since {since} only; delete it and create it again"
             )),
@@ -118,10 +132,11 @@ impl Policies {
             let listed = listed.attempt(format!("list objects of kind {kind}"))?;
             found.extend(listed.items.iter().map(|object| with_kind(kind, object)));
         }
-        Ok(Known::Read(Enforcement::of(&core.namespace, &found)).since(kind).err())
+        let checked = Known::Read(Enforcement::of(&core.namespace, &found)).since(kind);
+        Ok(checked.err().map(|unchecked| unchecked.to_string()))
     }
 
-    fn since(&self, kind: &str) -> Result<Timestamp, String> {
+    fn since(&self, kind: &str) -> Result<Timestamp, Unchecked> {
         locked(&self.known).since(kind)
     }
 

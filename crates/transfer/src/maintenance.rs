@@ -67,7 +67,7 @@ pub trait MaintenanceRecord: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum MaintenanceError {
     /// Not the end of the maintenance: it is tried again.
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error("{}", .0.chain())]
     Repository(RepositoryProblem),
@@ -81,6 +81,19 @@ pub enum MaintenanceError {
     OtherTask,
     #[error("it was cancelled")]
     Cancelled,
+}
+
+impl MaintenanceError {
+    /// A word from a fixed list, for metrics and logs.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Api(error) => error.category(),
+            Self::Repository(problem) => problem.category(),
+            Self::Pod(_) => "pod",
+            Self::Mover(_) | Self::OtherTask => "mover",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 impl From<RepositoryProblem> for MaintenanceError {

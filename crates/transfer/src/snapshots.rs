@@ -277,7 +277,7 @@ pub enum NotTaken {
     Deleted(String),
     #[error("the snapshot was not taken within {} s ({}): {last}", .limit.time.as_secs(), .limit.setting)]
     TooLate { limit: TimeLimit, last: String },
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(ApiError),
 }
 

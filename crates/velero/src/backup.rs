@@ -36,14 +36,14 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Known, LongWork, WorkEnd, locked};
+use lifeboat_control::{Known, LongWork, WorkEnd, locked, unreadable};
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
-use attempt::Ready;
+use attempt::{AttemptEnd, Ready};
 use finish::{deleted, operations};
 pub(crate) use pass::{Commands, Report};
 use start::Started;
@@ -125,8 +125,13 @@ impl Controller {
         let (context, state, uid) = (context.clone(), self.state.clone(), ready.run.uid.clone());
         let backup = uid.clone();
         self.passes.start(uid.as_str(), |_| async move {
-            let passed = run_pass(&context, &state, ready).await;
-            let end = WorkEnd::of(&passed);
+            let (passed, end) = match run_pass(&context, &state, ready).await {
+                Ok(AttemptEnd { next, failed }) => (Ok(next), failed.map_or(WorkEnd::Done, WorkEnd::Failed)),
+                Err(error) => {
+                    let end = WorkEnd::Failed(error.category());
+                    (Err(error), end)
+                }
+            };
             if !matches!(&passed, Ok(next) if *next == Action::await_change()) {
                 locked(&state.passed).insert(backup, passed);
             }
@@ -136,10 +141,10 @@ impl Controller {
 }
 
 /// Runs a pass; then the next Backups of the queue may start.
-async fn run_pass(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
-    let next = Box::pin(attempt::run(context, state, ready)).await?;
+async fn run_pass(context: &Context, state: &State, ready: Ready) -> Result<AttemptEnd, ApiError> {
+    let ended = Box::pin(attempt::run(context, state, ready)).await?;
     queue::advance(context, state).await?;
-    Ok(next)
+    Ok(ended)
 }
 
 async fn reconcile(
@@ -182,7 +187,7 @@ async fn reconcile(
     };
     let backup = match objects::typed::<Backup>(&fresh) {
         Ok(backup) => backup,
-        Err(error) => return unreadable(&context, state, &fresh, &error).await,
+        Err(error) => return report_unreadable(&context, state, &fresh, &error).await,
     };
     let next = Box::pin(go_on(&context, &controller, fresh, backup)).await?;
     queue::advance(&context, state).await?;
@@ -229,19 +234,13 @@ fn is_at_rest(phase: &BackupPhase) -> bool {
 }
 
 /// Ends a Backup that does not match its schema, because it is older than the schema; its status has the error.
-async fn unreadable(
+async fn report_unreadable(
     context: &Context,
     state: &State,
     object: &DynamicObject,
     error: &serde_json::Error,
 ) -> Result<Action, ApiError> {
-    let message = format!("the object cannot be read: {error}; make the backup anew");
+    let message = unreadable::message(error, "create the backup again");
     let patch = json!({"status": phase::refused(std::slice::from_ref(&message))});
-    match objects::merge(&state.api(context), object, patch).await {
-        Ok(_) => Ok(Action::await_change()),
-        Err(error) if error.is_invalid() => {
-            Ok(context.refused.report(&context.events, object, &state.resource, &message, &error).await)
-        }
-        Err(error) => Err(error),
-    }
+    unreadable::report(context, &state.resource, object, patch, &message).await
 }

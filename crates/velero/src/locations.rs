@@ -69,7 +69,7 @@ pub(crate) struct Location {
 /// Why a location cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
-    #[error("backup storage location '{0}' does not exist")]
+    #[error("backup storage location '{0}' does not exist; create it with `lifeboat backup-location create`")]
     NotFound(String),
     #[error("backup storage location '{name}' is not available: {message}")]
     Unavailable { name: String, message: String },

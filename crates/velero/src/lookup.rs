@@ -47,7 +47,7 @@ impl Lookup for ActionLookup {
 #[allow(clippy::needless_pass_by_value)] // the shape that map_err wants
 fn failed(error: ApiError) -> ActionError {
     match error.code() {
-        Some(403) => ActionError::Forbidden(error.chain()),
-        _ => ActionError::Failed(error.chain()),
+        Some(403) => ActionError::Forbidden(error.message()),
+        _ => ActionError::Failed(error.message()),
     }
 }

@@ -117,7 +117,7 @@ async fn reconcile(
     }
     let restore = match objects::typed::<Restore>(&object) {
         Ok(restore) => restore,
-        Err(error) => return status::unreadable(&context, &api, &object, &error.to_string()).await,
+        Err(error) => return status::report_unreadable(&context, &object, &error).await,
     };
     match restore.phase() {
         RestorePhase::New => {}

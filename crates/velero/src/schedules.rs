@@ -18,7 +18,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Schedule;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{Known, Written, locked};
+use lifeboat_control::{Known, Written, locked, unreadable};
 use lifeboat_plan::schedule::Run;
 use lifeboat_plan::velero::schedule::{Submission, backup_name, made, past, plan, submission};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ async fn work(
     }
     let schedule = match objects::typed::<Schedule>(object) {
         Ok(schedule) => schedule,
-        Err(error) => return unreadable(object, context, resource, &error.to_string()).await,
+        Err(error) => return report_unreadable(object, context, resource, &error).await,
     };
     let plan = plan(&schedule, now, context.settings.schedule_skip_immediately);
     if let Some(patch) = plan.patch {
@@ -157,20 +157,21 @@ async fn write(
 }
 
 /// An object that does not match its schema.
-async fn unreadable(
+async fn report_unreadable(
     object: &DynamicObject,
     context: &Context,
     resource: &ApiResource,
-    problem: &str,
+    error: &serde_json::Error,
 ) -> Result<Action, ApiError> {
-    let errors = json!([format!("this schedule cannot be read: {problem}")]);
+    let message = unreadable::message(error, unreadable::EDIT);
+    let errors = json!([message]);
     if object.data.pointer("/status/validationErrors") == Some(&errors) {
         return Ok(Action::await_change());
     }
     let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": errors}});
-    let written = write(object, context, resource, patch.clone()).await?;
+    let next = unreadable::report(context, resource, object, patch.clone(), &message).await?;
     report_errors(object, context, resource, None, &patch).await;
-    Ok(written.unwrap_or_else(Action::await_change))
+    Ok(next)
 }
 
 /// Writes an event for errors that were not reported yet.

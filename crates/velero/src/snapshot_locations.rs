@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::VolumeSnapshotLocation;
 use lifeboat_cluster::{ApiError, Attempt, chain, objects};
+use lifeboat_control::unreadable;
 use lifeboat_plan::label;
 use lifeboat_plan::velero::location::SecretKey;
 use lifeboat_plugin::host::{Session, qualified};
@@ -98,8 +99,7 @@ async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, S
 /// The typed form of a location.
 pub(crate) fn read(object: &DynamicObject) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     objects::typed(object).map_err(|error| {
-        let message =
-            format!("the object cannot be read: {error}; correct it with `kubectl edit`, or create it again");
+        let message = unreadable::message(error, unreadable::EDIT);
         SnapshotterError::unusable(&object.name_any(), &message)
     })
 }

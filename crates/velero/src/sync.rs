@@ -36,7 +36,7 @@ use crate::locations::{self, Location};
 enum SyncError {
     #[error("{}", locations::message(.0))]
     Store(#[from] StoreError),
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     /// A name that cannot be part of a file name.
     #[error(transparent)]

@@ -143,7 +143,7 @@ async fn read<K: TransferKind>(
         Ok(typed) => return Ok(Some(typed)),
         Err(error) => error,
     };
-    let message = unreadable::message(error, "");
+    let message = unreadable::message(error, "start its backup or restore again");
     let patch = status::failed(&message, context.now());
     unreadable::report(context, &state.resource, object, patch, &message).await.map(|_| None)
 }

@@ -6,8 +6,8 @@
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,43 +17,71 @@ use prometheus_client::registry::Registry;
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How a reconcile or a sweep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
-    Error,
+    /// It failed; the error's category is a word from a fixed list.
+    Error(&'static str),
 }
 
 impl Outcome {
-    pub fn of<T, E>(result: &Result<T, E>) -> Self {
-        if result.is_ok() { Self::Ok } else { Self::Error }
+    /// `category` names the category of an error.
+    pub fn of<T, E>(result: &Result<T, E>, category: impl FnOnce(&E) -> &'static str) -> Self {
+        result.as_ref().map_or_else(|error| Self::Error(category(error)), |_| Self::Ok)
+    }
+
+    /// The values of the labels `outcome` and `category`.
+    fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ok => ("Ok", NO_CATEGORY),
+            Self::Error(category) => ("Error", category),
+        }
     }
 }
 
 /// How work that outlives a reconcile ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkOutcome {
     Ended,
-    Failed,
+    /// It failed; the error's category is a word from a fixed list.
+    Failed(&'static str),
     /// It panicked, which is a defect.
     Panicked,
 }
 
+impl WorkOutcome {
+    /// The values of the labels `outcome` and `category`.
+    fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ended => ("Ended", NO_CATEGORY),
+            Self::Failed(category) => ("Failed", category),
+            Self::Panicked => ("Panicked", "defect"),
+        }
+    }
+}
+
+/// The category of an outcome without a failure. For Prometheus an empty label is an absent one.
+const NO_CATEGORY: &str = "";
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReconcileLabels {
     controller: &'static str,
-    outcome: Outcome,
+    outcome: &'static str,
+    category: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WorkLabels {
     work: &'static str,
-    outcome: WorkOutcome,
+    outcome: &'static str,
+    category: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SweepLabels {
     sweep: &'static str,
-    outcome: Outcome,
+    outcome: &'static str,
+    category: &'static str,
 }
 
 /// Handles to what every server counts, and the registry of all metrics; clones share them.
@@ -71,15 +99,19 @@ impl Metrics {
         let mut registry = Registry::default();
         let (reconciles, leader) = (Family::default(), Gauge::default());
         let (work, sweeps) = (Family::default(), Family::default());
-        registry.register("lifeboat_reconciles", "Reconciles by controller and outcome", reconciles.clone());
+        registry.register(
+            "lifeboat_reconciles",
+            "Reconciles by controller, outcome and category of the error",
+            reconciles.clone(),
+        );
         registry.register(
             "lifeboat_work",
-            "Work that outlives a reconcile, by kind of work and outcome",
+            "Work that outlives a reconcile, by kind of work, outcome and category of the error",
             work.clone(),
         );
         registry.register(
             "lifeboat_sweeps",
-            "Searches for what interrupted servers left, by kind and outcome",
+            "Searches for what interrupted servers left, by kind, outcome and category of the error",
             sweeps.clone(),
         );
         registry.register("lifeboat_leader", "1 if this replica is the leader", leader.clone());
@@ -97,17 +129,20 @@ impl Metrics {
     }
 
     pub fn count_reconcile(&self, controller: &'static str, outcome: Outcome) {
-        self.reconciles.get_or_create(&ReconcileLabels { controller, outcome }).inc();
+        let (outcome, category) = outcome.labels();
+        self.reconciles.get_or_create(&ReconcileLabels { controller, outcome, category }).inc();
     }
 
     /// Counts the end of work of one kind. `work` is the name of the kind, not of an object.
     pub fn count_work(&self, work: &'static str, outcome: WorkOutcome) {
-        self.work.get_or_create(&WorkLabels { work, outcome }).inc();
+        let (outcome, category) = outcome.labels();
+        self.work.get_or_create(&WorkLabels { work, outcome, category }).inc();
     }
 
     /// Counts a search for what interrupted servers left.
     pub fn count_sweep(&self, sweep: &'static str, outcome: Outcome) {
-        self.sweeps.get_or_create(&SweepLabels { sweep, outcome }).inc();
+        let (outcome, category) = outcome.labels();
+        self.sweeps.get_or_create(&SweepLabels { sweep, outcome, category }).inc();
     }
 
     /// Called when this replica becomes the leader.
@@ -139,29 +174,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reconciles_are_counted_by_outcome() {
+    fn every_outcome_is_counted_and_a_failure_with_its_category() {
         let metrics = Metrics::new("0.1.0");
-        metrics.count_reconcile("backup-storage-location", Outcome::Error);
-        let text = metrics.render();
-        assert!(
-            text.contains(
-                "lifeboat_reconciles_total{controller=\"backup-storage-location\",outcome=\"Error\"} 1"
-            ),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn long_work_and_sweeps_are_counted_by_kind_and_outcome() {
-        let metrics = Metrics::new("0.1.0");
+        let failed: Result<(), &str> = Err("conflict");
+        metrics.count_reconcile("schedule", Outcome::of(&failed, |category| *category));
+        metrics.count_reconcile("schedule", Outcome::of(&Ok::<_, &str>(()), |category| *category));
+        metrics.count_work("backup", WorkOutcome::Ended);
+        metrics.count_work("backup", WorkOutcome::Failed("storage"));
         metrics.count_work("backup", WorkOutcome::Panicked);
-        metrics.count_sweep("movers", Outcome::Error);
+        metrics.count_sweep("movers", Outcome::Error("forbidden"));
         let text = metrics.render();
         for line in [
-            "lifeboat_work_total{work=\"backup\",outcome=\"Panicked\"} 1",
-            "lifeboat_sweeps_total{sweep=\"movers\",outcome=\"Error\"} 1",
+            "lifeboat_reconciles_total{controller=\"schedule\",outcome=\"Error\",category=\"conflict\"} 1",
+            "lifeboat_reconciles_total{controller=\"schedule\",outcome=\"Ok\",category=\"\"} 1",
+            "lifeboat_work_total{work=\"backup\",outcome=\"Ended\",category=\"\"} 1",
+            "lifeboat_work_total{work=\"backup\",outcome=\"Failed\",category=\"storage\"} 1",
+            "lifeboat_work_total{work=\"backup\",outcome=\"Panicked\",category=\"defect\"} 1",
+            "lifeboat_sweeps_total{sweep=\"movers\",outcome=\"Error\",category=\"forbidden\"} 1",
         ] {
-            assert!(text.contains(line), "{text}");
+            assert!(text.contains(line), "{line} is not in {text}");
         }
     }
 

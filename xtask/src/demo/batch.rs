@@ -16,7 +16,9 @@ const NOTE: &str = "/notes/note.txt";
 pub(super) fn batch(target: &Target) -> Result<()> {
     let cluster = &target.cluster;
     if !is_served(cluster)? {
-        println!("Skipped: this installation does not serve Stash's API (it was installed with --stash=false).");
+        println!(
+            "Skipped: this installation does not serve Stash's API (it was installed with --stash=false)."
+        );
         return Ok(());
     }
     let stamp = stamp().to_string();

@@ -149,14 +149,26 @@ async fn after(
     }
     run.handler.created(item, target, made, notes).await;
     if item.is("customresourcedefinitions.apiextensions.k8s.io")
-        && let Err(message) = established(run, item, target).await
+        && let Err(error) = established(run, item, target).await
     {
-        notes.error(message);
+        notes.error(error.to_string());
     }
 }
 
+/// Why it is not certain that the cluster serves the type of a restored CustomResourceDefinition. The messages begin as
+/// upstream's.
+#[derive(Debug, thiserror::Error)]
+enum NotEstablished {
+    #[error("error verifying the CRD {name} is ready to use: {cause}")]
+    Unread { name: String, cause: String },
+    #[error(
+        "the CRD {name} is not available to use for custom resources; see its conditions (`kubectl get crd {name} -o yaml`)"
+    )]
+    Late { name: String },
+}
+
 /// Waits until a CustomResourceDefinition is established.
-async fn established(run: &Run, item: &WorkItem, target: &Target) -> Result<(), String> {
+async fn established(run: &Run, item: &WorkItem, target: &Target) -> Result<(), NotEstablished> {
     let (start, mut pace) = (Instant::now(), Pace::default());
     let mut waiting = None;
     loop {
@@ -164,15 +176,11 @@ async fn established(run: &Run, item: &WorkItem, target: &Target) -> Result<(), 
             Ok(Some(found)) if is_established(&found) => return Ok(()),
             Ok(_) => {}
             Err(error) => {
-                return Err(format!(
-                    "error verifying the CRD {} is ready to use: {}",
-                    target.name,
-                    cause(&error)
-                ));
+                return Err(NotEstablished::Unread { name: target.name.clone(), cause: cause(&error) });
             }
         }
         if start.elapsed() >= run.limits.resource {
-            return Err(format!("the CRD {} is not available to use for custom resources", target.name));
+            return Err(NotEstablished::Late { name: target.name.clone() });
         }
         waiting.get_or_insert_with(|| run.waiting(item, &["its condition Established".to_owned()], ""));
         if run.effects.wait(Awaited::Ready, pace.pause()).await == Waited::Assume {

@@ -205,7 +205,7 @@ struct Confirmation {
     volume: Option<Arc<Volume>>,
     /// The only file that is read.
     file: Option<Arc<(OwnedFd, String)>>,
-    /// Snapshots that do not belong to this task.
+    /// The snapshots that existed when the backup started: none of them belongs to this task.
     seen: HashSet<SnapshotId>,
 }
 
@@ -228,7 +228,7 @@ impl Confirmation {
             let message = format!("the file '{name}' was deleted while it was read");
             return Err(Objection::WrongVolume(Failure { cause: Cause::Source, message }).into());
         }
-        // Another pod of the same task may have been faster.
+        // Another pod of the same task may have stored the snapshot in the meantime.
         for file in self.repository.list(FileKind::Snapshot).await? {
             let id = SnapshotId(file.id);
             if self.seen.contains(&id) {
@@ -238,8 +238,8 @@ impl Confirmation {
                 Ok(snapshot) if snapshot.tags.contains(&self.tag) => {
                     return Err(Objection::MadeBefore(Box::new((id, snapshot))).into());
                 }
-                // A snapshot that was deleted or is damaged does not belong to this task: its own snapshot would be
-                // readable.
+                // A damaged snapshot is not one of this task: a snapshot that another pod of the task has just written can be
+                // read. A deleted one is none either.
                 Ok(_) | Err(Error::Damaged { .. }) => {}
                 Err(Error::Store { source, .. }) if source.is_not_found() => {}
                 Err(error) => return Err(error),

@@ -119,7 +119,7 @@ impl Read for Output {
 struct Running {
     child: Child,
     program: String,
-    /// What it printed on its standard error.
+    /// What the program printed on its standard error.
     errors: Errors,
     has_ended: bool,
 }

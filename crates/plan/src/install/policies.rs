@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use self::cel::Right;
 use super::labels;
 
-pub use enforcement::{Enforcement, is_as_installed};
+pub use enforcement::{Enforcement, Unenforced, is_as_installed};
 
 /// How many targets of other namespaces one object may have: all of them are checked.
 pub const MOST_ELSEWHERE: usize = 16;

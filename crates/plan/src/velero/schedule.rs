@@ -43,7 +43,7 @@ pub struct SchedulePlan {
     pub run: Run,
 }
 
-/// Decides. `skip_by_default`: the server's setting for schedules that do not set `skipImmediately`.
+/// Decides what to write into a Schedule and when its next Backup is due. `skip_by_default`: the server's setting for schedules that do not set `skipImmediately`.
 pub fn plan(schedule: &Schedule, now: Timestamp, skip_by_default: bool) -> SchedulePlan {
     let cron = match valid(schedule) {
         Ok(cron) => cron,

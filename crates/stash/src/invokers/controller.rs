@@ -11,7 +11,7 @@ use kube::runtime::controller::Action;
 use lifeboat_api::common::Time;
 use lifeboat_api::stash::{BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
-use lifeboat_control::{Known, dynamic};
+use lifeboat_control::{Known, dynamic, unreadable};
 use lifeboat_plan::stash::invoker::InvokerStatus;
 use lifeboat_plan::stash::reservation::Claim;
 use lifeboat_web::Metrics;
@@ -111,8 +111,7 @@ async fn reconcile(
     let invoker = match Invoker::of(&state.kind, &object) {
         Ok(invoker) => invoker,
         Err(error) => {
-            tracing::warn!(namespace, name = object.name_any(), %error, "an invoker cannot be read");
-            return Ok(Action::await_change());
+            return Ok(unreadable::warn(&context.core, &state.resource, &object, error).await);
         }
     };
     if let Some(next) = at_rest(&context, &object, &invoker) {

@@ -57,7 +57,7 @@ impl RepositoryOpenings {
         let (context, key) = (context.clone(), key.clone());
         self.work.start(&key.to_string(), |_| async move {
             let opened = Box::pin(ready(&context, &key)).await;
-            let end = WorkEnd::of(&opened);
+            let end = WorkEnd::of(&opened, RepositoryProblem::category);
             sender.send_replace(Some((Instant::now(), Arc::new(opened))));
             end
         });

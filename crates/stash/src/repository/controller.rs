@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use lifeboat_api::common::TaskId;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::{ApiError, objects};
@@ -33,6 +33,7 @@ use lifeboat_plan::stash::repository::wipe_out::FINALIZER;
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::transfer::repository_notes::is_under_way;
+use lifeboat_transfer::maintenance::MaintenanceError;
 use lifeboat_transfer::movers::TaskState;
 use lifeboat_web::Metrics;
 use serde_json::{Value, json};
@@ -139,10 +140,7 @@ async fn reconcile(
     let repository: Repository = match objects::typed(&object) {
         Ok(repository) => repository,
         Err(error) => {
-            let message = unreadable::message(error, unreadable::EDIT);
-            let about = object.object_ref(&state.resource);
-            context.events.warning(&about, "ObjectNotValid", &message).await;
-            return Ok(Action::await_change());
+            return Ok(unreadable::warn(&context, &state.resource, &object, error).await);
         }
     };
     if repository.metadata.deletion_timestamp.is_some() {
@@ -191,7 +189,7 @@ fn start_look(context: &Context, state: &Arc<State>, repository: Repository) {
                 tracing::warn!(repository, message, "cannot look at a Repository now; it is tried again");
             }
         }
-        WorkEnd::of(&looked)
+        WorkEnd::of(&looked, ApiError::category)
     });
 }
 
@@ -204,7 +202,7 @@ fn start_notes(context: &Context, state: &Arc<State>, repository: Repository) {
             let (repository, message) = (repository.name_any(), error.chain());
             tracing::warn!(repository, message, "notes on a Repository are left for now");
         }
-        WorkEnd::of(&worked_off)
+        WorkEnd::of(&worked_off, ApiError::category)
     });
 }
 
@@ -239,18 +237,21 @@ async fn maintenance(
     };
     let (context, memory) = (context.clone(), state.memory.clone());
     state.maintenances.start(&uid.clone(), |_| async move {
-        match Box::pin(maintain::carry_out(&context, &repository, run)).await {
-            Ok(true) => {
-                locked(&memory.failures).remove(&uid);
-                return WorkEnd::Done;
+        let ended = Box::pin(maintain::carry_out(&context, &repository, run)).await;
+        match ended {
+            Ok(ended) => {
+                match &ended {
+                    Ok(()) => locked(&memory.failures).remove(&uid),
+                    Err(_) => locked(&memory.failures).insert(uid, context.now()),
+                };
+                WorkEnd::of(&ended, MaintenanceError::category)
             }
-            Ok(false) => _ = locked(&memory.failures).insert(uid, context.now()),
             Err(error) => {
                 let (repository, message) = (repository.name_any(), error.chain());
                 tracing::warn!(repository, message, "cannot continue a maintenance now; it is tried again");
+                WorkEnd::Failed(error.category())
             }
         }
-        WorkEnd::Failed
     });
     Ok(Some(NEXT_TRY))
 }

@@ -28,7 +28,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic};
+use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic, unreadable};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
 use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -92,7 +92,7 @@ async fn end_deleted(context: &Context, state: &State, there: &Known) {
             known.iter().filter(|session| is_open(session)).filter_map(|session| session.uid()).collect();
         let is_open = |uid: &str| open.contains(uid) || state.sessions.is_running(uid);
         let swept = snapshots::sweep(&context.core, is_open).await;
-        context.core.metrics.count_sweep("csi-snapshots", Outcome::of(&swept));
+        context.core.metrics.count_sweep("csi-snapshots", Outcome::of(&swept, ApiError::category));
         if let Err(error) = swept {
             tracing::warn!(error = error.chain(), "CSI snapshots of backups may be left; trying again later");
         }
@@ -115,15 +115,14 @@ async fn reconcile(
     if !context.served.serves(&context.core, &namespace).await? {
         return Ok(Action::await_change());
     }
-    let Ok(session) = objects::typed::<BackupSession>(&object) else {
-        tracing::warn!(namespace, session = object.name_any(), "a BackupSession cannot be read");
-        return Ok(Action::await_change());
+    let typed = objects::typed::<BackupSession>(&object);
+    let record = SessionRecord::new(&context.core, SessionKind::Backup, &state.resource, (*object).clone());
+    let (session, record) = match (typed, record) {
+        (Ok(session), Ok(record)) => (session, Arc::new(record)),
+        (Err(error), _) | (_, Err(error)) => {
+            return Ok(unreadable::warn(&context.core, &state.resource, &object, error).await);
+        }
     };
-    let record =
-        match SessionRecord::new(&context.core, SessionKind::Backup, &state.resource, (*object).clone()) {
-            Ok(record) => Arc::new(record),
-            Err(_) => return Ok(Action::await_change()),
-        };
     if record.read(|state| state.phase.has_ended()).await {
         if is_held {
             finalizer::release(&context.core, SessionKind::Backup, &record).await?;

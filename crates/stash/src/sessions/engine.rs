@@ -2,8 +2,8 @@
 //! for restores; the differences are in [`SessionWork`]. Every step is recorded before it has effects, so after a
 //! crash the next server continues: a member whose hosts are recorded is not looked up again, a host that has ended
 //! is not changed, and a hook before a host that has ended is not run again. An API request that failed is tried
-//! again where it failed, so that no host waits for the end of another one. Only one error makes the engine start
-//! again from the beginning: another server wrote into the status.
+//! again where it failed, so that no host waits for the end of another one. The engine starts again from the beginning only
+//! if another server wrote into the status.
 
 mod settle;
 
@@ -27,7 +27,7 @@ use super::record::SessionRecord;
 use crate::patience::{is_refusal, patiently};
 use settle::settle;
 
-/// Why a member or a host has ended without having started.
+/// The message of a member or host that ended before it started.
 const NOT_BEGUN: &str = "it had not begun when the session was cancelled or its timeOut passed";
 
 /// Why the work on the session has ended.
@@ -49,7 +49,7 @@ impl From<ApiError> for Stopped {
 /// Why a member has no hosts.
 #[derive(Debug)]
 pub(crate) enum NoHosts {
-    /// It fails, for this reason.
+    /// The member fails, with this message.
     Failed(String),
     Api(ApiError),
 }

@@ -78,7 +78,7 @@ pub(crate) enum HookFailure {
     Pod(#[from] MoverPodError),
     #[error(transparent)]
     Trust(#[from] TrustError),
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(ApiError),
     /// What the mover of a call reported, or how it ended.
     #[error("{0}")]

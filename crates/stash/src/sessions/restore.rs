@@ -35,7 +35,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::ApiError;
-use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic};
+use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic, unreadable};
 use lifeboat_plan::stash::invoker::{ValidDriver, ValidRestore, observe_restore};
 use lifeboat_plan::stash::session::{deadline, wait_until};
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -117,11 +117,13 @@ async fn reconcile(
     }
     let kind = state.kind;
     let read = SessionRecord::new(&context.core, kind, &state.resource, (*object).clone());
-    let (Ok(restore), Ok(record)) = (RestoreObject::of(kind, &object), read) else {
-        tracing::warn!(namespace, name = object.name_any(), kind = kind.as_str(), "a restore cannot be read");
-        return Ok(Action::await_change());
+    let (restore, record) = match (RestoreObject::of(kind, &object), read) {
+        (Ok(restore), Ok(record)) => (restore, Arc::new(record)),
+        (Err(error), _) | (_, Err(error)) => {
+            return Ok(unreadable::warn(&context.core, &state.resource, &object, error).await);
+        }
     };
-    let (uid, record) = (object.uid().unwrap_or_default(), Arc::new(record));
+    let uid = object.uid().unwrap_or_default();
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let is_held = finalizer::is_on(&object);
     if record.read(SessionState::has_ended).await {

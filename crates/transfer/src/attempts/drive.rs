@@ -30,8 +30,7 @@ pub trait Steps: Send + Sync {
     /// started.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared>;
 
-    /// Called when the mover reported success. Of a task with several parts some may have failed; the outcome has all of
-    /// them.
+    /// Called when the mover reported success. `outcome` has all parts of the task; some of several parts may have failed.
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError>;
 
     /// Called when the mover did not report success, although it may have finished its work. `message` is the reason.
@@ -47,7 +46,8 @@ pub trait Steps: Send + Sync {
         true
     }
 
-    /// Whether a mover that never started may be followed by another one, because the volume is reached elsewhere by now.
+    /// Whether another mover may follow one that never started, because the pod that uses the volume is no longer on
+    /// the node of that mover.
     async fn has_moved(&self, _death: &Death) -> bool {
         false
     }
@@ -156,7 +156,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
     }
 }
 
-/// No mover can be started any more; the mover of an earlier server may have finished the work.
+/// Called when no mover can be started. The mover of an earlier server may have finished the work.
 async fn unprepared(steps: &dyn Steps, message: &str) -> Result<(), ApiError> {
     if steps.transfer().has_begun() { steps.unreported(message).await } else { failed(steps, message).await }
 }

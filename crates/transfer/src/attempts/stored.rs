@@ -51,7 +51,9 @@ pub fn files_of(reported: &BackedUp) -> Option<FileCounts> {
 pub enum NotStored {
     #[error("it is unknown whether the volume was copied: {0}")]
     Unknown(String),
-    #[error("the mover named snapshot {0}, which is not in the repository")]
+    #[error(
+        "the mover named snapshot {0}, which is not in the repository; check whether others delete snapshots there"
+    )]
     Missing(String),
     /// The mover did not report a snapshot, for this reason.
     #[error("{0}")]
@@ -59,9 +61,8 @@ pub enum NotStored {
 }
 
 impl Transfer {
-    /// The snapshots of this attempt, one for each part that is done; asked again while storage does not answer. The error
-    /// is for people.
-    async fn stored(&self) -> Result<Vec<Stored>, String> {
+    /// The snapshots of this attempt, one for each part that is done; asked again while storage does not answer.
+    async fn stored(&self) -> Result<Vec<Stored>, NotStored> {
         let task = self.task();
         let mut tries = 0;
         loop {
@@ -70,7 +71,7 @@ impl Transfer {
                 Err(Unusable { message, retry }) => {
                     tries += 1;
                     if retry == Retry::Never || tries >= REPOSITORY_PATIENCE {
-                        return Err(message);
+                        return Err(NotStored::Unknown(message));
                     }
                 }
             }
@@ -85,7 +86,7 @@ impl Transfer {
 
     /// The snapshots of this attempt, by the UIDs of their parts.
     pub async fn stored_parts(&self) -> Result<BTreeMap<String, Stored>, NotStored> {
-        let stored = self.stored().await.map_err(NotStored::Unknown)?;
+        let stored = self.stored().await?;
         Ok(stored.into_iter().map(|stored| (stored.part.clone(), stored)).collect())
     }
 

@@ -53,7 +53,7 @@ impl Movers {
     /// Sweeps, and takes what is gone from the Jobs of earlier terms. A failure is only logged.
     async fn sweep_earlier(&self, earlier: &mut Option<BTreeSet<JobKey>>) {
         let swept = self.sweep().await;
-        self.core.metrics.count_sweep("movers", Outcome::of(&swept));
+        self.core.metrics.count_sweep("movers", Outcome::of(&swept, ApiError::category));
         match swept {
             Ok(kept) => {
                 *earlier = Some(match earlier.take() {

@@ -37,11 +37,11 @@ impl RepositoryProblem {
         matches!(self, Self::Repository(lifeboat_repository::Error::NoRepository { .. }))
     }
 
-    /// A word from a fixed list, for logs.
+    /// A word from a fixed list, for metrics and logs.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Storage(_) => "storage",
-            Self::Api(_) => "api",
+            Self::Api(error) => error.category(),
             Self::MoversOnly(_) => "movers-only",
             Self::Unusable(_) => "settings",
             Self::Repository(error) => error.category(),

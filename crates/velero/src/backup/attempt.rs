@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{Backup, names};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
-use lifeboat_cluster::{ApiError, chain, objects};
+use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::velero::backup::validate::ValidBackup;
@@ -25,13 +25,14 @@ use super::volumes::native::open::open as open_snapshotters;
 use super::{State, finish};
 use crate::backup::journal::Journal;
 use crate::backup::pass::{
-    About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, longest, run as run_pass,
-    upload_outcome,
+    About, Counters, Fence, Outcome, PassError, PassFailure, PassInput, Report, Stop, UploadError, Watch,
+    longest, run as run_pass, upload_outcome,
 };
 use crate::backup::problem::BackupProblem;
 use crate::backup::volumes::copies::Copying;
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;
+use crate::locations::message;
 
 /// A Backup that was claimed.
 pub(super) struct Ready {
@@ -47,17 +48,31 @@ pub(super) struct Ready {
     pub(super) earlier: Vec<SnapshotEntry>,
 }
 
-pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
+/// The end of an attempt.
+pub(super) struct AttemptEnd {
+    pub(super) next: Action,
+    /// The category of the error with which the backup failed.
+    pub(super) failed: Option<&'static str>,
+}
+
+impl From<Action> for AttemptEnd {
+    /// An attempt that did not fail.
+    fn from(next: Action) -> Self {
+        Self { next, failed: None }
+    }
+}
+
+pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Result<AttemptEnd, ApiError> {
     let (this, report, journal) = (ready.run.clone(), ready.report.clone(), ready.journal.clone());
     let backup = ready.backup.clone();
     let mut over = Over { context, state, run: &this, backup: &backup, journal: &journal, storage: None };
     let storage = match open(context, &backup).await {
         Ok(storage) => storage,
         Err(BackupProblem::Api(error)) => return Err(error),
-        Err(problem) => return over.fail(&problem.to_string(), BTreeMap::new()).await,
+        Err(problem) => return over.fail(&problem.into(), BTreeMap::new()).await,
     };
     if let Err(error) = prepare(storage.store(), &storage.files, ready.again).await {
-        return over.fail(&error.to_string(), BTreeMap::new()).await;
+        return over.fail(&error.into(), BTreeMap::new()).await;
     }
     over.storage = Some(&storage);
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
@@ -70,18 +85,15 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
             Box::pin(over.written(&outcome, &report, &copying)).await
         }
-        Err(PassError::Failed(reason)) => over.failed(&report, &reason, &copying).await,
+        Err(PassError::Failed(failure)) => over.failed(&report, &failure.into(), &copying).await,
         other => match stop_reason(context, state, &this, &watch).await? {
-            Some(Stop::Cancelled) => {
-                let reason = "cancelled while it ran; nothing of it can be restored";
-                over.failed(&report, reason, &copying).await
-            }
+            Some(Stop::Cancelled) => over.failed(&report, &AttemptError::Cancelled, &copying).await,
             Some(Stop::Deleted) => {
                 let size = other.ok().map(|outcome| outcome.size.compressed);
                 over.deleted(size, &copying).await
             }
             // The next leader starts the pass again.
-            Some(Stop::Overtaken | Stop::Shutdown) | None => Ok(Action::await_change()),
+            Some(Stop::Overtaken | Stop::Shutdown) | None => Ok(Action::await_change().into()),
         },
     }
 }
@@ -117,60 +129,69 @@ impl Over<'_> {
         outcome: &Outcome,
         report: &Report,
         copying: &Copying,
-    ) -> Result<Action, ApiError> {
+    ) -> Result<AttemptEnd, ApiError> {
         let (context, state, this) = (self.context, self.state, self.run);
-        let Some(storage) = self.storage else { return Ok(Action::await_change()) };
+        let Some(storage) = self.storage else { return Ok(Action::await_change().into()) };
         let size = outcome.size.compressed;
         // The fence: a server that lost the lease without noticing finds a higher attempt number here.
         match stop(context, state, this).await? {
             Some(Stop::Deleted) => return self.deleted(Some(size), copying).await,
-            Some(Stop::Overtaken) => return Ok(Action::await_change()),
+            Some(Stop::Overtaken) => return Ok(Action::await_change().into()),
             _ => {}
         }
         discard_others(context, &this.uid, &copying.objects()).await;
         if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
-            return self.failed(report, &error.to_string(), copying).await;
+            return self.failed(report, &error.into(), copying).await;
         }
         if !outcome.snapshots.is_empty() {
             self.journal.note_passed().await;
         }
         match Box::pin(passed(context, state, this, self.journal, outcome)).await? {
-            Some(action) => Ok(action),
+            Some(action) => Ok(action.into()),
             None if stop(context, state, this).await? == Some(Stop::Deleted) => {
                 self.deleted(Some(size), copying).await
             }
-            None => Ok(Action::await_change()),
+            None => Ok(Action::await_change().into()),
         }
     }
 
     /// The Backup was deleted: undoes what the pass made. `written`: the size of the archive, if it was written.
-    async fn deleted(&self, written: Option<u64>, copying: &Copying) -> Result<Action, ApiError> {
+    async fn deleted(&self, written: Option<u64>, copying: &Copying) -> Result<AttemptEnd, ApiError> {
         let files = if written.is_some() { Files::Own } else { Files::Begun };
         let undoing = self.undoing(Ending::Deleted, files, written, copying.objects());
         undoing.carry_out().await;
-        Ok(Action::await_change())
+        Ok(Action::await_change().into())
     }
 
     /// The pass failed and nothing of it can be restored; the uploaded log and results contain the reason.
-    async fn failed(&self, report: &Report, reason: &str, copying: &Copying) -> Result<Action, ApiError> {
-        report.error(&About::Server, reason, None);
+    async fn failed(
+        &self,
+        report: &Report,
+        error: &AttemptError,
+        copying: &Copying,
+    ) -> Result<AttemptEnd, ApiError> {
+        report.error(&About::Server, &error.to_string(), None);
         match stop(self.context, self.state, self.run).await? {
             Some(Stop::Deleted) => return self.deleted(None, copying).await,
             // A server that lost the lease must not write beside another attempt's files.
-            Some(Stop::Overtaken) => return Ok(Action::await_change()),
+            Some(Stop::Overtaken) => return Ok(Action::await_change().into()),
             _ => {}
         }
         if let Some(Storage { location, files }) = self.storage {
             write_failure(location.store.as_ref(), files, report).await;
         }
-        self.fail(reason, copying.objects()).await
+        self.fail(error, copying.objects()).await
     }
 
-    async fn fail(&self, reason: &str, copies: BTreeMap<String, Value>) -> Result<Action, ApiError> {
+    async fn fail(
+        &self,
+        error: &AttemptError,
+        copies: BTreeMap<String, Value>,
+    ) -> Result<AttemptEnd, ApiError> {
         let files = if self.storage.is_some() { Files::Begun } else { Files::Unknown };
         let undoing = self.undoing(Ending::Failed, files, None, copies);
-        undoing.fail(self.state, self.run, reason).await?;
-        Ok(Action::await_change())
+        undoing.fail(self.state, self.run, &error.to_string()).await?;
+        Ok(AttemptEnd { next: Action::await_change(), failed: Some(error.category()) })
     }
 
     fn undoing(
@@ -194,12 +215,41 @@ impl Over<'_> {
     }
 }
 
+/// Why an attempt ended without a backup; the message is the Backup's `failureReason`.
+#[derive(Debug, thiserror::Error)]
+enum AttemptError {
+    #[error("cancelled while it ran; nothing of it can be restored")]
+    Cancelled,
+    #[error(transparent)]
+    Problem(#[from] BackupProblem),
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    #[error("{}", .0.message())]
+    Pass(#[from] PassFailure),
+    #[error(transparent)]
+    Upload(#[from] UploadError),
+}
+
+impl AttemptError {
+    /// A word from a fixed list, for metrics and logs.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Problem(problem) => problem.category(),
+            Self::Directory(DirectoryError::Taken(_)) => "already_exists",
+            Self::Directory(DirectoryError::Unknown(error)) => error.category(),
+            Self::Pass(failure) => failure.category(),
+            Self::Upload(error) => error.category(),
+        }
+    }
+}
+
 /// Why a backup cannot use its directory in storage.
 #[derive(Debug, thiserror::Error)]
 enum DirectoryError {
     #[error("{taken}: {0} exists; choose another name, or delete that backup", taken = NAME_TAKEN)]
     Taken(String),
-    #[error("cannot check whether the backup exists in object storage: {}", chain(.0))]
+    #[error("cannot check whether the backup exists in object storage: {}", message(.0))]
     Unknown(#[from] StoreError),
 }
 

@@ -14,7 +14,7 @@ use lifeboat_api::common::Time;
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_archive::documents::encode_backup;
 use lifeboat_archive::{BackupFiles, ObjectStore};
-use lifeboat_cluster::{ApiError, chain};
+use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::velero::backup::{ARCHIVE_BYTES, phase};
 use serde_json::Value;
@@ -26,7 +26,7 @@ use super::problem::{BackupProblem, wait};
 use super::status::{Run, read, write};
 use super::storage::{Storage, has_archive, open};
 use crate::context::Context;
-use crate::csi;
+use crate::{csi, locations};
 
 pub(super) async fn finalize(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     end(context, state, backup, None).await
@@ -123,7 +123,9 @@ async fn check_archive(
         Ok(false) => Err(BackupProblem::Gone(format!(
             "the archive {key} is gone from storage, or another backup wrote it: back up again"
         ))),
-        Err(error) => Err(BackupProblem::Storage(format!("cannot read {key}: {}", chain(&error)))),
+        Err(error) => {
+            Err(BackupProblem::Storage(format!("cannot read {key}: {}", locations::message(&error))))
+        }
     }
 }
 
@@ -158,7 +160,7 @@ async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Re
     let json = encode_backup(ended).map_err(|error| BackupProblem::Gone(error.to_string()))?;
     let written = store.put(&files.metadata(), json).await;
     written.map_err(|error| {
-        BackupProblem::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error)))
+        BackupProblem::Storage(format!("cannot write {}: {}", files.metadata(), locations::message(&error)))
     })
 }
 

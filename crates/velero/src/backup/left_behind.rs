@@ -151,7 +151,7 @@ async fn clear_orphans(context: &Context, uid: &BackupUid) -> Result<(), ApiErro
 /// Why a journal was not ended.
 #[derive(Debug, thiserror::Error)]
 enum NotEnded {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error(transparent)]
     Hooks(#[from] HooksError),

@@ -10,6 +10,7 @@ mod again;
 mod blocks;
 mod chains;
 mod collect;
+mod failure;
 mod hooks;
 mod items;
 mod namespaces;
@@ -49,10 +50,11 @@ use crate::lookup::ActionLookup;
 
 pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
+pub(crate) use failure::{PassError, PassFailure};
 pub(crate) use hooks::{Commands, OpenPod, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
-pub(crate) use upload::{upload_failure, upload_outcome};
+pub(crate) use upload::{UploadError, upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
 use written::Written;
@@ -107,16 +109,6 @@ pub(crate) struct Outcome {
     pub(crate) results: Results,
 }
 
-/// Why a pass did not produce a backup.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PassError {
-    /// Stopped by the caller, which knows the reason.
-    #[error("stopped")]
-    Stopped,
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// A running pass; shared by all of its tasks.
 pub(super) struct Pass {
     pub(super) client: Client,
@@ -146,7 +138,7 @@ pub(super) struct Pass {
     pub(super) csi: csi::Drivers,
     pub(super) made: Mutex<PassResults>,
     /// The first error after which nothing more can be written.
-    pub(super) fatal: Mutex<Option<String>>,
+    pub(super) fatal: Mutex<Option<PassFailure>>,
     /// The collected items, once all are collected.
     collected: std::sync::OnceLock<collect::Collection>,
 }
@@ -192,8 +184,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         input.report.error(&About::Server, &message, None);
     }
     let name = input.backup.metadata.name.clone().unwrap_or_default();
-    let files =
-        lifeboat_archive::BackupFiles::new(&name).map_err(|error| PassError::Failed(error.to_string()))?;
+    let files = lifeboat_archive::BackupFiles::new(&name).map_err(PassFailure::Name)?;
     let writer =
         ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
     let pass = Arc::new(Pass {
@@ -266,8 +257,8 @@ impl Pass {
 
     /// The error of a pass that was stopped or failed.
     fn ended(&self) -> Result<(), PassError> {
-        if let Some(reason) = locked(&self.fatal).clone() {
-            return Err(PassError::Failed(reason));
+        if let Some(failure) = locked(&self.fatal).take() {
+            return Err(failure.into());
         }
         if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
     }
@@ -296,8 +287,8 @@ impl Pass {
     }
 
     /// Fails the pass with this reason: nothing more can be written, and all tasks stop.
-    fn give_up(&self, reason: String) {
-        locked(&self.fatal).get_or_insert(reason);
+    fn give_up(&self, failure: PassFailure) {
+        locked(&self.fatal).get_or_insert(failure);
         self.stop.cancel();
     }
 

@@ -31,7 +31,7 @@ const PATIENCE: GoDuration = GoDuration::from_secs(4 * 3600);
 /// A problem that prevents a Backup from continuing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BackupProblem {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(ApiError),
     /// Storage cannot be reached or rejects a file: may be temporary.
     #[error("{0}")]
@@ -45,10 +45,10 @@ pub(super) enum BackupProblem {
 }
 
 impl BackupProblem {
-    /// A word from a fixed list, for logs.
-    fn category(&self) -> &'static str {
+    /// A word from a fixed list, for metrics and logs.
+    pub(super) fn category(&self) -> &'static str {
         match self {
-            Self::Api(_) => "api",
+            Self::Api(error) => error.category(),
             Self::Storage(_) => "storage",
             Self::Disk(_) => "disk",
             Self::Gone(_) => "gone",
@@ -67,7 +67,7 @@ impl BackupProblem {
 /// Why an object of the cluster that a backup needs cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error(transparent)]
     Json(#[from] serde_json::Error),

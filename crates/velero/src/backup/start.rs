@@ -107,11 +107,11 @@ impl From<StartError> for Halt {
 /// A temporary failure that is not the API server's.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("cannot run the hooks that an earlier attempt left open: {}", .0.chain())]
+    #[error("cannot run the hooks that an earlier attempt left open: {}", .0.message())]
     Hooks(ApiError),
-    #[error("cannot read which snapshots an earlier attempt began: {}", .0.chain())]
+    #[error("cannot read which snapshots an earlier attempt began: {}", .0.message())]
     Snapshots(ApiError),
-    #[error("cannot read which operations an earlier attempt began: {}", .0.chain())]
+    #[error("cannot read which operations an earlier attempt began: {}", .0.message())]
     Operations(ApiError),
     #[error("cannot read the claimed Backup")]
     Claimed(#[source] serde_json::Error),

@@ -5,7 +5,6 @@ use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, decode, decode_list, encode};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
-use lifeboat_cluster::chain;
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::Files;
 use lifeboat_plan::velero::deletion::Stored;
@@ -14,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::backup::problem::BackupProblem;
 use crate::context::Context;
-use crate::locations::{self, Location, LocationError, stored_backup};
+use crate::locations::{self, Location, LocationError, message, stored_backup};
 
 /// The directory of one backup.
 pub(super) struct Storage {
@@ -70,7 +69,7 @@ impl Storage {
         let size = noted.filter(|_| operations.is_empty());
         let has = async |size| {
             let found = has_archive(self.store(), &self.files, size).await;
-            found.map_err(|error| BackupProblem::Storage(chain(&error)))
+            found.map_err(|error| BackupProblem::Storage(message(&error)))
         };
         Ok(match (has(size).await?, size) {
             (true, _) => Files::Own,
@@ -103,7 +102,7 @@ pub(super) async fn list<T: DeserializeOwned>(
             decode_list(&bytes).map_err(|error| BackupProblem::Storage(format!("cannot read {key}: {error}")))
         }
         Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(BackupProblem::Storage(format!("cannot read {key}: {}", chain(&error)))),
+        Err(error) => Err(BackupProblem::Storage(format!("cannot read {key}: {}", message(&error)))),
     }
 }
 
@@ -113,7 +112,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     key: &str,
 ) -> Result<T, BackupProblem> {
     let unreadable = |cause: String| BackupProblem::Storage(format!("cannot read {key}: {cause}"));
-    let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
+    let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(message(&error)))?;
     decode(&bytes).map_err(|error| unreadable(error.to_string()))
 }
 
@@ -124,5 +123,5 @@ pub(super) async fn put<T: Serialize>(
 ) -> Result<(), BackupProblem> {
     let broken = |cause: String| BackupProblem::Storage(format!("cannot write {key}: {cause}"));
     let document = encode(document).map_err(|error| broken(error.to_string()))?;
-    store.put(key, document).await.map_err(|error| broken(chain(&error)))
+    store.put(key, document).await.map_err(|error| broken(message(&error)))
 }

@@ -169,6 +169,9 @@ async fn a_name_that_is_used_in_storage_fails_and_touches_nothing() {
     assert_eq!(server.settle("b").await, "Failed");
     let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();
     assert!(reason.contains("already exists in object storage"), "{reason}");
+    let counted = server.context.core.metrics.render();
+    let labels = "work=\"backup\",outcome=\"Failed\",category=\"already_exists\"";
+    assert!(counted.contains(&format!("lifeboat_work_total{{{labels}}} 1")), "{counted}");
     assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/velero-backup.json"]);
 }
 

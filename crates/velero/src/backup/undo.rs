@@ -55,7 +55,7 @@ pub(super) struct Undoing<'a> {
 /// Why the open post hooks of a backup could not be run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HooksError {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     /// The file for the log of the hooks cannot be created.
     #[error(transparent)]

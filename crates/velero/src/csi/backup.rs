@@ -237,7 +237,7 @@ enum SnapshotError {
     NotTaken(#[from] NotTaken),
     #[error("{0}")]
     Group(#[from] GroupError),
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error("VolumeSnapshotContent {0} is gone")]
     ContentGone(String),
@@ -295,7 +295,7 @@ pub(super) fn is_finalizing(backup: &Backup) -> bool {
 #[allow(clippy::needless_pass_by_value)] // the shape that map_err wants
 pub(super) fn failed(error: ApiError) -> ActionError {
     match error.code() {
-        Some(403) => ActionError::Forbidden(error.chain()),
-        _ => ActionError::Failed(error.chain()),
+        Some(403) => ActionError::Forbidden(error.message()),
+        _ => ActionError::Failed(error.message()),
     }
 }

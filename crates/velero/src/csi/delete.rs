@@ -24,7 +24,7 @@ const GONE: Duration = Duration::from_mins(5);
 /// Why a snapshot may still exist.
 #[derive(Debug, thiserror::Error)]
 enum NotDeleted {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     /// `left`: why its content cannot be removed either, or nothing.
     #[error(

@@ -1,4 +1,4 @@
-//! Removes a backup's snapshot objects from the cluster: only the objects when the archive has them, also the
+//! Removes a backup's snapshot objects from the cluster: only the objects if the archive contains them; also the
 //! drivers' snapshots if the backup failed. Called by the controller of backups; every step can be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};

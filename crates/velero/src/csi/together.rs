@@ -29,7 +29,7 @@ type Turn = Arc<tokio::sync::Mutex<Option<GroupFailure>>>;
 /// Why a claim has no snapshot of its group.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GroupError {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     /// The claims of the group cannot be read.
     #[error("{0}")]
@@ -45,7 +45,7 @@ pub(super) enum GroupError {
 /// Why a group cannot be snapshotted together.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotWhole {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error("an earlier VolumeGroupSnapshot is still being deleted")]
     Earlier,
@@ -58,7 +58,7 @@ pub(super) enum NotWhole {
 /// Why a group was not snapshotted.
 #[derive(Debug, thiserror::Error)]
 enum NotTaken {
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error("it was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}")]
     Late { seconds: u64, last: String },

@@ -25,7 +25,8 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let sweeping = async {
         loop {
             let swept = sweep(&work).await;
-            context.core.metrics.count_sweep("data-movements", Outcome::of(&swept));
+            let outcome = Outcome::of(&swept, ApiError::category);
+            context.core.metrics.count_sweep("data-movements", outcome);
             if let Err(error) = swept {
                 tracing::warn!(error = error.chain(), "cannot remove what deleted data movements left");
             }

@@ -122,7 +122,7 @@ async fn run_all(
 enum NotRun {
     #[error("the Backup cannot be read: {0}")]
     Backup(serde_json::Error),
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error(transparent)]
     Name(#[from] NameError),

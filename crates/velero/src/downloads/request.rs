@@ -15,6 +15,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::DownloadRequest;
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::unreadable;
 use lifeboat_plan::time;
 use lifeboat_plan::velero::download::{Grant, LINK_LIFE, RequestPlan, plan, seal};
 use lifeboat_store::Retry;
@@ -83,7 +84,7 @@ async fn reconcile(
 
 async fn link(context: &Context, object: &DynamicObject, expires: i64) -> Result<String, NoLink> {
     let request: DownloadRequest = objects::typed(object)
-        .map_err(|error| NoLink::Never(format!("the request cannot be read: {error}")))?;
+        .map_err(|error| NoLink::Never(unreadable::message(error, "create the request again")))?;
     let target = target::find(context, &request.spec.target).await?;
     let settings = &context.settings.storage;
     if let Some(downloads) = &settings.downloads {

@@ -18,6 +18,7 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::{LongWork, WorkEnd};
 use lifeboat_plan::transfer::repository_notes::{dead_owners, looked_for, unlocked};
 use lifeboat_plan::velero::backup_repository::{Due, TaskOwner, due, given_up, is_restic};
+use lifeboat_transfer::maintenance::MaintenanceError;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -86,11 +87,14 @@ async fn reconcile(
     let resource = state.resource.clone();
     state.maintenances.start(&uid, |_| async move {
         let ended = maintain::carry_out(&context, &resource, &begun, number).await;
-        if let Err(error) = &ended {
-            let (repository, message) = (begun.name_any(), error.chain());
-            tracing::warn!(repository, message, "cannot continue a maintenance; trying again later");
+        match ended {
+            Ok(ended) => WorkEnd::of(&ended, MaintenanceError::category),
+            Err(error) => {
+                let (repository, message) = (begun.name_any(), error.chain());
+                tracing::warn!(repository, message, "cannot continue a maintenance; trying again later");
+                WorkEnd::Failed(error.category())
+            }
         }
-        WorkEnd::of(&ended)
     });
     Ok(Action::requeue(next_check))
 }

@@ -20,9 +20,9 @@ pub(crate) enum RestoreError {
     Overtaken,
     #[error("restore execution failed: {0}")]
     Preparation(Box<Self>),
-    #[error("backup {0} is gone")]
+    #[error("backup {0} is gone; choose another one (`lifeboat backup get`)")]
     BackupGone(String),
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error("{}", .0.chain())]
     Location(#[from] LocationError),
@@ -34,7 +34,10 @@ pub(crate) enum RestoreError {
     Document { action: &'static str, key: String, cause: String },
     #[error("error uploading log file to backup storage: {0}")]
     LogUpload(String),
-    #[error("cannot write a log in {}: {source}", .directory.display())]
+    #[error(
+        "cannot write a log in {}: {source}; the server's scratch space may be full: enlarge it (`lifeboat install --spool-size`)",
+        .directory.display()
+    )]
     Log { directory: PathBuf, source: std::io::Error },
     /// A name that cannot be part of a file name.
     #[error(transparent)]
@@ -50,14 +53,14 @@ pub(crate) enum RestoreError {
 }
 
 impl RestoreError {
-    /// A word from a fixed list, for logs.
+    /// A word from a fixed list, for metrics and logs.
     pub(super) fn category(&self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
             Self::Overtaken => "overtaken",
             Self::Preparation(cause) => cause.category(),
             Self::BackupGone(_) => "backup-gone",
-            Self::Api(_) => "api",
+            Self::Api(error) => error.category(),
             Self::Location(_) | Self::Download(_) | Self::LogUpload(_) => "storage",
             Self::Archive(_) | Self::Document { .. } => "archive",
             Self::Log { .. } => "disk",

@@ -28,7 +28,7 @@ pub(super) async fn execute(context: &Context, order: Order) -> WorkEnd {
     let (name, about) = (order.restore.name_any(), order.restore.object_ref(&()));
     let schedule = order.restore.spec.schedule_name.clone().unwrap_or_default();
     let ended = attempt(context, &api, &order).await;
-    let work_end = WorkEnd::of(&ended);
+    let work_end = WorkEnd::of(&ended, RestoreError::category);
     let (patch, ending, note) = match ended {
         Ok(ended) => (ended.patch, ended.ending, ended.note),
         Err(error) => {

@@ -7,6 +7,7 @@ use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::unreadable;
 use lifeboat_plan::items::waits::WAITING;
 use lifeboat_plan::time;
 use lifeboat_plan::velero::backup::{ATTEMPT, attempt};
@@ -98,26 +99,18 @@ pub(super) async fn refuse(
 }
 
 /// Ends an object that cannot be read as a Restore.
-pub(super) async fn unreadable(
+pub(super) async fn report_unreadable(
     context: &Context,
-    api: &Api<DynamicObject>,
     object: &DynamicObject,
-    error: &str,
+    error: &serde_json::Error,
 ) -> Result<Action, ApiError> {
     let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     if !matches!(phase, "" | "New") {
         return Ok(Action::await_change());
     }
-    let message =
-        format!("the object cannot be read: {error}; correct it with `kubectl edit`, or create it again");
+    let message = unreadable::message(error, unreadable::EDIT);
     let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": [message]}});
-    match objects::merge(api, object, patch).await {
-        Err(error) if error.is_invalid() => {
-            let resource = objects::resource_of::<Restore>();
-            Ok(context.refused.report(&context.events, object, &resource, &message, &error).await)
-        }
-        written => written.map(|_| Action::await_change()),
-    }
+    unreadable::report(context, &objects::resource_of::<Restore>(), object, patch, &message).await
 }
 
 /// The result of a write.

@@ -1,4 +1,5 @@
-//! The protocol with a client in the same process, what is refused, and the client of crate `store` over TLS.
+//! Tests of the gateway: its protocol with a client in the same process, requests that it refuses, and the client of crate
+//! `store` over TLS.
 
 mod client;
 mod protocol;
@@ -21,10 +22,10 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::Metrics;
 
-/// The repository of all tokens but `elsewhere`.
+/// The repository that every token except `elsewhere` gives access to.
 const REPOSITORY: &str = "stash/shop/r";
 
-/// What all tokens begin with.
+/// The prefix of all tokens.
 const TOKEN: &str = "TOKEN-";
 
 fn id(content: &[u8]) -> String {
@@ -36,7 +37,7 @@ fn lock(user: &str, kind: &str) -> Vec<u8> {
     format!("lock {user} {kind} 5").into_bytes()
 }
 
-/// Repositories in memory, by path; and tokens, which are words after [`TOKEN`].
+/// Repositories in memory, by path, and the tokens that are accepted: a word after [`TOKEN`].
 #[derive(Clone, Default)]
 struct Repositories(Arc<Mutex<BTreeMap<String, Bytes>>>);
 

@@ -100,7 +100,8 @@ pub enum InPlaceError {
     WithPodsOnly { kind: TargetKind, name: String, volumes: Vec<String> },
 }
 
-/// Decides. Nothing is stopped that does not have to be.
+/// Decides how a restore may write into the volumes of its target: at once, after pods that are ending have ended, into running
+/// pods, or while the workload is stopped. The workload is stopped only where the data can be written without its pods.
 pub fn decide(facts: &InPlaceFacts) -> Result<InPlace, InPlaceError> {
     let (kind, name) = (facts.kind, facts.name.clone());
     let others = facts.users.iter().filter(|user| !facts.own_pods.contains(&user.pod_uid)).cloned();

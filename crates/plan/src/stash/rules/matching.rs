@@ -7,11 +7,11 @@ use lifeboat_api::stash::{RestoreMember, RestoreRule};
 use super::RuleError;
 use crate::stash::hosts::HostName;
 
-/// The rules of a restore, wherever they are written.
+/// The rules of a restore, from `target.rules` or from the deprecated field next to the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffectiveRules {
     pub rules: Vec<RestoreRule>,
-    /// They are in the deprecated field next to the target: condition `RulesMoved`.
+    /// Whether the rules are in the deprecated field next to the target, which condition `RulesMoved` reports.
     pub moved: bool,
 }
 

@@ -18,7 +18,8 @@ use crate::stash::targets::{CleanPath, find_mount};
 /// Snapshots without the tag of a session, as upstream makes them, count as made together within this time.
 const ONE_SESSION: SignedDuration = SignedDuration::from_hours(1);
 
-/// Decides.
+/// Selects the snapshots that are restored to each host: those of the rule that applies to it; without any rules, the newest
+/// snapshot of the host itself.
 pub fn select(request: &RestoreRequest) -> Selection {
     let own_newest = RestoreRule::default();
     let mut selection = Selection { existing: Existing::of(&request.snapshots), ..Selection::default() };

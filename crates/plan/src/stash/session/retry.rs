@@ -30,7 +30,7 @@ pub enum Retry {
     Now { due: Timestamp, retry_left: i32 },
 }
 
-/// Decides. The due time of the retry is a whole second after the end, and therefore names no earlier session. A
+/// Decides whether and when a failed session is retried. The due time of the retry is a whole second after the end, and therefore names no earlier session. A
 /// recorded due time is used again, so that the retry has the same name if the server dies and creates it again.
 pub fn retry(session: &FailedSession, delay: Option<GoDuration>, now: Timestamp) -> Retry {
     let left = session.retry_left.unwrap_or(0);

@@ -44,7 +44,7 @@ pub struct RestoredClaimFacts<'a> {
     pub waited: Duration,
 }
 
-/// Decides.
+/// Decides whether a restored claim has its volume, still waits for it, or never gets it.
 pub fn filling(facts: &RestoredClaimFacts<'_>) -> Filling {
     let Some(claim) = facts.claim else {
         return Filling::Failed("the claim was deleted while its volume was made".to_owned());

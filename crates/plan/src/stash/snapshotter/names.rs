@@ -16,7 +16,7 @@ pub const SESSION: &str = "lifeboat.io/backup-session";
 
 /// The longest name of an object.
 const LONGEST: usize = 253;
-/// What is appended to a claim's name at most: the second and a hash.
+/// The length of the longest suffix after a claim's name: a Unix time and a hash.
 const APPENDED: usize = "-9223372036854775807-01234567".len();
 /// The minimum number of digits of a Unix time. Names that users choose may end in shorter numbers.
 const DIGITS: usize = 10;
@@ -25,7 +25,7 @@ const DIGITS: usize = 10;
 #[derive(Clone, Debug)]
 pub struct SnapshotOwner {
     pub invoker: InvokerId,
-    /// The session's name, UID and creation.
+    /// The name of the session; `uid` and `created` are its UID and creation time.
     pub session: String,
     pub uid: String,
     pub created: Timestamp,
@@ -48,22 +48,23 @@ pub struct NotOurs {
 }
 
 impl SnapshotOwner {
-    /// The names that the snapshot of a claim may have: the first, as upstream's, unless another session has it. Two invokers of one
-    /// claim may be due in one second.
+    /// The names that the snapshot of a claim may have. The first is upstream's; the second, with a hash of the session's UID, is
+    /// used if another session has the first, because two invokers of one claim may be due in the same second.
     pub fn names(&self, claim: &str) -> [String; 2] {
         let base = format!("{}-{}", label::shortened(claim, LONGEST - APPENDED), self.second());
         let own = format!("{base}-{}", &label::digest(&self.uid)[..8]);
         [base, own]
     }
 
-    /// The second in the session's name; for other names that of its creation.
+    /// The Unix time in the session's name; if the name has none, the time at which the session was created.
     fn second(&self) -> i64 {
         let mut parts = self.session.rsplit('-').take(2);
         let is_time = |part: &&str| part.len() >= DIGITS && part.bytes().all(|byte| byte.is_ascii_digit());
         parts.find(is_time).and_then(|part| part.parse().ok()).unwrap_or(self.created.as_second())
     }
 
-    /// Decides. `find`: the VolumeSnapshot of a name.
+    /// Chooses the name of the snapshot of a claim, or finds the snapshot that the session has taken already. `find` returns the
+    /// VolumeSnapshot with a name.
     pub fn choose<'a>(
         &self,
         claim: &str,

@@ -52,7 +52,7 @@ enum NoSnapshot {
     TwoSources(RestoredClaimError),
 }
 
-/// Decides. `snapshots`: all VolumeSnapshots of the restore's namespace.
+/// Selects the VolumeSnapshot that fills each claim of a restore. `snapshots`: all VolumeSnapshots of the restore's namespace.
 pub fn select_snapshots(
     rules: &[RestoreRule],
     claims: &[RestoredClaim],

@@ -19,20 +19,20 @@ const FAILING: Duration = Duration::from_mins(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotState {
     pub stage: Stage,
-    /// What its driver or a controller reported last.
+    /// The last error that the driver or a snapshot controller reported, while the snapshot is not ready.
     pub problem: Option<String>,
 }
 
 /// The stages of a snapshot, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It is being deleted.
+    /// The VolumeSnapshot is being deleted.
     Deleted,
-    /// No snapshot controller has noticed it.
+    /// No snapshot controller has bound it to a VolumeSnapshotContent.
     Requested,
-    /// The driver has not taken it.
+    /// It is bound to a VolumeSnapshotContent, and the driver has not taken the snapshot.
     Bound,
-    /// Later writes do not change it, but volumes cannot be created from it yet.
+    /// The driver has taken the snapshot: later writes to the volume do not change it, but volumes cannot be created from it yet.
     Taken,
     Ready,
 }
@@ -53,7 +53,7 @@ impl SnapshotState {
         Self { stage, problem: reported_error(snapshot).filter(|_| stage < Stage::Ready) }
     }
 
-    /// What it waits for.
+    /// The reported error, or else what the snapshot waits for.
     pub fn message(&self) -> String {
         let waits = match self.stage {
             Stage::Deleted => "it is being deleted",
@@ -65,7 +65,7 @@ impl SnapshotState {
         self.problem.clone().unwrap_or_else(|| waits.to_owned())
     }
 
-    /// How long it may stay as it is; None if only the time of the session limits it.
+    /// How long the snapshot may stay in this state; None if only the `timeOut` of the session limits it.
     pub fn patience(&self) -> Option<Duration> {
         match (self.stage, &self.problem) {
             (Stage::Deleted, _) => Some(Duration::ZERO),
@@ -75,8 +75,8 @@ impl SnapshotState {
         }
     }
 
-    /// Whether another state is a new one, for which the wait starts again. The texts of errors are ignored, because
-    /// drivers put changing IDs into them.
+    /// Whether the wait for this state continues in the other state; if not, it starts again. The texts of errors are not
+    /// compared, because drivers put changing IDs into them.
     pub fn is_same_wait(&self, other: &Self) -> bool {
         self.stage == other.stage && self.problem.is_some() == other.problem.is_some()
     }

@@ -44,7 +44,7 @@ macro_rules! condition_types {
                 }
             }
 
-            /// What it is about.
+            /// Whether the condition is about the whole object or about one member.
             #[allow(clippy::match_same_arms, reason = "one line for each type, from the table below")]
             pub fn level(self) -> Level {
                 match self {

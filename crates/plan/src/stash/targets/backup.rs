@@ -21,7 +21,7 @@ use super::{
 use crate::json::text;
 use crate::stash::hosts::{HostName, HostOf, TargetKind, ordinals, replicas};
 
-/// Decides.
+/// Decides which hosts a target has, and which volumes of each host are read.
 pub fn backup_plan(facts: &TargetFacts, target: &BackupTarget) -> Result<TargetPlan, TargetError> {
     continued_plan(facts, target, &SentHosts::new())
 }

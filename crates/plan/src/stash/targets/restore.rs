@@ -135,8 +135,9 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Decides. `rules`: those that hold. Only hosts with a rule count for claims to make and things to wait for; a StatefulSet without
-/// replicas has the hosts that the rules list.
+/// Finds the hosts of a restore's target and the volumes that their data is written into. `rules`: the effective rules. Claims
+/// are created, and missing objects waited for, only for hosts that have a rule. A StatefulSet without replicas has the hosts that
+/// the rules list.
 pub fn restore_plan(
     facts: &RestoreFacts,
     target: &RestoreTarget,
@@ -254,8 +255,8 @@ impl Restore<'_> {
         self.plan.hosts.push(RestoreHost { name, of, destination: Err(error.into()) });
     }
 
-    /// The ordinals of a StatefulSet: those of its replicas; if it has none, those that have claims, that the rules list and that
-    /// `replicas` of the target asks for.
+    /// The ordinals of a StatefulSet: those of its replicas. A StatefulSet without replicas has the ordinals that have claims,
+    /// those that the rules list, and those below `target.replicas`.
     fn ordinals(&self, stateful_set: &Value) -> BTreeSet<u32> {
         let running = self.facts.replicas.unwrap_or_else(|| replicas(stateful_set));
         if running > 0 {
@@ -337,7 +338,7 @@ impl Restore<'_> {
                         available: available.join(", "),
                     }
                 })?;
-                // A claim that exists already counts as it is.
+                // The volume mode of an existing claim wins over that of the template.
                 let known = facts.claims.get(&found.claim.name).map(|known| &known.claim);
                 let mode = text(known.unwrap_or(&found.claim.object), "/spec/volumeMode");
                 let access = VolumeAccess::Claim {
@@ -367,7 +368,7 @@ impl Restore<'_> {
     }
 }
 
-/// What a host still needs.
+/// What must exist before the data of a host can be written: claims that the restore creates, and objects that it waits for.
 #[derive(Debug, Default)]
 struct Needs {
     new_claims: Vec<NewClaim>,

@@ -41,7 +41,7 @@ pub struct Choices {
     pub warnings: Vec<String>,
 }
 
-/// Decides. `claims`: the existing ones, by name. `taken`: whether a claim is copied with another pod of the backup.
+/// Chooses the volumes of a pod whose files are copied. `claims`: the existing ones, by name. `taken`: whether a claim is copied with another pod of the backup.
 pub fn choose(
     pod: &Value,
     claims: &BTreeMap<String, ClaimOf>,

@@ -33,7 +33,7 @@ pub enum VolumePlan {
     FromSnapshot,
 }
 
-/// Decides. `wants_data`: whether the Restore includes the data of volumes.
+/// Decides how a PersistentVolume of a backup is restored. `wants_data`: whether the Restore includes the data of volumes.
 pub fn plan(volume: &Value, data: DataIn, wants_data: bool) -> VolumePlan {
     let policy = volume.pointer("/spec/persistentVolumeReclaimPolicy").and_then(Value::as_str);
     match data {

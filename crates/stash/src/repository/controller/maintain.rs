@@ -31,12 +31,12 @@ pub(super) async fn begin(
     object::merge(context, repository, run.begin()).await
 }
 
-/// Runs a maintenance to its end and records the end. False if it failed.
+/// Runs a maintenance to its end and records the end, which is returned; after an error of the API it continues later.
 pub(super) async fn carry_out(
     context: &Context,
     repository: &Repository,
     run: MaintenanceRun,
-) -> Result<bool, ApiError> {
+) -> Result<Result<(), MaintenanceError>, ApiError> {
     let (namespace, name) = object::parts(repository);
     let maintenance = Maintenance {
         core: context,
@@ -54,8 +54,10 @@ pub(super) async fn carry_out(
         reference: repository.object_ref(&()),
         namespace: NamespaceName::new(namespace),
     };
-    let end = maintenance.carry_out(run).await?;
-    Ok(!matches!(end, Some(MaintenanceEnd::Failed(_))))
+    Ok(match maintenance.carry_out(run).await? {
+        Some(MaintenanceEnd::Failed(error)) => Err(error),
+        Some(MaintenanceEnd::Done(_)) | None => Ok(()),
+    })
 }
 
 /// The Repository of a maintenance.

@@ -50,7 +50,7 @@ const HINT: &str = "correct it, or set wipeOut to false to delete the object wit
 enum NotWiped {
     /// For people: why, and what to do.
     Refused(String),
-    /// The same, where the Secret does not exist.
+    /// The Secret does not exist: why that prevents the deletion, and what to do.
     NoSecret(String),
     Api(ApiError),
 }
@@ -172,7 +172,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
                 "cannot delete the data of a Repository now; it is tried again"
             );
         }
-        WorkEnd::of(&ended)
+        WorkEnd::of(&ended, ApiError::category)
     });
 }
 

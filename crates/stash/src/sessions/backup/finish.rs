@@ -118,7 +118,7 @@ async fn finish_repository(
     })
 }
 
-/// The values of a session for the metrics.
+/// The result of a session, as its metrics show it.
 fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> EndedSession {
     EndedSession {
         labels: labels_of(&work.invoker),
@@ -129,8 +129,8 @@ fn ended(work: &BackupWork, state: &SessionState, now: jiff::Timestamp) -> Ended
     }
 }
 
-/// Ends a session whose members cannot run. Its invoker's last session is no success then; None where the invoker is gone, and its metrics
-/// with it.
+/// Ends a session whose members cannot run, and sets its invoker's metric of success to 0. `invoker` is None if the invoker is
+/// gone; its metrics are removed with it.
 pub(super) async fn end(
     context: &Context,
     invoker: Option<&Invoker>,

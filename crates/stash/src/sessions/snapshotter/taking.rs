@@ -11,7 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::session::TargetKey;
-use lifeboat_plan::stash::snapshotter::{Choice, LONGEST, SnapshotOwner, SnapshotState, Stage};
+use lifeboat_plan::stash::snapshotter::{Choice, LONGEST, NotOurs, SnapshotOwner, SnapshotState, Stage};
 use lifeboat_plan::stash::state::{HostState, WorkPhase};
 use lifeboat_transfer::snapshots::Snapshots;
 use serde_json::Value;
@@ -74,7 +74,7 @@ impl Taking<'_> {
             let (name, is_new) = match self.choose().await? {
                 Ok(Choice::Take(name)) => (name, true),
                 Ok(Choice::Adopt(name)) => (name, false),
-                Err(message) => return self.record.failed(message).await.map(drop),
+                Err(error) => return self.record.failed(error.to_string()).await.map(drop),
             };
             if is_new && cancel.is_cancelled() {
                 return self.record.failed(NOT_MADE).await.map(drop);
@@ -89,7 +89,7 @@ impl Taking<'_> {
                 if error.is_transient() {
                     return Err(error);
                 }
-                return self.record.failed(error.chain()).await.map(drop);
+                return self.record.failed(error.message()).await.map(drop);
             }
             match self.wait(&name, Stage::Taken, cancel).await? {
                 Waited::Reached(found) => return self.note_taken(&name, &found).await,
@@ -134,14 +134,14 @@ impl Taking<'_> {
         changed.await.map(drop)
     }
 
-    /// The name of the snapshot, and whether it exists. The inner error is a message for users.
-    async fn choose(&self) -> Result<Result<Choice, String>, ApiError> {
+    /// The name of the snapshot, and whether it exists.
+    async fn choose(&self) -> Result<Result<Choice, NotOurs>, ApiError> {
         let mut found = Vec::new();
         for name in self.owner.names(self.claim) {
             found.extend(self.snapshots().snapshot(self.namespace(), &name).await?);
         }
         let find = |name: &str| found.iter().find(|one| text(one, "/metadata/name") == name);
-        Ok(self.owner.choose(self.claim, find).map_err(|error| error.to_string()))
+        Ok(self.owner.choose(self.claim, find))
     }
 
     /// Records that the snapshot is taken now. False if the session no longer exists.

@@ -14,6 +14,7 @@ use lifeboat_plan::velero::backup::results::{ResultSubject, result_message};
 use crate::backup::pass::read_again;
 use crate::backup::problem::BackupProblem;
 use crate::context::Context;
+use crate::locations::message;
 
 /// The result of rewriting the archive.
 #[derive(Default)]
@@ -60,7 +61,7 @@ pub(super) async fn write_again(
 async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemId>, BackupProblem> {
     let key = files.item_operations();
     let unreadable = |message: String| BackupProblem::Storage(format!("cannot read {key}: {message}"));
-    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
+    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(message(&error)))?;
     let operations: Vec<BackupOperation> =
         decode_list(&stored).map_err(|error| unreadable(error.to_string()))?;
     let mut items: Vec<ItemId> = Vec::new();
@@ -81,7 +82,7 @@ async fn add_problems(
 ) -> Result<(), BackupProblem> {
     let key = files.results();
     let broken = |message: String| BackupProblem::Storage(format!("cannot add to {key}: {message}"));
-    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| broken(chain(&error)))?;
+    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| broken(message(&error)))?;
     let mut results: Results = decode(&stored).map_err(|error| broken(error.to_string()))?;
     for (id, problem) in problems {
         let resource = id.resource.to_string();
@@ -93,5 +94,5 @@ async fn add_problems(
         }
     }
     let document = encode(&results).map_err(|error| broken(error.to_string()))?;
-    store.put(&key, document).await.map_err(|error| broken(chain(&error)))
+    store.put(&key, document).await.map_err(|error| broken(message(&error)))
 }

@@ -33,7 +33,7 @@ enum NotRead {
     NotServed,
     #[error("the object is gone")]
     Gone,
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error("cannot read the object: {0}")]
     Json(serde_json::Error),

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::chains::value;
 use super::collect::Collection;
 use super::hooks::Hooked;
-use super::{About, Pass};
+use super::{About, Pass, PassFailure};
 
 /// How long an action may take to name the related items of an item; blocks are made one after the other.
 const RELATED: Duration = Duration::from_mins(10);
@@ -81,8 +81,8 @@ impl Pass {
                     None => more = false,
                 },
                 Some(ended) = workers.join_next(), if !workers.is_empty() => {
-                    if let Err(error) = ended {
-                        self.give_up(format!("a task that backs up items ended: {error}"));
+                    if let Err(source) = ended {
+                        self.give_up(PassFailure::Task { task: "backs up items", source });
                     }
                 }
                 else => break,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::spool::{ItemSpool, SpoolError, SpoolOffset};
-use super::{About, Pass};
+use super::{About, Pass, PassFailure};
 
 /// One collected item.
 pub(super) struct Collected {
@@ -95,7 +95,10 @@ impl Pass {
         let kinds: Vec<_> = self.chosen_types().into_iter().filter(|kind| self.is_collected(kind)).collect();
         let spool = match ItemSpool::new(&self.directory) {
             Ok(spool) => Arc::new(spool),
-            Err(error) => return self.give_up(format!("cannot make a file for collected items: {error}")),
+            Err(source) => {
+                return self
+                    .give_up(PassFailure::Spool { action: "make a file for collected items", source });
+            }
         };
         let mut lists = JoinSet::new();
         for (at, kind) in kinds.iter().enumerate() {
@@ -106,7 +109,7 @@ impl Pass {
         while let Some(ended) = lists.join_next().await {
             match ended {
                 Ok((at, items)) => by_kind[at] = items,
-                Err(error) => self.give_up(format!("a task that lists objects ended: {error}")),
+                Err(source) => self.give_up(PassFailure::Task { task: "lists objects", source }),
             }
         }
         let items: Vec<_> = by_kind.into_iter().flatten().collect();
@@ -149,8 +152,11 @@ impl Pass {
                     }
                     match spool.add(&item.json) {
                         Ok(place) => items.push(Collected { kind: at, meta: item.meta, place }),
-                        Err(error) => {
-                            self.give_up(format!("cannot write collected items to a file: {error}; the server's scratch space may be full"));
+                        Err(source) => {
+                            self.give_up(PassFailure::Spool {
+                                action: "write collected items to a file",
+                                source,
+                            });
                             return items;
                         }
                     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::actions::longest;
 use super::spool::SpoolError;
-use super::{About, Pass};
+use super::{About, Pass, PassFailure};
 
 /// How deeply additional items may be nested. Deeper ones are backed up after the others, because each level needs
 /// stack.
@@ -39,7 +39,7 @@ pub(super) enum Taken {
 pub(super) enum ItemError {
     #[error("the cluster does not serve its type")]
     NotServed,
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error(transparent)]
     Spool(#[from] SpoolError),
@@ -234,9 +234,8 @@ impl Pass {
         match self.writer.append(id, &kind.version, kind.preferred, json).await {
             Ok(()) => {}
             Err(error @ ArchiveError::Upload { .. }) => {
-                let error = ItemError::Upload(error);
-                self.give_up(format!("the archive cannot be written: {error}"));
-                return Err(error);
+                self.give_up(PassFailure::Archive(error.clone()));
+                return Err(ItemError::Upload(error));
             }
             Err(error) => return Err(ItemError::Archive(error)),
         }

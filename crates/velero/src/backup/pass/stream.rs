@@ -8,7 +8,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::list::{ListQuery, Pager};
 use tokio::task::JoinSet;
 
-use super::Pass;
+use super::{Pass, PassFailure};
 
 /// How many lists are in flight. More would only load the API server, because writing takes most of the time.
 const AT_ONCE: usize = 8;
@@ -30,7 +30,7 @@ impl Pass {
             match lists.join_next().await {
                 None => return,
                 Some(Ok(())) => {}
-                Some(Err(error)) => self.give_up(format!("a task that lists objects ended: {error}")),
+                Some(Err(source)) => self.give_up(PassFailure::Task { task: "lists objects", source }),
             }
         }
     }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use lifeboat_archive::{ArchiveSize, SpoolLimits};
-use lifeboat_cluster::chain;
 use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::volume_plugin::stored;
 use serde_json::Value;
 
-use super::{About, Outcome, Pass, PassError, PassResults, Report};
+use super::{About, Outcome, Pass, PassError, PassFailure, PassResults, Report};
 
 impl Pass {
     /// Completes the archive and sums up.
@@ -21,7 +20,7 @@ impl Pass {
             pass.report.info(&format!("Backed up {count} items of {kind}"), &[]);
         }
         let Some(pass) = Arc::into_inner(pass) else {
-            return Err(PassError::Failed("a task of the backup is still running".to_owned()));
+            return Err(PassFailure::Unfinished.into());
         };
         pass.seal().await
     }
@@ -36,11 +35,8 @@ impl Pass {
             {
                 return Err(PassError::Stopped);
             }
-            let written = writer.finish().await.map_err(|error| {
-                PassError::Failed(format!("the archive cannot be written: {}", chain(&error)))
-            })?;
-            restorable(&written, &SpoolLimits::default())
-                .map_err(|error| PassError::Failed(error.to_string()))?;
+            let written = writer.finish().await.map_err(PassFailure::Archive)?;
+            restorable(&written, &SpoolLimits::default()).map_err(PassFailure::TooLarge)?;
             Ok(written)
         };
         let sealed = tokio::select! {
@@ -114,7 +110,7 @@ fn counts(made: &PassResults, items: usize, report: &Report) -> Counts {
 
 /// A limit of restores that an archive exceeds.
 #[derive(Debug, thiserror::Error)]
-enum TooLarge {
+pub(crate) enum TooLarge {
     #[error("the archive has {entries} entries, more than {limit}, {exceeds}", exceeds = EXCEEDS)]
     Entries { entries: u64, limit: u64 },
     #[error("the archive has {bytes} bytes, more than {limit}, {exceeds}", exceeds = EXCEEDS)]

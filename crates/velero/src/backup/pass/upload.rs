@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use lifeboat_archive::documents::{DocumentError, encode, encode_null};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
-use lifeboat_cluster::chain;
 
 use super::{Outcome, Report};
+use crate::locations::message;
 
 /// How long the upload of the log may take: it is a stream, for which the storage layer has no limit of its own.
 const LOG: Duration = Duration::from_mins(30);
@@ -16,12 +16,23 @@ const LOG: Duration = Duration::from_mins(30);
 /// Why a file beside the archive is not in storage.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadError {
-    #[error("cannot make {key}: {cause}")]
+    #[error("cannot make {key}: {cause}; this is a defect of Lifeboat: report it with the server's log")]
     Document { key: String, cause: DocumentError },
-    #[error("cannot write {key}: {}", chain(.cause))]
+    #[error("cannot write {key}: {}", message(.cause))]
     Store { key: String, cause: StoreError },
-    #[error("cannot write {key}: storage did not take it within {} minutes", LOG.as_secs() / 60)]
+    #[error("cannot write {key}: storage did not take it within {} minutes; check its load and the network, and create the backup again", LOG.as_secs() / 60)]
     Slow { key: String },
+}
+
+impl UploadError {
+    /// A word from a fixed list, for metrics and logs.
+    pub(crate) fn category(&self) -> &'static str {
+        match self {
+            Self::Document { .. } => "defect",
+            Self::Store { cause, .. } => cause.category(),
+            Self::Slow { .. } => "timeout",
+        }
+    }
 }
 
 /// Uploads all files of a pass; the log last, so that it is complete.

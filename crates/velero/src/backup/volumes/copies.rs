@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_mins(10);
 enum NotCopied {
     #[error(transparent)]
     NotStarted(#[from] NotStarted),
-    #[error("{}", .0.chain())]
+    #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error(transparent)]
     Json(#[from] serde_json::Error),

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(in crate::backup) enum ClassesError {
     #[error("cannot read the cluster's snapshot classes: {0}")]
     List(ActionError),
-    #[error("cannot read the cluster's snapshot classes: {}", .0.chain())]
+    #[error("cannot read the cluster's snapshot classes: {}", .0.message())]
     Api(ApiError),
 }
 

@@ -126,7 +126,7 @@ type Pods = Result<Arc<VolumeBook>, PodsUnknown>;
 
 /// Why the pods of a namespace cannot be listed. Shared by all volumes of the namespace.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{}", .0.chain())]
+#[error("{}", .0.message())]
 pub(in crate::backup) struct PodsUnknown(Arc<ApiError>);
 
 /// Why no snapshot is taken.

@@ -11,7 +11,7 @@ use lifeboat_plan::transfer::movers::Owner;
 use lifeboat_plan::transfer::repository_notes::{MaintenanceRun, take_off};
 use lifeboat_plan::velero::backup_repository;
 use lifeboat_repository::repository::Repository;
-use lifeboat_transfer::maintenance::{Maintenance, MaintenanceEnd, MaintenanceRecord};
+use lifeboat_transfer::maintenance::{Maintenance, MaintenanceEnd, MaintenanceError, MaintenanceRecord};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -33,13 +33,13 @@ pub(super) async fn begin(
     objects::merge(&api, object, run(number).begin()).await
 }
 
-/// Runs the maintenance to its end and records the end.
+/// Runs the maintenance to its end and records the end, which is returned; after an error of the API it continues later.
 pub(super) async fn carry_out(
     context: &Context,
     resource: &ApiResource,
     object: &DynamicObject,
     number: u64,
-) -> Result<(), ApiError> {
+) -> Result<Result<(), MaintenanceError>, ApiError> {
     let api = objects::namespaced(&context.client, &context.namespace, resource);
     let maintenance = Maintenance {
         core: context,
@@ -57,7 +57,10 @@ pub(super) async fn carry_out(
         reference: object.object_ref(resource),
         namespace: NamespaceName::new(&context.movers.settings().namespace),
     };
-    maintenance.carry_out(run(number)).await.map(drop)
+    Ok(match maintenance.carry_out(run(number)).await? {
+        Some(MaintenanceEnd::Failed(error)) => Err(error),
+        Some(MaintenanceEnd::Done(_)) | None => Ok(()),
+    })
 }
 
 /// The BackupRepository of a maintenance.

@@ -150,7 +150,7 @@ async fn a_pass_that_is_told_to_stop_waits_for_no_copy_and_lets_its_pod_go() {
     });
     let input = hurried(&world, all(), stop).await;
     let outcome = tokio::time::timeout(Duration::from_secs(30), Box::pin(run(input))).await.unwrap();
-    assert_eq!(outcome.err(), Some(PassError::Stopped));
+    assert!(matches!(outcome, Err(PassError::Stopped)));
     assert_eq!(world.ran(), ["pre db-0", "post db-0"]);
     let object = world.get(&world.paths("/podvolumebackups/")[0]).unwrap();
     assert_eq!(object["metadata"]["annotations"]["lifeboat.io/consistency"], "Live");

@@ -51,7 +51,8 @@ async fn a_bucket_that_takes_nothing_fails_the_backup_after_its_hooks_ended() {
     let world = shop();
     world.pod("shop", "a", &[], true);
     let ended = run(input(&world, json!({}), Arc::new(Full), CancellationToken::new()).await).await;
-    let Err(PassError::Failed(message)) = ended else { panic!("it did not fail") };
+    let Err(PassError::Failed(failure)) = ended else { panic!("it did not fail") };
+    let message = failure.message();
     assert!(message.contains("the bucket is full"), "{message}");
     assert_eq!(world.ran().last().map(String::as_str), Some("post a"));
 }
@@ -133,7 +134,8 @@ async fn a_bucket_that_fails_half_way_fails_the_backup_and_keeps_no_parts(#[case
     let store = faulty(Faults::new([rule]), &memory);
     let world = large();
     let ended = ended(input(&world, json!({}), store.clone(), CancellationToken::new()).await).await;
-    let Err(PassError::Failed(message)) = ended else { panic!("it did not fail") };
+    let Err(PassError::Failed(failure)) = ended else { panic!("it did not fail") };
+    let message = failure.message();
     assert!(message.contains("the archive cannot be written"), "{message}");
     assert_eq!(memory.open_uploads(), 0);
     assert_eq!(store.keys("").await.unwrap(), Vec::<String>::new());
