@@ -233,7 +233,7 @@ pub enum RuleError {
         "host {host}: path {path} is inside of {device}, which snapshot {snapshot} has as the content of a block volume; a block volume is \
          restored as a whole: write {device} in the rule's paths"
     )]
-    PathInDevice { host: HostName, path: CleanPath, device: CleanPath, snapshot: String },
+    PathInDevice { host: HostName, path: CleanPath, device: CleanPath, snapshot: Box<str> },
     #[error(
         "host {host}: path {path} is below no mount of the target, which has {mounts}; mount the volume that it belongs to"
     )]

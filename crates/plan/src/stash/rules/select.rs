@@ -137,7 +137,7 @@ impl<'a> Choice<'a> {
         let path = path.clone();
         Err(match device_above(&self.request.snapshots, &self.source, &path) {
             Some((device, snapshot)) => {
-                RuleError::PathInDevice { host, path, device, snapshot: snapshot.short().to_owned() }
+                RuleError::PathInDevice { host, path, device, snapshot: snapshot.short().into() }
             }
             None => RuleError::PathInNoSnapshot { host, source_host, path },
         })
