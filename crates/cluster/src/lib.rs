@@ -187,11 +187,14 @@ mod tests {
         #[case] category: &str,
         #[case] hint: &str,
     ) {
-        let status = Status { code, message: "no".to_owned(), ..Status::default() };
+        let status = Status { code, message: "a rule refused it".to_owned(), ..Status::default() };
         let error = ApiError { attempt: "read Pod a".to_owned(), source: Cause::Api(Box::new(status)) };
         assert_eq!(error.category(), category);
         let message = error.message();
-        assert!(message.starts_with("cannot read Pod a: no; ") && message.contains(hint), "{message}");
+        assert!(
+            message.starts_with("cannot read Pod a: a rule refused it; ") && message.contains(hint),
+            "{message}"
+        );
     }
 
     #[test]

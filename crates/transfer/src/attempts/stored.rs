@@ -51,9 +51,7 @@ pub fn files_of(reported: &BackedUp) -> Option<FileCounts> {
 pub enum NotStored {
     #[error("it is unknown whether the volume was copied: {0}")]
     Unknown(String),
-    #[error(
-        "the mover named snapshot {0}, which is not in the repository; check whether others delete snapshots there"
-    )]
+    #[error("the mover named snapshot {0}, which is not in the repository")]
     Missing(String),
     /// The mover did not report a snapshot, for this reason.
     #[error("{0}")]
