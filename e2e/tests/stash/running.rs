@@ -3,6 +3,7 @@
 use std::fs;
 
 use lifeboat_e2e::{RESTORE_SESSIONS, StashTest, condition, contents, wait_for};
+use serde_json::Value;
 
 use super::workloads::{deployment, fill, into, put_in_pod};
 
@@ -21,7 +22,7 @@ fn an_empty_dir_comes_back_into_its_running_pod_where_that_is_asked_for() {
     let directory = test.directory("web", 0, "data");
     fs::remove_dir_all(directory.join("own")).unwrap();
     fs::write(directory.join("which"), "damaged").unwrap();
-    let pods = test.undisturbed();
+    let pods = pods_with_restarts(&test);
     let spec = format!("  target: {}", into("app", "Deployment", "web"));
     test.restore("refused", &spec, "");
     let refused = test.restored_as(RESTORE_SESSIONS, "refused", "Failed");
@@ -32,8 +33,14 @@ fn an_empty_dir_comes_back_into_its_running_pod_where_that_is_asked_for() {
     let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
     assert!(back["status"]["standstill"].is_null(), "nothing was stopped: {back}");
     before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
-    pods.assert_unchanged();
+    assert_eq!(pods_with_restarts(&test), pods, "no pod was replaced or started again");
     test.assert_nothing_is_left("repo");
+}
+
+/// The pods of workload `web`: UID and restarts.
+fn pods_with_restarts(test: &StashTest) -> Vec<(Value, Value)> {
+    let restarts = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].clone();
+    test.pods("web").iter().map(|pod| (pod["metadata"]["uid"].clone(), restarts(pod))).collect()
 }
 
 #[test]
