@@ -90,7 +90,7 @@ fn a_mover_that_is_evicted_is_followed_by_another() {
         r#"{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{name}", "namespace": "{namespace}"}}}}"#
     );
     kubectl().args(["create", "--raw", &path, "-f", "-"]).input(&eviction).ok();
-    // Storage that answers at once would let the mover end well before it is told to end.
+    // Storage that answers at once would let the mover succeed before it gets the signal to end.
     wait_for("the end of the evicted mover", 60, || {
         let state = &get(&["-n", namespace, "pods", name])["status"]["containerStatuses"][0]["state"];
         if state["running"].is_null() { Ok(()) } else { Err(state.to_string()) }
