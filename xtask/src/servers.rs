@@ -80,6 +80,15 @@ pub(crate) fn lifeboat(
     Server::start(command, environment, home, directory)
 }
 
+/// The flag without which Lifeboat's server serves more than Velero's: Stash's API. A build that is too old to know the flag needs none.
+pub(crate) fn without_stash(program: &Path) -> Result<Option<&'static str>> {
+    const FLAG: &str = "--stash=false";
+    let mut help = Command::new(program);
+    let known = help.args(["server", FLAG, "--help"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let known = known.with_context(|| format!("cannot run {}", program.display()))?;
+    Ok(known.success().then_some(FLAG))
+}
+
 /// A directory that contains only these programs. Velero ignores symbolic links.
 fn plugin_directory<'a>(below: &Path, programs: impl IntoIterator<Item = &'a PathBuf>) -> Result<PathBuf> {
     let directory = below.join("plugins");

@@ -1,7 +1,7 @@
 //! The products: how each server is started, its namespace, and the account by which its requests are counted.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -109,11 +109,11 @@ impl Products {
                 servers::velero(&environment, home, &TUNED, &plugins)
             }
             Product::Lifeboat | Product::LifeboatAction => {
-                servers::lifeboat(&self.programs.new, &environment, home, &[], &plugins)
+                start_lifeboat(&self.programs.new, &environment, home, &plugins)
             }
             Product::Baseline | Product::BaselineAction => {
                 let old = self.programs.old.as_deref().context("the older build was not named")?;
-                servers::lifeboat(old, &environment, home, &[], &plugins)
+                start_lifeboat(old, &environment, home, &plugins)
             }
         }
     }
@@ -148,4 +148,15 @@ impl Products {
     fn identity(&self, product: Product) -> &Identity {
         if product.is_lifeboat() { &self.lifeboat } else { &self.peer }
     }
+}
+
+/// Starts a server of Velero's API only, as the peers' are.
+fn start_lifeboat(
+    program: &Path,
+    environment: &BTreeMap<String, String>,
+    home: &Home,
+    plugins: &[PathBuf],
+) -> Result<Server> {
+    let flags: Vec<&str> = servers::without_stash(program)?.into_iter().collect();
+    servers::lifeboat(program, environment, home, &flags, plugins)
 }

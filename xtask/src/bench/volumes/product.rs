@@ -164,7 +164,8 @@ impl Ready {
             }
             Means::Lifeboat { movers, home, program, image, environment } => {
                 let namespace = &movers.name;
-                let flags = ["--node-access", "--mover-image", image, "--mover-namespace", namespace];
+                let mut flags = vec!["--node-access", "--mover-image", image, "--mover-namespace", namespace];
+                flags.extend(servers::without_stash(program)?);
                 let server = servers::lifeboat(program, environment, home, &flags, &[])?;
                 by_server(&server, home, &movers.kubectl, work)
             }
