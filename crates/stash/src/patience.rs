@@ -1,5 +1,5 @@
 //! Requests that the API server may never carry out: it refuses them, or a webhook of the cluster does not answer. The API server is well
-//! then, and the webhook may be away for ever, so whoever waits for such a request has to end.
+//! then, and the webhook may be away for ever, so every wait for such a request ends.
 
 use std::time::Duration;
 
