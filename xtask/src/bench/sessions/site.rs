@@ -45,7 +45,8 @@ impl Site {
         for arguments in [&["install", "--crds-only"][..], &["crds", "--all"]] {
             let said = run::output(Command::new(&program).envs(&environment).args(arguments))?;
             if arguments[0] == "crds" {
-                let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+                // The objects name their namespaces; kubectl refuses those of another than its own, unless it has none.
+                let apply = ["--namespace", "", "apply", "--server-side", "--force-conflicts", "-f", "-"];
                 run::with_input(Kubectl::new(&environment, DATA).command().args(apply), &said)?;
             }
         }
@@ -82,7 +83,8 @@ impl Site {
 
     /// Creates or changes objects.
     pub(super) fn apply(&self, objects: &[Value]) -> Result<()> {
-        let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        // The objects name their namespaces; kubectl refuses those of another than its own, unless it has none.
+        let apply = ["--namespace", "", "apply", "--server-side", "--force-conflicts", "-f", "-"];
         run::with_input(self.kubectl(DATA).command().args(apply), &objects::list(objects).to_string())
             .map(drop)
     }
