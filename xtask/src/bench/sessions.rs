@@ -47,10 +47,10 @@ pub(crate) struct Args {
     /// Write the rows to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A program to measure instead of the release build. Its image must be in the box
+    /// A program to measure instead of the release build. Its movers run from an image of it
     #[arg(long, value_name = "BINARY")]
     lifeboat: Option<PathBuf>,
-    /// The image of its movers
+    /// The image of its movers, which must be in the box
     #[arg(long, hide = true, default_value = image::LIFEBOAT)]
     image: String,
 }
@@ -117,6 +117,9 @@ fn measure(args: &Args, rows: &mut Vec<Row>) -> Result<()> {
 
 fn program(args: &Args) -> Result<PathBuf> {
     if let Some(program) = &args.lifeboat {
+        if args.image == image::LIFEBOAT {
+            cluster_box::load(&[image::lifeboat_of(program)?])?;
+        }
         return Ok(program.clone());
     }
     let archive = image::lifeboat(image::Profile::Release)?;
