@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use lifeboat_e2e::tree::Listing;
 use lifeboat_e2e::{RESTORE_SESSIONS, StashTest, condition, contents, wait_for};
 use serde_json::Value;
 
@@ -12,12 +13,7 @@ const ASKED: &str = "lifeboat.io/restore-running: 'true'";
 
 #[test]
 fn an_empty_dir_comes_back_into_its_running_pod_where_that_is_asked_for() {
-    let test = StashTest::start();
-    test.put_repository("repo");
-    put_in_pod(&test, "web", "");
-    let before = fill(&test.directory("web", 0, "data"), "web");
-    test.put_configuration("nightly", &deployment("app", "web"), "");
-    test.run(CONFIGURATION, "nightly", "Succeeded");
+    let (test, before) = backed_up();
     test.assert_stored("repo", "app", "/source/data", &before);
     let directory = test.directory("web", 0, "data");
     fs::remove_dir_all(directory.join("own")).unwrap();
@@ -37,6 +33,17 @@ fn an_empty_dir_comes_back_into_its_running_pod_where_that_is_asked_for() {
     test.assert_nothing_is_left("repo");
 }
 
+/// Deployment `web` with data in an emptyDir, and a backup of it; with the data.
+fn backed_up() -> (StashTest, Listing) {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    put_in_pod(&test, "web", "");
+    let before = fill(&test.directory("web", 0, "data"), "web");
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    (test, before)
+}
+
 /// The pods of workload `web`: UID and restarts.
 fn pods_with_restarts(test: &StashTest) -> Vec<(Value, Value)> {
     let restarts = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].clone();
@@ -45,12 +52,7 @@ fn pods_with_restarts(test: &StashTest) -> Vec<(Value, Value)> {
 
 #[test]
 fn a_restore_into_a_running_pod_waits_for_one() {
-    let test = StashTest::start();
-    test.put_repository("repo");
-    put_in_pod(&test, "web", "");
-    let before = fill(&test.directory("web", 0, "data"), "web");
-    test.put_configuration("nightly", &deployment("app", "web"), "");
-    test.run(CONFIGURATION, "nightly", "Succeeded");
+    let (test, before) = backed_up();
     test.kubectl().args(["scale", "deployment/web", "--replicas=0"]).ok();
     wait_for("the end of the pod", 60, || if test.pods("web").is_empty() { Ok(()) } else { Err("it runs") });
     test.restore("back", &format!("  target: {}", into("app", "Deployment", "web")), ASKED);
