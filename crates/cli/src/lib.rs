@@ -2,6 +2,7 @@
 //! `main`. Standard output is for data, standard error for messages.
 #![allow(clippy::print_stderr)] // this crate is the terminal; standard output goes through `printer`
 
+mod allocator;
 mod args;
 mod commands;
 mod download;
@@ -29,6 +30,7 @@ pub use commands::command;
 
 /// Runs the program with the process's own arguments.
 pub fn main() -> ExitCode {
+    allocator::give_large_blocks_back();
     // Every TLS connection of the process uses this provider. An error means that it is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     if restic::is_called() {

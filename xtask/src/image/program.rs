@@ -37,6 +37,9 @@ pub(super) fn link_statically(command: &mut Command, profile: Profile) -> Result
     let mut flags = Vec::new();
     if cfg!(target_os = "linux") {
         flags.push("-Ctarget-feature=+crt-static".to_owned());
+        if relocates_packed() {
+            flags.push("-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned());
+        }
     }
     if let Some(home) = cargo_home() {
         // Removes the builder's home directory from the program; C code (aws-lc-sys) still contains it.
@@ -50,6 +53,23 @@ pub(super) fn link_statically(command: &mut Command, profile: Profile) -> Result
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
     Ok(triple)
+}
+
+/// Whether the C library of this machine, which becomes a part of the program, can apply packed relocations when it starts.
+/// Unpacked, each process reads more than 2 MB of them.
+fn relocates_packed() -> bool {
+    let version = run::output(Command::new("getconf").arg("GNU_LIBC_VERSION"));
+    // No glibc, for example musl: its programs are linked without.
+    version.is_ok_and(|version| is_glibc_from(&version, (2, 36)))
+}
+
+/// `version` is as in `glibc 2.36`.
+fn is_glibc_from(version: &str, first: (u32, u32)) -> bool {
+    let numbers = version.trim().strip_prefix("glibc ").and_then(|numbers| numbers.split_once('.'));
+    let number = |text: &str| text.split('.').next().and_then(|text| text.parse::<u32>().ok());
+    numbers
+        .and_then(|(major, minor)| Some((number(major)?, number(minor)?)))
+        .is_some_and(|version| version >= first)
 }
 
 /// Fails for a program that needs a loader or a library.
@@ -71,4 +91,19 @@ fn host_triple() -> Result<String> {
 fn cargo_home() -> Option<PathBuf> {
     let default = || std::env::home_dir().map(|home| home.join(".cargo"));
     std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_glibc_from;
+
+    #[test]
+    fn relocations_are_packed_from_the_first_c_library_that_can_apply_them() {
+        for version in ["glibc 2.36\n", "glibc 2.41", "glibc 3.0", "glibc 2.36.1"] {
+            assert!(is_glibc_from(version, (2, 36)), "{version}");
+        }
+        for version in ["glibc 2.35\n", "glibc 1.99", "musl 2.36", "glibc", ""] {
+            assert!(!is_glibc_from(version, (2, 36)), "{version}");
+        }
+    }
 }
