@@ -1,5 +1,5 @@
-//! Discovers all groups, versions and types of the cluster in two requests. An aggregated API server that is down
-//! causes a warning, not an error: everything else is served. Called by backups and restores before they start.
+//! Discovers all groups, versions and types of the cluster in two requests. An aggregated API server that is down is
+//! named; everything else is served. Called by backups and restores before they start.
 
 use kube::Client;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery};
@@ -8,13 +8,31 @@ use lifeboat_plan::facts::ClusterVersion;
 
 use crate::{ApiError, Attempt};
 
-/// The types of a cluster, and warnings about groups that could not be read.
+/// The types of a cluster, and the groups that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Discovered {
     pub catalogue: Catalogue,
-    /// Groups whose API server does not answer.
-    pub warnings: Vec<String>,
+    pub unreachable: Vec<Unreachable>,
     pub version: ClusterVersion,
+}
+
+/// A version of an API group whose server does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unreachable {
+    pub group: String,
+    pub version: String,
+    /// Its types, if the cluster still knows them.
+    pub types: Vec<ResourceType>,
+}
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "the server of API group {}/{} does not answer: its objects are left out (`kubectl get apiservices` shows why)",
+            self.group, self.version
+        )
+    }
 }
 
 pub async fn discover(client: &Client) -> Result<Discovered, ApiError> {
@@ -24,9 +42,9 @@ pub async fn discover(client: &Client) -> Result<Discovered, ApiError> {
         client.apiserver_version(),
     )
     .attempt("discover which resources the cluster serves")?;
-    let (catalogue, warnings) = catalogue(&core, &groups);
+    let (catalogue, unreachable) = catalogue(&core, &groups);
     let version = ClusterVersion { git: version.git_version, major: version.major, minor: version.minor };
-    Ok(Discovered { catalogue, warnings, version })
+    Ok(Discovered { catalogue, unreachable, version })
 }
 
 /// The version of an API group that the cluster prefers; None if it does not serve the group.
@@ -50,14 +68,14 @@ pub async fn preferred_version(client: &Client, group: &str) -> Result<Option<St
 
 /// Types in the order in which they are collected: pods, claims and volumes first, group `extensions` last, as in stock
 /// Velero.
-fn catalogue(core: &APIGroupDiscoveryList, groups: &APIGroupDiscoveryList) -> (Catalogue, Vec<String>) {
+fn catalogue(core: &APIGroupDiscoveryList, groups: &APIGroupDiscoveryList) -> (Catalogue, Vec<Unreachable>) {
     let mut types = Vec::new();
-    let mut warnings = Vec::new();
+    let mut unreachable = Vec::new();
     for group in core.items.iter().chain(&groups.items) {
-        add_group(group, &mut types, &mut warnings);
+        add_group(group, &mut types, &mut unreachable);
     }
     types.sort_by_key(|kind: &ResourceType| rank(&kind.id));
-    (Catalogue::new(types), warnings)
+    (Catalogue::new(types), unreachable)
 }
 
 fn rank(id: &GroupResource) -> u8 {
@@ -70,15 +88,15 @@ fn rank(id: &GroupResource) -> u8 {
     }
 }
 
-fn add_group(group: &APIGroupDiscovery, types: &mut Vec<ResourceType>, warnings: &mut Vec<String>) {
+fn add_group(group: &APIGroupDiscovery, types: &mut Vec<ResourceType>, unreachable: &mut Vec<Unreachable>) {
     let name = group.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
     let first = types.len();
     for version in &group.versions {
         let number = version.version.clone().unwrap_or_default();
         if version.freshness.as_deref() == Some("Stale") {
-            warnings.push(format!(
-                "the server of API group {name}/{number} does not answer: its objects are left out (`kubectl get apiservices` shows why)"
-            ));
+            let known = version.resources.iter().filter_map(|one| resource_type(&name, &number, one, true));
+            let types = known.collect();
+            unreachable.push(Unreachable { group: name.clone(), version: number, types });
             continue;
         }
         for resource in &version.resources {
@@ -160,7 +178,7 @@ mod tests {
             ["pods v1", "configmaps v1", "deployments.apps v1", "olds.apps v1beta1", "a.extensions v1"]
         );
         assert_eq!(found.catalogue.all().len(), 6);
-        assert!(found.warnings[0].contains("metrics.k8s.io/v1"), "{:?}", found.warnings);
+        assert!(found.unreachable[0].to_string().contains("metrics.k8s.io/v1"), "{:?}", found.unreachable);
         assert_eq!(found.version.git, "v1.34.4");
     }
 }

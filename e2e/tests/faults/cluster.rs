@@ -86,7 +86,7 @@ impl Drop for BrokenApi {
 }
 
 #[test]
-fn an_aggregated_api_that_is_down_is_a_warning() {
+fn an_aggregated_api_that_is_down_makes_a_backup_partial_unless_the_spec_excludes_it() {
     let server = HostServer::start("aggregated", &[]);
     let app = Namespace::new("aggregated-app");
     fill(&app, 5);
@@ -100,9 +100,14 @@ fn an_aggregated_api_that_is_down_is_a_warning() {
         }
     });
     let made = backup(&server, "aggregated", &app.name);
+    let without = server.backup(
+        "without",
+        &["--include-namespaces", &app.name, "--exclude-resources", "*.broken.example.com"],
+    );
     drop(broken);
-    server.assert_phase(&made, &["Completed"]);
+    server.assert_phase(&made, &["PartiallyFailed"]);
     assert!(server.described("backup", "aggregated").contains("broken.example.com"));
+    server.assert_phase(&without, &["Completed"]);
 }
 
 #[test]

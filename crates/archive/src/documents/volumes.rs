@@ -26,6 +26,10 @@ pub struct BackupVolumeInfo {
     pub skipped: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub skipped_reason: String,
+    /// Whether someone decided that the volume is skipped: the spec, a policy or an annotation. Lifeboat's own: Velero
+    /// does not read it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub declined: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -88,6 +88,11 @@ impl Filter {
         &self.types
     }
 
+    /// Whether the backup may lose objects because the server of an API group does not answer.
+    pub fn may_miss(&self, group: &str, types: &[ResourceType], catalogue: &Catalogue) -> bool {
+        self.types.may_miss(group, types, |name| unknown::is_served(name, catalogue))
+    }
+
     /// Warnings about parts of the resource policy and of the included types that have no effect.
     pub fn warnings(&self) -> &[String] {
         &self.policies.warnings

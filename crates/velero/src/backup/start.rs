@@ -140,8 +140,13 @@ impl Start<'_> {
         let backup = self.claim(&gathered, spec, &valid).await?;
         locked(&self.state.problem).remove(&self.run.uid);
         self.context.metrics.backup_started(schedule(&backup));
-        for warning in &gathered.discovered.warnings {
-            self.report.warning(&About::Server, warning, None);
+        let discovered = &gathered.discovered;
+        for down in &discovered.unreachable {
+            if valid.filter.may_miss(&down.group, &down.types, &discovered.catalogue) {
+                self.report.error(&About::Server, &down.to_string(), None);
+            } else {
+                self.report.info(&down.to_string(), &[]);
+            }
         }
         Ok(Ready {
             run: self.run.clone(),

@@ -5,12 +5,14 @@
 mod apply;
 mod gather;
 mod plan;
+mod settled;
 mod status;
 #[cfg(test)]
 mod tests;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,14 +31,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
+use settled::Settled;
 
-/// What outlives one reconcile: when and with which inputs each location was last checked, by UID.
+/// What outlives one reconcile: when and with which inputs each location was last checked, and what was read for it, by UID.
 struct State {
     resource: ApiResource,
     looked_at: Mutex<BTreeMap<String, PastLook>>,
+    settled: Mutex<BTreeMap<String, Settled>>,
+    /// How often Secrets of the namespace have changed, as far as the watch has seen.
+    secret_changes: Arc<AtomicU64>,
 }
 
 impl State {
+    fn new(resource: ApiResource) -> Self {
+        Self {
+            resource,
+            looked_at: Mutex::default(),
+            settled: Mutex::default(),
+            secret_changes: Arc::default(),
+        }
+    }
+
     fn past(&self, object: &DynamicObject) -> Option<PastLook> {
         let looked_at = locked(&self.looked_at);
         looked_at.get(object.metadata.uid.as_deref()?).cloned()
@@ -49,8 +64,8 @@ impl State {
 
     /// Forgets every location whose UID is not in `existing`.
     fn retain(&self, existing: &BTreeSet<String>) {
-        let mut looked_at = locked(&self.looked_at);
-        looked_at.retain(|uid, _| existing.contains(uid));
+        locked(&self.looked_at).retain(|uid, _| existing.contains(uid));
+        locked(&self.settled).retain(|uid, _| existing.contains(uid));
     }
 }
 
@@ -59,13 +74,16 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     // After new credentials, another certificate authority or an exported password, every location whose inputs
     // changed is checked again.
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
-    let kind = resource.clone();
+    let (kind, state) = (resource.clone(), Arc::new(State::new(resource.clone())));
+    let changes = state.secret_changes.clone();
     let watches = context
         .watches(&resource)
-        .triggered_by(&secrets, move |_, locations| every_location(locations, &kind))
+        .triggered_by(&secrets, move |_, locations| {
+            changes.fetch_add(1, Ordering::Relaxed);
+            every_location(locations, &kind)
+        })
         .until(shutdown);
     let existing = watches.known();
-    let state = Arc::new(State { resource, looked_at: Mutex::default() });
     tokio::join!(
         dynamic::drive("backup-storage-location", watches, context.clone(), state.clone(), reconcile),
         forget_deleted(context, &state, existing, shutdown),
@@ -79,6 +97,9 @@ async fn reconcile(
 ) -> Result<Action, ApiError> {
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
+    }
+    if let Some(rest) = state.rest(&object, context.now()) {
+        return Ok(dynamic::again_after(rest));
     }
     let gathered = gather::gather(&context, &state, object).await?;
     let validated = validate::validate(&gathered, &context.plugins);

@@ -98,7 +98,8 @@ fn items_status(progress: &Progress, hooks: HookCounts) -> Value {
     status
 }
 
-/// Adds warnings about claims that were restored from incomplete copies, and errors about data that was not restored.
+/// Adds warnings about claims that were restored from incomplete copies, and errors about data that was not restored; a
+/// warning if nobody had asked for it.
 fn report_missing_data(
     rest: &mut FinishingRestore<'_>,
     mapping: &BTreeMap<String, String>,
@@ -112,9 +113,12 @@ fn report_missing_data(
         }
     }
     let held = unreported(&rest.volumes, reported);
-    for (namespace, message) in missing(&held, holders(&rest.list, mapping, filled)) {
-        let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
-        rest.error(namespace.as_deref(), message);
+    for one in missing(&held, holders(&rest.list, mapping, filled)) {
+        let namespace = one.namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
+        match one.is_error {
+            true => rest.error(namespace.as_deref(), one.message),
+            false => rest.warn(namespace.as_deref(), one.message),
+        }
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     if wants_data {
         let held = unreported(&prepared.volumes, &reported);
         let missing = missing(&held, |holder| is_planned(&planned, &mapping, &filled, holder));
-        let messages = missing.into_iter().map(|(_, message)| message);
+        let messages = missing.into_iter().map(|one| one.message);
         let messages: Vec<String> =
             messages.map(|message| message.replace("was not restored", "would not be restored")).collect();
         planned.notes.extend(messages);

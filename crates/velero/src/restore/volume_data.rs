@@ -98,7 +98,7 @@ pub(super) fn data(infos: &[BackupVolumeInfo]) -> Vec<VolumeData> {
 
 fn data_in(info: &BackupVolumeInfo) -> DataIn {
     match info.backup_method.as_str() {
-        _ if info.skipped => DataIn::Nothing,
+        _ if info.skipped => skipped(info),
         // A copy that misses some files can still be restored.
         "PodVolumeBackup" if info.pvb_info.as_ref().is_some_and(|pod| !pod.snapshot_handle.is_empty()) => {
             DataIn::PodVolume
@@ -111,6 +111,16 @@ fn data_in(info: &BackupVolumeInfo) -> DataIn {
         "CSISnapshot" => DataIn::CsiSnapshot,
         _ => DataIn::Nothing,
     }
+}
+
+/// A volume that was skipped. Backups of Velero, and of older versions, do not say whether someone declined it, only why in
+/// words.
+fn skipped(info: &BackupVolumeInfo) -> DataIn {
+    const DECLINED: [&str; 3] = ["policy", "snapshotVolumes", "opted out"];
+    let is_declined = info.declined || DECLINED.iter().any(|word| info.skipped_reason.contains(word));
+    // The storage of other volumes outlived their claims; they are restored as they are.
+    let is_deleted = info.pv_info.as_ref().is_none_or(|volume| volume.reclaim_policy == "Delete");
+    if is_declined || !is_deleted { DataIn::Nothing } else { DataIn::Unasked }
 }
 
 /// Whether the data of a CSI snapshot was moved incompletely: what was moved can be restored.

@@ -1,5 +1,5 @@
-//! Counts the movers at work from a watch of their pods: from the moment the pod is there until its container has ended. A Job says so only
-//! later, when its controller has seen the pod; by then the server has rightly sent the next mover.
+//! Counts the movers at work from a watch of their pods: from the moment the pod is there until its container has ended. The pod's phase and
+//! its Job say so only later, when the kubelet has removed the pod's directories; by then the server has rightly sent the next mover.
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::site::{Site, TENANT};
 
 const LABEL: &str = "app.kubernetes.io/name=lifeboat-mover";
+const CONTAINER: &str = "mover";
 
 pub(super) struct Movers {
     kubectl: Child,
@@ -35,8 +36,10 @@ impl Seen {
         if !text("/metadata/namespace").starts_with(TENANT) {
             return;
         }
-        let has_ended =
-            event["type"] == "DELETED" || ["Succeeded", "Failed"].contains(&text("/status/phase"));
+        let mut containers = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+        let has_ended = event["type"] == "DELETED"
+            || ["Succeeded", "Failed"].contains(&text("/status/phase"))
+            || containers.any(|one| one["name"] == CONTAINER && one["state"]["terminated"].is_object());
         if has_ended {
             self.at_work.remove(text("/metadata/uid"));
         } else {
@@ -117,5 +120,10 @@ mod tests {
         seen.look(&json!({"type": "ADDED", "object": other}));
         assert_eq!(seen.most, 2);
         assert_eq!(seen.at_work.iter().collect::<Vec<_>>(), ["c"]);
+        let containers = json!([{"name": CONTAINER, "state": {"terminated": {"exitCode": 0}}}]);
+        let status = json!({"phase": "Running", "containerStatuses": containers});
+        let metadata = json!({"namespace": namespace, "uid": "c"});
+        seen.look(&json!({"type": "MODIFIED", "object": {"metadata": metadata, "status": status}}));
+        assert!(seen.at_work.is_empty(), "its container has ended");
     }
 }

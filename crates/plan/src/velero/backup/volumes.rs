@@ -3,7 +3,8 @@
 //!
 //! Volume snapshotters take native snapshots (see [`super::snapshots`]); files are copied with their pods (see
 //! [`crate::velero::pod_volumes`]). If data was requested and is not backed up, the record is an error that names the
-//! volume; if it was not requested, the volume is recorded as skipped, with the reason.
+//! volume; if nobody said anything about it, a warning; if it was declined, the volume is recorded as skipped, with the
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +34,10 @@ pub enum Fate {
     Copied(String),
     /// A CSI snapshot was requested; the action that requested it has the result.
     CsiSnapshotted,
-    /// Not requested; the reason.
+    /// Declined; the reason.
     Skipped(String),
+    /// Neither requested nor declined; why it is not in the backup.
+    Unasked(String),
     /// Requested and not backed up.
     Missed(Method, String),
 }
@@ -207,6 +210,10 @@ impl VolumeBook {
             let fate = match copies.get(&mount.pod) {
                 Some(Copy::Made(name)) => Fate::Copied(name.clone()),
                 _ if claim.as_ref().is_some_and(|claim| self.is_snapshotted(claim, snapshotted)) => continue,
+                // The files of a pod that ended went with it; those of a claim are still there.
+                Some(Copy::Left(why)) if claim.is_some() => {
+                    Fate::Missed(Method::FileCopy, format!("{reason}, and {why}"))
+                }
                 Some(Copy::Left(reason)) => Fate::Skipped(reason.clone()),
                 Some(Copy::Missed(why)) => Fate::Missed(Method::FileCopy, format!("{reason}, and {why}")),
                 None => Fate::Missed(Method::FileCopy, format!("{reason}, and its pod was not backed up")),
@@ -256,7 +263,11 @@ impl VolumeBook {
                 pod: None,
                 reclaim_policy: String::new(),
                 labels: BTreeMap::new(),
-                fate: if self.csi.contains(key) { Fate::CsiSnapshotted } else { fate(&facts, settings) },
+                fate: if self.csi.contains(key) {
+                    Fate::CsiSnapshotted
+                } else {
+                    fate(&facts, self.leaver(key), settings)
+                },
             }
         })
     }
@@ -300,29 +311,48 @@ impl VolumeBook {
         if let Some(claim) = volume.claim.as_ref().and_then(|claim| self.claims.get(claim)) {
             facts = facts.with_claim(&claim.object);
         }
-        fate(&facts, settings)
+        fate(&facts, volume.claim.as_ref().and_then(|claim| self.leaver(claim)), settings)
+    }
+
+    /// A pod whose annotation leaves the files of a claim out.
+    fn leaver(&self, claim: &(String, String)) -> Option<&Mount> {
+        let of_claim = |mount: &&Mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1);
+        self.mounts.iter().filter(of_claim).find(|mount| mount.opted_out)
     }
 }
 
-/// The result for a volume whose files are not copied with a pod.
-fn fate(facts: &VolumeFacts, settings: &VolumeSettings<'_>) -> Fate {
+/// The result for a volume whose files are not copied with a pod. `leaver`: the pod whose annotation leaves it out.
+fn fate(facts: &VolumeFacts, leaver: Option<&Mount>, settings: &VolumeSettings<'_>) -> Fate {
     let skipped = |reason: &str| Fate::Skipped(reason.to_owned());
+    let missed = |method, reason: &str| Fate::Missed(method, reason.to_owned());
     match settings.policies.and_then(|policies| policies.action(facts)) {
-        Some(VolumeAction::Skip) => skipped("a volume policy says skip"),
-        Some(VolumeAction::Custom) => skipped("a volume policy leaves it to a plugin"),
-        Some(VolumeAction::FsBackup) => Fate::Missed(
-            Method::FileCopy,
-            "a volume policy asks for fs-backup, and no pod of the backup mounts it".to_owned(),
-        ),
+        Some(VolumeAction::Skip) => return skipped("a volume policy says skip"),
+        Some(VolumeAction::Custom) => return skipped("a volume policy leaves it to a plugin"),
+        Some(VolumeAction::FsBackup) => {
+            let reason = "a volume policy asks for fs-backup, and no pod of the backup mounts it";
+            return missed(Method::FileCopy, reason);
+        }
         Some(VolumeAction::Snapshot) => {
-            Fate::Missed(Method::Snapshot, "a volume policy asks for a snapshot".to_owned())
+            return missed(Method::Snapshot, "a volume policy asks for a snapshot");
         }
-        None if settings.snapshot == Some(false) => skipped("snapshotVolumes is false"),
-        None if settings.snapshot == Some(true) => {
-            Fate::Missed(Method::Snapshot, "snapshotVolumes is true".to_owned())
+        None => {}
+    }
+    let leaver = leaver.filter(|_| settings.copy_files);
+    match (settings.snapshot, leaver) {
+        _ if settings.copy_files && leaver.is_none() => {
+            let reason = "defaultVolumesToFsBackup is true, and no pod of the backup mounts it";
+            missed(Method::FileCopy, reason)
         }
-        None if settings.move_data => Fate::Missed(Method::Snapshot, "snapshotMoveData is true".to_owned()),
-        None => skipped("neither the spec nor a policy nor an annotation asks for its data"),
+        (Some(false), _) => skipped("snapshotVolumes is false"),
+        (Some(true), _) => missed(Method::Snapshot, "snapshotVolumes is true"),
+        (None, _) if settings.move_data => missed(Method::Snapshot, "snapshotMoveData is true"),
+        (None, Some(Mount { pod: (namespace, pod, _), .. })) => Fate::Skipped(format!(
+            "the annotation {} of pod {namespace}/{pod} leaves it out",
+            names::BACKUP_VOLUMES_EXCLUDES
+        )),
+        (None, None) => Fate::Unasked(
+            "nothing asks for its data, and neither a snapshot location nor a CSI driver can take a snapshot of it".to_owned(),
+        ),
     }
 }
 

@@ -48,7 +48,9 @@ fn data_that_is_asked_for_is_missed(
     assert_eq!(records[0].reclaim_policy, "Delete");
     let missed = match &records[0].fate {
         Fate::Missed(method, _) => Some(*method),
-        Fate::Skipped(_) | Fate::Snapshotted | Fate::CsiSnapshotted | Fate::Copied(_) => None,
+        Fate::Skipped(_) | Fate::Unasked(_) | Fate::Snapshotted | Fate::CsiSnapshotted | Fate::Copied(_) => {
+            None
+        }
     };
     assert_eq!(missed, expected);
 }
@@ -127,9 +129,38 @@ fn a_policy_that_asks_for_files_that_no_pod_mounts_is_not_forgotten() {
     assert!(matches!(records[0].fate, Fate::Missed(Method::FileCopy, _)), "{records:?}");
 }
 
+/// Such as the claims of a Deployment that has no replicas now.
+#[rstest]
+#[case::nobody_can_take_it(settings(), "unasked")]
+#[case::copy_all(VolumeSettings { copy_files: true, ..settings() }, "missed")]
+#[case::copy_all_and_no_snapshots(VolumeSettings { copy_files: true, snapshot: Some(false), ..settings() }, "missed")]
+#[case::declined(VolumeSettings { snapshot: Some(false), ..settings() }, "declined")]
+fn a_claim_that_no_pod_mounts_is_never_silent(#[case] settings: VolumeSettings<'_>, #[case] expected: &str) {
+    let mut book = book(&json!({}));
+    book.mounts.clear();
+    let records = book.records(&settings, &BTreeSet::new(), &Copies::new());
+    let found = match &records[0].fate {
+        Fate::Missed(..) => "missed",
+        Fate::Unasked(_) => "unasked",
+        Fate::Skipped(_) => "declined",
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(found, expected, "{records:?}");
+}
+
+#[test]
+fn a_volume_that_its_pod_leaves_out_is_declined_and_the_pod_is_named() {
+    let book = book(&json!({"backup.velero.io/backup-volumes-excludes": "data"}));
+    let settings = VolumeSettings { copy_files: true, ..settings() };
+    let records = book.records(&settings, &BTreeSet::new(), &Copies::new());
+    let Fate::Skipped(reason) = &records[0].fate else { panic!("{records:?}") };
+    assert!(reason.contains("pod shop/db-0"), "{reason}");
+}
+
 #[rstest]
 #[case::made(Copy::Made("o".into()), Fate::Copied("o".into()))]
-#[case::left(Copy::Left("not running".into()), Fate::Skipped("not running".into()))]
+#[case::left(Copy::Left("its pod is not running".into()),
+    Fate::Missed(Method::FileCopy, "defaultVolumesToFsBackup is true, and its pod is not running".into()))]
 #[case::missed(Copy::Missed("no".into()), Fate::Missed(Method::FileCopy, "defaultVolumesToFsBackup is true, and no".into()))]
 fn the_record_says_what_came_of_a_copy(#[case] copy: Copy, #[case] expected: Fate) {
     let copies = Copies::from([(("shop".into(), "db-0".into(), "data".into()), copy)]);

@@ -329,3 +329,43 @@ fn an_included_type_that_is_not_served_is_reported() {
         BackupSpec { included_cluster_scoped_resources: list(&["*", "nod"]), ..BackupSpec::default() };
     assert!(super::unknown::warnings(&scoped, &cluster())[0].contains("\"nod\""));
 }
+
+/// An aggregated API that is down hides the objects of its group.
+#[rstest]
+#[case::everything(BackupSpec::default(), true)]
+#[case::old_everything(BackupSpec { included_resources: list(&["*"]), ..BackupSpec::default() }, true)]
+#[case::a_type_of_it(BackupSpec { included_resources: list(&["widgets.example.com"]), ..BackupSpec::default() }, true)]
+#[case::a_type_that_nobody_serves(BackupSpec { included_resources: list(&["widgets"]), ..BackupSpec::default() }, true)]
+#[case::another_type(BackupSpec { included_resources: list(&["pods", "deployments.apps"]), ..BackupSpec::default() }, false)]
+#[case::all_of_it_excluded(BackupSpec { excluded_resources: list(&["*.example.com"]), ..BackupSpec::default() }, false)]
+#[case::one_type_excluded(BackupSpec { excluded_resources: list(&["widgets.example.com"]), ..BackupSpec::default() }, true)]
+#[case::new_another_type(
+    BackupSpec { included_namespace_scoped_resources: list(&["pods"]), ..BackupSpec::default() }, false)]
+#[case::new_excluded_in_both(
+    BackupSpec { excluded_namespace_scoped_resources: list(&["*.example.com"]),
+        excluded_cluster_scoped_resources: list(&["*"]), ..BackupSpec::default() }, false)]
+#[case::new_cluster_type_of_it(
+    BackupSpec { included_namespace_scoped_resources: list(&["pods"]),
+        included_cluster_scoped_resources: list(&["*.example.com"]), ..BackupSpec::default() }, true)]
+fn a_group_that_cannot_be_listed_is_missed_unless_the_spec_excludes_it(
+    #[case] spec: BackupSpec,
+    #[case] expected: bool,
+) {
+    let (filter, cluster) = (filter(&spec), cluster());
+    assert_eq!(filter.may_miss("example.com", &[], &cluster), expected);
+    assert!(!filter.may_miss("metrics.k8s.io", &[], &cluster), "it stores nothing");
+}
+
+#[test]
+fn of_a_group_whose_types_are_known_those_that_the_spec_takes_are_missed() {
+    let verbs = ["list", "create", "get", "delete"].map(str::to_owned).to_vec();
+    let widgets = ResourceType { verbs, ..served("example.com", "widgets", "Widget", true) };
+    let excluded =
+        filter(&BackupSpec { excluded_resources: list(&["widgets.example.com"]), ..BackupSpec::default() });
+    let everything = filter(&BackupSpec::default());
+    let known = std::slice::from_ref(&widgets);
+    assert!(everything.may_miss("example.com", known, &cluster()));
+    assert!(!excluded.may_miss("example.com", known, &cluster()));
+    let reviews = ResourceType { verbs: vec!["create".to_owned()], ..widgets };
+    assert!(!everything.may_miss("example.com", &[reviews], &cluster()), "reviews are not stored");
+}

@@ -142,6 +142,48 @@ impl TypeFilter {
     }
 }
 
+/// API groups whose servers compute objects when they are read: there is nothing to back up.
+const STORE_NOTHING: [&str; 5] = [
+    "metrics.k8s.io",
+    "custom.metrics.k8s.io",
+    "external.metrics.k8s.io",
+    "subresources.kubevirt.io",
+    "packages.operators.coreos.com",
+];
+
+impl TypeFilter {
+    /// Whether the backup may lose objects because the server of an API group does not answer. `types`: those of the
+    /// group that are known; none if the cluster has forgotten them. `is_served`: whether the cluster serves a type of a
+    /// name that the spec includes.
+    pub fn may_miss(&self, group: &str, types: &[ResourceType], is_served: impl Fn(&str) -> bool) -> bool {
+        if STORE_NOTHING.contains(&group) {
+            return false;
+        }
+        if !types.is_empty() {
+            return types.iter().any(|kind| kind.can_be_backed_up() && self.takes(kind));
+        }
+        // A name that only a pattern fits.
+        let any = format!("any-type-of-the-group.{group}");
+        let suffix = format!(".{group}");
+        let names_it = |lists: &Lists| {
+            let fits = |glob: &Glob| {
+                let name = glob.as_str();
+                glob.matches(&any)
+                    || name.ends_with(&suffix)
+                    || !(name.contains(['.', '*']) || is_served(name))
+            };
+            lists.included.iter().any(fits)
+        };
+        let may_take = |lists: &Lists| !lists.excludes(&any) && (lists.includes_all() || names_it(lists));
+        match self {
+            Self::Global { lists, .. } => may_take(lists),
+            Self::Scoped { namespaced, cluster, .. } => {
+                may_take(namespaced) || !cluster.excludes(&any) && names_it(cluster)
+            }
+        }
+    }
+}
+
 impl Lists {
     /// Whether the user selected nothing: lists with only [`super::ALWAYS_EXCLUDED`] are treated as empty.
     fn is_only_automatic(&self) -> bool {

@@ -18,8 +18,10 @@ pub enum DataIn {
     MovedSnapshot,
     /// Backing it up was requested and failed.
     Failed,
-    /// Not in the backup, because it was not requested.
+    /// Not in the backup, because someone declined it, or the volume keeps its storage.
     Nothing,
+    /// Not in the backup, because nobody requested it. The volume's storage goes with its claim.
+    Unasked,
 }
 
 /// How a volume is restored.
@@ -40,7 +42,7 @@ pub fn plan(volume: &Value, data: DataIn, wants_data: bool) -> VolumePlan {
         DataIn::NativeSnapshot if wants_data => VolumePlan::FromSnapshot,
         // As upstream: only the object is left, and it refers to its old volume.
         DataIn::NativeSnapshot => VolumePlan::AsItIs,
-        DataIn::Nothing | DataIn::Failed if policy != Some("Delete") => VolumePlan::AsItIs,
+        DataIn::Nothing | DataIn::Unasked | DataIn::Failed if policy != Some("Delete") => VolumePlan::AsItIs,
         _ => VolumePlan::Provision,
     }
 }
@@ -72,19 +74,24 @@ pub fn by_volume(volumes: &[VolumeData]) -> BTreeMap<String, DataIn> {
     let mut found = BTreeMap::new();
     for one in volumes.iter().filter(|one| !one.volume.is_empty()) {
         let entry = found.entry(one.volume.clone()).or_insert(one.data);
-        if matches!(entry, DataIn::Nothing | DataIn::Failed) {
+        if matches!(entry, DataIn::Nothing | DataIn::Unasked | DataIn::Failed) {
             *entry = one.data;
         }
     }
     found
 }
 
-/// The requested data that was not restored: the namespace and a message each. `is_restored` says whether the restore
-/// processed an object.
-pub fn missing(
-    volumes: &[VolumeData],
-    is_restored: impl Fn(Holder<'_>) -> bool,
-) -> Vec<(Option<String>, String)> {
+/// Data that was not restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    pub namespace: Option<String>,
+    pub message: String,
+    /// False if nobody asked for the data when the backup was made: a warning.
+    pub is_error: bool,
+}
+
+/// The data that was not restored. `is_restored` says whether the restore processed an object.
+pub fn missing(volumes: &[VolumeData], is_restored: impl Fn(Holder<'_>) -> bool) -> Vec<Missing> {
     let wanted = |one: &&VolumeData| {
         // A volume that was processed was restored from its snapshot, or reported its own error.
         if one.data == DataIn::NativeSnapshot && is_restored(Holder::Volume(&one.volume)) {
@@ -102,14 +109,14 @@ pub fn missing(
             one.pod.as_ref().is_some_and(|(namespace, name, _)| is_restored(Holder::Pod(namespace, name)));
         claim || pod || (!one.volume.is_empty() && is_restored(Holder::Volume(&one.volume)))
     };
-    let mut found: Vec<(Option<String>, String)> = Vec::new();
+    let mut found: Vec<Missing> = Vec::new();
     for one in volumes.iter().filter(wanted) {
         let Some(held) = held(one.data) else { continue };
         let place = one.claim.as_ref().map(|(namespace, _)| namespace);
         let place = place.or(one.pod.as_ref().map(|(namespace, ..)| namespace)).cloned();
         let message = format!("the data of volume {} was not restored: {held}", name(one));
-        if !found.iter().any(|(_, known)| *known == message) {
-            found.push((place, message));
+        if !found.iter().any(|known| known.message == message) {
+            found.push(Missing { namespace: place, message, is_error: one.data != DataIn::Unasked });
         }
     }
     found
@@ -119,6 +126,9 @@ pub fn missing(
 fn held(data: DataIn) -> Option<&'static str> {
     match data {
         DataIn::Nothing => None,
+        DataIn::Unasked => {
+            Some("the backup does not hold it, because nothing asked for it; the volume stays empty")
+        }
         DataIn::Failed => Some("the backup does not hold it, because backing it up failed"),
         DataIn::NativeSnapshot => Some(
             "the backup holds it as a snapshot of a volume plugin, and its PersistentVolume was not restored; restore persistentvolumes as well",
@@ -154,6 +164,7 @@ mod tests {
     #[rstest]
     #[case("Delete", DataIn::Nothing, true, VolumePlan::Provision)]
     #[case("Retain", DataIn::Nothing, true, VolumePlan::AsItIs)]
+    #[case("Delete", DataIn::Unasked, true, VolumePlan::Provision)]
     #[case("Retain", DataIn::Failed, true, VolumePlan::AsItIs)]
     #[case("Delete", DataIn::Failed, true, VolumePlan::Provision)]
     #[case("Retain", DataIn::PodVolume, true, VolumePlan::Provision)]
@@ -187,6 +198,8 @@ mod tests {
             volume("pv", Some("data"), Some("web"), DataIn::PodVolume),
             volume("", None, Some("web"), DataIn::PodVolume),
             volume("skipped", Some("tmp"), None, DataIn::Nothing),
+            volume("unasked", Some("unasked"), None, DataIn::Unasked),
+            volume("not-restored", Some("not-restored"), None, DataIn::Unasked),
             volume("elsewhere", Some("elsewhere"), None, DataIn::CsiSnapshot),
             volume("static", None, None, DataIn::PodVolume),
             volume("made", Some("made"), None, DataIn::NativeSnapshot),
@@ -197,6 +210,7 @@ mod tests {
         let restored = [
             Holder::Claim("shop", "data"),
             Holder::Claim("shop", "tmp"),
+            Holder::Claim("shop", "unasked"),
             Holder::Claim("shop", "lost"),
             Holder::Pod("shop", "web"),
             Holder::Volume("static"),
@@ -207,8 +221,13 @@ mod tests {
             Holder::Filled("shop", "filled"),
         ];
         let found = missing(&volumes, |holder| restored.contains(&holder));
-        let messages: Vec<&str> = found.iter().map(|(_, message)| message.as_str()).collect();
+        let messages: Vec<&str> =
+            found.iter().filter(|one| one.is_error).map(|one| one.message.as_str()).collect();
         assert_eq!(messages.len(), 5, "{messages:?}");
+        let warnings: Vec<&str> =
+            found.iter().filter(|one| !one.is_error).map(|one| one.message.as_str()).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("volume unasked (claim shop/unasked)"), "{warnings:?}");
         assert!(messages[0].starts_with(
             "the data of volume pv (claim shop/data) was not restored: the backup holds it as a copy"
         ));
@@ -218,7 +237,8 @@ mod tests {
             messages[3].contains("volume left") && messages[3].contains("restore persistentvolumes as well")
         );
         assert!(messages[4].contains("backing it up failed"));
-        assert_eq!((found[0].0.as_deref(), found[2].0.as_deref()), (Some("shop"), None));
+        let namespaces: Vec<_> = found.iter().map(|one| one.namespace.as_deref()).collect();
+        assert_eq!(namespaces, [Some("shop"), Some("shop"), Some("shop"), None, Some("shop"), Some("shop")]);
     }
 
     #[test]

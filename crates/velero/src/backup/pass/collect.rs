@@ -210,8 +210,8 @@ impl Pass {
         }
     }
 
-    /// Reports a failed list. A type that was removed has nothing to back up, and a type whose aggregated API server
-    /// is down is left out, as discovery does; any other failure makes the backup partial.
+    /// Reports a failed list, which makes the backup partial. Exempt are types that were removed while it ran, and groups whose
+    /// servers do not answer and have nothing to back up.
     pub(super) async fn list_failed(&self, kind: &ResourceType, namespace: Option<&str>, error: &ApiError) {
         let id = ItemId {
             resource: kind.id.clone(),
@@ -219,12 +219,19 @@ impl Pass {
             name: String::new(),
         };
         let cause = error.chain();
-        if error.is_not_found() {
+        let may_be_down = error.is_not_found() || error.is_transient();
+        let served = if may_be_down { self.served(kind).await } else { Served::Unknown };
+        if error.is_not_found() && served == Served::ByTheCluster {
             let message = "The type was removed while the backup ran; the backup has no items of it";
             self.report.warning(&About::Item(&id), message, Some(&cause));
-        } else if error.is_transient() && self.is_aggregated_and_down(kind).await {
+        } else if served == Served::ByOneThatIsDown {
             let message = "The server of this API group does not answer; its objects are left out (`kubectl get apiservices` shows why)";
-            self.report.warning(&About::Item(&id), message, Some(&cause));
+            let types = std::slice::from_ref(kind);
+            if self.valid.filter.may_miss(&kind.id.group, types, &self.catalogue) {
+                self.report.error(&About::Item(&id), message, Some(&cause));
+            } else {
+                self.report.info_about(&id, message);
+            }
         } else if let Some(namespace) = namespace
             && error.code() == Some(403)
             && !self.made().forbidden.insert(namespace.to_owned())
@@ -238,17 +245,38 @@ impl Pass {
 }
 
 impl Pass {
-    /// Whether an aggregated API server serves this type and its APIService is reported as unavailable.
-    async fn is_aggregated_and_down(&self, kind: &ResourceType) -> bool {
+    /// Which server serves a type.
+    async fn served(&self, kind: &ResourceType) -> Served {
         let services = GroupResource::new("apiregistration.k8s.io", "apiservices");
-        let Some(services) = self.catalogue.get(&services) else { return false };
+        let Some(services) = self.catalogue.get(&services) else { return Served::Unknown };
         let name = format!("{}.{}", kind.version, kind.id.group);
-        let Ok(Some(found)) = get_raw(&self.client, services, None, &name).await else { return false };
+        let found = match get_raw(&self.client, services, None, &name).await {
+            Ok(Some(found)) => found,
+            // Goes with the last type of its group.
+            Ok(None) => return Served::ByTheCluster,
+            Err(_) => return Served::Unknown,
+        };
         let service: Value = serde_json::from_slice(&found.json).unwrap_or_default();
+        if !service["spec"]["service"].is_object() {
+            return Served::ByTheCluster;
+        }
         let conditions = service["status"]["conditions"].as_array();
         let available = |one: &Value| one["type"] == "Available" && one["status"] == "True";
-        service["spec"]["service"].is_object() && !conditions.into_iter().flatten().any(available)
+        let is_available = conditions.into_iter().flatten().any(available);
+        if is_available { Served::ByAnother } else { Served::ByOneThatIsDown }
     }
+}
+
+/// The server of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Served {
+    /// The API server itself: built in, or by a CustomResourceDefinition.
+    ByTheCluster,
+    /// An aggregated API server.
+    ByAnother,
+    /// An aggregated API server that is reported as unavailable.
+    ByOneThatIsDown,
+    Unknown,
 }
 
 /// Types that two API groups serve with the same objects.

@@ -28,6 +28,13 @@ impl Pass {
                     self.report
                         .info(&format!("The data of volume {} is skipped: {reason}", record.title()), &[]);
                 }
+                Fate::Unasked(reason) => {
+                    let namespace = record.claim.as_ref().map(|claim| claim.0.as_str());
+                    let about = namespace.map_or(About::Server, About::Namespace);
+                    let message =
+                        format!("the data of volume {} is not in the backup: {reason}", record.title());
+                    self.report.warning(&about, &message, None);
+                }
                 Fate::Missed(method, reason) => {
                     let why = match (method, unclaimed) {
                         (Method::FileCopy, _) => "",
@@ -111,6 +118,11 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&V
         Fate::Copied(_) => describe_copy(&mut info, record.pod, copy),
         Fate::CsiSnapshotted => {}
         Fate::Skipped(reason) => {
+            info.skipped = true;
+            info.skipped_reason = reason;
+            info.declined = true;
+        }
+        Fate::Unasked(reason) => {
             info.skipped = true;
             info.skipped_reason = reason;
         }

@@ -10,6 +10,7 @@ use lifeboat_plan::password::PasswordSecret;
 use lifeboat_plan::velero::location::PastChecks;
 
 use super::State;
+use super::settled::Inputs;
 use crate::context::Context;
 use crate::locations::{self, Secrets};
 use crate::password;
@@ -17,6 +18,7 @@ use crate::password;
 /// Everything that was read.
 pub(super) struct Gathered {
     pub(super) object: Arc<DynamicObject>,
+    pub(super) inputs: Inputs,
     /// The typed form, or why the object cannot be read (it may not match its schema).
     pub(super) location: Result<BackupStorageLocation, serde_json::Error>,
     /// The Secrets that the location names, by name; a missing one is `None`.
@@ -35,11 +37,15 @@ pub(super) async fn gather(
 ) -> Result<Gathered, ApiError> {
     let namespace = &context.namespace;
     let location = objects::typed::<BackupStorageLocation>(&object);
-    let secrets = match &location {
-        Ok(location) => locations::secrets(context, location).await?,
-        Err(_) => Secrets::new(),
+    let inputs = state.inputs(&object);
+    let (secrets, password) = match (state.read_before(&object, &inputs), &location) {
+        (Some(read), _) => read,
+        (None, Ok(location)) => {
+            let secrets = locations::secrets(context, location).await?;
+            (secrets, password::read(&context.client, namespace).await?)
+        }
+        (None, Err(_)) => (Secrets::new(), password::read(&context.client, namespace).await?),
     };
-    let password = password::read(&context.client, namespace).await?;
     let all = objects::namespaced(&context.client, namespace, &state.resource)
         .list(&ListParams::default())
         .await
@@ -50,5 +56,5 @@ pub(super) async fn gather(
         .filter(|other| other.metadata.deletion_timestamp.is_none())
         .collect();
     let shown = PastChecks::read(&object.data);
-    Ok(Gathered { object, location, secrets, password, shown, defaults })
+    Ok(Gathered { object, inputs, location, secrets, password, shown, defaults })
 }

@@ -48,8 +48,15 @@ pub(super) async fn write(
         }
         Err(error) => return Err(error),
     }
+    let next = jiff::SignedDuration::try_from(verdict.next_look).ok();
+    let next = next.filter(|pause| !pause.is_zero()).and_then(|pause| context.now().checked_add(pause).ok());
+    state.settle(gathered, phase(&verdict), next);
     state.remember(&gathered.object, verdict.this_look);
     Ok(again_after(verdict.next_look))
+}
+
+fn phase(verdict: &Verdict) -> &'static str {
+    if verdict.problem.is_none() { "Available" } else { "Unavailable" }
 }
 
 /// Writes events if the phase changed, and at this server's first check also for conditions that do not hold.
@@ -89,7 +96,7 @@ pub(super) fn facts(gathered: &Gathered, verdict: &Verdict) -> Vec<Fact> {
 pub(super) fn patch(gathered: &Gathered, verdict: &Verdict, facts: &[Fact]) -> Value {
     let now = verdict.this_look.at;
     let status = json!({
-        "phase": if verdict.problem.is_none() { "Available" } else { "Unavailable" },
+        "phase": phase(verdict),
         "message": verdict.problem.as_ref().map(|problem| &problem.message),
         "lastValidationTime": time::seconds(now),
         "conditions": conditions::merge(&gathered.shown.conditions, facts, now),

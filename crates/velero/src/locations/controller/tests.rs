@@ -1,13 +1,15 @@
 //! The steps on minimal objects, and the writes against the API server of `lifeboat_control::testing`.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
+use lifeboat_control::locked;
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When};
 use lifeboat_plan::velero::location::{Due, PastChecks, PastLook};
 use lifeboat_plugin::host::PluginHost;
@@ -45,6 +47,7 @@ fn gathered(object: DynamicObject) -> Gathered {
     Gathered {
         location: objects::typed(&object),
         shown: PastChecks::read(&object.data),
+        inputs: state().inputs(&object),
         object: Arc::new(object),
         secrets: BTreeMap::new(),
         password: None,
@@ -154,7 +157,7 @@ fn a_deleted_location_is_forgotten() {
 
 fn state() -> State {
     let resource = objects::resource("velero.io", "v1", "BackupStorageLocation", "backupstoragelocations");
-    State { resource, looked_at: Mutex::default() }
+    State::new(resource)
 }
 
 async fn context(server: &ApiServer) -> Context {
@@ -261,6 +264,32 @@ async fn a_written_verdict_is_remembered_and_waits_for_a_change() {
     assert_eq!(action, Ok(Action::await_change()));
     assert!(state.past(&gathered.object).is_some());
     assert_eq!(server.events(), ["Unavailable", "NeverExported"]);
+}
+
+/// The server's own writes trigger reconciles of the location.
+#[test]
+fn a_location_is_at_rest_until_its_check_is_due_or_something_that_it_needs_changes() {
+    let state = state();
+    let mut object = location("l", 1, &spec());
+    object.data["status"] = json!({"phase": "Available"});
+    let gathered = gathered(object.clone());
+    assert_eq!(state.rest(&object, at(100)), None, "it was never checked");
+    state.settle(&gathered, "Available", Some(at(160)));
+    object.data["status"]["lastSyncedTime"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(state.rest(&object, at(100)), Some(MINUTE));
+    assert_eq!(state.rest(&object, at(160)), None, "the check is due");
+    let read_before = |object| state.read_before(object, &state.inputs(object)).is_some();
+    assert!(read_before(&object), "Secrets that have not changed are not read again");
+    let mut changed = object.clone();
+    changed.data["spec"]["objectStorage"]["bucket"] = json!("other");
+    assert!(state.rest(&changed, at(100)).is_none() && !read_before(&changed));
+    let mut shown = object.clone();
+    shown.data["status"]["phase"] = json!("Unavailable");
+    assert_eq!(state.rest(&shown, at(100)), None, "someone else wrote the phase");
+    state.secret_changes.fetch_add(1, Ordering::Relaxed);
+    assert!(state.rest(&object, at(100)).is_none() && !read_before(&object));
+    state.retain(&BTreeSet::new());
+    assert!(locked(&state.settled).is_empty());
 }
 
 #[tokio::test]

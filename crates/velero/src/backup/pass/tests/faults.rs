@@ -207,15 +207,13 @@ async fn a_list_that_is_forgotten_half_way_is_begun_again_without_doubles() {
     assert_eq!(names.iter().filter(|name| name.starts_with("pods/")).count(), 7);
 }
 
+/// A backup without the objects of a whole group must not be called Completed.
 #[rstest]
-#[case::its_server_is_down("False", 0, 1)]
-#[case::its_server_is_well("True", 1, 0)]
+#[case::its_server_is_down("False", 503)]
+#[case::its_server_is_well("True", 503)]
+#[case::its_server_has_forgotten_the_type("True", 404)]
 #[tokio::test]
-async fn a_group_whose_own_server_is_down_is_a_warning(
-    #[case] available: &str,
-    #[case] errors: usize,
-    #[case] warnings: usize,
-) {
+async fn a_group_whose_own_server_does_not_list_it_is_an_error(#[case] available: &str, #[case] code: u16) {
     let world = shop();
     world.add(
         "apiservices",
@@ -224,9 +222,9 @@ async fn a_group_whose_own_server_is_down_is_a_warning(
         json!({"spec": {"service": {"name": "s", "namespace": "n"}},
             "status": {"conditions": [{"type": "Available", "status": available}]}}),
     );
-    world.break_list("/apis/example.com/v1/widgets", 503);
+    world.break_list("/apis/example.com/v1/widgets", code);
     let (outcome, names) = pass(&world, json!({})).await;
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (errors, warnings), "{:?}", outcome.results);
+    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (1, 0), "{:?}", outcome.results);
     place(&names, "configmaps/namespaces/shop/settings");
 }
 
