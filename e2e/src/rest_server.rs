@@ -20,9 +20,7 @@ impl RestServer {
 
     /// Starts one that pods reach: at the address of the S3 server, which is this machine's.
     pub fn for_pods(directory: &Path) -> Self {
-        let endpoint = s3().endpoint;
-        let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
-        Self::at(address.rsplit_once(':').map_or(address, |(host, _)| host), directory)
+        Self::at(&host_for_pods(), directory)
     }
 
     fn at(host: &str, directory: &Path) -> Self {
@@ -57,4 +55,16 @@ impl Drop for RestServer {
 /// An address of this machine with a port that is free: it was a moment ago, and no other program requests ports by number.
 pub(crate) fn free_address(host: &str) -> String {
     TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
+}
+
+/// An address of this machine with a free port, which pods reach.
+pub(crate) fn free_address_for_pods() -> String {
+    free_address(&host_for_pods())
+}
+
+/// The host of the S3 server: an address of this machine, which pods reach.
+pub(crate) fn host_for_pods() -> String {
+    let endpoint = s3().endpoint;
+    let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
+    address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned()
 }
