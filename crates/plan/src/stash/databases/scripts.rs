@@ -5,8 +5,12 @@ use super::words::{all_quoted, quoted};
 /// How long to wait between two tries, in seconds.
 pub(super) const PAUSE: u64 = 5;
 
-/// Waits until the server answers a query. It does not wait after a wrong password, or if the server does not support
-/// TLS. Then runs `last`, in which `$client` is the client and `$tool` the first of `tools` that the image has.
+/// What to do about a server's certificate that is not trusted.
+const UNTRUSTED: &str = "the server's certificate has to be signed by an authority of clientConfig.caBundle of the AppBinding, or of ca.crt of \
+    its tlsSecret";
+
+/// Waits until the server answers a query. It does not wait after a wrong password, if the server does not support TLS,
+/// or if its certificate is not trusted. Then runs `last`, in which `$client` is the client and `$tool` the first of `tools` that the image has.
 pub(super) fn mysql(connection: &[String], tries: u64, tools: [&str; 2], last: &str) -> String {
     let connection = all_quoted(connection);
     let [first, second] = tools;
@@ -26,6 +30,9 @@ until said=$("$client" {connection} --execute='SELECT 1' 2>&1 </dev/null); do
     *'requires secure connection'*)
       left=0
       said="$said; the server has no TLS: turn it on, or set clientConfig.insecureSkipTLSVerify of the AppBinding" ;;
+    *ertificate*)
+      left=0
+      said="$said; {UNTRUSTED}" ;;
   esac
   [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
   left=$((left - 1))
@@ -44,7 +51,8 @@ pub(super) fn each(connection: &[String], runs: &[Vec<String>]) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until the server accepts connections, then runs `last`. libpq refuses a private key that other users can read, as those of a
+/// Waits until the server accepts connections, then runs `last`. `pg_isready` does not say why a server does not answer, so
+/// `psql` is asked; it is not waited for a server whose certificate is not trusted. libpq refuses a private key that other users can read, as those of a
 /// Secret's volume are.
 pub(super) fn postgres(tries: u64, last: &str) -> String {
     format!(
@@ -55,7 +63,13 @@ if [ -n "${{PGSSLKEY:-}}" ]; then
 fi
 left={tries}
 until said=$(pg_isready --timeout={PAUSE} 2>&1 </dev/null); do
-  [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
+  why=$(PGCONNECT_TIMEOUT={PAUSE} psql --no-password --no-psqlrc --dbname=postgres --command='SELECT 1' 2>&1 </dev/null) && break
+  case $why in
+    *'certificate verify failed'*)
+      left=0
+      why="$why; {UNTRUSTED}" ;;
+  esac
+  [ "$left" -gt 0 ] || {{ echo "$said: $why" >&2; exit 1; }}
   left=$((left - 1))
   sleep {PAUSE}
 done
