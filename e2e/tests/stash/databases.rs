@@ -121,7 +121,10 @@ impl Family {
             .manifests(name)
             .replace(&format!("[run-{}]", self.name), &format!("[sh, -c, '{script}']"))
             .replace("mountPath: /data}", "mountPath: /data}, {name: tls, mountPath: /tls}")
-            .replace("emptyDir: {}}", &format!("emptyDir: {{}}}}, {{name: tls, secret: {{secretName: {name}-tls}}}}"));
+            .replace(
+                "emptyDir: {}}",
+                &format!("emptyDir: {{}}}}, {{name: tls, secret: {{secretName: {name}-tls}}}}"),
+            );
         test.tenant.apply(&manifests);
         self.wait_of(test, name);
     }
