@@ -26,9 +26,9 @@ fn assert_not_trusted(host: &Value) {
 
 /// How many connections over TLS the server has accepted; None if it does not count them.
 fn accepted(family: Family, test: &StashTest) -> Option<u64> {
-    let counted = family.is_mariadb().then(|| {
-        family.sql_of(test, "db", "SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'")
-    })?;
+    let counted = family
+        .is_mariadb()
+        .then(|| family.sql_of(test, "db", "SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'"))?;
     counted.split_whitespace().last()?.parse().ok()
 }
 

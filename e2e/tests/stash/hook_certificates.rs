@@ -55,7 +55,8 @@ fn a_hook_over_https_is_called_where_the_annotation(#[case] annotation: &str) {
     let host = &session["status"]["targets"][0]["stats"][0];
     assert_eq!((&host["preHook"], &host["postHook"]), (&"Succeeded".into(), &"Succeeded".into()), "{host}");
     assert_eq!(test.snapshots("repo"), ["app /source/data"]);
-    let hooks = format!("  hooks: {{preRestore: {{{CALL}}}}}\n  target: {}", into("app", "Deployment", "web"));
+    let hooks =
+        format!("  hooks: {{preRestore: {{{CALL}}}}}\n  target: {}", into("app", "Deployment", "web"));
     test.restore("back", &hooks, annotation);
     let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
     assert_eq!(back["status"]["stats"][0]["preHook"], "Succeeded", "{:#}", back["status"]);
@@ -79,7 +80,11 @@ fn a_hook_over_https_to_a_service_that_is_not_trusted_fails_its_host_and_says_wh
         let said = session["status"].to_string();
         assert!(parts.iter().all(|part| said.contains(part)), "{name}: {said}");
         let host = &session["status"]["targets"][0]["stats"][0];
-        assert_eq!((&host["preHook"], &host["postHook"]), (&"Failed".into(), &"Skipped".into()), "{name}: {host}");
+        assert_eq!(
+            (&host["preHook"], &host["postHook"]),
+            (&"Failed".into(), &"Skipped".into()),
+            "{name}: {host}"
+        );
         test.delete(&["backupconfiguration", name]);
     }
     assert!(test.backups("repo").is_empty(), "a host whose hook failed is not backed up");
@@ -87,7 +92,8 @@ fn a_hook_over_https_to_a_service_that_is_not_trusted_fails_its_host_and_says_wh
     let pods = test.undisturbed();
     put_configuration(&test, "nightly", KNOWN);
     test.run(CONFIGURATION, "nightly", "Succeeded");
-    let hooks = format!("  hooks: {{preRestore: {{{CALL}}}}}\n  target: {}", into("app", "Deployment", "web"));
+    let hooks =
+        format!("  hooks: {{preRestore: {{{CALL}}}}}\n  target: {}", into("app", "Deployment", "web"));
     test.restore("refused", &hooks, "");
     let refused = test.restored_as(RESTORE_SESSIONS, "refused", "Failed");
     let said = refused["status"].to_string();

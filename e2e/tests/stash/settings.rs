@@ -29,7 +29,8 @@ fn without_access_to_nodes_claims_are_backed_up_and_other_volumes_name_the_setti
     assert_eq!(session["status"]["targets"][0]["phase"], "Succeeded", "{:#}", session["status"]);
     for (member, kind) in [(1, "emptyDir volume"), (2, "ReadWriteOncePod claim")] {
         let error = error_of(&session, member);
-        let is_named = error.contains(kind) && error.contains("--node-access") && error.contains("nodeAccess");
+        let is_named =
+            error.contains(kind) && error.contains("--node-access") && error.contains("nodeAccess");
         assert!(is_named, "{error}");
     }
     assert_eq!(test.snapshots("repo"), ["web /source/data"]);
