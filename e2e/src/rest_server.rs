@@ -57,14 +57,11 @@ pub(crate) fn free_address(host: &str) -> String {
     TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// An address of this machine with a free port, which pods reach.
-pub(crate) fn free_address_for_pods() -> String {
-    free_address(&host_for_pods())
-}
-
-/// The host of the S3 server: an address of this machine, which pods reach.
+/// The host of the S3 server, if that is this machine: then pods reach what listens there.
 pub(crate) fn host_for_pods() -> String {
     let endpoint = s3().endpoint;
     let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
-    address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned()
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let is_here = TcpListener::bind((host, 0)).is_ok();
+    if is_here { host.to_owned() } else { "127.0.0.1".to_owned() }
 }

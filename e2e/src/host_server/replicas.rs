@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::HostServer;
 use super::installed::flags_beside_others;
-use crate::rest_server::{free_address, free_address_for_pods};
+use crate::rest_server::{free_address, host_for_pods};
 use crate::{Program, get, signal, wait_for};
 
 /// One server process.
@@ -31,7 +31,7 @@ impl HostServer {
         );
         fs::write(&kubeconfig, text).unwrap();
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let (metrics, gateway) = (free_address("127.0.0.1"), free_address_for_pods());
+        let (metrics, gateway) = (free_address("127.0.0.1"), free_address(&host_for_pods()));
         let child = Command::new(self.release.program())
             .args(["server", "--namespace", &self.namespace, "--identity", identity])
             .args(["--metrics-address", &metrics, "--kubeconfig"])

@@ -19,7 +19,7 @@ impl StashTest {
         assert!(!events.contains("orbidden"), "{events}");
     }
 
-    /// The same where the API server had to refuse something.
+    /// Fails unless nothing that movers made is left, and no lock; the API server may have refused something.
     pub fn assert_no_mover_or_lock_is_left(&self, repository: &str) {
         self.assert_no_mover_is_left();
         let locks = self.repository(repository).ok(Engine::Restic, &["list", "locks", "--no-lock"]);

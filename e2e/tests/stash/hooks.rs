@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use lifeboat_e2e::{Fault, RESTORE_SESSIONS, StashTest, condition, contents};
+use lifeboat_e2e::{Fault, RESTORE_SESSIONS, StashTest, condition, contents, wait_for};
 use serde_json::Value;
 
 use super::workloads::{deployment, into, member, put_deployment};
