@@ -3,18 +3,19 @@
 //! started as the old build and continued as the new one.
 
 mod installed;
+mod replicas;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rest_server::free_address;
-use crate::{Bucket, Gate, Program, Release, Repository, get, kubectl, s3, signal, unique, wait_for};
-use installed::{apply_objects, create_credentials, flags_beside_others, proxy};
+use crate::{Bucket, Gate, Program, Release, Repository, get, kubectl, s3, unique, wait_for};
+use installed::{apply_objects, create_credentials, proxy};
+use replicas::Replica;
 
 /// A running server. Dropping it removes everything it created.
 pub struct HostServer {
@@ -31,14 +32,6 @@ pub struct HostServer {
     directory: TempDir,
     proxy: Child,
     replicas: Vec<Replica>,
-}
-
-/// One server process.
-struct Replica {
-    identity: String,
-    child: Child,
-    /// Where it serves its metrics.
-    metrics: String,
 }
 
 impl HostServer {
@@ -93,44 +86,6 @@ impl HostServer {
             let found = get(&["-n", &self.namespace, "bsl", "default"]);
             if found["status"]["phase"] == "Available" { Ok(()) } else { Err(found["status"].to_string()) }
         });
-    }
-
-    /// Starts another replica with this name.
-    pub fn add(&mut self, identity: &str) {
-        let kubeconfig = self.directory.path().join("kubeconfig");
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: gate\n\
-             clusters: [{{name: gate, cluster: {{server: '{}'}}}}]\n\
-             contexts: [{{name: gate, context: {{cluster: gate, user: anonymous}}}}]\n\
-             users: [{{name: anonymous, user: {{}}}}]\n",
-            self.cluster.url()
-        );
-        fs::write(&kubeconfig, text).unwrap();
-        let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let metrics = free_address("127.0.0.1");
-        let child = Command::new(self.release.program())
-            .args(["server", "--namespace", &self.namespace, "--identity", identity])
-            .args(["--metrics-address", &metrics, "--kubeconfig"])
-            .arg(&kubeconfig)
-            .arg("--plugin-dir")
-            .arg(self.plugins())
-            .args(["--node-access", "--mover-image", &self.release.image()])
-            .args(["--mover-namespace", &self.movers()])
-            .args(&self.flags)
-            .args(flags_beside_others(self.release, &self.flags))
-            .envs(self.environment.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.replicas.push(Replica { identity: identity.to_owned(), child, metrics });
-    }
-
-    /// The metrics of the first replica, as text.
-    pub fn metrics(&self) -> String {
-        let url = format!("http://{}/metrics", self.replicas[0].metrics);
-        Program::new("curl").args(["--silent", "--show-error", "--fail", &url]).ok()
     }
 
     /// The namespace of its movers.
@@ -199,14 +154,6 @@ impl HostServer {
         Repository::with_password(url, &self.password())
     }
 
-    /// Kills every process.
-    pub fn kill(&mut self) {
-        for mut replica in self.replicas.drain(..) {
-            replica.child.kill().unwrap();
-            replica.child.wait().unwrap();
-        }
-    }
-
     /// Kills the server, opens the gates and starts it again, as the kubelet restarts a container. If the old build was
     /// running, the new one is started.
     pub fn kill_and_restart(&mut self) {
@@ -229,21 +176,6 @@ impl HostServer {
         self.apply_location();
         self.add("upgraded");
         self.wait_for_leader("upgraded");
-    }
-
-    /// Sends a signal to a replica: `-STOP` suspends it, `-CONT` continues it.
-    pub fn signal(&self, name: &str, identity: &str) {
-        let replica = self.replicas.iter().find(|replica| replica.identity == identity).unwrap();
-        signal(name, &replica.child.id().to_string());
-    }
-
-    /// Waits until this replica is the leader.
-    pub fn wait_for_leader(&self, identity: &str) {
-        wait_for("the other leader", 60, || {
-            let lease = get(&["-n", &self.namespace, "lease", "lifeboat-server"]);
-            let holder = lease["spec"]["holderIdentity"].clone();
-            if holder == identity { Ok(()) } else { Err(holder.to_string()) }
-        });
     }
 
     /// Our command line in this namespace.

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
 
 mod api;
+mod balancer;
 mod bucket;
+mod certificates;
 mod command;
 mod data;
 mod databases;
@@ -31,7 +33,9 @@ mod volume;
 mod volume_kills;
 mod wait;
 
+pub use balancer::Balancer;
 pub use bucket::Bucket;
+pub use certificates::ServerCertificate;
 pub use command::{Output, Program};
 pub use data::{DataApp, VOLUMES, VolumeName, contents, volume_directory};
 pub use databases::Databases;

@@ -20,9 +20,7 @@ impl RestServer {
 
     /// Starts one that pods reach: at the address of the S3 server, which is this machine's.
     pub fn for_pods(directory: &Path) -> Self {
-        let endpoint = s3().endpoint;
-        let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
-        Self::at(address.rsplit_once(':').map_or(address, |(host, _)| host), directory)
+        Self::at(&host_for_pods(), directory)
     }
 
     fn at(host: &str, directory: &Path) -> Self {
@@ -57,4 +55,13 @@ impl Drop for RestServer {
 /// An address of this machine with a port that is free: it was a moment ago, and no other program requests ports by number.
 pub(crate) fn free_address(host: &str) -> String {
     TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
+}
+
+/// The host of the S3 server, if that is this machine: then pods reach what listens there.
+pub(crate) fn host_for_pods() -> String {
+    let endpoint = s3().endpoint;
+    let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let is_here = TcpListener::bind((host, 0)).is_ok();
+    if is_here { host.to_owned() } else { "127.0.0.1".to_owned() }
 }

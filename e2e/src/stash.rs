@@ -86,27 +86,6 @@ impl StashTest {
         self.put_secret("keys", PASSWORD);
     }
 
-    /// Kills the server and starts it again. It must be this test's own.
-    pub fn kill_server(&mut self) {
-        self.own_server().kill_and_restart();
-        self.storage.open();
-    }
-
-    /// Kills the server.
-    pub fn stop_server(&mut self) {
-        self.own_server().kill();
-    }
-
-    /// Starts the server again.
-    pub fn start_server(&mut self) {
-        self.own_server().add("one");
-    }
-
-    fn own_server(&mut self) -> &mut HostServer {
-        let server = Arc::get_mut(&mut self.server);
-        server.unwrap_or_else(|| panic!("other tests use this server: use StashTest::alone"))
-    }
-
     pub fn put_secret(&self, name: &str, password: &str) {
         let s3 = s3();
         self.tenant.apply(&format!(

@@ -2,6 +2,7 @@
 //! what genuine restic restores.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
+mod admission;
 mod backends;
 mod backups;
 mod bad_input;
@@ -10,10 +11,12 @@ mod batches;
 mod choices;
 mod cluster_restores;
 mod commands;
+mod database_certificates;
 mod databases;
 mod disasters;
 mod faults;
 mod gateway;
+mod hook_certificates;
 mod hooks;
 mod isolation;
 mod kills;
@@ -24,6 +27,7 @@ mod memory;
 mod order;
 mod pod_security;
 mod races;
+mod replicas;
 mod repositories;
 mod restore_faults;
 mod restores;
@@ -31,5 +35,6 @@ mod rights;
 mod running;
 mod samples;
 mod schedules;
+mod settings;
 mod snapshotter;
 mod workloads;

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use crate::rest_server::free_address;
 use crate::{Release, kubectl, s3, wait_for};
 
 /// Applies the objects that `install` of a build creates, without running its pods. For a server of Stash's API, by its flags, these
@@ -38,17 +37,17 @@ fn serves_stash(flags: &[String]) -> bool {
 }
 
 /// Further flags of a server beside others on one machine, as far as its build knows them: Stash's API only where it is asked for, and
-/// then with a gateway at an address of its own, which pods reach.
-pub(super) fn flags_beside_others(release: Release, flags: &[String]) -> Vec<String> {
-    let own = if serves_stash(flags) {
-        let endpoint = s3().endpoint;
-        let host =
-            endpoint.trim_start_matches("http://").rsplit_once(':').map_or("127.0.0.1", |(host, _)| host);
-        let address = free_address(host);
-        vec![format!("--gateway-address={address}"), format!("--gateway-url=https://{address}")]
+/// then with a gateway at this address, which pods reach. Its URL is that address, unless the flags have another.
+pub(super) fn flags_beside_others(release: Release, flags: &[String], gateway: &str) -> Vec<String> {
+    let mut own = Vec::new();
+    if serves_stash(flags) {
+        own.push(format!("--gateway-address={gateway}"));
+        if !flags.iter().any(|flag| flag.starts_with("--gateway-url=")) {
+            own.push(format!("--gateway-url=https://{gateway}"));
+        }
     } else {
-        vec!["--stash=false".to_owned()]
-    };
+        own.push("--stash=false".to_owned());
+    }
     // clap reports the first flag that it does not know, also if help is asked for.
     let is_known = release.command().arg("server").args(&own).arg("--help").run().code == 0;
     if is_known { own } else { Vec::new() }

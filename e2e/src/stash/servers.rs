@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use super::StashTest;
 use crate::{HostServer, kubectl, lifeboat, unique, variable};
 
 /// The families of databases whose tools are in the image of the databases.
@@ -45,4 +46,45 @@ fn apply_kinds() {
         kubectl().args(["apply", "--server-side", "--force-conflicts", "-f", "-"]).input(&crds).ok();
         kubectl().args(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
     });
+}
+
+/// A server of the test's own.
+impl StashTest {
+    /// Kills the server and starts it again.
+    pub fn kill_server(&mut self) {
+        self.own_server().kill_and_restart();
+        self.storage.open();
+    }
+
+    /// Kills the server and starts it again with another flag.
+    pub fn restart_with(&mut self, flag: &str) {
+        self.own_server().set_flag(flag);
+        self.kill_server();
+    }
+
+    /// Kills the server and starts it again without this flag.
+    pub fn restart_without(&mut self, flag: &str) {
+        self.own_server().take_flag_back(flag);
+        self.kill_server();
+    }
+
+    /// Kills the server.
+    pub fn stop_server(&mut self) {
+        self.own_server().kill();
+    }
+
+    /// Starts the server again.
+    pub fn start_server(&mut self) {
+        self.add_replica("one");
+    }
+
+    /// Starts another replica of the server, before other tests or namespaces share it.
+    pub fn add_replica(&mut self, identity: &str) {
+        self.own_server().add(identity);
+    }
+
+    fn own_server(&mut self) -> &mut HostServer {
+        let server = Arc::get_mut(&mut self.server);
+        server.unwrap_or_else(|| panic!("other tests use this server: use StashTest::alone"))
+    }
 }

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use lifeboat_e2e::{Engine, Program, RESTORE_SESSIONS, StashTest, contents, lifeboat, variable};
+use lifeboat_e2e::{
+    Engine, PASSWORD, Program, RESTORE_SESSIONS, Repository, StashTest, contents, lifeboat, variable,
+};
 
 use super::workloads::{deployment, into, put_deployment};
 
@@ -116,5 +118,91 @@ fn a_repository_is_unlocked_pruned_and_indexed_anew_and_its_keys_are_listed_by_c
     test.repository("repo").ok(Engine::Restic, &["check", "--read-data", "--no-lock"]);
     test.assert_stored("repo", "app", "/source/data", &before);
     test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
+
+/// The ids of a repository's keys: the one in use, and the others.
+fn keys(test: &StashTest) -> (Vec<String>, Vec<String>) {
+    let listed = stash(test, &["key", "list", "repo"]).ok();
+    let lines = listed.lines().skip(1).filter(|line| !line.trim().is_empty());
+    let (used, others): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.contains('*'));
+    let id =
+        |line: &&str| line.trim_start_matches([' ', '*']).split(' ').next().unwrap_or_default().to_owned();
+    (used.iter().map(id).collect(), others.iter().map(id).collect())
+}
+
+#[test]
+fn keys_of_a_repository_are_added_changed_and_removed_by_command() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    let directory = tempfile::tempdir().unwrap();
+    let file = |password: &str| {
+        let path = directory.path().join(password);
+        fs::write(&path, password).unwrap();
+        path.display().to_string()
+    };
+    let opens = |password: &str| {
+        let url = test.repository("repo").url;
+        Repository::with_password(url, password).run(Engine::Restic, &["cat", "config", "--no-lock"]).code
+            == 0
+    };
+    stash(&test, &["key", "add", "repo", "--new-password-file", &file("second"), "--user", "ann"]).ok();
+    let (used, others) = keys(&test);
+    assert_eq!((used.len(), others.len()), (1, 1));
+    assert!(opens(PASSWORD) && opens("second"));
+    // The one in use stays, because nobody could open the repository with what the Secret has.
+    stash(&test, &["key", "remove", "repo", "--id", &used[0]]).refused();
+    stash(&test, &["key", "remove", "repo", "--id", &others[0]]).ok();
+    assert!(opens(PASSWORD) && !opens("second"));
+    // A changed password belongs into the Secret.
+    let changed = stash(&test, &["key", "update", "repo", "--new-password-file", &file("third")]).run();
+    assert_eq!(changed.code, 0, "{}", changed.stderr);
+    assert!(
+        changed.stderr.contains("RESTIC_PASSWORD") && changed.stderr.contains("keys"),
+        "{}",
+        changed.stderr
+    );
+    assert!(opens("third") && !opens(PASSWORD));
+    let refused = stash(&test, &["key", "list", "repo"]).refused();
+    assert!(refused.contains("password") && !refused.contains(PASSWORD), "{refused}");
+    test.put_secret("keys", "third");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    stash(&test, &["key", "update", "repo", "--new-password-file", &file(PASSWORD)]).ok();
+    test.put_secret("keys", PASSWORD);
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    let (used, others) = keys(&test);
+    assert_eq!((used.len(), others.len()), (1, 0), "each change replaced the key");
+    test.assert_stored("repo", "app", "/source/data", &before);
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_repository_of_version_1_is_upgraded_by_command_and_backed_up_to_before_and_after() {
+    let test = StashTest::start();
+    let repository = test.repository("repo");
+    repository.ok(Engine::Restic, &["init", "--repository-version", "1"]);
+    let version = || {
+        let config = repository.ok(Engine::Restic, &["cat", "config", "--no-lock"]);
+        serde_json::from_str::<serde_json::Value>(&config).unwrap()["version"].clone()
+    };
+    test.put_repository("repo");
+    let before = put_deployment(&test, "web");
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    assert_eq!(version(), 1);
+    test.assert_stored("repo", "app", "/source/data", &before);
+    stash(&test, &["migrate", "repo"]).ok();
+    assert_eq!(version(), 2);
+    stash(&test, &["migrate", "repo"]).refused();
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    assert_eq!(test.backups("repo").len(), 2);
+    test.assert_stored("repo", "app", "/source/data", &before);
+    test.restore("back", &format!("  target: {}", into("app", "Deployment", "web")), "");
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    repository.ok(Engine::Restic, &["check", "--read-data", "--no-lock"]);
+    test.wait_for_ready("web", 1);
     test.assert_nothing_is_left("repo");
 }

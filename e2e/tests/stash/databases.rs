@@ -1,7 +1,7 @@
 //! MariaDB and PostgreSQL behind AppBindings, dumped by built-in tasks; and a Task of the user.
 
-use lifeboat_e2e::{Engine, Program, RESTORE_SESSIONS, StashTest, variable, wait_for};
-use serde_json::Value;
+use lifeboat_e2e::{Engine, Program, RESTORE_SESSIONS, ServerCertificate, StashTest, variable, wait_for};
+use serde_json::{Value, json};
 
 /// A database with its Service, Secret and AppBinding. Deployment, Service and AppBinding have the same name.
 #[derive(Clone, Copy)]
@@ -99,18 +99,51 @@ impl Family {
 
     /// Starts a database of this name and waits until it answers.
     pub(crate) fn put_as(self, test: &StashTest, name: &str) {
-        let manifests = MANIFESTS
-            .replace("NAME", name)
-            .replace("FAMILY", self.name)
-            .replace("PORT", &self.port.to_string())
-            .replace("USER", self.user)
-            .replace("DATABASES", &variable("LIFEBOAT_DATABASES_IMAGE"));
+        test.tenant.apply(&self.manifests(name));
+        self.wait_of(test, name);
+    }
+
+    /// Starts a database of this name that also answers over TLS, with this certificate and its key in Secret `<name>-tls`. Its AppBinding
+    /// says nothing about that yet.
+    pub(crate) fn put_with_tls(self, test: &StashTest, name: &str, server: &ServerCertificate) {
+        let ServerCertificate { authority, certificate, key } = server;
+        let data = json!({"ca.crt": authority, "tls.crt": certificate, "tls.key": key});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{name}-tls")}, "stringData": data});
+        test.tenant.apply(&secret.to_string());
+        let (user, flags) = match self.name {
+            "mariadb" => ("mysql", "--ssl-cert=/tls/tls.crt --ssl-key=/tmp/tls.key"),
+            _ => ("postgres", "-c ssl=on -c ssl_cert_file=/tls/tls.crt -c ssl_key_file=/tmp/tls.key"),
+        };
+        // PostgreSQL refuses a key that others can read.
+        let script =
+            format!("install -m 400 -o {user} /tls/tls.key /tmp/tls.key && exec run-{} {flags}", self.name);
+        let manifests = self
+            .manifests(name)
+            .replace(&format!("[run-{}]", self.name), &format!("[sh, -c, '{script}']"))
+            .replace("mountPath: /data}", "mountPath: /data}, {name: tls, mountPath: /tls}")
+            .replace(
+                "emptyDir: {}}",
+                &format!("emptyDir: {{}}}}, {{name: tls, secret: {{secretName: {name}-tls}}}}"),
+            );
         test.tenant.apply(&manifests);
         self.wait_of(test, name);
     }
 
+    fn manifests(self, name: &str) -> String {
+        MANIFESTS
+            .replace("NAME", name)
+            .replace("FAMILY", self.name)
+            .replace("PORT", &self.port.to_string())
+            .replace("USER", self.user)
+            .replace("DATABASES", &variable("LIFEBOAT_DATABASES_IMAGE"))
+    }
+
+    pub(crate) fn is_mariadb(self) -> bool {
+        self.name == "mariadb"
+    }
+
     /// Waits until the database answers.
-    fn wait_of(self, test: &StashTest, name: &str) {
+    pub(crate) fn wait_of(self, test: &StashTest, name: &str) {
         test.wait_until_running(&format!("deployment/{name}"));
         wait_for("the database", 120, || {
             let output = self.client(test, name, &[]).arg("SELECT 1").run();

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use lifeboat_e2e::{Fault, RESTORE_SESSIONS, StashTest, condition, contents};
+use lifeboat_e2e::{Fault, RESTORE_SESSIONS, StashTest, condition, contents, wait_for};
 use serde_json::Value;
 
 use super::workloads::{deployment, into, member, put_deployment};
@@ -58,6 +58,42 @@ fn the_hook_after_a_host_runs_by_its_policy_also_if_the_one_before_failed() {
         assert_eq!(test.backups("repo").len(), stored, "{name}: a host whose hook failed is not backed up");
         test.delete(&["backupconfiguration", name]);
     }
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_hook_on_final_failure_runs_after_the_last_try_only() {
+    let test = StashTest::start();
+    test.put_repository("repo");
+    put_deployment(&test, "web");
+    let (pre, post) = (note("before", "exit 3"), note("after", "sync"));
+    let hooks = format!(
+        "  retryConfig: {{maxRetry: 1, delay: 1s}}\n  hooks: {{preBackup: {{{pre}}}, postBackup: {{executionPolicy: OnFinalRetryFailure, {post}}}}}\n"
+    );
+    test.put_configuration("nightly", &deployment("app", "web"), &hooks);
+    test.wait_for_phase(CONFIGURATION, "nightly", "Ready");
+    test.tenant.apply(
+        "apiVersion: stash.appscode.com/v1beta1
+kind: BackupSession
+metadata: {name: first}
+spec: {retryLeft: 1, invoker: {apiGroup: stash.appscode.com, kind: BackupConfiguration, name: nightly}}
+",
+    );
+    let mut tries = wait_for("both tries", 120, || {
+        let failed: Vec<Value> =
+            test.sessions().into_iter().filter(|one| one["status"]["phase"] == "Failed").collect();
+        if failed.len() == 2 { Ok(failed) } else { Err(format!("{} have failed", failed.len())) }
+    });
+    tries.sort_by_key(|one| one["spec"]["retryLeft"].as_i64());
+    for (session, left, hook) in [(&tries[0], 0, "Succeeded"), (&tries[1], 1, "Skipped")] {
+        assert_eq!(session["spec"]["retryLeft"], left, "{session}");
+        assert_eq!(session["status"]["targets"][0]["stats"][0]["postHook"], hook, "{session}");
+    }
+    let words: Vec<String> =
+        noted(&test).iter().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
+    assert_eq!(words, ["before", "before", "after"]);
+    assert!(test.backups("repo").is_empty());
+    test.wait_until_idle();
     test.assert_nothing_is_left("repo");
 }
 

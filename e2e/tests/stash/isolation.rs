@@ -23,7 +23,7 @@ fn vault_and_shop() -> (StashTest, StashTest) {
 }
 
 /// A BackupConfiguration `nightly` of Deployment `web`, on the Repository of the other namespace.
-fn configuration_elsewhere(vault: &StashTest) -> String {
+pub(crate) fn configuration_elsewhere(vault: &StashTest) -> String {
     format!(
         "apiVersion: stash.appscode.com/v1beta1
 kind: BackupConfiguration
@@ -41,7 +41,7 @@ spec:
 }
 
 /// A RestoreSession `back` from there.
-fn restore_elsewhere(vault: &StashTest) -> String {
+pub(crate) fn restore_elsewhere(vault: &StashTest) -> String {
     format!(
         "apiVersion: stash.appscode.com/v1beta1
 kind: RestoreSession
@@ -55,7 +55,8 @@ spec:
     )
 }
 
-fn allow(vault: &StashTest, shop: &StashTest) {
+/// Lets the second namespace use the Repository of the first.
+pub(crate) fn allow(vault: &StashTest, shop: &StashTest) {
     let selector = format!(r#"{{"matchLabels": {{"kubernetes.io/metadata.name": "{}"}}}}"#, shop.tenant.name);
     let policy = format!(
         r#"{{"spec": {{"usagePolicy": {{"allowedNamespaces": {{"from": "Selector", "selector": {selector}}}}}}}}}"#

@@ -4,13 +4,12 @@
 use std::fs;
 
 use lifeboat_e2e::{
-    Engine, Fault, RESTORE_SESSIONS, StashTest, condition, contents, get, kubectl, mover_process, signal,
-    wait_for,
+    Engine, Fault, RESTORE_SESSIONS, StashTest, condition, contents, get, mover_process, signal, wait_for,
 };
 use rstest::rstest;
 use serde_json::Value;
 
-use super::workloads::{dead_movers, deployment, into, put_deployment, put_empty_deployment};
+use super::workloads::{dead_movers, deployment, evict, into, put_deployment, put_empty_deployment};
 
 const CONFIGURATION: &str = "BackupConfiguration";
 
@@ -84,17 +83,7 @@ fn a_mover_that_is_evicted_is_followed_by_another() {
     let test = StashTest::start();
     put_shop(&test);
     let (session, pod) = held(&test);
-    let (name, namespace) = (pod["metadata"]["name"].as_str().unwrap(), &test.tenant.name);
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
-    let eviction = format!(
-        r#"{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{name}", "namespace": "{namespace}"}}}}"#
-    );
-    kubectl().args(["create", "--raw", &path, "-f", "-"]).input(&eviction).ok();
-    // Storage that answers at once would let the mover succeed before it gets the signal to end.
-    wait_for("the end of the evicted mover", 60, || {
-        let state = &get(&["-n", namespace, "pods", name])["status"]["containerStatuses"][0]["state"];
-        if state["running"].is_null() { Ok(()) } else { Err(state.to_string()) }
-    });
+    evict(&test, &pod);
     test.storage.open();
     let session = test.ended(&session);
     assert_eq!(session["status"]["phase"], "Succeeded", "{:#}", session["status"]);

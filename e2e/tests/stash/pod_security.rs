@@ -59,7 +59,8 @@ fn fill(directory: &Path) -> Listing {
     contents(directory)
 }
 
-fn start(level: &str) -> (StashTest, Listing) {
+/// An app in a namespace of this level, with a BackupConfiguration `nightly`; and its data.
+pub(crate) fn start(level: &str) -> (StashTest, Listing) {
     let label = format!("pod-security.kubernetes.io/enforce={level}");
     let test = StashTest::labelled(&[&label]);
     test.put_repository("repo");

@@ -1,11 +1,12 @@
-//! What happens during a restore: the disk is full, the storage is away, the workload is deleted. Either the restore goes on, or it fails
-//! with the cause and the next one succeeds.
+//! What happens during a restore: the disk is full, the storage is away, the mover is evicted or refused, the workload is deleted or rolled
+//! out. Either the restore goes on, or it fails with the cause and the next one succeeds.
 
 use std::fs;
 
-use lifeboat_e2e::{Engine, Fault, RESTORE_SESSIONS, StashTest, condition, contents, random, wait_for};
+use lifeboat_e2e::{Engine, Fault, RESTORE_SESSIONS, StashTest, condition, contents, get, random, wait_for};
+use rstest::rstest;
 
-use super::workloads::{deployment, into, put_deployment, put_empty_deployment, put_in_pod};
+use super::workloads::{deployment, evict, into, put_deployment, put_empty_deployment, put_in_pod};
 
 const CONFIGURATION: &str = "BackupConfiguration";
 const METHODS: [&str; 5] = ["PUT", "GET", "HEAD", "POST", "DELETE"];
@@ -139,4 +140,68 @@ fn a_workload_that_is_deleted_during_its_restore_fails_it_and_a_new_one_is_resto
     assert_restored(&test);
     test.run(CONFIGURATION, "nightly", "Succeeded");
     test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_mover_of_a_restore_that_is_evicted_is_followed_by_another() {
+    let test = StashTest::start();
+    let spec = damaged_shop(&test);
+    hold(&test, &spec);
+    evict(&test, &test.wait_for_movers(1)[0]);
+    test.storage.open();
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    let dead = back["status"]["stats"][0]["deadOwners"].as_array().map_or(0, Vec::len);
+    assert_eq!(dead, 1, "{:#}", back["status"]);
+    assert_restored(&test);
+    test.assert_nothing_is_left("repo");
+}
+
+#[test]
+fn a_workload_that_is_rolled_out_during_its_restore_starts_with_its_new_template() {
+    let test = StashTest::start();
+    let spec = damaged_shop(&test);
+    hold(&test, &spec);
+    let template = r#"{"spec": {"template": {"metadata": {"annotations": {"example.org/rollout": "2"}}}}}"#;
+    test.patch("deployment", "web", template);
+    test.storage.open();
+    let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    assert_eq!(back["status"]["standstill"]["step"], "Started", "{:#}", back["status"]);
+    assert_restored(&test);
+    assert_eq!(test.pods("web")[0]["metadata"]["annotations"]["example.org/rollout"], "2");
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_nothing_is_left("repo");
+}
+
+/// The first mover makes the safety copy: nothing has been written then. Without that copy it is the one that writes. The workload's own
+/// pod has no requests, so the quota is about movers alone.
+#[rstest]
+#[case::of_the_safety_copy("", "Started", 1)]
+#[case::of_the_restore("lifeboat.io/safety-copy: 'false'", "HeldDown", 0)]
+fn a_mover_that_a_quota_refuses_fails_its_restore_and_with_room_the_next_one_succeeds(
+    #[case] annotation: &str,
+    #[case] step: &str,
+    #[case] replicas: i64,
+) {
+    let test = StashTest::alone(&["--mover-prepare-timeout", "20s"]);
+    let spec = damaged_shop(&test);
+    test.tenant.apply(
+        "{apiVersion: v1, kind: ResourceQuota, metadata: {name: full}, spec: {hard: {pods: '0'}, scopes: [NotBestEffort]}}",
+    );
+    wait_for("the quota", 30, || {
+        let quota = get(&["-n", &test.tenant.name, "resourcequotas", "full"]);
+        if quota["status"]["used"]["pods"] == "0" { Ok(()) } else { Err(quota["status"].to_string()) }
+    });
+    test.restore("refused", &spec, annotation);
+    let refused = test.restored_as(RESTORE_SESSIONS, "refused", "Failed");
+    let said = refused["status"].to_string();
+    assert!(said.contains("exceeded quota") && said.contains("full"), "{said}");
+    assert_eq!(refused["status"]["standstill"]["step"], step, "{said}");
+    assert_eq!(test.replicas("deployments", "web"), replicas, "{said}");
+    test.assert_no_mover_or_lock_is_left("repo");
+    test.delete(&["resourcequota", "full"]);
+    test.restore("back", &spec, "");
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    assert_restored(&test);
+    test.run(CONFIGURATION, "nightly", "Succeeded");
+    test.assert_no_mover_or_lock_is_left("repo");
 }

@@ -13,6 +13,20 @@ pub(crate) fn dead_movers(session: &Value) -> usize {
     session["status"]["targets"][0]["stats"][0]["deadOwners"].as_array().map_or(0, Vec::len)
 }
 
+/// Evicts a mover, and waits until its container has ended: storage that answers at once would let it succeed before it gets the signal.
+pub(crate) fn evict(test: &StashTest, mover: &Value) {
+    let (name, namespace) = (mover["metadata"]["name"].as_str().unwrap(), &test.tenant.name);
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+    let eviction = format!(
+        r#"{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{name}", "namespace": "{namespace}"}}}}"#
+    );
+    test.kubectl().args(["create", "--raw", &path, "-f", "-"]).input(&eviction).ok();
+    wait_for("the end of the evicted mover", 60, || {
+        let state = &get(&["-n", namespace, "pods", name])["status"]["containerStatuses"][0]["state"];
+        if state["running"].is_null() { Ok(()) } else { Err(state.to_string()) }
+    });
+}
+
 /// A directory of this machine that pods may mount so that later mounts below it are seen, as below the root of an
 /// ordinary node: `data` in a mount of its own that is shared.
 pub(crate) struct NodeDirectory(tempfile::TempDir);

@@ -5,8 +5,16 @@ use super::words::{all_quoted, quoted};
 /// How long to wait between two tries, in seconds.
 pub(super) const PAUSE: u64 = 5;
 
-/// Waits until the server answers a query. It does not wait after a wrong password, or if the server does not support
-/// TLS. Then runs `last`, in which `$client` is the client and `$tool` the first of `tools` that the image has.
+/// What to do about a server's certificate that is not trusted.
+const UNTRUSTED: &str = "the server's certificate has to be signed by an authority of clientConfig.caBundle of the AppBinding, or of \
+     ca.crt of its tlsSecret";
+/// What to do about a server without TLS.
+const NO_TLS: &str =
+    "the server has no TLS: turn it on, or set clientConfig.insecureSkipTLSVerify of the AppBinding";
+
+/// Waits until the server answers a query. It does not wait after a wrong password, if the server does not support
+/// TLS, or if its certificate is not trusted. Then runs `last`, in which `$client` is the client and `$tool` the first
+/// of `tools` that the image has.
 pub(super) fn mysql(connection: &[String], tries: u64, tools: [&str; 2], last: &str) -> String {
     let connection = all_quoted(connection);
     let [first, second] = tools;
@@ -25,7 +33,10 @@ until said=$("$client" {connection} --execute='SELECT 1' 2>&1 </dev/null); do
     *'Access denied'*) left=0 ;;
     *'requires secure connection'*)
       left=0
-      said="$said; the server has no TLS: turn it on, or set clientConfig.insecureSkipTLSVerify of the AppBinding" ;;
+      said="$said; {NO_TLS}" ;;
+    *ertificate*)
+      left=0
+      said="$said; {UNTRUSTED}" ;;
   esac
   [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
   left=$((left - 1))
@@ -44,8 +55,9 @@ pub(super) fn each(connection: &[String], runs: &[Vec<String>]) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until the server accepts connections, then runs `last`. libpq refuses a private key that other users can read, as those of a
-/// Secret's volume are.
+/// Waits until the server accepts connections, then runs `last`. pg_isready does not say why a server does not respond,
+/// so psql is asked. It does not wait if the server does not support TLS, or if its certificate is not trusted. libpq
+/// refuses a private key that other users can read, as those of a Secret's volume are.
 pub(super) fn postgres(tries: u64, last: &str) -> String {
     format!(
         r#"umask 077
@@ -55,7 +67,17 @@ if [ -n "${{PGSSLKEY:-}}" ]; then
 fi
 left={tries}
 until said=$(pg_isready --timeout={PAUSE} 2>&1 </dev/null); do
-  [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
+  why=$(PGCONNECT_TIMEOUT={PAUSE} psql --no-password --no-psqlrc --dbname=postgres --command='SELECT 1' 2>&1 </dev/null) &&
+    break
+  case $why in
+    *'certificate verify failed'* | *'root certificate file'*)
+      left=0
+      why="$why; {UNTRUSTED}" ;;
+    *'does not support SSL'*)
+      left=0
+      why="$why; {NO_TLS}" ;;
+  esac
+  [ "$left" -gt 0 ] || {{ echo "$said: $why" >&2; exit 1; }}
   left=$((left - 1))
   sleep {PAUSE}
 done

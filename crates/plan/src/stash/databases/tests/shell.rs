@@ -11,8 +11,21 @@ fn answered(client: &str) -> (String, Option<i32>) {
     let programs =
         format!("mysql() {{ {client}; }}; mysqldump() {{ echo dumped; }}; sleep() {{ echo slept >&2; }}");
     // A function of the shell cannot take the place of the shell.
-    let script = tool.argv[2].replace("exec \"$tool\"", "\"$tool\"");
-    let output = Command::new("sh").args(["-c", &format!("{programs}\n{script}")]).output().unwrap();
+    ended(&format!("{programs}\n{}", tool.argv[2].replace("exec \"$tool\"", "\"$tool\"")))
+}
+
+/// The same of PostgreSQL: what pg_isready and psql do.
+fn answered_by_postgres(ready: &str, client: &str) -> (String, Option<i32>) {
+    let tool = command("postgres-backup-15", &access(service("auth")), &[("waitTimeout", "5")]).unwrap();
+    let programs = format!(
+        "pg_isready() {{ {ready}; }}; psql() {{ {client}; }}; pg_dumpall() {{ echo dumped; }}; sleep() {{ echo slept >&2; }}"
+    );
+    ended(&format!("{programs}\nset -- pg_dumpall\n{}", tool.argv[2].replace("exec \"$@\"", "\"$@\"")))
+}
+
+/// What a shell prints that runs the script, and its exit code.
+fn ended(script: &str) -> (String, Option<i32>) {
+    let output = Command::new("sh").args(["-c", script]).output().unwrap();
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
     (said, output.status.code())
 }
@@ -26,6 +39,12 @@ fn answered(client: &str) -> (String, Option<i32>) {
     &["requires secure connection", "set clientConfig.insecureSkipTLSVerify"],
     "slept"
 )]
+#[case::not_trusted(
+    "echo 'ERROR 2026 (HY000): TLS/SSL error: self-signed certificate in certificate chain'; false",
+    1,
+    &["self-signed certificate", "clientConfig.caBundle"],
+    "slept"
+)]
 #[case::not_up_yet("echo 'ERROR 2003 (HY000): cannot connect'; false", 1, &["slept", "cannot connect"], "dumped")]
 fn a_server_is_waited_for_only_where_waiting_may_help(
     #[case] client: &str,
@@ -34,6 +53,26 @@ fn a_server_is_waited_for_only_where_waiting_may_help(
     #[case] never: &str,
 ) {
     let (said, ended) = answered(client);
+    assert_eq!(ended, Some(code), "{said}");
+    assert!(says.iter().all(|text| said.contains(text)) && !said.contains(never), "{said}");
+}
+
+/// pg_isready says "no response" of a server whose certificate is not trusted.
+#[rstest]
+#[case::answers("true", "echo asked", 0, &["dumped"], "slept")]
+#[case::answers_the_client("false", "true", 0, &["dumped"], "slept")]
+#[case::not_trusted("echo 'no response'; false", "echo 'SSL error: certificate verify failed'; false", 1, &["no response: ", "certificate verify failed", "clientConfig.caBundle"], "slept")]
+#[case::no_authority("false", "echo 'could not read root certificate file'; false", 1, &["root certificate file", "clientConfig.caBundle"], "slept")]
+#[case::no_tls("false", "echo 'server does not support SSL, but SSL was required'; false", 1, &["the server has no TLS"], "slept")]
+#[case::not_up_yet("echo 'no response'; false", "echo 'Connection refused'; false", 1, &["slept", "no response: Connection refused"], "dumped")]
+fn a_postgres_that_does_not_respond_is_asked_why(
+    #[case] ready: &str,
+    #[case] client: &str,
+    #[case] code: i32,
+    #[case] says: &[&str],
+    #[case] never: &str,
+) {
+    let (said, ended) = answered_by_postgres(ready, client);
     assert_eq!(ended, Some(code), "{said}");
     assert!(says.iter().all(|text| said.contains(text)) && !said.contains(never), "{said}");
 }
