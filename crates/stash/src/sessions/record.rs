@@ -14,8 +14,8 @@ use lifeboat_api::common::{GoDuration, NamespaceName};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::session::SessionKey;
-use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
+use lifeboat_plan::stash::state::{SessionState, WorkPhase};
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
 
@@ -115,6 +115,10 @@ impl SessionRecord {
         let changed = self.change(|state| {
             for observed in observed {
                 state.observe(observed, now);
+            }
+            let all_well = state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded);
+            if all_well && ConditionType::Interrupted.is_true(&state.conditions) {
+                state.observe(&ConditionType::Interrupted.no(""), now);
             }
             state.observe(&ConditionType::MetricsPushed.yes(""), now);
             let passed = Duration::try_from(now.duration_since(self.created)).unwrap_or_default();
