@@ -158,6 +158,18 @@ impl SessionRecord {
         Ok(written)
     }
 
+    /// Writes the state as it is. Fails if the API server refuses that.
+    pub(crate) async fn rewrite(&self) -> Result<(), ApiError> {
+        let mut held = self.held.lock().await;
+        if held.is_gone {
+            return Ok(());
+        }
+        let state = held.state.clone();
+        let written = self.write(&mut held, &state).await?;
+        held.is_gone = !written;
+        Ok(())
+    }
+
     async fn write(&self, held: &mut Held, state: &SessionState) -> Result<bool, ApiError> {
         let mut tries = 0;
         loop {
