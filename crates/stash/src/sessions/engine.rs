@@ -295,17 +295,24 @@ async fn hosts_of(
                 return Ok(Some(hosts));
             }
             Err(NoHosts::Failed(message)) => message,
-            Err(NoHosts::Api(error)) if is_refusal(&error) => error.chain(),
-            Err(NoHosts::Api(error)) => match again_later(record, error, &mut interruption).await? {
-                None => continue,
-                // What they began is ended from the record.
-                Some(_) if has_begun && work.is_together(member) => {
-                    cancel.cancel();
-                    let known = records(work, member).await;
-                    return Ok(Some(known.into_iter().map(|known| known.host).collect()));
+            Err(NoHosts::Api(error)) => {
+                let refusal = is_refusal(&error).then(|| error.chain());
+                let given_up = match refusal {
+                    Some(message) => Some(message),
+                    None => again_later(record, error, &mut interruption).await?.map(|end| end.message),
+                };
+                match given_up {
+                    None => continue,
+                    // What they began, such as a workload that is stopped, is ended from the record.
+                    Some(message) if has_begun && work.is_together(member) => {
+                        record.interrupted(&message, false).await?;
+                        cancel.cancel();
+                        let known = records(work, member).await;
+                        return Ok(Some(known.into_iter().map(|known| known.host).collect()));
+                    }
+                    Some(message) => message,
                 }
-                Some(given_up) => given_up.message,
-            },
+            }
         };
         let failed = work.fail_member(member, &message).await?;
         return if failed { Ok(None) } else { Err(Stopped::Gone) };

@@ -10,7 +10,7 @@ use lifeboat_plan::stash::in_place::STANDSTILL;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{LastingRestore, until_ended};
+use super::super::{LastingRestore, Stopped, until_ended};
 use super::cluster::{Cluster, SESSIONS, member};
 use crate::sessions::kind::SessionKind;
 use crate::sessions::record::SessionRecord;
@@ -87,4 +87,29 @@ async fn a_restore_whose_status_is_refused_starts_its_workload_and_ends_when_it_
     assert_as_before(&cluster, &back);
     assert!(condition(&back, "Interrupted").1.contains("policy.example"), "{back}");
     assert!(cluster.world.server.events().contains(&"StatusNotWritten".to_owned()));
+}
+
+/// The server that follows may not read the claims of a workload that the one before it stopped.
+#[tokio::test]
+async fn a_restore_that_cannot_be_looked_up_again_starts_the_workload_that_it_stopped() {
+    let cluster = cluster().await;
+    let path = format!("{SESSIONS}/back");
+    let (web, refuses) = (cluster.path_of("web"), Arc::new(AtomicBool::new(false)));
+    let is_refused = refuses.clone();
+    cluster.world.server.answer(move |_, asked| {
+        if !is_refused.load(Ordering::Relaxed) {
+            let is_record = asked.method == "PATCH" && asked.path == web && asked.body["spec"].is_null();
+            return is_record.then(|| failure(500, "killed"));
+        }
+        let is_list = asked.method == "GET" && asked.path.ends_with("/shop/persistentvolumeclaims");
+        is_list.then(|| failure(403, "claims are forbidden"))
+    });
+    let first = cluster.advance(&path, &CancellationToken::new()).await;
+    assert!(matches!(first, Err(Stopped::Api(_))), "{first:?}");
+    assert_eq!(cluster.replicas("web"), 0);
+    refuses.store(true, Ordering::Relaxed);
+    let back = last(&cluster).await;
+    assert_as_before(&cluster, &back);
+    let message = condition(&back, "WorkloadStarted").1;
+    assert!(message.contains("claims are forbidden"), "{message}");
 }
