@@ -15,7 +15,7 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::session::SessionKey;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
-use lifeboat_plan::stash::state::{SessionState, WorkPhase};
+use lifeboat_plan::stash::state::{MemberState, SessionState, WorkPhase};
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
 
@@ -116,7 +116,8 @@ impl SessionRecord {
             for observed in observed {
                 state.observe(observed, now);
             }
-            let all_well = state.members.iter().all(|member| member.current_phase() == WorkPhase::Succeeded);
+            let is_well = |member: &MemberState| member.current_phase() == WorkPhase::Succeeded;
+            let all_well = !state.members.is_empty() && state.members.iter().all(is_well);
             if all_well && ConditionType::Interrupted.is_true(&state.conditions) {
                 state.observe(&ConditionType::Interrupted.no(""), now);
             }
