@@ -296,10 +296,10 @@ async fn hosts_of(
             }
             Err(NoHosts::Failed(message)) => message,
             Err(NoHosts::Api(error)) => {
-                let refusal = is_refusal(&error).then(|| error.chain());
-                let given_up = match refusal {
-                    Some(message) => Some(message),
-                    None => again_later(record, error, &mut interruption).await?.map(|end| end.message),
+                let given_up = if is_refusal(&error) {
+                    Some(error.chain())
+                } else {
+                    again_later(record, error, &mut interruption).await?.map(|given_up| given_up.message)
                 };
                 match given_up {
                     None => continue,

@@ -71,7 +71,7 @@ pub(super) async fn until_ended(
                 record.resumed().await;
                 PAUSE
             }
-            Err(stopped) => match after_failure(&record, stopped, &mut interruption).await {
+            Err(stopped) => match after_failure(&record, &stopped, &mut interruption).await {
                 Next::Again(pause) => pause,
                 Next::GivenUp(message) if given_up.is_cancelled() => {
                     end(session, record.clone(), &message).await;
@@ -98,8 +98,8 @@ pub(super) async fn until_ended(
 }
 
 /// What follows an error. A conflict is no failure: the status is read again.
-async fn after_failure(record: &SessionRecord, stopped: Stopped, interruption: &mut Interruption) -> Next {
-    let failure = match &stopped {
+async fn after_failure(record: &SessionRecord, stopped: &Stopped, interruption: &mut Interruption) -> Next {
+    let failure = match stopped {
         Stopped::Api(error) if error.is_conflict() => return Next::Again(PAUSE),
         Stopped::Api(error) => error.chain(),
         // A server that ends drops this work.

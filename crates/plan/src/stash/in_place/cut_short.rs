@@ -26,10 +26,7 @@ impl Standstill {
             LeftData::Whole => return Self { step: Step::Starting, ..self.clone() },
             LeftData::Half => self.held(reason, 0),
         };
-        match action {
-            Action::Write(record) => *record,
-            _ => self.clone(),
-        }
+        if let Action::Write(record) = action { *record } else { self.clone() }
     }
 
     /// The record after the workload was started.

@@ -81,7 +81,9 @@ impl Lasting for LastingRestore {
             }
             let open: Vec<_> = member.hosts.iter_mut().filter(|host| !host.phase.has_ended()).collect();
             let is_open = !open.is_empty() || member.total_hosts.is_none();
-            open.into_iter().for_each(|host| end_host(host, Some(message.to_owned()), now));
+            for host in open {
+                end_host(host, Some(message.to_owned()), now);
+            }
             if is_open {
                 member.observe(&ConditionType::RestoreExecutorEnsured.no(message), now);
             }
