@@ -12,6 +12,7 @@ use lifeboat_transfer::gateway::Gateway;
 use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
+use crate::abandoned::Abandoned;
 use crate::looks::MoverLooks;
 use crate::metrics::StashMetrics;
 use crate::openings::Lanes;
@@ -52,6 +53,8 @@ pub(crate) struct Context {
     pub(crate) effects: Option<Arc<dyn Effects>>,
     /// One session at a time works on a target; named by the target's kind, namespace and name.
     pub(crate) targets: Turns,
+    /// Sessions whose end cannot be recorded.
+    pub(crate) abandoned: Abandoned,
     /// The metrics of Stash's API; those of every controller are in [`Core`].
     pub(crate) metrics: StashMetrics,
 }
@@ -76,6 +79,7 @@ impl Context {
             commands: Arc::new(PodCommands(core.patient.clone())),
             effects: None,
             targets: Turns::default(),
+            abandoned: Abandoned::default(),
             metrics: StashMetrics::register(&core.metrics),
             core: Arc::new(core),
         }

@@ -12,6 +12,7 @@
     )
 )]
 
+mod abandoned;
 mod context;
 mod gateway;
 mod invokers;

@@ -45,6 +45,11 @@ pub(crate) trait Restoring: Send + Sync {
     /// Why the restore has to end: its deadline passed, or it was deleted.
     async fn give_up(&self) -> Option<String>;
 
+    /// Fails if the record cannot be written at all, although no change of it is due.
+    async fn is_writable(&self) -> Result<(), ApiError> {
+        Ok(())
+    }
+
     /// Records what the restore waits for.
     async fn waiting(&self, message: &str) -> Result<(), ApiError>;
 }
@@ -135,7 +140,8 @@ async fn work(
         ran = &mut running => {
             ran?;
             if matches!(restore.work(record.step).await, Work::NotBegun | Work::Running) {
-                // The server is shutting down, or no mover could be started now.
+                // The server is shutting down, no mover could be started now, or the end of one could not be recorded.
+                restore.is_writable().await?;
                 tokio::time::sleep(pace).await;
             }
             return Ok(());

@@ -7,6 +7,7 @@ mod by_task;
 pub(super) mod copying;
 mod finish;
 mod hooks;
+mod lasting;
 mod moved;
 mod reserved;
 mod sending;
@@ -28,7 +29,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::stash::BackupSession;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic, unreadable};
+use lifeboat_control::{Core, Known, LongWork, WorkEnd, dynamic, unreadable};
 use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
 use lifeboat_plan::stash::session::{InvokerId, SessionStart, deadline, start_backup};
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -41,10 +42,12 @@ use super::batch_hooks::{self, BatchHooks};
 use super::engine::{Stopped, run_members};
 use super::finalizer;
 use super::kind::SessionKind;
+use super::lasting::{Advance, until_ended};
 use super::record::SessionRecord;
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::repository::{NoReports, TenantEffects, TenantRepositories, key_of};
+use lasting::LastingBackup;
 use reserved::{Reservation, reserve};
 use turn::wait;
 use work::{AtWork, BackupWork};
@@ -137,7 +140,8 @@ async fn reconcile(
     // One that is deleted begins no more; its object may be there for long, by finalizers of others.
     if !is_deleted || is_held || !is_pending(&record).await {
         state.sessions.start(&uid, |cancel| async move {
-            work_until_ended(&context, &resource, &session, record, &cancel).await;
+            let backup = LastingBackup { context, resource, session };
+            until_ended(&backup, record, &cancel).await;
             WorkEnd::Done
         });
     }
@@ -148,63 +152,9 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-/// Works on a session until it has ended, or its object no longer exists.
-async fn work_until_ended(
-    context: &Context,
-    resource: &ApiResource,
-    session: &BackupSession,
-    mut record: Arc<SessionRecord>,
-    cancel: &CancellationToken,
-) {
-    let mut backoff = Backoff::default();
-    loop {
-        let pause = match Box::pin(advance(context, session, &record, cancel)).await {
-            Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
-            Ok(Advance::Waits) => {
-                backoff.succeeded();
-                PAUSE
-            }
-            Err(Stopped::Api(error)) => {
-                tracing::warn!(
-                    session = record.name,
-                    error = error.chain(),
-                    "a backup is interrupted; trying again"
-                );
-                backoff.failed()
-            }
-        };
-        // The work on a deleted session continues as long as a finalizer keeps its object.
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = cancel.cancelled(), if !cancel.is_cancelled() => {}
-        }
-        match reread(&context.core, resource, &record).await {
-            Ok(Some(again)) => record = again,
-            Ok(None) => return,
-            Err(error) => tracing::debug!(error = error.chain(), "cannot read a BackupSession now"),
-        }
-    }
-}
-
-async fn reread(
-    core: &Core,
-    resource: &ApiResource,
-    record: &SessionRecord,
-) -> Result<Option<Arc<SessionRecord>>, ApiError> {
-    let Some(found) = record.current().await? else { return Ok(None) };
-    let may_begin = found.metadata.deletion_timestamp.is_none() || finalizer::is_on(&found);
-    let Ok(again) = SessionRecord::new(core, SessionKind::Backup, resource, found) else { return Ok(None) };
-    Ok(if may_begin || !is_pending(&again).await { Some(Arc::new(again)) } else { None })
-}
-
 /// Whether nothing of a session has begun.
 async fn is_pending(record: &SessionRecord) -> bool {
     record.read(|state| state.phase == SessionPhase::Pending).await
-}
-
-enum Advance {
-    Waits,
-    Ended,
 }
 
 /// Brings a session as far as possible now.
@@ -303,7 +253,7 @@ async fn run_session(
         ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
         ValidDriver::VolumeSnapshotter => None,
     };
-    let lost = match reserve(context, record, &invoker, &valid.driver).await? {
+    let lost = match reserve(context, record, &invoker, &valid.driver, cancel).await? {
         Reservation::Held => None,
         Reservation::Lost(message) => Some(message),
         Reservation::Ended => return Ok(()),

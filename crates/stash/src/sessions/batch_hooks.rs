@@ -133,7 +133,7 @@ impl BatchHooks<'_> {
             namespace: &self.record.namespace,
             annotations: self.annotations,
         };
-        match has_run(until_begun(cancel, || hooks::run(self.context, &run, cancel)).await)? {
+        match has_run(until_begun(cancel, self.record, || hooks::run(self.context, &run, cancel)).await)? {
             Ok(()) => self.observe(kind, Truth::True, "").await.map(|()| true),
             Err(failure) => self.observe(kind, Truth::False, &failure.to_string()).await.map(|()| false),
         }

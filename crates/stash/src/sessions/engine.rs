@@ -5,6 +5,7 @@
 //! again where it failed, so that no host waits for the end of another one. The engine starts again from the beginning only
 //! if another server wrote into the status.
 
+mod interrupted;
 mod settle;
 
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::join_all;
 use lifeboat_cluster::ApiError;
-use lifeboat_control::Backoff;
 use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::MemberHooks;
@@ -23,8 +23,10 @@ use super::batch_hooks::HookConditions;
 use super::hooks::{HookFailure, HookPlace};
 use super::host_hooks::{after, before, release_pod};
 use super::host_record::HostRecord;
+use super::interruption::{Interruption, InterruptionRecord, LIMIT};
 use super::record::SessionRecord;
 use crate::patience::{is_refusal, patiently};
+use interrupted::{again_later, give_up};
 use settle::settle;
 
 /// The message of a member or host that ended before it started.
@@ -157,6 +159,7 @@ async fn run_member(
     member: usize,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
+    let cancel = &cancel.child_token();
     let Some(hosts) = hosts_of(work, member, cancel).await? else {
         // Its hosts have ended, on this server or an earlier one, and hooks may still be due.
         return settle_hooks(work, member).await;
@@ -237,10 +240,14 @@ async fn run_together(
 /// Runs the hooks of a member's hosts that are still due, from the record alone, even if the target no longer exists.
 async fn settle_hooks(work: &dyn SessionWork, member: usize) -> Result<(), Stopped> {
     for record in records(work, member).await {
-        let mut backoff = Backoff::default();
+        let mut interruption = Interruption::new(LIMIT);
         loop {
             match after(work, &record).await {
-                Err(Stopped::Api(error)) => again_later(&work.record().name, error, &mut backoff).await?,
+                Err(Stopped::Api(error)) => match again_later(work.record(), error, &mut interruption).await?
+                {
+                    None => {}
+                    Some(given_up) => return Err(given_up.error.into()),
+                },
                 ended => break ended?,
             }
         }
@@ -259,13 +266,13 @@ async fn records(work: &dyn SessionWork, member: usize) -> Vec<HostRecord> {
     names.await.into_iter().map(record).collect()
 }
 
-/// The hosts of a member; None if the member has ended.
+/// The hosts of a member; None if the member has ended. `cancel` is cancelled if they cannot be looked up again.
 async fn hosts_of(
     work: &dyn SessionWork,
     member: usize,
     cancel: &CancellationToken,
 ) -> Result<Option<Vec<HostName>>, Stopped> {
-    let (record, mut backoff) = (work.record(), Backoff::default());
+    let (record, mut interruption) = (work.record(), Interruption::new(LIMIT));
     loop {
         let (has_ended, has_begun) = record
             .read(|state| {
@@ -283,12 +290,28 @@ async fn hosts_of(
             work.find_hosts(member, cancel).await
         };
         let message = match found {
-            Ok(hosts) => return Ok(Some(hosts)),
+            Ok(hosts) => {
+                interruption.passed(&**record).await;
+                return Ok(Some(hosts));
+            }
             Err(NoHosts::Failed(message)) => message,
-            Err(NoHosts::Api(error)) if is_refusal(&error) => error.chain(),
             Err(NoHosts::Api(error)) => {
-                again_later(&record.name, error, &mut backoff).await?;
-                continue;
+                let given_up = if is_refusal(&error) {
+                    Some(error.chain())
+                } else {
+                    again_later(record, error, &mut interruption).await?.map(|given_up| given_up.message)
+                };
+                match given_up {
+                    None => continue,
+                    // What they began, such as a workload that is stopped, is ended from the record.
+                    Some(message) if has_begun && work.is_together(member) => {
+                        record.interrupted(&message, false).await?;
+                        cancel.cancel();
+                        let known = records(work, member).await;
+                        return Ok(Some(known.into_iter().map(|known| known.host).collect()));
+                    }
+                    Some(message) => message,
+                }
             }
         };
         let failed = work.fail_member(member, &message).await?;
@@ -304,7 +327,7 @@ async fn run_host(
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
     let record = HostRecord { session: work.record().clone(), member, host };
-    let mut backoff = Backoff::default();
+    let (mut interruption, mut is_given_up) = (Interruption::new(LIMIT), false);
     loop {
         let error = match host_to_end(work, &record, cancel).await {
             Err(Stopped::Api(error)) => error,
@@ -312,12 +335,21 @@ async fn run_host(
                 release_pod(work, &record).await;
                 return Err(Stopped::Gone);
             }
-            ended => return ended,
+            ended => {
+                if ended.is_ok() {
+                    work.record().resumed().await;
+                }
+                return ended;
+            }
         };
         if is_refusal(&error) && !record.state().await.phase.has_ended() {
             on_record(record.failed(error.chain()).await?)?;
-        } else {
-            again_later(&work.record().name, error, &mut backoff).await?;
+        } else if let Some(given_up) = again_later(work.record(), error, &mut interruption).await? {
+            if is_given_up {
+                return Err(given_up.error.into());
+            }
+            is_given_up = true;
+            give_up(work, &record, &given_up.message).await?;
         }
     }
 }
@@ -357,16 +389,6 @@ async fn host_to_end(
         settle(work, record, cancel).await?;
     }
     after(work, record).await
-}
-
-/// Waits before another try. Fails if another server writes the status, because it must then be read again.
-async fn again_later(session: &str, error: ApiError, backoff: &mut Backoff) -> Result<(), Stopped> {
-    if error.is_conflict() {
-        return Err(error.into());
-    }
-    tracing::warn!(session, error = error.chain(), "a session is interrupted; trying again");
-    tokio::time::sleep(backoff.failed()).await;
-    Ok(())
 }
 
 pub(super) fn on_record(written: bool) -> Result<(), Stopped> {

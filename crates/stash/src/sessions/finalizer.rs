@@ -81,6 +81,20 @@ pub(super) async fn release(core: &Core, kind: SessionKind, record: &SessionReco
     set(core, kind, record, &Hold::ALL, false).await
 }
 
+/// Removes all of them from a session that is deleted, and whose end cannot be recorded.
+pub(super) async fn release_deleted(
+    core: &Core,
+    kind: SessionKind,
+    record: &SessionRecord,
+) -> Result<(), ApiError> {
+    match record.current().await? {
+        Some(found) if found.metadata.deletion_timestamp.is_some() => {
+            set(core, kind, record, &Hold::ALL, false).await
+        }
+        _ => Ok(()),
+    }
+}
+
 async fn set(
     core: &Core,
     kind: SessionKind,

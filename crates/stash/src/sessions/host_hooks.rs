@@ -55,7 +55,7 @@ async fn run_before(
     hook: &ValidHook,
     cancel: &CancellationToken,
 ) -> Result<Option<String>, Stopped> {
-    let ran = until_begun(cancel, || work.run_hook(record, hook, HookMoment::Before));
+    let ran = until_begun(cancel, &*record.session, || work.run_hook(record, hook, HookMoment::Before));
     let ran = has_run(ran.await)?;
     let (kind, now) = (work.hook_conditions().pre, record.session.now());
     let ran = ran.map_err(|failure| failure.to_string());
@@ -102,7 +102,8 @@ pub(super) async fn after(work: &dyn SessionWork, record: &HostRecord) -> Result
             on_record(record.change(|host| host.run.post_hook = Some(HookPhase::Started)).await?)?;
             // It reverts what the hook before the host did, so the end of the session does not cancel it.
             let never = CancellationToken::new();
-            let ran = until_begun(&never, || work.run_hook(record, hook, HookMoment::After));
+            let ran =
+                until_begun(&never, &*record.session, || work.run_hook(record, hook, HookMoment::After));
             let ran = has_run(ran.await)?;
             let (kind, now) = (work.hook_conditions().post, record.session.now());
             let message = ran.err().map(|failure| failure.to_string());

@@ -14,8 +14,8 @@ use lifeboat_api::common::{GoDuration, NamespaceName};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::session::SessionKey;
-use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
+use lifeboat_plan::stash::state::{MemberState, SessionState, WorkPhase};
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
 
@@ -116,6 +116,11 @@ impl SessionRecord {
             for observed in observed {
                 state.observe(observed, now);
             }
+            let is_well = |member: &MemberState| member.current_phase() == WorkPhase::Succeeded;
+            let all_well = !state.members.is_empty() && state.members.iter().all(is_well);
+            if all_well && ConditionType::Interrupted.is_true(&state.conditions) {
+                state.observe(&ConditionType::Interrupted.no(""), now);
+            }
             state.observe(&ConditionType::MetricsPushed.yes(""), now);
             let passed = Duration::try_from(now.duration_since(self.created)).unwrap_or_default();
             state.duration = Some(GoDuration::from(Duration::from_secs(passed.as_secs())));
@@ -152,6 +157,18 @@ impl SessionRecord {
             held.state = state;
         }
         Ok(written)
+    }
+
+    /// Writes the state as it is. Fails if the API server refuses that.
+    pub(crate) async fn rewrite(&self) -> Result<(), ApiError> {
+        let mut held = self.held.lock().await;
+        if held.is_gone {
+            return Ok(());
+        }
+        let state = held.state.clone();
+        let written = self.write(&mut held, &state).await?;
+        held.is_gone = !written;
+        Ok(())
     }
 
     async fn write(&self, held: &mut Held, state: &SessionState) -> Result<bool, ApiError> {

@@ -13,6 +13,7 @@ pub(super) mod finish;
 mod found;
 mod gather;
 mod hooks;
+mod lasting;
 mod member;
 mod moving;
 mod new_claims;
@@ -35,7 +36,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::ApiError;
-use lifeboat_control::{Backoff, Core, Known, LongWork, WorkEnd, dynamic, unreadable};
+use lifeboat_control::{Known, LongWork, WorkEnd, dynamic, unreadable};
 use lifeboat_plan::stash::invoker::{ValidDriver, ValidRestore, observe_restore};
 use lifeboat_plan::stash::session::{deadline, wait_until};
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -49,9 +50,11 @@ use super::ended;
 use super::engine::{Stopped, run_members};
 use super::finalizer;
 use super::kind::SessionKind;
+use super::lasting::{Advance, until_ended};
 use super::record::SessionRecord;
 use crate::context::Context;
 use crate::repository::key_of;
+use lasting::LastingRestore;
 use object::RestoreObject;
 use work::RestoreWork;
 
@@ -136,7 +139,8 @@ async fn reconcile(
     }
     if !is_deleted || is_held {
         state.restores.start(&uid, |cancel| async move {
-            work_until_ended(&context, &restore, record, &cancel).await;
+            let restore = LastingRestore { transfers: work_context(&context), context, restore };
+            until_ended(&restore, record, &cancel).await;
             WorkEnd::Done
         });
     }
@@ -145,53 +149,6 @@ async fn reconcile(
         state.restores.cancel(&uid);
     }
     Ok(Action::await_change())
-}
-
-/// Works on a restore until it has ended, or its object no longer exists.
-async fn work_until_ended(
-    context: &Context,
-    restore: &RestoreObject,
-    mut record: Arc<SessionRecord>,
-    cancel: &CancellationToken,
-) {
-    let (transfers, mut backoff) = (work_context(context), Backoff::default());
-    let kind = restore.kind;
-    loop {
-        let pause = match Box::pin(advance(context, &transfers, restore, &record, cancel)).await {
-            Ok(Advance::Ended) | Err(Stopped::Gone | Stopped::Left) => return,
-            Ok(Advance::Waits) => {
-                backoff.succeeded();
-                PAUSE
-            }
-            Err(Stopped::Api(error)) => {
-                let (error, restore) = (error.chain(), &record.name);
-                tracing::warn!(restore, error, "a restore is interrupted; trying again");
-                backoff.failed()
-            }
-        };
-        // The work on a deleted restore continues as long as a finalizer keeps its object.
-        tokio::time::sleep(pause).await;
-        match reread(&context.core, kind, &record).await {
-            Ok(Some(again)) => record = again,
-            Ok(None) => return,
-            Err(error) => tracing::debug!(error = error.chain(), "cannot read a restore now"),
-        }
-    }
-}
-
-async fn reread(
-    core: &Core,
-    kind: SessionKind,
-    record: &SessionRecord,
-) -> Result<Option<Arc<SessionRecord>>, ApiError> {
-    let found = record.current().await?;
-    Ok(found.and_then(|found| SessionRecord::new(core, kind, &kind.resource(), found).ok()).map(Arc::new))
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Advance {
-    Waits,
-    Ended,
 }
 
 /// Brings a restore as far as possible now.

@@ -6,19 +6,23 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
-use lifeboat_plan::stash::in_place::Step;
 use lifeboat_plan::stash::session::{
     OtherRestore, RestoreProgress, SessionKey, TargetKey, TargetVolumes, is_resumed,
 };
 use lifeboat_plan::stash::state::conditions::ConditionType::{
     self, BackendSecretFound, RepositoryFound, RestoreTargetFound,
 };
-use lifeboat_plan::stash::state::{MemberState, SessionPhase, SessionState, WorkPhase};
+use lifeboat_plan::stash::state::{MemberState, RestoredData, SessionPhase, SessionState, WorkPhase};
 
 use super::kind::SessionKind;
+use crate::abandoned::Abandoned;
 
 /// All restores of a namespace, also those that have ended. Kinds that the cluster does not serve have none.
-pub(crate) async fn restores(core: &Core, namespace: &str) -> Result<Vec<OtherRestore>, ApiError> {
+pub(crate) async fn restores(
+    core: &Core,
+    abandoned: &Abandoned,
+    namespace: &str,
+) -> Result<Vec<OtherRestore>, ApiError> {
     let mut found = Vec::new();
     for kind in [SessionKind::Restore, SessionKind::RestoreBatch] {
         let api = objects::namespaced(&core.client, namespace, &kind.resource());
@@ -26,7 +30,9 @@ pub(crate) async fn restores(core: &Core, namespace: &str) -> Result<Vec<OtherRe
             Err(kube::Error::Api(status)) if status.code == 404 => continue,
             listed => listed.attempt(format!("list objects {} of namespace {namespace}", kind.as_str()))?,
         };
-        for object in &listed.items {
+        // One that is abandoned left its record on the data that it wrote.
+        let there = listed.items.iter().filter(|object| !abandoned.has(object.metadata.uid.as_deref()));
+        for object in there {
             found.extend(of_object(kind, namespace, object));
         }
     }
@@ -70,7 +76,8 @@ fn progress(
             None
         }
         // A restore that failed before it wrote did not change the data.
-        WorkPhase::Failed => wrote(member).then_some(RestoreProgress::Failed { ended, resumed }),
+        WorkPhase::Failed => (member.restored_data() == RestoredData::Open)
+            .then_some(RestoreProgress::Failed { ended, resumed }),
         // A session that ended while a host was being restored left that host half restored.
         WorkPhase::Running if state.has_ended() => Some(RestoreProgress::Failed { ended, resumed }),
         WorkPhase::Running => Some(RestoreProgress::Running),
@@ -82,19 +89,6 @@ fn progress(
 
 fn has_ended(state: &SessionState, phase: WorkPhase) -> bool {
     phase.has_ended() || state.has_ended()
-}
-
-/// Whether a restore that failed may have written.
-fn wrote(member: &MemberState) -> bool {
-    match &member.standstill {
-        // A workload that could not be started is held down with data that is whole.
-        Some(standstill) => {
-            let is_whole = !member.hosts.is_empty()
-                && member.hosts.iter().all(|host| host.phase == WorkPhase::Succeeded);
-            standstill.step == Step::HeldDown && !is_whole
-        }
-        None => member.hosts.iter().any(|host| host.run.start_time.is_some()),
-    }
 }
 
 /// Whether nothing is missing for the restore, so that it only waits for its turn.
@@ -128,7 +122,7 @@ mod tests {
     async fn found(status: &Value, annotations: &Value) -> Vec<String> {
         let server = ApiServer::default();
         server.put(PATH, restore(status, annotations));
-        let found = restores(&server.core().await, "shop").await.unwrap();
+        let found = restores(&server.core().await, &Abandoned::default(), "shop").await.unwrap();
         let shown = |restore: &OtherRestore| {
             let progress = format!("{:?}", restore.progress);
             let word = progress.split([' ', '{']).next().unwrap_or_default().to_owned();
@@ -152,17 +146,38 @@ mod tests {
         json!({"phase": "Succeeded", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Succeeded"}]}), "Succeeded"
     )]
     #[case::failed(
-        json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]}),
+        json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "attempt": 1}]}),
         "Failed"
     )]
+    #[case::half_restored_and_down(held_down("Failed", json!(1)), "Failed")]
     #[tokio::test]
     async fn a_restore_of_a_target_is_seen(#[case] status: Value, #[case] expected: &str) {
         assert_eq!(found(&status, &json!({})).await, [format!("Deployment shop/web {expected}")]);
     }
 
+    /// A restore whose workload was held down, with one host.
+    fn held_down(host: &str, attempt: Value) -> Value {
+        let restore = json!({"kind": "RestoreSession", "namespace": "shop", "name": "back", "uid": "u"});
+        let standstill = json!({"kind": "Deployment", "name": "web", "uid": "w", "replicas": 1, "step": "HeldDown",
+            "safetyCopy": true, "restore": restore, "failure": "it could not be started"});
+        let stats = json!([{"hostname": "web", "phase": host, "attempt": attempt, "startTime": "2026-01-01T00:00:00Z"}]);
+        json!({"phase": "Failed", "totalHosts": 1, "stats": stats, "standstill": standstill,
+            "conditions": [condition("RestoreExecutorEnsured", "False")]})
+    }
+
+    #[rstest]
+    #[case::with_the_data(held_down("Succeeded", Value::Null))]
+    #[case::as_before(held_down("Failed", Value::Null))]
+    #[tokio::test]
+    async fn a_restore_whose_workload_was_refused_its_start_left_no_half_restored_data(
+        #[case] status: Value,
+    ) {
+        assert_eq!(found(&status, &json!({})).await, Vec::<String>::new());
+    }
+
     #[tokio::test]
     async fn a_failed_restore_may_be_resumed_and_an_invalid_one_never_was() {
-        let failed = json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}]});
+        let failed = json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "attempt": 1}]});
         assert_eq!(
             found(&failed, &json!({RESUMED: "uid-back"})).await,
             ["Deployment shop/web Failed resumed"]

@@ -66,12 +66,9 @@ impl Workload<'_> {
 
     /// Sets the scale. With scale zero the record is added to the workload, otherwise it is removed.
     pub(super) async fn scale(&self, record: &Standstill, replicas: u32) -> Result<Scaled, ApiError> {
-        let annotation = if replicas == 0 { written(record) } else { Value::Null };
-        let mut patch = json!({
-            "metadata": {"uid": record.uid, "annotations": {STANDSTILL: annotation}},
-            "spec": {"replicas": replicas},
-        });
+        let mut patch = started(record, replicas);
         if replicas == 0 {
+            patch["metadata"]["annotations"][STANDSTILL] = written(record);
             // The workload is stopped only if it was not changed since it was read: in the meantime its settings may
             // have changed so that its claims are deleted with its pods.
             let Some(found) = target::workload(self.core, self.target).await? else { return Ok(Scaled::Yes) };
@@ -87,9 +84,19 @@ impl Workload<'_> {
         }
     }
 
+    /// Gives the workload its scale back if it is stopped. It may exist no more, or have been started by others.
+    pub(crate) async fn start(&self, record: &Standstill) -> Result<(), ApiError> {
+        let is_stopped = self.scale_now().await?.is_some_and(|(uid, now)| uid == record.uid && now == 0);
+        if !is_stopped || record.replicas == 0 {
+            return Ok(());
+        }
+        let attempt = format!("scale {} {} to {}", record.kind, record.name, record.replicas);
+        self.patch(&started(record, record.replicas), &attempt).await
+    }
+
     /// Updates the annotation to a record that is about to be written. The restore after a failed one reads from it
     /// which scale the workload had and which safety copy exists.
-    pub(super) async fn mark(&self, next: &Standstill) -> Result<(), ApiError> {
+    pub(crate) async fn mark(&self, next: &Standstill) -> Result<(), ApiError> {
         let annotation = match next.step {
             // From this step on its data may be half restored, even if the restore is removed. The record of an
             // earlier restore already shows that, except for a safety copy that this one made.
@@ -121,6 +128,14 @@ impl Workload<'_> {
             patched => patched.map(drop),
         }
     }
+}
+
+/// The change of a workload that gets this scale, without a record.
+fn started(record: &Standstill, replicas: u32) -> Value {
+    json!({
+        "metadata": {"uid": record.uid, "annotations": {STANDSTILL: Value::Null}},
+        "spec": {"replicas": replicas},
+    })
 }
 
 fn written(record: &Standstill) -> Value {

@@ -78,6 +78,17 @@ impl Movers {
         Ok(kept)
     }
 
+    /// Ends and removes the movers of an object whose record cannot be changed any more, although it says that they are needed.
+    pub async fn end_all_of(&self, owner: &str) -> Result<(), ApiError> {
+        for object in &self.found_jobs().await?.jobs {
+            let Some(made) = job::read(object).filter(|made| made.owner.uid == owner) else { continue };
+            if self.is_ours(object).await? {
+                clear(&self.jobs(made.namespace.as_str()), text(object, "/metadata/name")).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the Jobs of tasks that are over: those of earlier attempts, and of objects that have ended or are gone. Returns the others. A
     /// Job whose owner's kind this server does not know is kept.
     async fn sweep_jobs(&self, jobs: &[Value]) -> Result<BTreeSet<JobKey>, ApiError> {

@@ -8,10 +8,11 @@ use crate::printer;
 use crate::units::bytes;
 
 /// Conditions that call for attention when they are True; all others when they are False.
-const NOTICES: [&str; 16] = [
+const NOTICES: [&str; 17] = [
     "BackupSkipped",
     "BackupDisrupted",
     "DeadlineExceeded",
+    "Interrupted",
     "RestoreQueued",
     "TargetInUse",
     "OtherReplicasNotBackedUp",

@@ -211,7 +211,7 @@ impl Standstill {
 
     /// Nothing was written: the restore is Failed, and the workload gets its scale back. One that an earlier restore left down on
     /// half-restored data stays as it was found.
-    fn as_before(&self, failure: String) -> Action {
+    pub(super) fn as_before(&self, failure: String) -> Action {
         let (step, failure) = match &self.held_by {
             Some(earlier) => (Step::LeftDown, self.left_message(&failure, earlier)),
             None => (Step::Starting, failure),
@@ -220,7 +220,7 @@ impl Standstill {
     }
 
     /// Something may have been written: the workload stays down.
-    fn held(&self, reason: &str, running: u32) -> Action {
+    pub(super) fn held(&self, reason: &str, running: u32) -> Action {
         Action::write(Self {
             step: Step::HeldDown,
             failure: Some(self.held_message(reason, running)),

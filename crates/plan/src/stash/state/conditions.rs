@@ -131,6 +131,8 @@ condition_types! {
     Session BackupHistoryCleaned: "SuccessfullyCleanedBackupHistory", "FailedToCleanBackupHistory";
     /// The session did not end in time.
     Session DeadlineExceeded: "FailedToCompleteWithinDeadline", "WithinDeadline";
+    /// Ours: requests of the session have been failing since the transition time; the message has the cause.
+    Session Interrupted: "RequestsFail", "RequestsSucceed";
     /// The Jobs of a restore's member were created.
     Member RestoreJobCreated: "RestoreJobCreationSucceeded", "RestoreJobCreationFailed";
     /// The hosts of a restore's member are known, and movers can be sent.

@@ -153,6 +153,33 @@ pub(super) async fn end_without_invoker(
     record: &SessionRecord,
 ) -> Result<(), Stopped> {
     const GONE: &str = "its invoker is gone or not valid any more";
+    end_from_record(context, invoker, record, GONE, "is not known and was not run").await
+}
+
+/// Ends a session that cannot be brought to its end, because its requests fail for too long.
+pub(super) async fn end_now(
+    context: &Context,
+    invoker: Option<&Invoker>,
+    record: &SessionRecord,
+    message: &str,
+) -> Result<(), Stopped> {
+    let (now, interrupted) = (record.now(), ConditionType::Interrupted.yes(message));
+    written(record.change(|state| state.observe(&interrupted, now)).await?)?;
+    end_from_record(context, invoker, record, message, "was not run").await
+}
+
+/// Ends a session from its record alone, for this reason. Its hosts fail, and hooks that were still due are named. `fate`: what became of
+/// these hooks.
+async fn end_from_record(
+    context: &Context,
+    invoker: Option<&Invoker>,
+    record: &SessionRecord,
+    reason: &str,
+    fate: &str,
+) -> Result<(), Stopped> {
+    if record.read(|state| state.phase.has_ended()).await {
+        return Ok(());
+    }
     let now = record.now();
     let changed = record.change(|state| {
         for member in &mut state.members {
@@ -167,18 +194,17 @@ pub(super) async fn end_without_invoker(
                     host.run.post_hook = Some(HookPhase::Failed);
                 }
                 if !host.phase.has_ended() {
-                    end_host(host, Some(GONE.to_owned()), now);
+                    end_host(host, Some(reason.to_owned()), now);
                 }
             }
             if !owed.is_empty() {
-                let message =
-                    format!("{GONE}, so the hook after {} is not known and was not run", owed.join(", "));
+                let message = format!("{reason}, so the hook after {} {fate}", owed.join(", "));
                 member.observe(&ConditionType::PostBackupHookExecutionSucceeded.no(message), now);
             }
         }
     });
     written(changed.await?)?;
-    end(context, invoker, record, GONE).await
+    end(context, invoker, record, reason).await
 }
 
 /// Forgets the snapshots of the session's own hosts that the policy does not keep. A failure is only a warning,

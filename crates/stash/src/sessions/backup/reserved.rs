@@ -8,10 +8,12 @@ use lifeboat_plan::stash::invoker::ValidDriver;
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName, Standing};
 use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
+use tokio_util::sync::CancellationToken;
 
 use super::{finish, skip, written};
 use crate::context::Context;
 use crate::invokers::{Invoker, claim, nodes, not_allowed, read_repository};
+use crate::patience::is_refusal;
 use crate::repository::reservations::{self, ReservationError, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
 use crate::sessions::engine::Stopped;
@@ -81,16 +83,28 @@ pub(super) async fn reserve(
     record: &SessionRecord,
     invoker: &Invoker,
     driver: &ValidDriver,
+    cancel: &CancellationToken,
 ) -> Result<Reservation, Stopped> {
     let ValidDriver::Restic(repository) = driver else { return Ok(Reservation::Held) };
     let kind = ConditionType::BackendRepositoryInitialized;
+    let has_begun = record.read(has_begun).await;
+    if has_begun && cancel.is_cancelled() {
+        // It only ends what it began.
+        return Ok(Reservation::Held);
+    }
     let reserved = Box::pin(Reserved::of(context, invoker, repository)).await;
     let now = record.now();
-    let has_begun = record.read(has_begun).await;
     match reserved {
         Ok(_) => {
             written(record.change(|state| state.observe(&kind.yes(""), now)).await?)?;
             Ok(Reservation::Held)
+        }
+        // The record of reservations cannot be read or written: without it, another session may write into the repository.
+        Err(NotReserved::Api(error)) if is_refusal(&error) && has_begun => {
+            Ok(Reservation::Lost(error.message()))
+        }
+        Err(NotReserved::Api(error)) if is_refusal(&error) => {
+            not_initialized(context, record, invoker, &error.message()).await
         }
         Err(NotReserved::Api(error)) => Err(error.into()),
         Err(NotReserved::NotHeld(message)) if has_begun => Ok(Reservation::Lost(message)),
@@ -100,12 +114,21 @@ pub(super) async fn reserve(
         }
         // If storage is unreachable, the movers of the session wait for it.
         Err(NotReserved::NotOpened(_)) if has_begun => Ok(Reservation::Held),
-        Err(NotReserved::NotOpened(message)) => {
-            written(record.change(|state| state.observe(&kind.no(&*message), now)).await?)?;
-            finish::end(context, Some(invoker), record, &message).await?;
-            Ok(Reservation::Ended)
-        }
+        Err(NotReserved::NotOpened(message)) => not_initialized(context, record, invoker, &message).await,
     }
+}
+
+/// Ends a session that cannot use its repository.
+async fn not_initialized(
+    context: &Context,
+    record: &SessionRecord,
+    invoker: &Invoker,
+    message: &str,
+) -> Result<Reservation, Stopped> {
+    let (now, failed) = (record.now(), ConditionType::BackendRepositoryInitialized.no(message));
+    written(record.change(|state| state.observe(&failed, now)).await?)?;
+    finish::end(context, Some(invoker), record, message).await?;
+    Ok(Reservation::Ended)
 }
 
 /// Whether a hook or a member of the batch has started.

@@ -118,7 +118,8 @@ impl Surroundings {
         let listed = listed.attempt(format!("list BackupSessions of namespace {namespace}"))?;
         let (mut siblings, mut others) = (Vec::new(), Vec::new());
         for object in &listed.items {
-            if object.uid().as_deref() == Some(record.uid.as_str()) {
+            let uid = object.metadata.uid.as_deref();
+            if uid == Some(record.uid.as_str()) || context.abandoned.has(uid) {
                 continue;
             }
             let Ok(other) = objects::typed::<BackupSession>(object) else { continue };
@@ -128,7 +129,7 @@ impl Surroundings {
                 if is_sibling { siblings.push(backup) } else { others.push(backup) }
             }
         }
-        let restores = restores(&context.core, namespace).await?;
+        let restores = restores(&context.core, &context.abandoned, namespace).await?;
         let claims = Claims::read(&context.core, namespace).await?;
         Ok(Self { siblings, others, restores, claims })
     }

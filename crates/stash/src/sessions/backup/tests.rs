@@ -6,6 +6,7 @@ mod crashes;
 mod csi_reads;
 mod databases;
 mod hooks;
+mod interrupted;
 mod members;
 mod reserved;
 mod snapshots;

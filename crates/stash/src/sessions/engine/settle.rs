@@ -2,14 +2,15 @@
 //! pod at once, so that no pod stays quiesced for as long as a storage system uploads a snapshot. Hooks with other
 //! policies depend on how the host ended, and wait for its end.
 
-use lifeboat_control::Backoff;
 use lifeboat_plan::stash::hooks::PostPolicy;
 use lifeboat_plan::stash::hosts::HostName;
 use tokio_util::sync::CancellationToken;
 
-use super::{SessionWork, Stopped, again_later, all, on_record};
+use super::interrupted::again_later;
+use super::{SessionWork, Stopped, all, on_record};
 use crate::patience::is_refusal;
 use crate::sessions::host_record::HostRecord;
+use crate::sessions::interruption::{Interruption, LIMIT};
 
 /// Whether the hook after the hosts of a member does not depend on their ends.
 pub(super) fn may_release(work: &dyn SessionWork, member: usize) -> bool {
@@ -35,15 +36,20 @@ pub(super) async fn settle(
     record: &HostRecord,
     cancel: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let mut backoff = Backoff::default();
+    let mut interruption = Interruption::new(LIMIT);
     while !record.state().await.phase.has_ended() {
         match work.settle_host(record, cancel).await {
             Ok(()) if work.record().is_gone().await => return Err(Stopped::Gone),
             Ok(()) if record.state().await.phase.has_ended() => {}
             Ok(()) => return Err(Stopped::Left),
             Err(error) if is_refusal(&error) => on_record(record.failed(error.chain()).await?)?,
-            Err(error) => again_later(&work.record().name, error, &mut backoff).await?,
+            Err(error) => {
+                if let Some(given_up) = again_later(work.record(), error, &mut interruption).await? {
+                    on_record(record.failed(given_up.message).await?)?;
+                }
+            }
         }
     }
+    interruption.passed(&**work.record()).await;
     Ok(())
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::exec::ExecError;
-use lifeboat_control::Backoff;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::HookFailure;
-use crate::patience::Patience;
+use crate::sessions::interruption::{Interruption, InterruptionRecord, Next};
 
 /// How long the requests of a hook are tried again.
 pub(in crate::sessions) const LIMIT: Duration = Duration::from_mins(5);
@@ -19,23 +18,33 @@ pub(in crate::sessions) const LIMIT: Duration = Duration::from_mins(5);
 /// Runs the hook until it has begun, at most for [`LIMIT`]. After `cancel`, it is not tried again.
 pub(in crate::sessions) async fn until_begun<F: Future<Output = Result<(), HookFailure>>>(
     cancel: &CancellationToken,
+    record: &dyn InterruptionRecord,
     mut hook: impl FnMut() -> F,
 ) -> Result<(), HookFailure> {
-    let (mut patience, mut backoff) = (Patience::new(LIMIT), Backoff::default());
+    let mut interruption = Interruption::new(LIMIT);
     loop {
         let failure = match hook().await {
             Err(failure) if may_pass(&failure) => failure,
-            ended => return ended,
+            ended => {
+                interruption.passed(record).await;
+                return ended;
+            }
         };
         if cancel.is_cancelled() {
             return Err(failure);
         }
-        if patience.is_over() {
-            return Err(HookFailure::GivenUp { failure: failure.to_string(), minutes: LIMIT.as_secs() / 60 });
-        }
-        tracing::warn!(error = %failure, "a hook could not begin; trying again");
+        let failure = failure.to_string();
+        let pause = match interruption.failed(record, &failure).await {
+            Ok(Next::Again(pause)) => pause,
+            Ok(Next::GivenUp(_)) => {
+                return Err(HookFailure::GivenUp { failure, minutes: LIMIT.as_secs() / 60 });
+            }
+            // Another server continues the hook.
+            Err(_conflict) => return Err(HookFailure::Left),
+        };
+        tracing::warn!(error = failure, "a hook could not begin; trying again");
         tokio::select! {
-            () = sleep(backoff.failed()) => {}
+            () = sleep(pause) => {}
             () = cancel.cancelled() => {}
         }
     }
@@ -59,6 +68,13 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::sessions::interruption::Lasted;
+    use crate::sessions::interruption::tests::Says;
+
+    /// A record without a begin.
+    fn unrecorded() -> Says {
+        Says::new(Lasted::For(Duration::ZERO))
+    }
 
     async fn error(code: u16) -> ApiError {
         let pods: Api<Pod> = Api::namespaced(client(move |_| failure(code, "Reason")).await, "shop");
@@ -110,7 +126,8 @@ mod tests {
     async fn a_hook_runs_once_the_api_server_is_back() {
         let (mut failures, mut runs) = (failures(3).await, 0);
         let never = CancellationToken::new();
-        let ran = until_begun(&never, || {
+        let unrecorded = unrecorded();
+        let ran = until_begun(&never, &unrecorded, || {
             runs += 1;
             let answer = failures.pop().map_or(Ok(()), Err);
             async move { answer }
@@ -123,7 +140,8 @@ mod tests {
     async fn a_hook_that_cannot_begin_is_given_up_after_five_minutes() {
         let (mut failures, began) = (failures(60).await, Instant::now());
         let never = CancellationToken::new();
-        let ran = until_begun(&never, || {
+        let unrecorded = unrecorded();
+        let ran = until_begun(&never, &unrecorded, || {
             let answer = Err(failures.pop().unwrap());
             async move { answer }
         });
@@ -134,11 +152,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_time_of_a_hook_does_not_begin_anew_with_the_server() {
+        let (mut failures, lasted) = (failures(3).await, Says::new(Lasted::For(LIMIT)));
+        let never = CancellationToken::new();
+        let ran = until_begun(&never, &lasted, || {
+            let answer = Err(failures.pop().unwrap());
+            async move { answer }
+        });
+        assert!(matches!(ran.await, Err(HookFailure::GivenUp { .. })));
+    }
+
+    #[tokio::test]
     async fn a_hook_that_ran_and_failed_is_not_run_again_nor_one_of_a_session_that_was_cancelled() {
         let mut failures = failures(1).await;
         let mut runs = 0;
         let never = CancellationToken::new();
-        let ran = until_begun(&never, || {
+        let unrecorded = unrecorded();
+        let ran = until_begun(&never, &unrecorded, || {
             runs += 1;
             async { Err(HookFailure::Exec(ExecError::Failed { message: "exit code 1".into() })) }
         });
@@ -146,7 +176,7 @@ mod tests {
         assert_eq!(runs, 1);
         let cancel = CancellationToken::new();
         cancel.cancel();
-        let ran = until_begun(&cancel, || {
+        let ran = until_begun(&cancel, &unrecorded, || {
             let answer = Err(failures.pop().unwrap());
             async move { answer }
         });

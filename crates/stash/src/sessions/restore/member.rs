@@ -77,6 +77,10 @@ impl Restoring for MemberStandstill<'_> {
         if self.cancel.is_cancelled() { Some(self.work.end_reason().await) } else { None }
     }
 
+    async fn is_writable(&self) -> Result<(), ApiError> {
+        self.work.record.rewrite().await
+    }
+
     async fn waiting(&self, message: &str) -> Result<(), ApiError> {
         for record in self.work.hosts(self.member).await {
             record.change(|host| host.run.message = Some(message.to_owned())).await?;

@@ -17,7 +17,7 @@ pub(super) async fn backups(context: &Context, namespace: &str) -> Result<Vec<Ot
     let mut found = Vec::new();
     for object in list(context, namespace, SessionKind::Backup).await? {
         let Ok(state) = SessionKind::Backup.read(&object) else { continue };
-        if state.phase.has_ended() {
+        if state.phase.has_ended() || context.abandoned.has(object.metadata.uid.as_deref()) {
             continue;
         }
         let targets = state.members.iter().map(|member| {

@@ -9,6 +9,7 @@ mod devices;
 mod faults;
 mod held;
 mod hooks;
+mod interrupted;
 mod kills;
 mod not_written;
 mod snapshots;

@@ -22,7 +22,7 @@ impl RestoreWork {
     pub(super) async fn busy(&self, on: &TargetVolumes) -> Result<Option<String>, ApiError> {
         let (namespace, own) = (&self.record.namespace, self.record.key());
         let backups = others::backups(&self.context, namespace).await?;
-        let mut restores = restores(&self.context.core, namespace).await?;
+        let mut restores = restores(&self.context.core, &self.context.abandoned, namespace).await?;
         let kind = self.object.kind.as_str();
         restores.retain(|other| other.kind != kind || other.session.name != own.name);
         Ok(match restore_member(&own, on, &backups, &restores) {

@@ -101,9 +101,16 @@ impl RestoreWork {
 
     /// Why the restore has to end early.
     pub(super) async fn end_reason(&self) -> String {
-        let is_late = self.record.read(|state| ConditionType::DeadlineExceeded.is_true(&state.conditions));
-        let reason = if is_late.await { "it did not end within timeOut" } else { "the restore was deleted" };
-        reason.to_owned()
+        let reason = self.record.read(|state| {
+            let set = |kind: ConditionType| {
+                let known = state.conditions.iter().find(|known| known.type_ == kind.name());
+                known.filter(|known| known.status == "True").map(|known| known.message.clone())
+            };
+            let late =
+                set(ConditionType::DeadlineExceeded).map(|_| "it did not end within timeOut".to_owned());
+            late.or_else(|| set(ConditionType::Interrupted))
+        });
+        reason.await.unwrap_or_else(|| "the restore was deleted".to_owned())
     }
 
     /// Stops the workload of a member, restores, and starts it.
@@ -267,6 +274,7 @@ impl SessionWork for RestoreWork {
 
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
         locked(&self.turns).remove(&member);
+        self.fail_open_hosts(member, message).await?;
         self.record.warn("RestoreFailed", message).await;
         let (now, failed) = (self.record.now(), ConditionType::RestoreExecutorEnsured.no(message));
         self.change(member, |member| member.observe(&failed, now)).await
@@ -280,7 +288,7 @@ impl SessionWork for RestoreWork {
 }
 
 /// Whether the workload was started. `is_down`: the restore left it down.
-fn started(failure: Option<String>, is_down: bool, is_there: bool) -> Observation {
+pub(super) fn started(failure: Option<String>, is_down: bool, is_there: bool) -> Observation {
     let started = ConditionType::WorkloadStarted;
     let gone = |message: String| Observation { reason: "WorkloadDeleted", ..started.no(message) };
     match failure {

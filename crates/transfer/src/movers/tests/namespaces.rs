@@ -143,3 +143,15 @@ async fn a_forged_job_with_the_name_of_a_mover_is_replaced() {
     assert!(changes.contains(&"DELETE jobs/mover-a-1".to_owned()), "{changes:?}");
     assert!(changes.contains(&"POST jobs".to_owned()), "{changes:?}");
 }
+
+#[tokio::test]
+async fn the_movers_of_an_object_that_is_given_up_are_ended_and_no_others() {
+    let fake = Fake::new().await;
+    for uid in ["given-up", "needed"] {
+        fake.put_job(&elsewhere(uid), &[running()]);
+        put_secret(&fake, &elsewhere(uid));
+        put_owner(&fake, uid);
+    }
+    fake.movers.end_all_of("owner-given-up").await.unwrap();
+    assert_eq!(fake.left(), ["jobs/mover-needed", "secrets/mover-needed"]);
+}

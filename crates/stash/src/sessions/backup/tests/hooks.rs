@@ -9,7 +9,7 @@ use crate::testing::{Killer, Moment};
 const POD: &str = "/api/v1/namespaces/shop/pods/web-1";
 const SESSION: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop/backupsessions/s";
 
-fn hooks() -> Value {
+pub(super) fn hooks() -> Value {
     json!({"hooks": {
         "preBackup": {"exec": {"command": ["quiesce"]}},
         "postBackup": {"exec": {"command": ["release"]}},
@@ -17,7 +17,7 @@ fn hooks() -> Value {
 }
 
 /// A session whose server died while its mover read the quiesced pod.
-async fn interrupted(changes: &Value) -> Shop {
+pub(super) async fn interrupted(changes: &Value) -> Shop {
     let shop = Shop::new().await;
     shop.put_configuration("nightly", changes);
     shop.put_session("s", "BackupConfiguration", "nightly");

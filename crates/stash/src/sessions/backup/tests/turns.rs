@@ -160,7 +160,7 @@ async fn a_target_that_is_being_restored_or_was_badly_is_not_backed_up(
         &format!("{STASH}/restoresessions/back"),
         json!({"apiVersion": "stash.appscode.com/v1beta1", "kind": "RestoreSession", "metadata": {"annotations": annotations},
             "spec": {"repository": {"name": "r"}, "target": {"ref": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}},
-            "status": {"phase": restore, "totalHosts": 1, "stats": [{"hostname": "app", "phase": restore, "startTime": "2026-01-01T00:00:00Z"}]}}),
+            "status": {"phase": restore, "totalHosts": 1, "stats": [{"hostname": "app", "phase": restore, "attempt": 1}]}}),
     );
     let session = shop.run("s").await;
     assert_eq!(phase(&session), expected, "{session}");
