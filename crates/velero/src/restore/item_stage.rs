@@ -115,9 +115,10 @@ fn report_missing_data(
     let held = unreported(&rest.volumes, reported);
     for one in missing(&held, holders(&rest.list, mapping, filled)) {
         let namespace = one.namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
-        match one.is_error {
-            true => rest.error(namespace.as_deref(), one.message),
-            false => rest.warn(namespace.as_deref(), one.message),
+        if one.is_error {
+            rest.error(namespace.as_deref(), one.message);
+        } else {
+            rest.warn(namespace.as_deref(), one.message);
         }
     }
 }
