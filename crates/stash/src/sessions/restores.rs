@@ -149,14 +149,14 @@ mod tests {
         json!({"phase": "Failed", "totalHosts": 1, "stats": [{"hostname": "web", "phase": "Failed", "attempt": 1}]}),
         "Failed"
     )]
-    #[case::half_restored_and_down(held_down("Failed", json!(1)), "Failed")]
+    #[case::half_restored_and_down(held_down("Failed", Some(1)), "Failed")]
     #[tokio::test]
     async fn a_restore_of_a_target_is_seen(#[case] status: Value, #[case] expected: &str) {
         assert_eq!(found(&status, &json!({})).await, [format!("Deployment shop/web {expected}")]);
     }
 
     /// A restore whose workload was held down, with one host.
-    fn held_down(host: &str, attempt: Value) -> Value {
+    fn held_down(host: &str, attempt: Option<u32>) -> Value {
         let restore = json!({"kind": "RestoreSession", "namespace": "shop", "name": "back", "uid": "u"});
         let standstill = json!({"kind": "Deployment", "name": "web", "uid": "w", "replicas": 1, "step": "HeldDown",
             "safetyCopy": true, "restore": restore, "failure": "it could not be started"});
@@ -166,8 +166,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::with_the_data(held_down("Succeeded", Value::Null))]
-    #[case::as_before(held_down("Failed", Value::Null))]
+    #[case::with_the_data(held_down("Succeeded", None))]
+    #[case::as_before(held_down("Failed", None))]
     #[tokio::test]
     async fn a_restore_whose_workload_was_refused_its_start_left_no_half_restored_data(
         #[case] status: Value,
