@@ -103,7 +103,8 @@ async fn a_namespace_is_taken_with_all_that_belongs_to_it() {
     world.add("widgets", "shop", "w", json!({"apiVersion": "example.com/v1", "kind": "Widget"}));
     world.add("customresourcedefinitions", "", "widgets.example.com", json!({}));
     world.add("customresourcedefinitions", "", "others.example.com", json!({}));
-    let (outcome, mut names) = pass(&world, json!({"includedNamespaces": ["shop"]})).await;
+    let spec = json!({"includedNamespaces": ["shop"], "snapshotVolumes": false});
+    let (outcome, mut names) = pass(&world, spec).await;
     let (volume, claim, pod) = (
         place(&names, "persistentvolumes/cluster/pv-data"),
         place(&names, "persistentvolumeclaims/namespaces/shop/data"),
@@ -126,7 +127,7 @@ async fn a_namespace_is_taken_with_all_that_belongs_to_it() {
     assert_eq!(names, expected);
     assert_eq!((outcome.counts.items, outcome.counts.errors, outcome.counts.warnings), (10, 0, 0));
     assert_eq!(outcome.resources.count(), 10);
-    assert!(outcome.volumes[0].skipped, "nobody asked for the data: {:?}", outcome.volumes);
+    assert!(outcome.volumes[0].declined, "{:?}", outcome.volumes);
 }
 
 #[tokio::test]
@@ -182,7 +183,8 @@ async fn a_list_of_claims_orders_the_pods_that_mount_them() {
     for name in ["a", "b", "c"] {
         world.pod("shop", name, &[&format!("data-{name}")], true);
     }
-    let spec = json!({"orderedResources": {"persistentvolumeclaims": "shop/data-c,shop/data-a"}});
+    let order = json!({"persistentvolumeclaims": "shop/data-c,shop/data-a"});
+    let spec = json!({"orderedResources": order, "snapshotVolumes": false});
     let (outcome, _) = pass(&world, spec).await;
     assert_eq!(world.ran()[..4], ["pre c", "post c", "pre a", "post a"]);
     assert_eq!(outcome.counts.warnings, 0);

@@ -126,15 +126,15 @@ async fn a_volume_that_is_not_copied_is_an_error_that_names_it(#[case] status: V
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_run_is_a_warning() {
+async fn the_claim_of_a_pod_that_does_not_run_is_missed() {
     let world = shop();
     pod(&world, "db-0", &["data"], false);
     world.change("/api/v1/namespaces/shop/pods/db-0", &json!({"status": {"phase": "Pending"}}));
     let outcome = ended(&world, all()).await;
-    assert_eq!((outcome.results.errors.count(), outcome.copies.len()), (0, 0));
-    let warnings: Vec<_> = outcome.results.warnings.all().map(|(_, message)| message.to_owned()).collect();
-    assert!(warnings[0].contains("not running (phase Pending)"), "{warnings:?}");
-    assert!(outcome.volumes[0].skipped);
+    assert_eq!(outcome.copies.len(), 0);
+    let errors: Vec<_> = outcome.results.errors.all().map(|(_, message)| message.to_owned()).collect();
+    assert!(errors.len() == 1 && errors[0].contains("not running (phase Pending)"), "{errors:?}");
+    assert_eq!((outcome.volumes[0].skipped, outcome.volumes[0].result.as_str()), (false, "failed"));
 }
 
 #[tokio::test]
