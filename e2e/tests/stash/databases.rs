@@ -111,7 +111,7 @@ impl Family {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{name}-tls")}, "stringData": data});
         test.tenant.apply(&secret.to_string());
         let (user, flags) = match self.name {
-            "mariadb" => ("mysql", "--ssl-cert=/tls/tls.crt --ssl-key=/tmp/tls.key"),
+            "mariadb" => ("mysql", "--ssl-ca=/tls/ca.crt --ssl-cert=/tls/tls.crt --ssl-key=/tmp/tls.key"),
             _ => ("postgres", "-c ssl=on -c ssl_cert_file=/tls/tls.crt -c ssl_key_file=/tmp/tls.key"),
         };
         // PostgreSQL refuses a key that others can read.

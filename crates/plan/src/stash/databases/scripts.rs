@@ -8,12 +8,15 @@ pub(super) const PAUSE: u64 = 5;
 /// What to do about a server's certificate that is not trusted.
 const UNTRUSTED: &str = "the server's certificate has to be signed by an authority of clientConfig.caBundle of the AppBinding, or of \
      ca.crt of its tlsSecret";
+/// What to do about a server that refuses the client's certificate.
+const REFUSED: &str = "the server does not trust tls.crt of the AppBinding's tlsSecret: give it the authority of that certificate, or leave \
+     tls.crt and tls.key out of the Secret";
 /// What to do about a server without TLS.
 const NO_TLS: &str =
     "the server has no TLS: turn it on, or set clientConfig.insecureSkipTLSVerify of the AppBinding";
 
-/// Waits until the server answers a query. It does not wait after a wrong password, if the server does not support
-/// TLS, or if its certificate is not trusted. Then runs `last`, in which `$client` is the client and `$tool` the first
+/// Waits until the server answers a query. It does not wait after a wrong password, or if no TLS connection comes about
+/// (error 2026): no TLS, or a certificate that one side does not trust. Then runs `last`, in which `$client` is the client and `$tool` the first
 /// of `tools` that the image has.
 pub(super) fn mysql(connection: &[String], tries: u64, tools: [&str; 2], last: &str) -> String {
     let connection = all_quoted(connection);
@@ -34,9 +37,13 @@ until said=$("$client" {connection} --execute='SELECT 1' 2>&1 </dev/null); do
     *'requires secure connection'*)
       left=0
       said="$said; {NO_TLS}" ;;
+    *'alert unknown ca'*)
+      left=0
+      said="$said; {REFUSED}" ;;
     *ertificate*)
       left=0
       said="$said; {UNTRUSTED}" ;;
+    *'ERROR 2026'*) left=0 ;;
   esac
   [ "$left" -gt 0 ] || {{ echo "$said" >&2; exit 1; }}
   left=$((left - 1))
