@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::packer::Filling;
-use super::{Shared, permits};
+use super::{Shared, packs_in_memory};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::index::IndexedPack;
@@ -60,8 +60,10 @@ async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
     let indexed = IndexedPack::new(id, &blobs);
     drop(blobs);
     let content = Bytes::from(content);
+    let turn = shared.uploads.acquire().await.map_err(|_| Error::Cancelled)?;
     let action = Error::store(format!("write pack {}", id.short()));
     shared.repository.store().put(&FileKind::Pack.key(id.0), content.clone()).await.map_err(action)?;
+    drop(turn);
     shared.counters.packs.fetch_add(1, Ordering::Relaxed);
     shared.counters.uploaded.fetch_add(content.len() as u64, Ordering::Relaxed);
     recycle(shared, content);
@@ -97,7 +99,7 @@ pub(super) async fn save_index(shared: &Shared, all: bool) -> Result<()> {
 
 /// Waits until no upload is in progress; fails if one failed.
 pub(super) async fn wait_for_all(shared: &Shared) -> Result<()> {
-    let _permits =
-        shared.permits.acquire_many(permits(&shared.repository)).await.map_err(|_| Error::Cancelled)?;
+    let _room =
+        shared.room.acquire_many(packs_in_memory(&shared.repository)).await.map_err(|_| Error::Cancelled)?;
     shared.take_problem().map_or_else(|| shared.check_running(), Err)
 }
