@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::file::FileJob;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
-use crate::node::{Mode, Node};
+use crate::node::{Mode, Node, NodeTime};
 use crate::source::change::{ChangeOptions, unchanged};
 use crate::source::walk::{Entered, Event, Item, Walk};
 
@@ -19,6 +19,8 @@ use crate::source::walk::{Entered, Event, Item, Walk};
 pub(super) struct Walker<'a> {
     pub(super) context: &'a Context,
     pub(super) change: ChangeOptions,
+    /// When the backup of the parent snapshot started.
+    pub(super) since: Option<NodeTime>,
     pub(super) files: Sender<FileJob>,
     /// Whether an empty snapshot is allowed.
     pub(super) may_be_empty: bool,
@@ -78,7 +80,7 @@ impl Walker<'_> {
         if let [root] = stack.as_slice()
             && root.count == 0
             && !self.may_be_empty
-            && self.context.findings().unreadable.is_empty()
+            && self.context.findings().unreadable.count == 0
         {
             let what = "the snapshot would be empty: everything is excluded, or there is nothing to back up";
             return Err(Error::NothingFound { what: what.to_owned() });
@@ -154,7 +156,7 @@ impl Walker<'_> {
         }
         let previous = frame.previous(&item.name).filter(|node| node.is_file());
         if let Some(previous) = previous
-            && unchanged(previous, &item.stat, self.change)
+            && unchanged(previous, &item.stat, self.since, self.change)
             && self.has_blobs(previous)?
         {
             let content = previous.content.clone();
