@@ -205,10 +205,11 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
         fn names_in_files_are_found_as_those_in_memory_and_the_last_one_is_valid(
             inserted in prop::collection::vec((0_u64..40, any::<u64>(), any::<bool>()), 0..200),
-            in_memory in 1_usize..20,
+            in_memory in 10_usize..50,
         ) {
             let temporary = tempfile::tempdir().unwrap();
             let mut few = Firsts::with_limit(temporary.path(), in_memory);
