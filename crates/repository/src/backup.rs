@@ -9,6 +9,7 @@ mod directory;
 mod file;
 mod holes;
 mod prepared;
+mod previous;
 mod run;
 mod stream;
 mod walker;
@@ -111,6 +112,8 @@ pub struct BackupOptions {
     pub growth: Option<u64>,
     /// How long a file must not have changed before its holes are believed: until then they are read.
     pub settle: Duration,
+    /// How many bytes of the JSON of a directory are kept in memory before it is compressed as it grows.
+    pub large_tree: usize,
     pub confirm: Option<Confirm>,
     /// Whether an empty stream or root may be backed up.
     pub allow_empty: bool,
@@ -139,6 +142,7 @@ impl BackupOptions {
             metadata: MetadataOptions::default(),
             growth: None,
             settle: Duration::from_secs(30),
+            large_tree: directory::LARGE_TREE,
             confirm: None,
             allow_empty: false,
             skip_if_unchanged: false,

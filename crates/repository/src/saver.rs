@@ -7,6 +7,7 @@
 //! before any snapshot needs it. A crash in between leaves packs that no index names.
 
 mod claims;
+mod large_tree;
 mod packer;
 mod pending;
 mod seal;
@@ -25,6 +26,7 @@ use crate::index::Index;
 use crate::lock::Lock;
 use crate::repository::Repository;
 use claims::Claims;
+pub(crate) use large_tree::LargeTree;
 use packer::{Filling, Packer, SealedBlob};
 use pending::PendingIndex;
 

@@ -11,7 +11,7 @@ use crate::chunker::{LONG_ZEROS_LENGTH, MAX_SIZE, MIN_SIZE, Tables};
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::progress::Progress;
-use crate::saver::{Saved, Saver};
+use crate::saver::{LargeTree, Saved, Saver};
 use crate::snapshot::Counts;
 use crate::source::metadata::NodeReader;
 
@@ -34,6 +34,8 @@ pub(super) struct Context {
     pub(super) findings: Mutex<Findings>,
     /// See `BackupOptions`.
     pub(super) growth: Option<u64>,
+    /// How much JSON of a tree is kept before it is compressed as it grows.
+    pub(super) large_tree: usize,
     /// See `BackupOptions`.
     pub(super) settle: Duration,
     /// The blobs for zeros of either length, once they were saved.
@@ -117,11 +119,19 @@ impl Context {
     /// Saves a blob and counts it.
     pub(super) fn save(&self, kind: BlobKind, plain: &[u8]) -> Result<BlobId> {
         let saved = self.saver.save(kind, plain)?;
-        self.count(kind, saved, plain.len());
+        self.count(kind, saved, plain.len() as u64);
         Ok(saved.id)
     }
 
-    fn count(&self, kind: BlobKind, saved: Saved, length: usize) {
+    /// Saves the tree of a very large directory and counts it.
+    pub(super) fn save_large_tree(&self, tree: LargeTree) -> Result<BlobId> {
+        let length = tree.length();
+        let saved = self.saver.save_large_tree(tree)?;
+        self.count(BlobKind::Tree, saved, length);
+        Ok(saved.id)
+    }
+
+    fn count(&self, kind: BlobKind, saved: Saved, length: u64) {
         if !saved.new {
             return;
         }
@@ -130,7 +140,7 @@ impl Context {
             BlobKind::Data => counts.data_blobs += 1,
             BlobKind::Tree => counts.tree_blobs += 1,
         }
-        counts.data_added += length as u64;
+        counts.data_added += length;
         counts.data_added_packed += saved.stored;
     }
 }

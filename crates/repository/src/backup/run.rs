@@ -118,6 +118,7 @@ fn context(
         runtime: Handle::current(),
         findings: Mutex::new(Findings::default()),
         growth: options.growth,
+        large_tree: options.large_tree,
         settle: options.settle,
         zeros: Default::default(),
         root: OnceLock::new(),

@@ -286,3 +286,29 @@ async fn a_file_that_grows_is_read_only_so_far() {
     assert_eq!(node.size, 10);
     assert_eq!(content(&reader, &node).await, &std::fs::read(path).unwrap()[..10]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_very_large_directory_is_the_same_tree_as_one_that_is_kept_in_memory() {
+    let source = tempfile::tempdir().unwrap();
+    for number in 0..16_000 {
+        std::fs::write(source.path().join(format!("file {number:05}")), b"x").unwrap();
+    }
+    let (one, other) = (memory_repository().await, memory_repository().await);
+    let large = || BackupOptions { large_tree: 100_000, ..of_paths(&[source.path()]) };
+    let small = make(&other, of_paths(&[source.path()])).await.unwrap();
+    let first = make(&one, large()).await.unwrap();
+    let reader = self::reader(&one).await;
+    assert_eq!(
+        node_at(&reader, first.snapshot.tree, source.path()).await.subtree,
+        node_at(&self::reader(&other).await, small.snapshot.tree, source.path()).await.subtree
+    );
+    assert_eq!(one.list(crate::files::FileKind::Pack).await.unwrap().len(), 3, "data, trees, the large tree");
+    // The second backup reads the tree as a stream, because it has more than 4 MiB, and finds every file in it.
+    let second = make(&one, large()).await.unwrap();
+    let counts = second.snapshot.summary.unwrap().counts;
+    assert_eq!((counts.files_unmodified, counts.data_blobs), (16_000, 0));
+    let checked = crate::check::CheckOptions { read: crate::check::ReadData::All, snapshots: None };
+    let cancel = CancellationToken::new();
+    let checked = crate::check::check(&one, &checked, None, Arc::default(), cancel).await.unwrap();
+    assert!(checked.is_ok(), "{checked:?}");
+}

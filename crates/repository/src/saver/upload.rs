@@ -14,6 +14,9 @@ use crate::files::FileKind;
 use crate::index::IndexedPack;
 use crate::pack::Finished;
 
+/// How much larger than a pack a buffer may be that is used again: as new ones are.
+const LARGEST_REUSED: usize = crate::chunker::MAX_SIZE + (2 << 20);
+
 /// Completes a pack on this thread and uploads it in the background.
 pub(super) fn start(shared: &Arc<Shared>, filling: Filling) -> Result<()> {
     let Filling { builder, permit } = filling;
@@ -75,7 +78,9 @@ async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
 fn recycle(shared: &Shared, content: Bytes) {
     if content.is_unique() {
         let mut buffer = Vec::from(content);
-        if buffer.capacity() > shared.repository.options().pack_size {
+        let size = shared.repository.options().pack_size;
+        // One that had a large tree would keep its memory.
+        if (size + 1..=LARGEST_REUSED + size).contains(&buffer.capacity()) {
             buffer.clear();
             shared.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
         }
