@@ -220,6 +220,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn a_tree_has_the_same_nodes_in_a_stream_as_as_a_whole(
             names in prop::collection::btree_set(prop::collection::vec(1_u8..=255, 1..20), 0..20),
