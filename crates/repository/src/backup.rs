@@ -3,14 +3,18 @@
 //! is written last, after everything that it needs is in an index, and only while the lock is held.
 
 mod buffer;
+mod content;
 mod context;
 mod directory;
 mod file;
+mod holes;
 mod prepared;
+mod previous;
 mod run;
 mod stream;
 mod walker;
 mod workers;
+mod zeros;
 
 pub use context::Problem;
 pub use prepared::{LockOwner, Prepared, commit, discard, prepare};
@@ -106,6 +110,10 @@ pub struct BackupOptions {
     /// How many bytes beyond a file's size when it was opened are read; by default up to its end. For files that are
     /// written faster than they can be read.
     pub growth: Option<u64>,
+    /// How long a file must not have changed before its holes are believed: until then they are read.
+    pub settle: Duration,
+    /// How many bytes of the JSON of a directory are kept in memory before it is compressed as it grows.
+    pub large_tree: usize,
     pub confirm: Option<Confirm>,
     /// Whether an empty stream or root may be backed up.
     pub allow_empty: bool,
@@ -133,6 +141,8 @@ impl BackupOptions {
             change: ChangeOptions::default(),
             metadata: MetadataOptions::default(),
             growth: None,
+            settle: Duration::from_secs(30),
+            large_tree: directory::LARGE_TREE,
             confirm: None,
             allow_empty: false,
             skip_if_unchanged: false,
@@ -148,17 +158,21 @@ pub struct BackupOutcome {
     /// `None` in a dry run, for an unchanged source that was skipped, and for a prepared snapshot.
     pub snapshot_id: Option<SnapshotId>,
     pub snapshot: Snapshot,
-    /// Files that are missing in the snapshot. If it is not empty, the snapshot is incomplete.
+    /// The first 10,000 files that are missing in the snapshot.
     pub unreadable: Vec<Problem>,
-    /// Files that changed twice while they were read, or were deleted.
+    /// The number of all of them. If it is not 0, the snapshot is incomplete.
+    pub unreadable_count: u64,
+    /// The first 10,000 files that changed twice while they were read, or were deleted.
     pub changed_while_read: Vec<String>,
+    /// The number of all of them.
+    pub changed_count: u64,
     pub duration: Duration,
 }
 
 impl BackupOutcome {
     /// Whether a snapshot was made that lacks files that should be in it.
     pub fn is_incomplete(&self) -> bool {
-        !self.unreadable.is_empty()
+        self.unreadable_count > 0
     }
 }
 
@@ -177,7 +191,7 @@ pub async fn backup(
         let mut outcome =
             run::run(repository, options, Some(Arc::clone(&lock)), progress, cancel.clone()).await?;
         if outcome.is_incomplete() {
-            let missing = outcome.unreadable.len();
+            let missing = outcome.unreadable_count;
             outcome.snapshot.tags.extend(incomplete_tag.map(|tag| format!("{tag}{missing}")));
             outcome.snapshot.tags.extend(incomplete_tags);
         }

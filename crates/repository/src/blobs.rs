@@ -2,6 +2,7 @@
 //! If a copy is damaged, the next one is used. Trees are read in segments of their packs, which are cached for a
 //! while: the directories of a snapshot are adjacent, and a remote store costs a round trip for each request.
 
+pub(crate) mod nodes;
 mod segments;
 
 use std::sync::Arc;

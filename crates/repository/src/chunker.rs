@@ -26,6 +26,24 @@ pub const ZEROS: BlobId = BlobId(Id([
 ]));
 pub const ZEROS_LENGTH: u64 = MIN_SIZE as u64;
 
+/// The blob of zeros into which long runs of zeros in very large files are split: 16 times as long as `ZEROS`, so that
+/// a hole of terabytes takes a sixteenth of the memory. The end of a run is split into `ZEROS`, so that the chunks
+/// after it are those that restic makes.
+pub const LONG_ZEROS: BlobId = BlobId(Id([
+    0x2d, 0xae, 0xb1, 0xf3, 0x60, 0x95, 0xb4, 0x4b, 0x31, 0x84, 0x10, 0xb3, 0xf4, 0xe8, 0xb5, 0xd9, 0x89,
+    0xdc, 0xc7, 0xbb, 0x02, 0x3d, 0x14, 0x26, 0xc4, 0x92, 0xda, 0xb0, 0xa3, 0x05, 0x3e, 0x74,
+]));
+pub const LONG_ZEROS_LENGTH: u64 = MAX_SIZE as u64;
+
+/// The length of a blob that is known to be zeros, which need not be fetched.
+pub fn length_of_zeros(blob: &BlobId) -> Option<u64> {
+    match *blob {
+        ZEROS => Some(ZEROS_LENGTH),
+        LONG_ZEROS => Some(LONG_ZEROS_LENGTH),
+        _ => None,
+    }
+}
+
 /// How many bytes the fingerprint covers.
 const WINDOW: usize = 64;
 /// Fingerprints are kept in the upper bits of the word: the next byte to reduce is then the uppermost, and bits that

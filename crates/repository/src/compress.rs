@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    fn level(self) -> i32 {
+    pub(crate) fn level(self) -> i32 {
         match self {
             Self::Off | Self::Auto => 3,
             Self::Fastest => 1,

@@ -4,6 +4,7 @@
 mod json;
 mod mode;
 mod quote;
+pub(crate) mod stream;
 mod time;
 
 pub use json::{TreeBuilder, parse_tree};

@@ -73,6 +73,19 @@ impl Builder {
         Self { content, blobs: Vec::new() }
     }
 
+    /// A pack of one sealed blob, which is not copied.
+    pub(crate) fn of_blob(
+        kind: BlobKind,
+        id: BlobId,
+        sealed: Vec<u8>,
+        uncompressed_length: u32,
+    ) -> Result<Self> {
+        let length = u32::try_from(sealed.len());
+        let length = length.map_err(|_| Error::invalid("pack", "it would be larger than 4 GiB"))?;
+        let blobs = vec![PackedBlob { kind, id, offset: 0, length, uncompressed_length }];
+        Ok(Self { content: sealed, blobs })
+    }
+
     /// Adds a sealed blob. Packs are far smaller than 4 GiB, so offsets always fit.
     pub(crate) fn add(
         &mut self,

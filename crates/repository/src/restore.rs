@@ -5,7 +5,8 @@
 //! One thread walks the trees, decides (`plan`) and creates directories. Files are collected in windows: the blobs
 //! that a window needs are grouped by pack, adjacent ones are read at once, and worker threads decode and write them.
 //! The thread that writes the last blob of a file sets its owner, mode and times; the thread that finishes the last
-//! entry of a directory does so for the directory. Memory is bounded: 24 MiB of sealed data, two windows of 8,192
+//! entry of a directory does so for the directory. At the end the target's file system is flushed, and what the flush
+//! reports fails the restore. Memory is bounded: 24 MiB of sealed data, two windows of 8,192
 //! files or 32,768 blobs, one blob per thread, 16 MiB of trees.
 
 mod compare;
@@ -22,6 +23,7 @@ mod outcome;
 pub mod plan;
 mod shared;
 mod special;
+mod system;
 mod target;
 mod verify;
 mod visit;
@@ -45,6 +47,7 @@ use crate::repository::Repository;
 use crate::snapshot::Snapshot;
 use crate::walk::find_directory;
 use shared::Shared;
+use system::System;
 use target::Target;
 
 /// The decision of a filter about one path.
@@ -95,9 +98,20 @@ pub struct RestoreOptions {
     pub stop_when_full: bool,
 }
 
-/// Restores a snapshot. If the outcome `is_incomplete`, it lists what could not be restored; errors are returned only
+/// Restores a snapshot and flushes it to disk. If the outcome `is_incomplete`, it lists what could not be restored; errors are returned only
 /// for failures that stop the whole restore.
 pub async fn restore(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    options: RestoreOptions,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+) -> Result<RestoreOutcome> {
+    restore_with(System::default(), repository, snapshot, options, progress, cancel).await
+}
+
+async fn restore_with(
+    system: System,
     repository: &Repository,
     snapshot: &Snapshot,
     options: RestoreOptions,
@@ -123,8 +137,10 @@ pub async fn restore(
     progress.begin("restoring");
     let target = Target::open(&options.target, options.dry_run)?;
     let verify = options.verify;
-    let shared = Shared::new(reader, target, options, progress, stop);
+    let shared = Shared::new(reader, target, options, progress, stop, system);
     visit::run(&shared, tree).await?;
+    shared.progress.begin("flushing");
+    shared.flush().await?;
     if verify && !shared.has_problems() {
         shared.progress.begin("verifying");
         verify::run(&shared, tree).await?;

@@ -7,6 +7,7 @@
 //! before any snapshot needs it. A crash in between leaves packs that no index names.
 
 mod claims;
+mod large_tree;
 mod packer;
 mod pending;
 mod seal;
@@ -25,7 +26,8 @@ use crate::index::Index;
 use crate::lock::Lock;
 use crate::repository::Repository;
 use claims::Claims;
-use packer::Packer;
+pub(crate) use large_tree::LargeTree;
+use packer::{Filling, Packer, SealedBlob};
 use pending::PendingIndex;
 
 /// The result of `save`.
@@ -71,8 +73,10 @@ struct Shared {
     runtime: Handle,
     lock: Option<Arc<Lock>>,
     cancel: CancellationToken,
-    /// One permit per pack in memory: those being uploaded, and the one being filled.
-    permits: Arc<Semaphore>,
+    /// One permit per pack in memory: those being uploaded or waiting for that, and one of each kind that is filled.
+    room: Arc<Semaphore>,
+    /// One permit per upload.
+    uploads: Semaphore,
     /// Buffers of uploaded packs, for reuse.
     buffers: Mutex<Vec<Vec<u8>>>,
     pending: tokio::sync::Mutex<PendingIndex>,
@@ -108,7 +112,8 @@ impl Saver {
             runtime: Handle::current(),
             lock,
             cancel,
-            permits: Arc::new(Semaphore::new(permits(repository) as usize)),
+            room: Arc::new(Semaphore::new(packs_in_memory(repository) as usize)),
+            uploads: Semaphore::new(repository.uploads()),
             buffers: Mutex::new(Vec::new()),
             pending: tokio::sync::Mutex::new(PendingIndex::default()),
             problem: Mutex::new(None),
@@ -186,23 +191,32 @@ impl Saver {
     }
 
     fn pack(&self, kind: BlobKind, id: BlobId, sealed: &[u8], uncompressed_length: u32) -> Result<()> {
-        let full = if self.dry {
-            None
-        } else {
-            let slot = &self.packers[usize::from(kind == BlobKind::Tree)];
-            slot.lock().unwrap_or_else(PoisonError::into_inner).add(
-                &self.shared,
-                kind,
-                id,
-                sealed,
-                uncompressed_length,
-            )?
-        };
+        let blob = SealedBlob { kind, id, sealed, uncompressed_length };
+        let full = if self.dry { None } else { self.add_to_pack(&blob)? };
         let counters = &self.shared.counters;
         let blobs = if kind == BlobKind::Tree { &counters.tree_blobs } else { &counters.data_blobs };
         blobs.fetch_add(1, Ordering::Relaxed);
         counters.stored.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         full.map_or(Ok(()), |full| upload::start(&self.shared, full))
+    }
+
+    /// Adds a blob to the pack of its kind; returns the pack if it is full. Waits for an upload to finish before it
+    /// starts another pack, but without the mutex: a thread that waits stops no other.
+    fn add_to_pack(&self, blob: &SealedBlob<'_>) -> Result<Option<Filling>> {
+        let slot = &self.packers[usize::from(blob.kind == BlobKind::Tree)];
+        let mut room = None;
+        loop {
+            let mut packer = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            if packer.is_filling() {
+                return packer.add(&self.shared, blob);
+            }
+            if let Some(room) = room.take() {
+                packer.begin(self.shared.begin_pack(blob.kind, room));
+                return packer.add(&self.shared, blob);
+            }
+            drop(packer);
+            room = Some(self.shared.wait_for_room()?);
+        }
     }
 
     /// The totals so far.
@@ -246,9 +260,9 @@ impl Saver {
     }
 }
 
-/// The number of packs that may be in memory at the same time.
-fn permits(repository: &Repository) -> u32 {
-    u32::try_from(repository.uploads()).unwrap_or(u32::MAX).saturating_add(1)
+/// The number of packs that may be in memory at the same time: two are being filled while others are uploaded.
+fn packs_in_memory(repository: &Repository) -> u32 {
+    u32::try_from(repository.uploads()).unwrap_or(u32::MAX).saturating_add(2)
 }
 
 impl Shared {

@@ -36,6 +36,13 @@ pub struct Snapshot {
     pub summary: Option<Summary>,
 }
 
+impl Snapshot {
+    /// When its backup started: `time` may be any that the user gave, but old versions of restic recorded no other.
+    pub fn started(&self) -> &Zoned {
+        self.summary.as_ref().map_or(&self.time, |summary| &summary.backup_start)
+    }
+}
+
 /// The counts of the backup that made the snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {

@@ -18,6 +18,8 @@ use object_store::client::{
     HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use quick_xml::Reader;
+use quick_xml::events::Event;
 
 use crate::error::{self, BadListing, ErrorResponse};
 use crate::guard::{Guard, GuardedResolver};
@@ -208,18 +210,57 @@ fn query(uri: &Uri) -> impl Iterator<Item = &str> {
 /// complete, and must name a continuation token if it is truncated.
 fn listing_problem(body: &Bytes) -> Option<&'static str> {
     let text = String::from_utf8_lossy(body);
-    let root = root_element(&text);
-    if !matches!(root, Some("ListBucketResult" | "EnumerationResults")) {
+    if !matches!(root_element(&text), Some("ListBucketResult" | "EnumerationResults")) {
         return Some("the response is not a listing");
     }
-    if !root
-        .is_some_and(|name| text.trim_end().ends_with(&format!("{name}>")) || text.trim_end().ends_with("/>"))
-    {
-        return Some("the response is incomplete");
+    let Some(end) = end_of_listing(&text) else { return Some("the response is incomplete") };
+    (end.is_truncated && !end.has_token).then_some("it is truncated but names no continuation token")
+}
+
+/// What a listing of S3 says about whether it continues.
+#[derive(Debug, Default)]
+struct EndOfListing {
+    is_truncated: bool,
+    has_token: bool,
+}
+
+/// Reads the elements directly below the root, whatever their namespaces and however they are written. `None` if the
+/// document ends early or is not XML.
+fn end_of_listing(text: &str) -> Option<EndOfListing> {
+    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+    let mut end = EndOfListing::default();
+    let mut depth = 0_u32;
+    // The element below the root that the reader is in, and its text.
+    let (mut element, mut content) = (Vec::new(), String::new());
+    loop {
+        match reader.read_event().ok()? {
+            Event::Start(start) => {
+                depth += 1;
+                if depth == 2 {
+                    element = start.local_name().as_ref().to_vec();
+                    content.clear();
+                }
+            }
+            Event::Text(part) if depth == 2 => content.push_str(&part.decode().ok()?),
+            Event::CData(part) if depth == 2 => content.push_str(&part.decode().ok()?),
+            // A character that is written as a reference: only whether there is one matters.
+            Event::GeneralRef(_) if depth == 2 => content.push('&'),
+            Event::End(_) => {
+                if depth == 2 {
+                    let content = content.trim();
+                    end.is_truncated |= element == b"IsTruncated" && content.eq_ignore_ascii_case("true");
+                    end.has_token |= element == b"NextContinuationToken" && !content.is_empty();
+                }
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(end);
+                }
+            }
+            Event::Empty(_) if depth == 0 => return Some(end),
+            Event::Eof => return None,
+            _ => {}
+        }
     }
-    let truncated = text.contains("<IsTruncated>true</IsTruncated>");
-    (truncated && !text.contains("<NextContinuationToken>"))
-        .then_some("it is truncated but names no continuation token")
 }
 
 /// The name of the first element, without its namespace.
@@ -265,6 +306,32 @@ mod tests {
         "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>",
         None
     )]
+    #[case::namespaces(
+        "<s3:ListBucketResult><s3:IsTruncated>true</s3:IsTruncated></s3:ListBucketResult>",
+        Some("it is truncated but names no continuation token")
+    )]
+    #[case::blanks(
+        "<ListBucketResult><IsTruncated xmlns='x' >\n true </IsTruncated ></ListBucketResult>",
+        Some("it is truncated but names no continuation token")
+    )]
+    #[case::empty_token(
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken/></ListBucketResult>",
+        Some("it is truncated but names no continuation token")
+    )]
+    #[case::token_with_a_namespace(
+        "<s:ListBucketResult xmlns:s='x'><s:IsTruncated>true</s:IsTruncated>\
+         <s:NextContinuationToken>a&amp;b</s:NextContinuationToken></s:ListBucketResult>",
+        None
+    )]
+    #[case::key_that_looks_like_an_element(
+        "<ListBucketResult><Contents><Key>&lt;IsTruncated>true&lt;/IsTruncated></Key></Contents></ListBucketResult>",
+        None
+    )]
+    #[case::element_of_an_object(
+        "<ListBucketResult><Contents><IsTruncated>true</IsTruncated></Contents></ListBucketResult>",
+        None
+    )]
+    #[case::not_closed("<ListBucketResult><Contents></ListBucketResult>", Some("the response is incomplete"))]
     fn a_listing_is_looked_at_before_it_is_believed(
         #[case] body: &'static str,
         #[case] problem: Option<&str>,

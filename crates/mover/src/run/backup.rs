@@ -148,10 +148,14 @@ impl Backup<'_> {
     async fn finished(&self, outcome: BackupOutcome) -> BackedUp {
         let result = BackedUp {
             milliseconds: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
-            changed: listed(&outcome.changed_while_read, String::clone),
-            unreadable: listed(&outcome.unreadable, |problem| {
-                format!("{}: {}", problem.path, problem.message)
-            }),
+            changed: Listed {
+                count: outcome.changed_count,
+                ..listed(&outcome.changed_while_read, String::clone)
+            },
+            unreadable: Listed {
+                count: outcome.unreadable_count,
+                ..listed(&outcome.unreadable, |problem| format!("{}: {}", problem.path, problem.message))
+            },
             ..counted(outcome.snapshot_id, &outcome.snapshot)
         };
         if let (Some(key), Some(location)) = (&self.work.report, &self.opened.location)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -57,11 +58,16 @@ impl World {
         self.root.path().join(name)
     }
 
-    /// A file of the volume.
+    /// A file of the volume. Waits for the next tick of the file system's clock: a file that was written in the tick in
+    /// which a backup starts is read again by the next one.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path("volume").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        std::fs::write(&path, content).unwrap();
+        let time = |path: &Path| path.metadata().map(|about| (about.ctime(), about.ctime_nsec())).unwrap();
+        let (written, probe) = (time(&path), self.path("probe"));
+        while std::fs::write(&probe, "").is_ok() && time(&probe) <= written {}
+        std::fs::remove_file(probe).unwrap();
     }
 
     pub(crate) async fn repository(&self) -> Repository {

@@ -30,27 +30,33 @@ impl Deref for Buffer {
 }
 
 impl Buffer {
-    /// Reads at most `wanted` bytes with `read`, which gets the free space.
+    /// Reads at most `wanted` bytes with `read`, which gets the free space and is called again if a signal interrupted
+    /// it.
     pub(super) fn fill(
         &mut self,
         wanted: usize,
-        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+        mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let end = (self.filled + wanted).min(self.memory.len());
-        let count = read(&mut self.memory[self.filled..end])?;
-        self.filled += count;
-        Ok(count)
+        loop {
+            match read(&mut self.memory[self.filled..end]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => {
+                    let count = read?;
+                    self.filled += count;
+                    return Ok(count);
+                }
+            }
+        }
     }
 
     /// Reads from a stream until `wanted` bytes were read or it ends.
     pub(super) fn fill_from(&mut self, stream: &mut dyn Read, wanted: usize) -> io::Result<usize> {
         let mut count = 0;
         while count < wanted {
-            match self.fill(wanted - count, |room| stream.read(room)) {
-                Ok(0) => break,
-                Ok(more) => count += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match self.fill(wanted - count, |room| stream.read(room))? {
+                0 => break,
+                more => count += more,
             }
         }
         Ok(count)
@@ -69,5 +75,18 @@ impl Buffer {
 
     pub(super) fn clear(&mut self) {
         self.filled = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_a_signal_interrupts_is_repeated() {
+        let mut answers = [Err(rustix::io::Errno::INTR), Err(rustix::io::Errno::INTR), Ok(7)].into_iter();
+        let mut buffer = Buffer::default();
+        let read = buffer.fill(100, |_| Ok(answers.next().unwrap()?));
+        assert_eq!((read.unwrap(), buffer.len()), (7, 7));
     }
 }

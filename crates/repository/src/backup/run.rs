@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crossbeam_channel::Sender;
-use jiff::Zoned;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +30,7 @@ use crate::progress::Progress;
 use crate::repository::{Identity, Repository};
 use crate::saver::Saver;
 use crate::snapshot::{Snapshot, Summary};
-use crate::snapshots::{self, FoundSnapshot, ParentQuery};
+use crate::snapshots::{FoundSnapshot, ParentQuery};
 use crate::source::directory::{self, DirectoryHandle};
 use crate::source::filter::Filter;
 use crate::source::metadata::NodeReader;
@@ -44,7 +46,7 @@ pub(super) async fn run(
     progress: Arc<Progress>,
     cancel: CancellationToken,
 ) -> Result<BackupOutcome> {
-    let (started, clock) = (Zoned::now(), Instant::now());
+    let (started, clock) = (clock_of_files(), Instant::now());
     let draft = Draft::new(repository, &options, started)?;
     progress.begin("loading the index");
     let (index, parent) =
@@ -58,6 +60,7 @@ pub(super) async fn run(
         context: Arc::clone(&context),
         options,
         parent: parent.as_ref().map(|(_, snapshot)| snapshot.tree),
+        since: parent.as_ref().map(|(_, snapshot)| node_time(snapshot.started())),
         threads: repository.options().threads.max(1),
         time: draft.node_time(),
         identity: repository.options().identity.clone(),
@@ -77,8 +80,10 @@ pub(super) async fn run(
     Ok(BackupOutcome {
         snapshot_id: None,
         snapshot: draft.finish(tree, parent, &findings),
-        unreadable: findings.unreadable,
-        changed_while_read: findings.changed,
+        unreadable: findings.unreadable.first,
+        unreadable_count: findings.unreadable.count,
+        changed_while_read: findings.changed.first,
+        changed_count: findings.changed.count,
         duration: clock.elapsed(),
     })
 }
@@ -113,7 +118,9 @@ fn context(
         runtime: Handle::current(),
         findings: Mutex::new(Findings::default()),
         growth: options.growth,
-        zeros: OnceLock::new(),
+        large_tree: options.large_tree,
+        settle: options.settle,
+        zeros: Default::default(),
         root: OnceLock::new(),
     })
 }
@@ -150,7 +157,6 @@ impl Draft {
             Parent::None => Ok(None),
             Parent::Given(id) => Ok(Some((id, repository.load_snapshot(id).await?))),
             Parent::Newest(group_by) => {
-                let snapshots = repository.load_readable_snapshots().await?.found;
                 let query = ParentQuery {
                     host: &self.snapshot.hostname,
                     paths: &self.snapshot.paths,
@@ -158,14 +164,13 @@ impl Draft {
                     time: self.snapshot.time.timestamp(),
                     group_by,
                 };
-                Ok(snapshots::parent(&snapshots, &query).cloned())
+                repository.find_parent(&query).await
             }
         }
     }
 
     fn node_time(&self) -> NodeTime {
-        let time = self.snapshot.time.timestamp();
-        NodeTime::new(time.as_second(), time.subsec_nanosecond().unsigned_abs())
+        node_time(&self.snapshot.time)
     }
 
     fn finish(self, tree: BlobId, parent: Option<FoundSnapshot>, findings: &Findings) -> Snapshot {
@@ -173,6 +178,20 @@ impl Draft {
             Summary { backup_start: self.started, backup_end: Zoned::now(), counts: findings.counts };
         Snapshot { tree, parent: parent.map(|(id, _)| id), summary: Some(summary), ..self.snapshot }
     }
+}
+
+/// The clock that the kernel takes the times of files from. It advances in ticks, so it may be a few milliseconds
+/// behind the exact clock: a file that is written after this call never gets an earlier time.
+fn clock_of_files() -> Zoned {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let now =
+        i32::try_from(now.tv_nsec).ok().and_then(|nanoseconds| Timestamp::new(now.tv_sec, nanoseconds).ok());
+    now.map_or_else(Zoned::now, |now| now.to_zoned(TimeZone::system()))
+}
+
+fn node_time(time: &Zoned) -> NodeTime {
+    let time = time.timestamp();
+    NodeTime::new(time.as_second(), time.subsec_nanosecond().unsigned_abs())
 }
 
 /// The paths in the snapshot's metadata.
@@ -215,6 +234,8 @@ struct Job {
     context: Arc<Context>,
     options: BackupOptions,
     parent: Option<BlobId>,
+    /// When the backup of the parent started.
+    since: Option<NodeTime>,
     threads: usize,
     time: NodeTime,
     identity: Identity,
@@ -241,7 +262,7 @@ impl Job {
 
     /// Drops both ends of the queues at the end, which ends the workers.
     fn produce(self, files: Sender<FileJob>, worker: Worker<'_>) -> Result<()> {
-        let Self { context, options, parent, time, identity, .. } = self;
+        let Self { context, options, parent, since, time, identity, .. } = self;
         let stream = |name: &str, reader: &mut dyn Read| {
             let file = StreamFile { name, time, identity: &identity };
             file.archive(&context, &worker, reader)
@@ -250,13 +271,14 @@ impl Job {
         match options.source {
             Source::Root { directory, path } => {
                 drop(worker);
-                let walker = Walker { context: &context, change: options.change, files, may_be_empty };
+                let walker = Walker { context: &context, change: options.change, since, files, may_be_empty };
                 let open = OpenSource { directory, path: place(&path)?, is_entry: false };
                 open.follow(&walker, &options.filter, options.scan, parent)
             }
             Source::Entry { directory, path } => {
                 drop(worker);
-                let walker = Walker { context: &context, change: options.change, files, may_be_empty: false };
+                let walker =
+                    Walker { context: &context, change: options.change, since, files, may_be_empty: false };
                 let open = OpenSource { directory, path: place(&path)?, is_entry: true };
                 open.follow(&walker, &options.filter, options.scan, parent)
             }
@@ -272,7 +294,8 @@ impl Job {
                 let targets = targets::tree(given, &mut directory::list)?;
                 let scanned = options.scan.then(|| targets.clone());
                 let scanned = scanned.map(|targets| Walk::new(targets, &options.filter, &current));
-                let walker = Walker { context: &context, change: options.change, files, may_be_empty: false };
+                let walker =
+                    Walker { context: &context, change: options.change, since, files, may_be_empty: false };
                 follow(&walker, Walk::new(targets, &options.filter, &current), scanned, parent)
             }
             Source::Stream { name, mut reader } => {

@@ -15,14 +15,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio_util::sync::CancellationToken;
 
 use super::buffer::READ_AHEAD;
+use super::content::Content;
 use super::context::Context;
 use super::directory::Directory;
-use super::file::{self, Extent};
 use super::workers::{Pieces, Worker};
 use crate::error::{Error, Result};
 use crate::id::BlobId;
 use crate::node::{Mode, Node, NodeKind, NodeTime};
 use crate::repository::Identity;
+use crate::source::stat::Stat;
 
 /// The file for a stream, below the root of the snapshot.
 pub(super) struct StreamFile<'a> {
@@ -47,10 +48,11 @@ impl StreamFile<'_> {
     pub(super) fn archive_device(&self, context: &Context, worker: &Worker<'_>, device: &File) -> Result<()> {
         let failed = |source| Error::Local { action: "read the device".to_owned(), source };
         let size = seek(device, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
+        let stat = Stat::of(device).map_err(failed)?;
         context.progress.add_total(1, size);
         context.progress.total_is_known();
         let bytes = self.complete(context, Mode(0o600), |pieces| {
-            file::read_pieces(context, worker, device, Extent { size, most: size }, pieces).map_err(failed)?
+            Content::new(context, worker, device, &stat, size, pieces).at_most(size).read().map_err(failed)?
         })?;
         if bytes == size {
             return Ok(());

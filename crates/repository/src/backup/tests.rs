@@ -1,4 +1,5 @@
 mod root;
+mod sparse;
 
 use std::sync::Arc;
 
@@ -11,7 +12,13 @@ use crate::id::{BlobId, BlobKind};
 use crate::node::Node;
 use crate::testing::memory_repository;
 
+/// Waits for the next tick of the clock of files, so that files which were just made count as older than the backup.
 async fn make(repository: &Repository, options: BackupOptions) -> Result<BackupOutcome> {
+    let clock = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let before = clock();
+    while clock() == before {
+        tokio::task::yield_now().await;
+    }
     backup(repository, options, &LockOptions::default(), Arc::default(), CancellationToken::new()).await
 }
 
@@ -84,27 +91,6 @@ async fn files_large_and_small_come_back_and_a_second_backup_reads_none_of_them(
     assert_eq!(second.snapshot.parent, first.snapshot_id);
     let counts = second.snapshot.summary.unwrap().counts;
     assert_eq!((counts.files_unmodified, counts.data_blobs), (4, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn holes_are_stored_as_the_zeros_they_read_as() {
-    let source = tempfile::tempdir().unwrap();
-    let path = source.path().join("sparse");
-    let file = std::fs::File::create(&path).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &noise(700_000, 3), 20_000_000).unwrap();
-    file.set_len(40_000_000).unwrap();
-    drop(file);
-    let repository = memory_repository().await;
-    let outcome = make(&repository, of_paths(&[&path])).await.unwrap();
-    let reader = reader(&repository).await;
-    let node = node_at(&reader, outcome.snapshot.tree, &path).await;
-    assert!(content(&reader, &node).await == std::fs::read(&path).unwrap());
-    // The same bytes without holes are the same blobs: skipping holes must not change how files are split.
-    let dense = source.path().join("dense");
-    std::fs::write(&dense, std::fs::read(&path).unwrap()).unwrap();
-    let outcome = make(&repository, of_paths(&[&dense])).await.unwrap();
-    let reader = self::reader(&repository).await;
-    assert_eq!(node_at(&reader, outcome.snapshot.tree, &dense).await.content, node.content);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -299,4 +285,30 @@ async fn a_file_that_grows_is_read_only_so_far() {
     let node = node_at(&reader, outcome.snapshot.tree, path).await;
     assert_eq!(node.size, 10);
     assert_eq!(content(&reader, &node).await, &std::fs::read(path).unwrap()[..10]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_very_large_directory_is_the_same_tree_as_one_that_is_kept_in_memory() {
+    let source = tempfile::tempdir().unwrap();
+    for number in 0..16_000 {
+        std::fs::write(source.path().join(format!("file {number:05}")), b"x").unwrap();
+    }
+    let (one, other) = (memory_repository().await, memory_repository().await);
+    let large = || BackupOptions { large_tree: 100_000, ..of_paths(&[source.path()]) };
+    let small = make(&other, of_paths(&[source.path()])).await.unwrap();
+    let first = make(&one, large()).await.unwrap();
+    let reader = self::reader(&one).await;
+    assert_eq!(
+        node_at(&reader, first.snapshot.tree, source.path()).await.subtree,
+        node_at(&self::reader(&other).await, small.snapshot.tree, source.path()).await.subtree
+    );
+    assert_eq!(one.list(crate::files::FileKind::Pack).await.unwrap().len(), 3, "data, trees, the large tree");
+    // The second backup reads the tree as a stream, because it has more than 4 MiB, and finds every file in it.
+    let second = make(&one, large()).await.unwrap();
+    let counts = second.snapshot.summary.unwrap().counts;
+    assert_eq!((counts.files_unmodified, counts.data_blobs), (16_000, 0));
+    let checked = crate::check::CheckOptions { read: crate::check::ReadData::All, snapshots: None };
+    let cancel = CancellationToken::new();
+    let checked = crate::check::check(&one, &checked, None, Arc::default(), cancel).await.unwrap();
+    assert!(checked.is_ok(), "{checked:?}");
 }

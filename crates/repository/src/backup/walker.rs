@@ -9,9 +9,10 @@ use crossbeam_channel::Sender;
 use super::context::Context;
 use super::directory::Directory;
 use super::file::FileJob;
+use super::previous::Previous;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
-use crate::node::{Mode, Node};
+use crate::node::{Mode, Node, NodeTime};
 use crate::source::change::{ChangeOptions, unchanged};
 use crate::source::walk::{Entered, Event, Item, Walk};
 
@@ -19,6 +20,8 @@ use crate::source::walk::{Entered, Event, Item, Walk};
 pub(super) struct Walker<'a> {
     pub(super) context: &'a Context,
     pub(super) change: ChangeOptions,
+    /// When the backup of the parent snapshot started.
+    pub(super) since: Option<NodeTime>,
     pub(super) files: Sender<FileJob>,
     /// Whether an empty snapshot is allowed.
     pub(super) may_be_empty: bool,
@@ -29,8 +32,8 @@ struct Frame {
     directory: Arc<Directory>,
     /// The number of entries in the snapshot so far.
     count: usize,
-    /// The entries of the parent snapshot, sorted by name.
-    previous: Vec<Node>,
+    /// The entries of the parent snapshot.
+    previous: Previous,
     /// In the file system but not in the snapshot, because its own node could not be made.
     left_out: bool,
 }
@@ -40,12 +43,6 @@ impl Frame {
     fn next(&mut self) -> usize {
         self.count += 1;
         self.count - 1
-    }
-
-    /// The entry of the parent snapshot with this name.
-    fn previous(&self, name: &[u8]) -> Option<&Node> {
-        let at = self.previous.binary_search_by(|node| node.name.as_slice().cmp(name)).ok()?;
-        self.previous.get(at)
     }
 }
 
@@ -59,6 +56,7 @@ impl Walker<'_> {
             let Some(frame) = stack.last_mut() else { break };
             match event {
                 Event::Enter(entered) => {
+                    frame.directory.wait_for_earlier_entries(self.context)?;
                     let below = self.enter(frame, &entered);
                     stack.push(below);
                 }
@@ -78,7 +76,7 @@ impl Walker<'_> {
         if let [root] = stack.as_slice()
             && root.count == 0
             && !self.may_be_empty
-            && self.context.findings().unreadable.is_empty()
+            && self.context.findings().unreadable.count == 0
         {
             let what = "the snapshot would be empty: everything is excluded, or there is nothing to back up";
             return Err(Error::NothingFound { what: what.to_owned() });
@@ -102,16 +100,13 @@ impl Walker<'_> {
     }
 
     /// The entries of the parent snapshot. If they cannot be read, that only costs time: all files are read again.
-    fn load_previous(&self, tree: Option<BlobId>) -> Vec<Node> {
-        let Some(tree) = tree else { return Vec::new() };
-        match self.context.runtime.block_on(self.context.reader.load_tree(&tree)) {
-            Ok(mut nodes) => {
-                nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-                nodes
-            }
+    fn load_previous(&self, tree: Option<BlobId>) -> Previous {
+        let Some(tree) = tree else { return Previous::default() };
+        match self.context.runtime.block_on(self.context.reader.nodes(&tree)) {
+            Ok(nodes) => Previous::new(nodes),
             Err(error) => {
                 tracing::warn!(%tree, %error, "cannot read a directory of the parent snapshot: its files are read again");
-                Vec::new()
+                Previous::default()
             }
         }
     }
@@ -121,7 +116,7 @@ impl Walker<'_> {
         let Some(node) = node else {
             return Frame { left_out: true, ..self.frame(Directory::root(), None) };
         };
-        let subtree = frame.previous(&entered.name).and_then(|node| node.subtree);
+        let subtree = frame.previous.take(&entered.name).and_then(|node| node.subtree);
         let directory = Directory::below(Arc::clone(&frame.directory), frame.next(), node, subtree);
         self.frame(directory, subtree)
     }
@@ -147,21 +142,22 @@ impl Walker<'_> {
     }
 
     fn item(&self, frame: &mut Frame, item: Item) -> Result<()> {
+        frame.directory.wait_for_earlier_entries(self.context)?;
         if !item.stat.is_file() {
             let Some(node) = self.node_of(&item) else { return Ok(()) };
             let position = frame.next();
             return frame.directory.fill(self.context, position, Some(node));
         }
-        let previous = frame.previous(&item.name).filter(|node| node.is_file());
+        let previous = frame.previous.take(&item.name).filter(Node::is_file);
+        let known = previous.is_some();
         if let Some(previous) = previous
-            && unchanged(previous, &item.stat, self.change)
-            && self.has_blobs(previous)?
+            && unchanged(&previous, &item.stat, self.since, self.change)
+            && self.has_blobs(&previous)?
         {
-            let content = previous.content.clone();
-            return self.reuse(frame, &item, content);
+            return self.reuse(frame, &item, previous.content);
         }
         let job = FileJob {
-            known: previous.is_some(),
+            known,
             name: item.file_name().to_vec(),
             path: lossy(&item.path),
             entry: item.name,

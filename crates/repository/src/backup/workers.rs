@@ -140,9 +140,10 @@ impl Pieces {
         state.ids.len() - 1
     }
 
-    /// Adds a chunk whose blob is known without saving it.
-    pub(super) fn add_known(&self, id: BlobId) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ids.push(Some(id));
+    /// Adds chunks whose blob is known without saving it.
+    pub(super) fn add_known(&self, id: BlobId, chunks: u64) {
+        let ids = &mut self.state.lock().unwrap_or_else(PoisonError::into_inner).ids;
+        ids.extend(std::iter::repeat_n(Some(id), usize::try_from(chunks).unwrap_or(usize::MAX)));
     }
 
     fn fill(&self, context: &Context, position: usize, id: BlobId) -> Result<()> {

@@ -165,3 +165,11 @@ proptest! {
         prop_assert_eq!(start, data.len());
     }
 }
+
+#[rstest::rstest]
+#[case(ZEROS, MIN_SIZE)]
+#[case(LONG_ZEROS, MAX_SIZE)]
+fn the_blobs_of_zeros_are_the_hashes_of_as_many_zeros(#[case] blob: BlobId, #[case] length: usize) {
+    assert_eq!(Id::of(&vec![0; length]), blob.0);
+    assert_eq!(length_of_zeros(&blob), Some(length as u64));
+}

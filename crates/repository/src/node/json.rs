@@ -46,6 +46,16 @@ impl TreeBuilder {
         Ok(())
     }
 
+    /// The JSON so far, for a tree that is written in parts.
+    pub(crate) fn written(&self) -> &str {
+        &self.json
+    }
+
+    /// Forgets the JSON so far, which the caller has written.
+    pub(crate) fn forget_written(&mut self) {
+        self.json = String::new();
+    }
+
     pub fn finish(mut self) -> Vec<u8> {
         self.json.push_str("]}\n");
         self.json.into_bytes()

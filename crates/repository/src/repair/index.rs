@@ -1,7 +1,10 @@
 //! `repair index`: makes the index match the packs. Packs that no index names are read and added, missing ones are
-//! removed, index files that are damaged or name a pack twice are rewritten.
+//! removed, index files that are damaged or name a pack twice are rewritten. Blobs are not kept in memory, only a few
+//! bytes for each pack.
 
-use std::collections::{HashMap, HashSet};
+mod survey;
+
+use std::collections::HashSet;
 
 use futures::{StreamExt, stream};
 use serde::Serialize;
@@ -15,9 +18,10 @@ use crate::id::{IndexId, PackId};
 use crate::index::IndexedPack;
 use crate::listing;
 use crate::lock::{Lock, LockKind, LockOptions};
-use crate::pack::{HEADER_OVERHEAD, PackedBlob, header_entry_length};
+use crate::pack::PackedBlob;
 use crate::progress::Progress;
-use crate::repository::Repository;
+use crate::repository::{ListedFile, Repository};
+use survey::Survey;
 
 /// Options for repairing the index.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,13 +65,6 @@ pub struct CutPack {
     pub lost: u64,
 }
 
-/// The content of a pack according to the index files.
-struct IndexedEntry {
-    size: u64,
-    entry: IndexedPack,
-    alike: bool,
-}
-
 /// Repairs the index under an exclusive lock.
 pub async fn repair_index(
     repository: &Repository,
@@ -92,36 +89,30 @@ async fn run(
 ) -> Result<RepairIndexOutcome> {
     let mut outcome = RepairIndexOutcome::default();
     progress.begin("reading the index");
-    let files: Vec<IndexId> =
-        repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
-    let mut obsolete = HashSet::new();
-    let mut indexed = survey(repository, &files, &mut obsolete, &mut outcome).await?;
+    let files = repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
+    let survey = Survey::read(repository, files, &mut outcome).await?;
     progress.begin("listing the packs");
     let listed = repository.list(FileKind::Pack).await?;
-    let present: HashMap<PackId, u64> = listed.iter().map(|file| (PackId(file.id), file.size)).collect();
-    let lacking = indexed.keys().filter(|id| !present.contains_key(id));
+    let lacking = survey.known.keys().filter(|id| size_in(&listed, id).is_none());
     listing::require_absent(repository, lacking.copied()).await?;
-    let mut old = HashMap::new();
-    if options.read_all_packs {
-        obsolete.extend(files.iter().copied());
-        old = std::mem::take(&mut indexed);
+    let mut stale = HashSet::new();
+    if !options.read_all_packs {
+        stale = find_stale(&survey, &listed, &mut outcome);
     }
-    let stale = find_stale(&indexed, &present, &mut outcome);
-    let mut to_read: Vec<(PackId, u64)> = present.into_iter().collect();
-    to_read.retain(|(id, _)| !indexed.contains_key(id) || stale.contains(id));
-    to_read.sort_unstable();
-    let before: HashMap<PackId, IndexedPack> = to_read
-        .iter()
-        .filter_map(|(id, _)| old.remove(id).or_else(|| indexed.remove(id)))
-        .map(|known| (known.entry.id, known.entry))
+    let listed = listed.into_iter().map(|file| (PackId(file.id), file.size));
+    let to_read: Vec<(PackId, u64)> = listed
+        .filter(|(id, _)| options.read_all_packs || !survey.known.contains_key(id) || stale.contains(id))
         .collect();
-    drop((old, indexed));
 
     let mut writer = IndexWriter::new(repository, lock);
-    read_headers(repository, &to_read, &before, &mut writer, &mut outcome, progress, cancel).await?;
-    if !options.read_all_packs {
+    let mut reading = Reading { repository, survey: &survey, writer: &mut writer, outcome: &mut outcome };
+    reading.headers(&to_read, progress, cancel).await?;
+    let mut obsolete: HashSet<IndexId> = survey.damaged.iter().copied().collect();
+    if options.read_all_packs {
+        obsolete.extend(&survey.files);
+    } else {
         progress.begin("writing the index");
-        keep_the_rest(repository, &files, &stale, &mut obsolete, &mut writer).await?;
+        keep_the_rest(repository, &survey, &stale, &mut obsolete, &mut writer).await?;
     }
     if cancel.is_cancelled() {
         return Err(Error::Cancelled);
@@ -131,20 +122,22 @@ async fn run(
     Ok(outcome)
 }
 
+/// The size of a pack in a listing, which is sorted by ID.
+fn size_in(listed: &[ListedFile], pack: &PackId) -> Option<u64> {
+    let at = listed.binary_search_by_key(&pack.0, |file| file.id).ok()?;
+    listed.get(at).map(|file| file.size)
+}
+
 /// The packs that are missing or that do not match their entries.
-fn find_stale(
-    indexed: &HashMap<PackId, IndexedEntry>,
-    present: &HashMap<PackId, u64>,
-    outcome: &mut RepairIndexOutcome,
-) -> HashSet<PackId> {
+fn find_stale(survey: &Survey, listed: &[ListedFile], outcome: &mut RepairIndexOutcome) -> HashSet<PackId> {
     let mut stale: HashSet<PackId> = HashSet::new();
-    for (id, entry) in indexed {
-        match present.get(id) {
+    for (id, entry) in &survey.known {
+        match size_in(listed, id) {
             None => {
                 stale.insert(*id);
                 outcome.missing_packs.push(*id);
             }
-            Some(size) if *size != entry.size || !entry.alike => {
+            Some(size) if size != entry.size || !entry.alike => {
                 stale.insert(*id);
                 outcome.reindexed_packs.push(*id);
             }
@@ -156,84 +149,57 @@ fn find_stale(
     stale
 }
 
-/// The expected content of each pack, from all index files that can be read.
-async fn survey(
-    repository: &Repository,
-    files: &[IndexId],
-    obsolete: &mut HashSet<IndexId>,
-    outcome: &mut RepairIndexOutcome,
-) -> Result<HashMap<PackId, IndexedEntry>> {
-    let mut indexed: HashMap<PackId, IndexedEntry> = HashMap::new();
-    for id in files {
-        let file = match load(repository, *id).await {
-            Ok(file) => file,
-            Err(error) if is_lost(&error) => {
-                obsolete.insert(*id);
-                outcome.damaged_indexes.push((*id, error.to_string()));
-                continue;
-            }
-            Err(error) => return Err(error),
+/// Reads headers of packs and adds what they say to the new index.
+struct Reading<'a, 'b> {
+    repository: &'a Repository,
+    survey: &'a Survey,
+    writer: &'a mut IndexWriter<'b>,
+    outcome: &'a mut RepairIndexOutcome,
+}
+
+impl Reading<'_, '_> {
+    async fn headers(
+        &mut self,
+        to_read: &[(PackId, u64)],
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        progress.begin("reading the packs");
+        progress.add_total(to_read.len() as u64, 0);
+        progress.total_is_known();
+        let repository = self.repository;
+        let read = |(id, size): (PackId, u64)| async move {
+            (id, size, repository.load_pack_header(id, size).await)
         };
-        for pack in file.packs {
-            if let Some(known) = indexed.get_mut(&pack.id) {
-                known.alike &= known.entry == pack;
-            } else {
-                indexed.insert(pack.id, IndexedEntry { size: size_of(&pack), entry: pack, alike: true });
+        let mut reading = stream::iter(to_read.iter().copied()).map(read).buffered(repository.reads());
+        while let Some((id, size, header)) = reading.next().await {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
             }
-        }
-    }
-    Ok(indexed)
-}
-
-fn size_of(pack: &IndexedPack) -> u64 {
-    let blobs = pack
-        .blobs()
-        .map(|blob| u64::from(blob.length) + u64::from(header_entry_length(blob.uncompressed_length != 0)));
-    u64::from(HEADER_OVERHEAD) + blobs.sum::<u64>()
-}
-
-async fn read_headers(
-    repository: &Repository,
-    to_read: &[(PackId, u64)],
-    before: &HashMap<PackId, IndexedPack>,
-    writer: &mut IndexWriter<'_>,
-    outcome: &mut RepairIndexOutcome,
-    progress: &Progress,
-    cancel: &CancellationToken,
-) -> Result<()> {
-    progress.begin("reading the packs");
-    progress.add_total(to_read.len() as u64, 0);
-    progress.total_is_known();
-    let read =
-        |(id, size): (PackId, u64)| async move { (id, size, repository.load_pack_header(id, size).await) };
-    let at_once = repository.reads();
-    let mut reading = stream::iter(to_read.iter().copied()).map(read).buffered(at_once);
-    while let Some((id, size, header)) = reading.next().await {
-        if cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        progress.add_done(1, 0);
-        match header {
-            Ok(blobs) => {
-                if !before.contains_key(&id) {
-                    outcome.added_packs.push(id);
-                }
-                writer.add(IndexedPack::new(id, &blobs)).await?;
-            }
-            Err(error) if is_lost(&error) => match before.get(&id) {
-                Some(entry) => {
-                    let (kept, cut) = cut_to(entry, size, error.to_string());
-                    outcome.cut_packs.push(cut);
-                    if !kept.is_empty() {
-                        writer.add(IndexedPack::new(id, &kept)).await?;
+            progress.add_done(1, 0);
+            match header {
+                Ok(blobs) => {
+                    if !self.survey.known.contains_key(&id) {
+                        self.outcome.added_packs.push(id);
                     }
+                    self.writer.add(IndexedPack::new(id, &blobs)).await?;
                 }
-                None => outcome.unreadable_packs.push((id, error.to_string())),
-            },
-            Err(error) => return Err(error),
+                Err(error) if is_lost(&error) => self.unreadable(id, size, &error).await?,
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    async fn unreadable(&mut self, id: PackId, size: u64, error: &Error) -> Result<()> {
+        let Some(entry) = self.survey.entry(self.repository, id).await? else {
+            self.outcome.unreadable_packs.push((id, error.to_string()));
+            return Ok(());
+        };
+        let (kept, cut) = cut_to(&entry, size, error.to_string());
+        self.outcome.cut_packs.push(cut);
+        if kept.is_empty() { Ok(()) } else { self.writer.add(IndexedPack::new(id, &kept)).await }
+    }
 }
 
 /// The blobs that are still within a pack of `size` bytes.
@@ -246,31 +212,26 @@ fn cut_to(entry: &IndexedPack, size: u64, problem: String) -> (Vec<PackedBlob>, 
     (kept, cut)
 }
 
-/// Rewrites index files that name a stale pack, or one that an earlier file already named.
+/// Rewrites index files that name a stale pack, or one that an earlier file already named. Only these are read again.
 async fn keep_the_rest(
     repository: &Repository,
-    files: &[IndexId],
+    survey: &Survey,
     stale: &HashSet<PackId>,
     obsolete: &mut HashSet<IndexId>,
     writer: &mut IndexWriter<'_>,
 ) -> Result<()> {
-    let mut seen = HashSet::new();
-    for id in files.iter().filter(|id| !obsolete.contains(*id)).copied().collect::<Vec<_>>() {
-        let file = load(repository, id).await?;
-        let mut kept = Vec::new();
-        let count = file.packs.len();
-        for pack in file.packs {
-            if !stale.contains(&pack.id) && seen.insert(pack.id) {
-                kept.push(pack);
+    let mut rewritten = survey.repeating.clone();
+    rewritten.extend(stale.iter().filter_map(|id| survey.known.get(id)).map(|known| known.file));
+    for number in rewritten {
+        let Some(id) = survey.files.get(number as usize) else { continue };
+        let mut seen = HashSet::new();
+        for pack in load(repository, *id).await?.packs {
+            let is_first = survey.known.get(&pack.id).is_some_and(|known| known.file == number);
+            if is_first && !stale.contains(&pack.id) && seen.insert(pack.id) {
+                writer.add(pack).await?;
             }
         }
-        if kept.len() == count {
-            continue;
-        }
-        obsolete.insert(id);
-        for pack in kept {
-            writer.add(pack).await?;
-        }
+        obsolete.insert(*id);
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::id::{BlobId, BlobKind, Id, PackId, SnapshotId};
 use crate::lock::LockOptions;
 use crate::progress::Progress;
 use crate::repository::Repository;
+use crate::testing::switchable::SwitchableBackend;
 use crate::testing::unreliable::{Fault, ListingFault, Unreliable, copy, store};
 use crate::testing::{memory_repository, new_repository, opened, save_snapshot};
 
@@ -76,6 +77,26 @@ async fn the_index_is_whole_again(#[case] damage: u8, #[case] read_all: bool) {
     let after = checked(&repository).await;
     assert!(after.is_ok() && after.hints.is_empty(), "{after:?}");
     assert!(!mend_index(&repository, false).await.changed_anything(), "a second time there is nothing to do");
+}
+
+#[tokio::test]
+async fn an_index_that_is_whole_is_read_once_and_of_a_damaged_one_only_the_files_to_rewrite_again() {
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
+    for second in 1..=5 {
+        let content = format!("content {second}");
+        save_snapshot(&repository, second, &[("a", content.as_bytes())]).await;
+    }
+    let reads = async || {
+        let before = backend.reads_of("index/");
+        let outcome = mend_index(&repository, false).await;
+        (outcome.changed_anything(), backend.reads_of("index/") - before)
+    };
+    assert_eq!(reads().await, (false, 5));
+    let pack = pack_of(&repository, b"content 3").await;
+    repository.remove_file(FileKind::Pack, pack.0).await.unwrap();
+    assert_eq!(reads().await, (true, 6));
+    assert_eq!(reads().await, (false, 5));
 }
 
 #[tokio::test]

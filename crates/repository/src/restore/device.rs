@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub use target::DeviceTarget;
 
 use crate::blobs::BlobReader;
-use crate::chunker::ZEROS;
+use crate::chunker::length_of_zeros;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, Id};
 use crate::progress::Progress;
@@ -123,7 +123,7 @@ async fn carry_out(reader: BlobReader, batch: Batch, target: Arc<DeviceTarget>) 
         for piece in &batch.pieces {
             let length = u64::from(piece.location.plain_length());
             covered += length;
-            if piece.id == ZEROS {
+            if length_of_zeros(&piece.id).is_some() {
                 target.zeros(piece.at, length)?;
                 continue;
             }

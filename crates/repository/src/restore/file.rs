@@ -1,15 +1,17 @@
 //! A file that is being written. Blobs arrive in any order and from several threads; the thread that writes the last
 //! one completes the file. A file of one blob is opened, written and completed at once.
 
-#[cfg(test)]
-mod tests;
+mod write;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, ftruncate, openat};
+use rustix::fs::{
+    AtFlags, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fallocate, fchmod, ftruncate,
+    openat, utimensat,
+};
 use rustix::io::{Errno, Result as SystemResult};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -20,10 +22,7 @@ use super::outcome::Action;
 use super::shared::Shared;
 use crate::node::Node;
 use crate::source::stat::Stat;
-
-/// Shorter runs of zeros are written even if holes are wanted: file systems have no smaller holes.
-const BLOCK: usize = 4096;
-static ZEROS: [u8; BLOCK] = [0; BLOCK];
+use write::{fill_with_zeros, write_all, write_sparse};
 
 /// How a file gets its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +43,10 @@ pub(super) struct File {
     left: AtomicU64,
     failed: AtomicBool,
     /// Informs links to this file if it fails.
-    fate: Option<Arc<Fate>>,
+    fate: Option<Fate>,
     opened: Mutex<Opened>,
+    /// The first error of closing it: some bytes that were written may not be stored.
+    not_closed: OnceLock<Errno>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -62,7 +63,7 @@ impl File {
         directory: DirRef,
         node: Node,
         how: How,
-        fate: Option<Arc<Fate>>,
+        fate: Option<Fate>,
         room: OwnedSemaphorePermit,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -73,6 +74,7 @@ impl File {
             failed: AtomicBool::new(false),
             fate,
             opened: Mutex::default(),
+            not_closed: OnceLock::new(),
             _room: room,
         })
     }
@@ -109,11 +111,13 @@ impl File {
             return;
         }
         let written = self.handle().and_then(|handle| {
-            if self.shared().options.sparse {
+            let written = if self.shared().options.sparse {
                 write_sparse(&handle, plain, at, self.old_size())
             } else {
                 write_all(&handle, plain, at)
-            }
+            };
+            self.release(handle);
+            written
         });
         match written {
             Ok(()) => self.shared().wrote(plain.len() as u64),
@@ -127,11 +131,14 @@ impl File {
         if self.locked().broken {
             return;
         }
-        let zeros =
-            self.handle().and_then(|handle| match fallocate(&handle, FallocateFlags::empty(), at, length) {
+        let zeros = self.handle().and_then(|handle| {
+            let zeros = match fallocate(&handle, FallocateFlags::empty(), at, length) {
                 Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => fill_with_zeros(&handle, at, length),
                 answer => answer,
-            });
+            };
+            self.release(handle);
+            zeros
+        });
         match zeros {
             Ok(()) => self.shared().wrote(length),
             Err(error) => self.abort("write to it", error),
@@ -166,6 +173,10 @@ impl File {
             }
             return;
         }
+        self.release(handle);
+        if let Some(error) = self.not_closed.get() {
+            return self.incomplete_at_close(*error);
+        }
         if whole {
             shared.restored();
             if shared.wants_events() {
@@ -177,8 +188,31 @@ impl File {
 
     /// Closes the file; it is opened again when needed.
     pub(super) fn close(&self) {
-        let handle = self.locked().handle.take();
-        drop(handle);
+        // Under the mutex, so that whoever completes the file learns of a failure.
+        let mut opened = self.locked();
+        if let Some(handle) = opened.handle.take() {
+            self.release(handle);
+        }
+    }
+
+    /// Gives a handle back; the last one closes the file.
+    fn release(&self, handle: Arc<OwnedFd>) {
+        if let Some(handle) = Arc::into_inner(handle)
+            && let Err(error) = (self.shared().system.close)(handle)
+        {
+            let _ = self.not_closed.set(error);
+        }
+    }
+
+    /// Reports that closing failed. The file must not look unchanged to the next restore, so it gets the current time.
+    fn incomplete_at_close(&self, error: Errno) {
+        self.fail(format!("closing it failed: {}", std::io::Error::from(error)));
+        if let Ok(directory) = self.directory.handle() {
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let times = Timestamps { last_access: now, last_modification: now };
+            let _ = utimensat(&*directory, self.node.name.as_slice(), &times, AtFlags::SYMLINK_NOFOLLOW);
+        }
+        self.stop_if_full(error);
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -202,6 +236,10 @@ impl File {
             let message = format!("cannot {action}: {}", std::io::Error::from(error));
             self.shared().problem(&self.location(), message);
         }
+        self.stop_if_full(error);
+    }
+
+    fn stop_if_full(&self, error: Errno) {
         if self.shared().options.stop_when_full && matches!(error, Errno::NOSPC | Errno::DQUOT) {
             let path = std::ffi::OsString::from_vec(self.location());
             self.shared().fail(crate::error::Error::file("write", path)(error.into()));
@@ -286,75 +324,4 @@ fn identity_of(handle: &OwnedFd) -> SystemResult<((u64, u64), u32)> {
         return Err(Errno::STALE);
     }
     Ok(((stat.device_id, stat.inode), stat.mode))
-}
-
-fn write_all(handle: &OwnedFd, mut bytes: &[u8], mut at: u64) -> SystemResult<()> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(handle, bytes, at) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(written) => {
-                bytes = &bytes[written..];
-                at += written as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn fill_with_zeros(handle: &OwnedFd, at: u64, length: u64) -> SystemResult<()> {
-    let zeros = vec![0; 1024 * 1024];
-    let end = at.saturating_add(length);
-    let mut at = at;
-    while at < end {
-        let part = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
-        write_all(handle, &zeros[..part], at)?;
-        at += part as u64;
-    }
-    Ok(())
-}
-
-/// Writes the parts that are not zero. Zeros become holes: skipped where there was nothing, punched below `old_size`.
-fn write_sparse(handle: &OwnedFd, plain: &[u8], at: u64, old_size: u64) -> SystemResult<()> {
-    for run in runs(plain, at) {
-        let (start, bytes) = (at + run.start as u64, &plain[run.start..run.end]);
-        if !run.zero {
-            write_all(handle, bytes, start)?;
-        } else if start < old_size {
-            let length = (bytes.len() as u64).min(old_size - start);
-            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            match fallocate(handle, punch, start, length) {
-                Ok(()) => {}
-                Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => write_all(handle, bytes, start)?,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A part of a blob, either zeros or data.
-#[derive(Debug, PartialEq, Eq)]
-struct Run {
-    start: usize,
-    end: usize,
-    zero: bool,
-}
-
-/// Splits a blob at offset `at` into runs of whole blocks of the file.
-fn runs(plain: &[u8], at: u64) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut start = 0;
-    while start < plain.len() {
-        let into_block = usize::try_from((at + start as u64) % BLOCK as u64).unwrap_or(0);
-        let end = (start + BLOCK - into_block).min(plain.len());
-        let zero = plain[start..end] == ZEROS[..end - start];
-        match runs.last_mut() {
-            Some(last) if last.zero == zero => last.end = end,
-            _ => runs.push(Run { start, end, zero }),
-        }
-        start = end;
-    }
-    runs
 }

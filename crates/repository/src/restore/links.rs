@@ -1,11 +1,11 @@
-//! Hard links: the first name of a file gets the content, the others are linked to it when all content is written.
-//! Only files with several names are kept in memory.
+//! Hard links: the first name of a file gets the content, the others are linked to it when its content is written: many
+//! at a time, so that few names wait in memory. First names are kept until the end, most of them in files (`firsts`).
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+mod firsts;
+
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, OFlags, linkat};
 use rustix::io::{Errno, Result as SystemResult};
@@ -15,45 +15,36 @@ use super::directory::DirRef;
 use super::outcome::Action;
 use super::plan::Removal;
 use super::shared::Shared;
+use crate::error::Result;
 use crate::node::Node;
 use crate::source::stat::Stat;
+use firsts::{Fates, FileKey, First, FirstPath, Firsts, Outcome};
 
-type FileKey = (u64, u64);
+/// The most names that wait to be linked: each keeps its directory in memory.
+const MOST_WAITING: usize = 16 * 1024;
 
 /// The files with several names so far.
-#[derive(Default)]
 pub(super) struct Links {
-    firsts: HashMap<FileKey, First>,
+    firsts: Firsts,
+    count: u32,
     others: Vec<Other>,
-}
-
-struct First {
-    /// The path of its directory, below the target.
-    directory: Arc<[u8]>,
-    name: Vec<u8>,
-    /// A hash of its content: a file with the same inode and other content is another file, whatever the snapshot
-    /// says.
-    content: u64,
-    /// Not restored, so its content is unknown: the next name takes its role.
-    skipped: bool,
-    fate: Arc<Fate>,
+    fates: Arc<Fates>,
 }
 
 /// The state of the first name, for the names that are linked to it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Fate {
-    incomplete: AtomicBool,
-    /// The file at its path is not from the snapshot.
-    lost: AtomicBool,
+    fates: Arc<Fates>,
+    number: u32,
 }
 
 impl Fate {
     pub(super) fn mark_incomplete(&self) {
-        self.incomplete.store(true, Ordering::Relaxed);
+        self.fates.set(self.number, Outcome::Incomplete);
     }
 
     pub(super) fn mark_lost(&self) {
-        self.lost.store(true, Ordering::Relaxed);
+        self.fates.set(self.number, Outcome::Lost);
     }
 }
 
@@ -68,36 +59,37 @@ pub(super) enum Role {
     /// The file has only one name.
     Single,
     /// The other names are linked to it; its `Fate` records a failure.
-    First(Arc<Fate>),
+    First(Fate),
     /// Is linked to the first name.
     Other,
 }
 
 impl Links {
+    /// Temporary files are created in `temporary` if there are very many links.
+    pub(super) fn new(temporary: &Path) -> Self {
+        Self { firsts: Firsts::new(temporary), count: 0, others: Vec::new(), fates: Arc::default() }
+    }
+
     /// The role of this name. A name that is `skipped` gets no content, so nothing is linked to it.
-    pub(super) fn role(&mut self, directory: &DirRef, node: &Node, skipped: bool) -> Role {
+    pub(super) fn role(&mut self, directory: &DirRef, node: &Node, skipped: bool) -> Result<Role> {
         if node.links < 2 || node.inode == 0 {
-            return Role::Single;
+            return Ok(Role::Single);
         }
         let content = content_hash(node);
-        let place = self.firsts.entry((node.device_id, node.inode));
-        if let Entry::Occupied(first) = &place {
-            if first.get().content != content {
-                return Role::Single;
+        let key = (node.device_id, node.inode);
+        if let Some(first) = self.firsts.get(key)? {
+            if first.content != content {
+                return Ok(Role::Single);
             }
-            if skipped || !first.get().skipped {
-                return Role::Other;
+            if skipped || !first.skipped {
+                return Ok(Role::Other);
             }
         }
-        let fate = Arc::new(Fate::default());
-        place.insert_entry(First {
-            directory: directory.path().into(),
-            name: node.name.clone(),
-            content,
-            skipped,
-            fate: Arc::clone(&fate),
-        });
-        Role::First(fate)
+        let number = self.count;
+        self.count = self.count.saturating_add(1);
+        let path = (directory.path().into(), node.name.clone());
+        self.firsts.insert(key, First { number, content, skipped }, path)?;
+        Ok(Role::First(Fate { fates: Arc::clone(&self.fates), number }))
     }
 
     /// Adds a name that is linked later.
@@ -106,21 +98,25 @@ impl Links {
         self.others.push(Other { directory: directory.clone(), name: node.name.clone(), key });
     }
 
-    /// Creates all links. Everything else is already written.
-    pub(super) fn carry_out(self, shared: &Shared) {
+    /// Whether links must be created before more names are added.
+    pub(super) fn is_full(&self) -> bool {
+        self.others.len() >= MOST_WAITING
+    }
+
+    /// Creates the links of all names that were added. The content of their first names is already written.
+    pub(super) fn carry_out(&mut self, shared: &Shared) -> Result<()> {
         let mut open: Option<(Arc<[u8]>, OwnedFd)> = None;
-        for other in self.others {
-            if shared.cancel.is_cancelled() {
-                return;
-            }
-            let Some(first) = self.firsts.get(&other.key) else { continue };
+        for other in std::mem::take(&mut self.others) {
+            shared.check_running()?;
+            let Some((first, first_path)) = self.firsts.path(other.key)? else { continue };
+            let fate = self.fates.of(first.number);
             let path = || other.directory.location(Some(&other.name));
-            if first.fate.lost.load(Ordering::Relaxed) {
+            if fate == Some(Outcome::Lost) {
                 shared.problem(&path(), "the file that it is a hard link to could not be restored");
                 continue;
             }
-            match link(shared, first, &other, &mut open) {
-                Ok(()) if first.fate.incomplete.load(Ordering::Relaxed) => {
+            match link(shared, &first_path, &other, &mut open) {
+                Ok(()) if fate == Some(Outcome::Incomplete) => {
                     shared.problem(&path(), "the file that it is a hard link to is incomplete");
                 }
                 Ok(()) => {
@@ -134,27 +130,28 @@ impl Links {
                 }
             }
         }
+        Ok(())
     }
 }
 
 /// `open` is the directory of the previous first name: links are often in the same directory.
 fn link(
     shared: &Shared,
-    first: &First,
+    (first_directory, first_name): &FirstPath,
     other: &Other,
     open: &mut Option<(Arc<[u8]>, OwnedFd)>,
 ) -> SystemResult<()> {
     let source = match open {
-        Some((path, handle)) if *path == first.directory => &*handle,
+        Some((path, handle)) if path == first_directory => &*handle,
         _ => {
-            let handle = shared.target.open_below(&first.directory, OFlags::PATH | OFlags::DIRECTORY)?;
-            &open.insert((Arc::clone(&first.directory), handle)).1
+            let handle = shared.target.open_below(first_directory, OFlags::PATH | OFlags::DIRECTORY)?;
+            &open.insert((Arc::clone(first_directory), handle)).1
         }
     };
     let stat_at = |directory: &OwnedFd, name: &[u8]| {
         Stat::at(directory.as_fd(), name).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     };
-    let wanted = stat_at(source, &first.name)?;
+    let wanted = stat_at(source, first_name)?;
     if !wanted.is_file() {
         return Err(Errno::STALE);
     }
@@ -172,7 +169,7 @@ fn link(
         Err(Errno::NOENT) => {}
         Err(error) => return Err(error),
     }
-    linkat(source, first.name.as_slice(), &*directory, other.name.as_slice(), AtFlags::empty())
+    linkat(source, first_name.as_slice(), &*directory, other.name.as_slice(), AtFlags::empty())
 }
 
 fn content_hash(node: &Node) -> u64 {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handles::Handles;
 use super::outcome::{Action, Counts, Event, RestoreOutcome, add};
+use super::system::System;
 use super::target::Target;
 use super::{RestoreOptions, Selection};
 use crate::backup::Problem;
@@ -22,7 +23,7 @@ use crate::progress::Progress;
 use crate::source::accounts::Accounts;
 
 /// The most files in memory: several windows.
-const FILES_AT_ONCE: usize = 16 * 1024;
+pub(super) const FILES_AT_ONCE: u32 = 16 * 1024;
 
 /// The state of one restore.
 pub(super) struct Shared {
@@ -42,6 +43,7 @@ pub(super) struct Shared {
     pub(super) untouched: Mutex<HashSet<u64>>,
     /// Set when a tree with an invalid name was found: nothing is deleted any more (as in restic).
     pub(super) no_deletion: AtomicBool,
+    pub(super) system: System,
     fatal: Mutex<Option<Error>>,
 }
 
@@ -52,6 +54,7 @@ impl Shared {
         options: RestoreOptions,
         progress: Arc<Progress>,
         cancel: CancellationToken,
+        system: System,
     ) -> Arc<Self> {
         let accounts = if options.ownership_by_name { Accounts::of_system() } else { Accounts::default() };
         Arc::new(Self {
@@ -61,13 +64,14 @@ impl Shared {
             progress,
             counts: Counts::default(),
             handles: Handles::default(),
-            rooms: Arc::new(Semaphore::new(FILES_AT_ONCE)),
+            rooms: Arc::new(Semaphore::new(FILES_AT_ONCE as usize)),
             runtime: Handle::current(),
             cancel,
             accounts,
             is_root: rustix::process::geteuid().is_root(),
             untouched: Mutex::default(),
             no_deletion: AtomicBool::new(false),
+            system,
             fatal: Mutex::new(None),
         })
     }
@@ -162,6 +166,20 @@ impl Shared {
         if self.options.verify {
             self.untouched.lock().unwrap_or_else(PoisonError::into_inner).insert(path_hash(path));
         }
+    }
+
+    /// Waits until everything is on disk.
+    pub(super) async fn flush(self: &Arc<Self>) -> Result<()> {
+        let shared = Arc::clone(self);
+        let flushing = tokio::task::spawn_blocking(move || match shared.target.root() {
+            Some(root) if !shared.options.dry_run => Ok((shared.system.flush)(root)?),
+            _ => Ok(()),
+        });
+        let flushed = tokio::select! {
+            flushed = flushing => flushed.map_err(std::io::Error::other).flatten(),
+            () = self.cancel.cancelled() => return Err(Error::Cancelled),
+        };
+        flushed.map_err(Error::file("flush the files in", &self.options.target))
     }
 
     pub(super) fn outcome(&self) -> Result<RestoreOutcome> {

@@ -3,8 +3,10 @@
 mod damage;
 mod hostile;
 mod in_place;
+mod links;
 pub(crate) mod make;
 mod plain;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +19,14 @@ fn options(target: &Path) -> RestoreOptions {
     RestoreOptions { target: target.to_owned(), ..RestoreOptions::default() }
 }
 
+/// Without flushing the file system of the tests, which other programs may fill meanwhile.
 async fn run(made: &TestSnapshot, options: RestoreOptions) -> Result<RestoreOutcome> {
-    restore(&made.repository, &made.snapshot, options, Arc::default(), CancellationToken::new()).await
+    run_with(System { flush: |_| Ok(()), ..System::default() }, made, options).await
+}
+
+async fn run_with(system: System, made: &TestSnapshot, options: RestoreOptions) -> Result<RestoreOutcome> {
+    let cancel = CancellationToken::new();
+    restore_with(system, &made.repository, &made.snapshot, options, Arc::default(), cancel).await
 }
 
 /// Restores and expects no problems.

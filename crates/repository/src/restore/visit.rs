@@ -17,12 +17,12 @@ use super::file::{File, How};
 use super::links::{Fate, Links, Role};
 use super::outcome::Action;
 use super::plan::{self, Existing, Removal, Repair, Step};
-use super::shared::Shared;
+use super::shared::{FILES_AT_ONCE, Shared};
 use super::special::Special;
 use super::walk::{self, Visitor};
 use super::window::{self, Want};
 use super::work::Job;
-use crate::chunker::{ZEROS, ZEROS_LENGTH};
+use crate::chunker::length_of_zeros;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::node::{Node, NodeKind};
@@ -35,7 +35,7 @@ const BLOBS: usize = 32 * 1024;
 /// Restores everything below `tree`.
 pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
     let walker = Arc::clone(shared);
-    let links = feed::run(shared, move |feed| {
+    let mut links = feed::run(shared, move |feed| {
         let mut restorer = Restorer::new(Arc::clone(&walker), feed);
         walk::walk(&walker, tree, &mut restorer)?;
         restorer.flush()?;
@@ -47,8 +47,9 @@ pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
     let linking = tokio::task::spawn_blocking(move || links.carry_out(&linker));
     let died =
         |error| Error::Local { action: "create hard links".to_owned(), source: std::io::Error::other(error) };
-    linking.await.map_err(died)?;
-    shared.check_fatal()
+    let linked = linking.await.map_err(died)?;
+    shared.check_fatal()?;
+    linked
 }
 
 struct Restorer {
@@ -58,7 +59,7 @@ struct Restorer {
     wants: Vec<Want>,
     /// The number of files in the window.
     files: usize,
-    comparing: Vec<(Comparing, Option<Arc<Fate>>)>,
+    comparing: Vec<(Comparing, Option<Fate>)>,
     comparing_blobs: usize,
 }
 
@@ -116,9 +117,9 @@ impl Visitor for Restorer {
 impl Restorer {
     fn new(shared: Arc<Shared>, feed: Feed) -> Self {
         Self {
+            links: Links::new(&shared.reader.repository().options().temporary),
             shared,
             feed,
-            links: Links::default(),
             wants: Vec::new(),
             files: 0,
             comparing: Vec::new(),
@@ -142,10 +143,9 @@ impl Restorer {
         let options = &self.shared.options;
         let step = plan::decide(&node, existing, options.overwrite, options.delete);
         let skipped = matches!(step, Step::Skip | Step::Conflict(_));
-        let failed = match self.links.role(directory, &node, skipped) {
+        let failed = match self.links.role(directory, &node, skipped)? {
             Role::Other => {
-                self.other_name(directory, node, step);
-                return Ok(());
+                return self.other_name(directory, node, step);
             }
             Role::First(failed) => Some(failed),
             Role::Single => None,
@@ -157,7 +157,7 @@ impl Restorer {
                 if self.make_way(directory, &node.name, removal) {
                     return self.write(directory, node, How::Create, None, failed);
                 }
-                set_failed(failed.as_ref());
+                failed.iter().for_each(Fate::mark_lost);
                 Ok(())
             }
             Step::Compare => {
@@ -177,7 +177,7 @@ impl Restorer {
     }
 
     /// A further name of a file with several names.
-    fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) {
+    fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) -> Result<()> {
         self.shared.found(0);
         if step == Step::Skip {
             let node = Node { size: 0, ..node };
@@ -186,7 +186,24 @@ impl Restorer {
             self.report_planned(directory, &node, Action::Restored);
         } else {
             self.links.add(directory, &node);
+            if self.links.is_full() {
+                return self.link();
+            }
         }
+        Ok(())
+    }
+
+    /// Waits until all files so far are written, and links their further names.
+    fn link(&mut self) -> Result<()> {
+        self.flush()?;
+        let shared = &self.shared;
+        shared.runtime.block_on(async {
+            tokio::select! {
+                all = shared.rooms.acquire_many(FILES_AT_ONCE) => all.map(drop).map_err(|_| Error::Cancelled),
+                () = shared.cancel.cancelled() => Err(Error::Cancelled),
+            }
+        })?;
+        self.links.carry_out(shared)
     }
 
     fn special(&mut self, directory: &DirRef, node: Node, existing: &Existing) -> Result<()> {
@@ -266,7 +283,7 @@ impl Restorer {
         mut node: Node,
         how: How,
         matches: Option<&[bool]>,
-        failed: Option<Arc<Fate>>,
+        failed: Option<Fate>,
     ) -> Result<()> {
         if self.shared.options.dry_run {
             let action = if how == How::Create { Action::Restored } else { Action::Updated };
@@ -290,7 +307,7 @@ impl Restorer {
             let there = matches.is_some_and(|matches| matches.get(number) == Some(&true));
             if there {
                 self.shared.wrote(length);
-            } else if blob == ZEROS && length == ZEROS_LENGTH && file.is_new() {
+            } else if length_of_zeros(&blob) == Some(length) && file.is_new() {
                 if zeros.end != at {
                     self.zeros(&file, std::mem::replace(&mut zeros, at..at))?;
                 }
@@ -359,7 +376,7 @@ impl Restorer {
                     if self.make_way(&directory, &node.name, Removal::Unlink) {
                         self.write(&directory, node, How::Create, None, failed)?;
                     } else {
-                        set_failed(failed.as_ref());
+                        failed.iter().for_each(Fate::mark_lost);
                     }
                 }
             }
@@ -373,22 +390,5 @@ impl Restorer {
             self.feed.read(read)?;
         }
         Ok(())
-    }
-}
-
-/// The other names of the file must not be linked to the incomplete one.
-fn set_failed(failed: Option<&Arc<Fate>>) {
-    if let Some(fate) = failed {
-        fate.mark_lost();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_blob_of_zeros_has_the_size_of_the_smallest_chunk() {
-        assert_eq!(crate::id::Id::of(&vec![0; crate::chunker::MIN_SIZE]), ZEROS.0);
     }
 }

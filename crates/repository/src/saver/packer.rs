@@ -21,21 +21,28 @@ pub(super) struct Filling {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
+/// A blob that is ready for a pack.
+pub(super) struct SealedBlob<'a> {
+    pub(super) kind: BlobKind,
+    pub(super) id: BlobId,
+    pub(super) sealed: &'a [u8],
+    pub(super) uncompressed_length: u32,
+}
+
 impl Packer {
-    /// Adds a blob; returns the pack if it is full. Waits for an upload to finish before it starts another pack.
-    pub(super) fn add(
-        &mut self,
-        shared: &Shared,
-        kind: BlobKind,
-        id: BlobId,
-        sealed: &[u8],
-        uncompressed_length: u32,
-    ) -> Result<Option<Filling>> {
-        let filling = match &mut self.0 {
-            Some(filling) => filling,
-            empty => empty.insert(shared.begin_pack(kind)?),
-        };
-        filling.builder.add(kind, id, sealed, uncompressed_length)?;
+    pub(super) fn is_filling(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Starts a pack.
+    pub(super) fn begin(&mut self, filling: Filling) {
+        self.0 = Some(filling);
+    }
+
+    /// Adds a blob to the current pack; returns the pack if it is full.
+    pub(super) fn add(&mut self, shared: &Shared, blob: &SealedBlob<'_>) -> Result<Option<Filling>> {
+        let Some(filling) = &mut self.0 else { return Ok(None) };
+        filling.builder.add(blob.kind, blob.id, blob.sealed, blob.uncompressed_length)?;
         let size = shared.repository.options().pack_size;
         let is_full = filling.builder.size() >= size || filling.builder.has_many_blobs();
         Ok(if is_full { self.0.take() } else { None })
@@ -48,14 +55,17 @@ impl Packer {
 }
 
 impl Shared {
-    fn begin_pack(&self, kind: BlobKind) -> Result<Filling> {
-        let waiting = async {
+    /// Waits until one more pack may be in memory.
+    pub(super) fn wait_for_room(&self) -> Result<OwnedSemaphorePermit> {
+        self.runtime.block_on(async {
             tokio::select! {
-                permit = Arc::clone(&self.permits).acquire_owned() => permit.map_err(|_| Error::Cancelled),
+                room = Arc::clone(&self.room).acquire_owned() => room.map_err(|_| Error::Cancelled),
                 () = self.cancel.cancelled() => Err(self.take_problem().unwrap_or(Error::Cancelled)),
             }
-        };
-        let permit = self.runtime.block_on(waiting)?;
+        })
+    }
+
+    pub(super) fn begin_pack(&self, kind: BlobKind, permit: OwnedSemaphorePermit) -> Filling {
         let buffer = match kind {
             // Space for a last blob that exceeds the size and for the header; untouched memory costs nothing.
             BlobKind::Data => self.take_buffer().unwrap_or_else(|| {
@@ -63,7 +73,7 @@ impl Shared {
             }),
             BlobKind::Tree => Vec::new(),
         };
-        Ok(Filling { builder: Builder::into_buffer(buffer), permit })
+        Filling { builder: Builder::into_buffer(buffer), permit }
     }
 
     fn take_buffer(&self) -> Option<Vec<u8>> {

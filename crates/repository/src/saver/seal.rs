@@ -7,7 +7,7 @@ use crate::compress::{self, Compression};
 use crate::config::Version;
 use crate::crypto::{Key, NotAuthentic, OVERHEAD};
 use crate::error::{Error, Result};
-use crate::id::{BlobId, BlobKind};
+use crate::id::{BlobId, BlobKind, Hasher, Id};
 
 thread_local! {
     static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers::new());
@@ -24,8 +24,9 @@ impl Saver {
         })
     }
 
-    /// Compresses and seals, and reads both back (restic#4529): decompressing gives `plain`, and opening the sealed
-    /// blob gives the compressed one.
+    /// Compresses and seals, and reads both back (restic#4529): opening the sealed blob gives the compressed one, and
+    /// decompressing that gives content with this ID. The content is hashed again because a bit of `plain` may have
+    /// flipped since its ID was made.
     fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], buffers: &mut Buffers) -> Result<u32> {
         let repository = &self.shared.repository;
         let length = u32::try_from(plain.len()).ok().filter(|length| *length <= crate::blobs::MAX_BLOB);
@@ -47,7 +48,7 @@ impl Saver {
             compress::compress(plain, compression, packed).map_err(failed)?;
             sealed.clear();
             compress::decompress(packed, plain.len(), sealed).map_err(|_| misread())?;
-            if sealed != plain {
+            if Id::of(sealed) != id.0 {
                 return Err(misread());
             }
             packed
@@ -58,7 +59,12 @@ impl Saver {
         let start = Key::begin(sealed);
         sealed.extend_from_slice(body);
         repository.key().seal(sealed, start);
-        if !opens_as(repository.key(), sealed, body) {
+        let is_readable = if compressed {
+            opens_as(repository.key(), sealed, body)
+        } else {
+            opens_to(repository.key(), sealed, id)
+        };
+        if !is_readable {
             return Err(misread());
         }
         Ok(if compressed { length } else { 0 })
@@ -73,6 +79,16 @@ fn opens_as(key: &Key, sealed: &[u8], body: &[u8]) -> bool {
         _ => Err(NotAuthentic),
     };
     key.open_in_pieces(sealed, compare).is_ok() && rest.is_empty()
+}
+
+/// Whether the content of the sealed message has this ID.
+fn opens_to(key: &Key, sealed: &[u8], id: BlobId) -> bool {
+    let mut hasher = Hasher::new();
+    let hash = |piece: &[u8]| {
+        hasher.update(piece);
+        Ok::<_, NotAuthentic>(())
+    };
+    key.open_in_pieces(sealed, hash).is_ok() && hasher.finish() == id.0
 }
 
 /// The buffers of a thread, reused from blob to blob. Both have capacity for any chunk of a file from the start:

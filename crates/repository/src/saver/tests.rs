@@ -1,11 +1,14 @@
 use std::sync::Arc;
 
+use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::blobs::BlobReader;
 use crate::config::Version;
 use crate::files::FileKind;
+use crate::repository::Options;
+use crate::restore::tests::noise;
 use crate::testing::switchable::SwitchableBackend;
 use crate::testing::{memory_repository, new_repository};
 
@@ -102,4 +105,87 @@ async fn a_saver_that_is_dropped_stops_its_uploads() {
     assert!(!cancel.is_cancelled());
     drop(saver);
     assert!(cancel.is_cancelled());
+}
+
+/// A repository whose packs are full after 4 MiB, with two uploads that never end, and a saver for it.
+async fn stuck() -> (Arc<SwitchableBackend>, Arc<Saver>) {
+    let backend = SwitchableBackend::new();
+    new_repository(backend.store(), Version::V2).await;
+    let options = Options { pack_size: 4 << 20, uploads: 2, ..Options::default() };
+    let repository = Repository::open(backend.store(), &crate::testing::password(), options).await.unwrap();
+    let saver = saver(&repository).await;
+    backend.faults().puts_hang = true;
+    (backend, saver)
+}
+
+/// Fails if the saver does not take the blob soon.
+async fn save_soon(saver: &Arc<Saver>, kind: BlobKind, plain: Vec<u8>) {
+    let limit = std::time::Duration::from_secs(20);
+    let saving = tokio::time::timeout(limit, save(saver, kind, plain)).await;
+    if saving.is_err() {
+        saver.shared.cancel.cancel();
+        panic!("the saver waits although it has room for another pack");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packs_that_are_being_filled_do_not_count_as_uploads() {
+    let (backend, saver) = stuck().await;
+    save_soon(&saver, BlobKind::Tree, b"a tree, whose pack is not full".to_vec()).await;
+    for seed in 1..=2 {
+        save_soon(&saver, BlobKind::Data, noise(5_000_000, seed)).await;
+    }
+    save_soon(&saver, BlobKind::Data, b"in the third pack of data".to_vec()).await;
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let uploads = async || backend.store().list("data/").count().await;
+    while uploads().await < 2 && std::time::Instant::now() < limit {
+        tokio::task::yield_now().await;
+    }
+    // The third one waits for its turn, however many packs may be in memory.
+    save_soon(&saver, BlobKind::Data, noise(5_000_000, 3)).await;
+    assert_eq!((uploads().await, saver.shared.uploads.available_permits()), (2, 0));
+    saver.shared.cancel.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_waits_for_an_upload_does_not_hold_the_pack() {
+    let (_backend, saver) = stuck().await;
+    for seed in 1..=saver.shared.room.available_permits() as u64 {
+        save_soon(&saver, BlobKind::Data, noise(5_000_000, seed)).await;
+    }
+    assert_eq!(saver.shared.room.available_permits(), 0);
+    let waiting = {
+        let saver = Arc::clone(&saver);
+        std::thread::spawn(move || saver.save(BlobKind::Data, b"there is no room"))
+    };
+    let id = BlobId(Id::of(b"there is no room"));
+    while !saver.has(BlobKind::Data, &id).unwrap() {
+        std::thread::yield_now();
+    }
+    // The thread is about to wait, or waits: from now on the mutex stays free.
+    let is_free = || saver.packers[0].try_lock().is_ok();
+    let mut free = false;
+    for _ in 0..100_000 {
+        free = is_free();
+        std::thread::yield_now();
+    }
+    saver.shared.cancel.cancel();
+    drop(waiting.join().unwrap());
+    assert!(free, "it waits with the mutex of the pack");
+}
+
+#[rstest::rstest]
+#[case(Version::V1)]
+#[case(Version::V2)]
+#[tokio::test]
+async fn a_blob_that_changed_after_its_id_was_made_is_not_stored(#[case] version: Version) {
+    let repository = new_repository(lifeboat_store::Store::memory(), version).await;
+    let saver = saver(&repository).await;
+    let id = BlobId(Id::of(b"as it was when it was hashed"));
+    let writer = Arc::clone(&saver);
+    let save = move || writer.save_known(BlobKind::Data, id, b"as it was when it was stored");
+    let outcome = tokio::task::spawn_blocking(save).await.unwrap();
+    assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
+    Arc::into_inner(saver).unwrap().finish().await.unwrap();
+    assert_eq!(repository.list(FileKind::Pack).await.unwrap(), []);
 }

@@ -8,11 +8,14 @@ use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::packer::Filling;
-use super::{Shared, permits};
+use super::{Shared, packs_in_memory};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::index::IndexedPack;
 use crate::pack::Finished;
+
+/// How much larger than a pack a buffer may be that is used again: as new ones are.
+const LARGEST_REUSED: usize = crate::chunker::MAX_SIZE + (2 << 20);
 
 /// Completes a pack on this thread and uploads it in the background.
 pub(super) fn start(shared: &Arc<Shared>, filling: Filling) -> Result<()> {
@@ -60,8 +63,10 @@ async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
     let indexed = IndexedPack::new(id, &blobs);
     drop(blobs);
     let content = Bytes::from(content);
+    let turn = shared.uploads.acquire().await.map_err(|_| Error::Cancelled)?;
     let action = Error::store(format!("write pack {}", id.short()));
     shared.repository.store().put(&FileKind::Pack.key(id.0), content.clone()).await.map_err(action)?;
+    drop(turn);
     shared.counters.packs.fetch_add(1, Ordering::Relaxed);
     shared.counters.uploaded.fetch_add(content.len() as u64, Ordering::Relaxed);
     recycle(shared, content);
@@ -73,7 +78,9 @@ async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
 fn recycle(shared: &Shared, content: Bytes) {
     if content.is_unique() {
         let mut buffer = Vec::from(content);
-        if buffer.capacity() > shared.repository.options().pack_size {
+        let size = shared.repository.options().pack_size;
+        // One that had a large tree would keep its memory.
+        if (size + 1..=LARGEST_REUSED + size).contains(&buffer.capacity()) {
             buffer.clear();
             shared.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
         }
@@ -97,7 +104,7 @@ pub(super) async fn save_index(shared: &Shared, all: bool) -> Result<()> {
 
 /// Waits until no upload is in progress; fails if one failed.
 pub(super) async fn wait_for_all(shared: &Shared) -> Result<()> {
-    let _permits =
-        shared.permits.acquire_many(permits(&shared.repository)).await.map_err(|_| Error::Cancelled)?;
+    let _room =
+        shared.room.acquire_many(packs_in_memory(&shared.repository)).await.map_err(|_| Error::Cancelled)?;
     shared.take_problem().map_or_else(|| shared.check_running(), Err)
 }

@@ -1,8 +1,8 @@
-//! Decides whether a file has to be read again: restic's rule, without any I/O. The backup pipeline asks for every
-//! file that is in the parent snapshot.
+//! Decides whether a file has to be read again: restic's rule and one more, without any I/O. The backup pipeline asks
+//! for every file that is in the parent snapshot.
 
 use super::stat::Stat;
-use crate::node::Node;
+use crate::node::{Node, NodeTime};
 
 /// What is not compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,9 +13,14 @@ pub struct ChangeOptions {
     pub ignore_inode: bool,
 }
 
-/// Whether the file is unchanged since the parent snapshot, so that its blobs can be reused.
-pub fn unchanged(parent: &Node, now: &Stat, options: ChangeOptions) -> bool {
-    let same_ctime = || options.ignore_ctime || options.ignore_inode || parent.ctime == now.ctime;
+/// Whether the file is unchanged since the parent snapshot, so that its blobs can be reused. `since` is the time when
+/// the parent's backup started: a file that was changed after that may have been changed once more after it was read,
+/// within the same tick of the file system's clock, and all its times would be the same.
+pub fn unchanged(parent: &Node, now: &Stat, since: Option<NodeTime>, options: ChangeOptions) -> bool {
+    let is_ctime_ignored = options.ignore_ctime || options.ignore_inode;
+    let changed = if is_ctime_ignored { now.mtime } else { now.ctime };
+    let is_settled = || since.is_none_or(|since| changed < since);
+    let same_ctime = || is_ctime_ignored || parent.ctime == now.ctime;
     let same_inode = || options.ignore_inode || parent.inode == now.inode;
     parent.is_file()
         && now.is_file()
@@ -23,6 +28,7 @@ pub fn unchanged(parent: &Node, now: &Stat, options: ChangeOptions) -> bool {
         && parent.mtime == now.mtime
         && same_ctime()
         && same_inode()
+        && is_settled()
 }
 
 #[cfg(test)]
@@ -71,6 +77,21 @@ mod tests {
         #[case] expected: bool,
         #[case] reason: &str,
     ) {
-        assert_eq!(unchanged(&parent, &now, options), expected, "{reason}");
+        assert_eq!(unchanged(&parent, &now, None, options), expected, "{reason}");
+    }
+
+    #[rstest::rstest]
+    #[case(NodeTime::new(200, 6), NOTHING, true, "changed before the parent's backup started")]
+    #[case(NodeTime::new(200, 5), NOTHING, false, "changed in the tick in which it started")]
+    #[case(NodeTime::new(150, 0), NOTHING, false, "changed while it ran")]
+    #[case(NodeTime::new(150, 0), CTIME, true, "written before it started; the time of change is ignored")]
+    #[case(NodeTime::new(100, 5), INODE, false, "written in the tick in which it started")]
+    fn a_file_that_changed_while_the_parent_was_made_is_read_again(
+        #[case] since: NodeTime,
+        #[case] options: ChangeOptions,
+        #[case] expected: bool,
+        #[case] reason: &str,
+    ) {
+        assert_eq!(unchanged(&node(), &stat(), Some(since), options), expected, "{reason}");
     }
 }

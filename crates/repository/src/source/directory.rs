@@ -5,6 +5,8 @@
 //! path and every 64th above them stay open; the others are closed and, when they are needed again, reopened below
 //! the nearest open one and checked to be the same.
 
+use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -74,20 +76,19 @@ impl DirectoryHandle {
     }
 
     /// The names of all entries, sorted by their bytes, each once.
-    pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+    pub fn names(&self) -> io::Result<Names> {
         let file = self.file()?;
         seek(&file, SeekFrom::Start(0))?;
         let mut buffer = Vec::with_capacity(NAMES_BUFFER);
         let mut entries = RawDir::new(&file, buffer.spare_capacity_mut());
-        let mut names = Vec::new();
+        let mut names = Names::default();
         while let Some(entry) = entries.next() {
-            let name = entry?.file_name().to_bytes().to_vec();
-            if !matches!(name.as_slice(), b"." | b"..") {
-                names.push(name);
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                names.push(entry.file_name())?;
             }
         }
-        names.sort_unstable();
-        names.dedup();
+        names.sort();
         Ok(names)
     }
 
@@ -158,10 +159,56 @@ impl DirectoryHandle {
     }
 }
 
+/// The names in a directory, in one buffer: a list of a million would take twice the memory.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// Each name is followed by a NUL byte.
+    text: Vec<u8>,
+    starts: VecDeque<u32>,
+}
+
+impl Names {
+    /// A single name.
+    pub fn of(name: &CStr) -> io::Result<Self> {
+        let mut names = Self::default();
+        names.push(name)?;
+        Ok(names)
+    }
+
+    fn push(&mut self, name: &CStr) -> io::Result<()> {
+        let start = u32::try_from(self.text.len());
+        self.starts.push_back(start.map_err(|_| io::Error::other("the directory has too many entries"))?);
+        self.text.extend_from_slice(name.to_bytes_with_nul());
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let text = &self.text;
+        let mut starts = Vec::from(std::mem::take(&mut self.starts));
+        starts.sort_unstable_by(|one, other| name_at(text, *one).cmp(name_at(text, *other)));
+        starts.dedup_by(|one, other| name_at(text, *one) == name_at(text, *other));
+        self.starts = starts.into();
+    }
+}
+
+fn name_at(text: &[u8], start: u32) -> &[u8] {
+    let rest = text.get(start as usize..).unwrap_or_default();
+    CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes)
+}
+
+impl Iterator for Names {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let start = self.starts.pop_front()?;
+        Some(name_at(&self.text, start).to_vec())
+    }
+}
+
 /// The names in the directory at a path, for `targets::tree`.
 pub fn list(path: &[u8]) -> Result<Vec<Vec<u8>>> {
     let names = DirectoryHandle::open(path).and_then(|directory| directory.names());
-    names.map_err(Error::file("read the directory", super::os_path(path)))
+    names.map(Iterator::collect).map_err(Error::file("read the directory", super::os_path(path)))
 }
 
 impl Drop for DirectoryHandle {
@@ -204,8 +251,8 @@ mod tests {
         let handle = open(dir.path());
         let expected: Vec<_> =
             [".hidden", "Z", "a", "a.b", "b", "ä"].iter().map(|name| name.as_bytes().to_vec()).collect();
-        assert_eq!(handle.names().unwrap(), expected);
-        assert_eq!(handle.names().unwrap(), expected);
+        assert_eq!(handle.names().unwrap().collect::<Vec<_>>(), expected);
+        assert_eq!(handle.names().unwrap().collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -217,7 +264,7 @@ mod tests {
         }
         expected.sort();
         let names = open(dir.path()).names().unwrap();
-        assert!(names.iter().map(Vec::as_slice).eq(expected.iter().map(String::as_bytes)));
+        assert!(names.eq(expected.iter().map(|name| name.as_bytes().to_vec())));
     }
 
     #[test]
@@ -266,7 +313,7 @@ mod tests {
         let open = handles.iter().filter(|handle| handle.open.lock().unwrap().is_some()).count();
         assert!(open < 50, "{open}");
         for handle in [&handles[1], &handles[500], &handles[999]] {
-            assert_eq!(handle.names().unwrap(), [b"d".to_vec()]);
+            assert_eq!(handle.names().unwrap().collect::<Vec<_>>(), [b"d".to_vec()]);
         }
         assert_eq!(handles[1000].path().len(), dir.path().as_os_str().len() + 2000);
         remove(&handles);

@@ -190,6 +190,7 @@ mod tests {
         Stat {
             mode,
             size,
+            allocated: size,
             device_id,
             inode: 0,
             links: 1,

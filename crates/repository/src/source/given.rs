@@ -55,7 +55,7 @@ fn below(base: &[u8], component: &[u8], glob: Option<&Glob>) -> Vec<Vec<u8>> {
     };
     let directory = DirectoryHandle::open(if base.is_empty() { b"." } else { base });
     let names = directory.and_then(|directory| directory.names()).unwrap_or_default();
-    names.iter().filter(|name| glob.matches(name)).map(|name| joined(name)).collect()
+    names.filter(|name| glob.matches(name)).map(|name| joined(&name)).collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub struct Stat {
     /// As `st_mode`: type and permissions.
     pub mode: u32,
     pub size: u64,
+    /// The space that the file system says it takes.
+    pub allocated: u64,
     pub inode: u64,
     /// The device number of its file system.
     pub device_id: u64,
@@ -59,6 +61,7 @@ impl From<&Statx> for Stat {
         Self {
             mode: answer.stx_mode.into(),
             size: answer.stx_size,
+            allocated: answer.stx_blocks.saturating_mul(512),
             inode: answer.stx_ino,
             device_id: makedev(answer.stx_dev_major, answer.stx_dev_minor),
             links: answer.stx_nlink.into(),

@@ -2,10 +2,11 @@
 //! will be in the snapshot, without what the filter excludes. No recursion: a tree may have any depth. Used by the
 //! backup pipeline and by the scan that counts in advance.
 
+use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
-use super::directory::DirectoryHandle;
+use super::directory::{DirectoryHandle, Names};
 use super::filter::{Filter, Surroundings};
 use super::path;
 use super::stat::Stat;
@@ -85,7 +86,7 @@ enum Frame {
 #[derive(Debug)]
 struct OpenDirectory {
     directory: Arc<DirectoryHandle>,
-    names: std::vec::IntoIter<Vec<u8>>,
+    names: Names,
     surroundings: Surroundings,
     path_length: usize,
 }
@@ -116,14 +117,14 @@ impl<'a> Walk<'a> {
     pub fn of_entry(directory: Arc<DirectoryHandle>, path: &[u8], filter: &'a Filter) -> io::Result<Self> {
         let (above, name) = path::split(path).ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
         directory.stat(name)?;
-        Ok(Self::placed(directory, vec![name.to_vec()], above, filter))
+        let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(Self::placed(directory, Names::of(&name)?, above, filter))
     }
 
     /// These entries of a directory, which is stored at a path of the snapshot.
-    fn placed(directory: Arc<DirectoryHandle>, names: Vec<Vec<u8>>, path: &[u8], filter: &'a Filter) -> Self {
+    fn placed(directory: Arc<DirectoryHandle>, names: Names, path: &[u8], filter: &'a Filter) -> Self {
         let mut problems = Vec::new();
         let surroundings = filter.surroundings(&directory, path, None, &mut problems);
-        let names = names.into_iter();
         let content = OpenDirectory { directory, names, surroundings, path_length: path.len() };
         let components = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let above: Vec<_> = components.map(<[u8]>::to_vec).collect();
@@ -289,7 +290,7 @@ impl<'a> Walk<'a> {
         let surroundings = self.filter.surroundings(&directory, &self.path, Some(above), &mut self.problems);
         self.stack.push(Frame::Directory(OpenDirectory {
             directory: Arc::clone(&directory),
-            names: names.into_iter(),
+            names,
             surroundings,
             path_length: self.path.len(),
         }));

@@ -28,6 +28,7 @@ pub(crate) struct SwitchableBackend {
     inner: Memory,
     faults: Mutex<SwitchedFaults>,
     times: Mutex<BTreeMap<String, Timestamp>>,
+    reads: Mutex<Vec<String>>,
 }
 
 impl SwitchableBackend {
@@ -41,6 +42,16 @@ impl SwitchableBackend {
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, SwitchedFaults> {
         self.faults.lock().unwrap()
+    }
+
+    /// Sets the time of an object.
+    pub(crate) fn date(&self, key: &str, modified: Timestamp) {
+        self.times.lock().unwrap().insert(key.to_owned(), modified);
+    }
+
+    /// How often objects below a prefix were read.
+    pub(crate) fn reads_of(&self, prefix: &str) -> usize {
+        self.reads.lock().unwrap().iter().filter(|key| key.starts_with(prefix)).count()
     }
 
     fn dated(&self, info: ObjectInfo) -> ObjectInfo {
@@ -76,6 +87,7 @@ impl Backend for SwitchableBackend {
     }
 
     async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
+        self.reads.lock().unwrap().push(key.to_string());
         self.inner.get(key, options).await
     }
 

@@ -229,9 +229,17 @@ fn report(
     for path in &outcome.changed_while_read {
         session.say(format!("changed while it was read: {path}"));
     }
+    let (unreadable, changed) = (outcome.unreadable.len() as u64, outcome.changed_while_read.len() as u64);
+    if outcome.unreadable_count > unreadable {
+        let more = outcome.unreadable_count - unreadable;
+        problem(session, "archival", "", &format!("{more} more files could not be read"));
+    }
+    if outcome.changed_count > changed {
+        session.say(format!("{} more files changed while they were read", outcome.changed_count - changed));
+    }
     let (message, text) = (summary(args, outcome), summary_text(args, outcome, is_prepared));
     output::summary(session, &message, &text)?;
-    let lacking = missing.len() + outcome.unreadable.len();
+    let lacking = missing.len() as u64 + outcome.unreadable_count;
     if lacking == 0 {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::blobs::BlobReader;
-use crate::chunker::ZEROS;
+use crate::chunker::length_of_zeros;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{BlobId, BlobKind, PackId};
@@ -72,7 +72,7 @@ impl Batch {
         }
         let location = &piece.location;
         let start = u64::from(location.offset);
-        piece.id == ZEROS
+        length_of_zeros(&piece.id).is_some()
             || self.pack.is_none_or(|pack| {
                 pack == location.pack
                     && start >= self.start
@@ -83,7 +83,7 @@ impl Batch {
     }
 
     fn add(&mut self, piece: Piece) {
-        if piece.id != ZEROS {
+        if length_of_zeros(&piece.id).is_none() {
             if self.pack.is_none() {
                 (self.pack, self.start) = (Some(piece.location.pack), piece.location.offset.into());
             }

@@ -1,4 +1,5 @@
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,7 @@ const MIB: usize = 1024 * 1024;
 
 async fn back_up(repository: &Repository, image: &Path) -> BackupOutcome {
     let source = Source::Device { file: std::fs::File::open(image).unwrap(), name: "volume.img".to_owned() };
-    let options = BackupOptions::new(source, "host");
+    let options = BackupOptions { settle: Duration::ZERO, ..BackupOptions::new(source, "host") };
     let lock = LockOptions::default();
     backup(repository, options, &lock, Arc::default(), CancellationToken::new()).await.unwrap()
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::blobs::BlobReader;
 use crate::node::{Mode, Xattr};
 use crate::restore::RestoreOptions;
+use crate::restore::system::System;
 use crate::restore::target::Target;
 use crate::restore::tests::make::{file, node};
 use crate::testing::memory_repository;
@@ -19,7 +20,8 @@ async fn shared(target: &Path) -> Arc<Shared> {
     let options = RestoreOptions { target: target.to_owned(), ..RestoreOptions::default() };
     let target = Target::open(target, false).unwrap();
     let reader = BlobReader::new(&repository, index);
-    let mut shared = Shared::new(reader, target, options, Arc::default(), CancellationToken::new());
+    let mut shared =
+        Shared::new(reader, target, options, Arc::default(), CancellationToken::new(), System::default());
     Arc::get_mut(&mut shared).unwrap().is_root = false;
     shared
 }

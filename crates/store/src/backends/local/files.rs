@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,26 @@ const UNFINISHED: &str = ".lifeboat-tmp-";
 
 /// How often the parent directory is created again when a concurrent delete removes it because it is empty.
 const PARENT_ATTEMPTS: u32 = 10;
+
+/// The modes of new files and directories, before the umask of the process. Repositories and backups are private, as
+/// with restic, unless the owner of the root lets others write to it: then they use it together, for example movers of
+/// several users on one NFS export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Modes {
+    file: u32,
+    directory: u32,
+}
+
+impl Modes {
+    /// By the permissions of the root directory.
+    fn below(root: &Path) -> Self {
+        match fs::metadata(root).map_or(0, |metadata| metadata.mode()) {
+            mode if mode & 0o002 != 0 => Self { file: 0o666, directory: 0o777 },
+            mode if mode & 0o020 != 0 => Self { file: 0o660, directory: 0o770 },
+            _ => Self { file: 0o600, directory: 0o700 },
+        }
+    }
+}
 
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.starts_with(UNFINISHED)
@@ -120,17 +140,18 @@ pub(super) fn publish(file: &File, path: &Path, target: &Path, mode: PutMode, ke
 pub(super) fn create_beside(root: &Path, target: &Path) -> Result<(File, PathBuf)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let parent = target.parent().unwrap_or(root);
+    let modes = Modes::below(root);
     for _ in 0..PARENT_ATTEMPTS {
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         // Process, time and counter: two movers on one NFS mount must not choose the same name.
         let now = jiff::Timestamp::now().as_nanosecond();
         let path = parent.join(format!("{UNFINISHED}{:x}-{now:x}-{count:x}", std::process::id()));
-        match File::options().write(true).create_new(true).open(&path) {
+        match File::options().write(true).create_new(true).mode(modes.file).open(&path) {
             Ok(file) => {
                 unfinished_now().insert(path.clone());
                 return Ok((file, path));
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => create_directories(root, parent)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => create_directories(root, parent, modes)?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(disk("write", &path, error)),
         }
@@ -139,7 +160,7 @@ pub(super) fn create_beside(root: &Path, target: &Path) -> Result<(File, PathBuf
 }
 
 /// Creates `directory` below `root` and flushes each directory that got a new entry.
-fn create_directories(root: &Path, directory: &Path) -> Result<()> {
+fn create_directories(root: &Path, directory: &Path, modes: Modes) -> Result<()> {
     let Ok(below) = directory.strip_prefix(root) else {
         return Err(disk("create", directory, ErrorKind::InvalidInput.into()));
     };
@@ -147,7 +168,7 @@ fn create_directories(root: &Path, directory: &Path) -> Result<()> {
     for segment in below.components() {
         let parent = path.clone();
         path.push(segment);
-        match fs::create_dir(&path) {
+        match fs::DirBuilder::new().mode(modes.directory).create(&path) {
             Ok(()) => sync_directory(&parent)?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             // A concurrent delete removed it: the caller tries again.
@@ -219,6 +240,29 @@ fn sync_directory(directory: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[rstest::rstest]
+    #[case::private(0o755, 0o700, 0o600)]
+    #[case::of_a_group(0o2775, 0o770, 0o660)]
+    #[case::of_everyone(0o1777, 0o777, 0o666)]
+    fn files_and_directories_are_private_unless_the_root_is_shared(
+        #[case] of_root: u32,
+        #[case] of_directories: u32,
+        #[case] of_files: u32,
+    ) {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let (root, key) = (directory.path(), Key::new("keys/a").unwrap());
+        fs::set_permissions(root, fs::Permissions::from_mode(of_root)).unwrap();
+        write(root, &root.join("keys/a"), b"x", PutMode::Overwrite, &key).unwrap();
+        let mode = |name: &str| fs::metadata(root.join(name)).unwrap().permissions().mode() & 0o777;
+        let own = |name: &str| (mode(name) & 0o700, mode(name) & 0o077);
+        // The umask of the tests may take away more.
+        for (name, expected) in [("keys", of_directories), ("keys/a", of_files)] {
+            assert_eq!(own(name).0, expected & 0o700, "{name}: {:o}", mode(name));
+            assert_eq!(own(name).1 & !expected, 0, "{name}: {:o}", mode(name));
+        }
+    }
 
     #[test]
     fn a_process_that_ends_takes_its_unfinished_files_with_it() {

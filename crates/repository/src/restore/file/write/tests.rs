@@ -34,7 +34,7 @@ proptest! {
         let file = tempfile::tempfile().unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &old, 0).unwrap();
         let handle = OwnedFd::from(file);
-        ftruncate(&handle, plain.len() as u64).unwrap();
+        rustix::fs::ftruncate(&handle, plain.len() as u64).unwrap();
         let cut = plain.len() / 3;
         write_sparse(&handle, &plain[cut..], cut as u64, old.len() as u64).unwrap();
         write_sparse(&handle, &plain[..cut], 0, old.len() as u64).unwrap();
