@@ -234,11 +234,13 @@ impl Copying<'_> {
     async fn finish(&self, snapshots: Vec<SnapshotStats>, problems: Vec<String>) -> Result<(), ApiError> {
         let now = self.record.session.now();
         let error = (!problems.is_empty()).then(|| problems.join("; "));
+        let bytes = self.work.is_some().then(|| locked(&self.numbers).bytes());
         let written = self.record.change(|host| {
             host.snapshots.retain(|known| !snapshots.iter().any(|new| new.path == known.path));
             host.snapshots.extend(snapshots);
             // If the host needs another mover, that mover starts with its own first attempt.
             host.run.attempt = None;
+            HostRecord::show_bytes(host, bytes);
             if error.is_some() {
                 end_host(host, error, now);
             }
