@@ -30,6 +30,7 @@ use crate::sessions::finalizer::{self, Hold};
 use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::reported::grouped;
 use crate::sessions::turns::Turn;
 use crate::standstill::{self, Restoring, StandstillEnd};
 use crate::tasks::TaskWork;
@@ -307,12 +308,12 @@ pub(super) fn started(failure: Option<String>, is_down: bool, is_there: bool) ->
 
 /// The first failure among hosts, for messages.
 pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
-    let failed: Vec<String> = hosts
+    let failed: Vec<(String, String)> = hosts
         .iter()
         .filter(|host| host.phase == WorkPhase::Failed)
-        .map(|host| format!("host {}: {}", host.name, host.error.as_deref().unwrap_or("it failed")))
+        .map(|host| (format!("host {}", host.name), host.error.as_deref().unwrap_or("it failed").to_owned()))
         .collect();
-    (!failed.is_empty()).then(|| failed.join("; "))
+    (!failed.is_empty()).then(|| grouped(&failed))
 }
 
 #[cfg(test)]

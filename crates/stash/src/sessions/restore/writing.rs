@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::choice::WritePart;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::places::{Writable, in_node_directory, place, rates};
-use crate::sessions::reported::{NotDone, of_part};
+use crate::sessions::reported::{NotDone, grouped, of_part};
 use crate::tasks::TaskWork;
 
 /// One mover of one host.
@@ -71,7 +71,7 @@ impl Steps for Writing {
                         owners.first.extend(done.owners.first.iter().cloned());
                     }
                 }
-                Err(why) => problems.push(format!("{}: {why}", part.path)),
+                Err(why) => problems.push((part.path.to_string(), why.to_string())),
             }
         }
         let problems = Problems { messages: problems, nothing_written: is_untouched(&outcome) };
@@ -104,7 +104,8 @@ impl Steps for Writing {
 
 /// Why paths were not restored.
 struct Problems {
-    messages: Vec<String>,
+    /// Paths with their problems.
+    messages: Vec<(String, String)>,
     /// Whether the mover wrote nothing at all.
     nothing_written: bool,
 }
@@ -233,7 +234,7 @@ impl Writing {
             }
         });
         if written.await? && !problems.messages.is_empty() {
-            self.record.failed(problems.messages.join("; ")).await?;
+            self.record.failed(grouped(&problems.messages)).await?;
         }
         self.transfer.clear().await
     }
