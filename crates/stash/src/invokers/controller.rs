@@ -155,14 +155,24 @@ async fn reconcile(
         }
     }
     if !is_seen(&object) || status != invoker.status || last_due != invoker.last_due {
-        let warning = if is_opening { None } else { status.warning(&invoker.status, OPENING_REPOSITORY) };
+        let warning = status.warning(&invoker.status, OPENING_REPOSITORY).filter(|_| !is_opening);
         write(&context, &state, &object, status, last_due).await?;
-        if let Some((reason, message)) = warning {
-            context.core.events.warning(&object.object_ref(&state.resource), reason, &message).await;
-        }
+        tell(&context, &state, &object, warning).await;
     }
     context.invoker_doubts.settle(&invoker.uid);
     Ok(next)
+}
+
+/// Writes an event about an invoker that became unusable.
+async fn tell(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    warning: Option<(&'static str, String)>,
+) {
+    if let Some((reason, message)) = warning {
+        context.core.events.warning(&object.object_ref(&state.resource), reason, &message).await;
+    }
 }
 
 /// When an invoker is looked at again that is Ready as it is written now and has no session due; None for any other. What it needs is

@@ -64,6 +64,13 @@ impl Stuck {
             Self::Container => (DeathCause::Refused, GRACE),
         }
     }
+
+    /// Whether a pod of this age has waited long enough. A registry that does not answer takes a minute and more before the
+    /// first failure is reported.
+    fn is_over(self, since: Duration, age: Duration) -> bool {
+        let (_, grace) = self.ends();
+        since > grace || (self == Self::Pull && since > PULLED_AGAIN && age > grace)
+    }
 }
 
 fn kind_of(reason: &str) -> Option<Stuck> {
@@ -137,11 +144,7 @@ pub(super) fn pod(seen: &MoverFacts<'_>, pod: &Value, patience: &Patience, now: 
         return verdict(waits, DeathCause::Unschedulable, late);
     }
     let since = seen.stuck_since.map_or(Duration::ZERO, |since| passed(since, now));
-    let is_over = |kind: Stuck| {
-        let (_, grace) = kind.ends();
-        // A registry that does not answer takes a minute and more before the first failure is reported.
-        late || since > grace || (kind == Stuck::Pull && since > PULLED_AGAIN && age > grace)
-    };
+    let is_over = |kind: Stuck| late || kind.is_over(since, age);
     if let Some(kind) = own_stuck(pod) {
         let (waiting, waits_for) = starting(pod);
         let why = joined(text(&waiting["reason"]), text(&waiting["message"]));
