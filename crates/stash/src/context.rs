@@ -13,6 +13,7 @@ use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 
 use crate::abandoned::Abandoned;
+use crate::doubts::Doubts;
 use crate::looks::MoverLooks;
 use crate::metrics::StashMetrics;
 use crate::openings::Lanes;
@@ -55,6 +56,9 @@ pub(crate) struct Context {
     pub(crate) targets: Turns,
     /// Sessions whose end cannot be recorded.
     pub(crate) abandoned: Abandoned,
+    /// Invokers, and Repositories, of which a session failed.
+    pub(crate) invoker_doubts: Doubts,
+    pub(crate) repository_doubts: Doubts,
     /// The metrics of Stash's API; those of every controller are in [`Core`].
     pub(crate) metrics: StashMetrics,
 }
@@ -80,6 +84,8 @@ impl Context {
             effects: None,
             targets: Turns::default(),
             abandoned: Abandoned::default(),
+            invoker_doubts: Doubts::default(),
+            repository_doubts: Doubts::default(),
             metrics: StashMetrics::register(&core.metrics),
             core: Arc::new(core),
         }

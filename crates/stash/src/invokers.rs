@@ -6,6 +6,7 @@ mod gather;
 mod invoker;
 mod opening;
 mod schedule;
+mod targets;
 
 pub(crate) use controller::run;
 pub(crate) use gather::{

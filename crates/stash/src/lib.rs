@@ -14,6 +14,7 @@
 
 mod abandoned;
 mod context;
+mod doubts;
 mod gateway;
 mod invokers;
 mod looks;

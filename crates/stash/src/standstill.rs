@@ -197,9 +197,7 @@ async fn gone(workload: &Workload<'_>, record: &Standstill) -> Result<Standstill
             workload.scale(record, record.replicas).await?;
         }
     } else if !record.step.is_end() {
-        let failure = format!("{} was removed while it restored", record.restore);
-        let held = Standstill { step: Step::HeldDown, failure: Some(failure), ..record.clone() };
-        workload.mark(&held).await?;
+        workload.mark(&record.removed()).await?;
     }
     Ok(StandstillEnd::Gone)
 }

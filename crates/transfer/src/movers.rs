@@ -78,6 +78,8 @@ pub trait MoverObserver: Send + Sync {
     async fn queued(&self, message: &str);
     /// The pod of the mover exists and waits for an image, a node with free resources, or a volume.
     async fn preparing(&self, message: &str);
+    /// The image of the pod cannot be pulled. [`Self::preparing`] says that too.
+    async fn without_image(&self) {}
     /// The container of the mover runs.
     async fn running(&self, node: &str);
     /// The mover printed a line: progress, or the lock that it waits for.
@@ -247,6 +249,10 @@ impl MoverObserver for Settling<'_> {
 
     async fn preparing(&self, message: &str) {
         self.observer.preparing(message).await;
+    }
+
+    async fn without_image(&self) {
+        self.turn.park();
     }
 
     async fn running(&self, node: &str) {

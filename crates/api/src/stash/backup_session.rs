@@ -27,7 +27,8 @@ use crate::common::{Condition, GoDuration, Time, string_enum};
     printcolumn(name = "Invoker-Name", type_ = "string", json_path = ".spec.invoker.name"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Duration", type_ = "string", json_path = ".status.sessionDuration"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message")
 )]
 #[x_kube(validation = cel::immutable())]
 #[serde(rename_all = "camelCase")]
@@ -119,6 +120,9 @@ pub struct BackupSessionStatus {
     /// Phase of the backup: Pending, Skipped, Running, Succeeded, Failed or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<BackupSessionPhase>,
+    /// What the session waits for, or why it was skipped or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Time from the session's creation to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_duration: Option<GoDuration>,

@@ -28,7 +28,17 @@ use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
     printcolumn(name = "Size", type_ = "string", json_path = ".status.totalSize"),
     printcolumn(name = "Snapshot-Count", type_ = "integer", json_path = ".status.snapshotCount"),
     printcolumn(name = "Last-Successful-Backup", type_ = "date", json_path = ".status.lastBackupTime"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reachable",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='RepositoryReachable')].status"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='RepositoryReachable')].message"
+    )
 )]
 #[x_kube(validation = cel::forbidden(
     "!(has(self.wipeOut) && self.wipeOut && (has(self.backend.local) || has(self.backend.b2)))",

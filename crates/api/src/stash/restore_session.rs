@@ -31,7 +31,8 @@ use crate::common::{Condition, GoDuration, Time, string_enum};
     printcolumn(name = "Repository", type_ = "string", json_path = ".spec.repository.name"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Duration", type_ = "string", json_path = ".status.sessionDuration"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message")
 )]
 #[x_kube(validation = invoker::repository_for_restic())]
 #[x_kube(validation = cel::immutable())]
@@ -95,6 +96,9 @@ pub struct RestoreSessionStatus {
     /// Phase of the restore: Pending, Running, Succeeded, Failed, Unknown or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
+    /// What the restore waits for, or why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// How many hosts are restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_hosts: Option<i32>,

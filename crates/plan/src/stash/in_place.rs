@@ -20,6 +20,7 @@
 //!
 //! - [`UNFINISHED`]: the record of a restore that is writing or has failed, on the claims that it wrote to.
 
+mod advice;
 mod cut_short;
 mod decide;
 mod owners;
@@ -34,7 +35,7 @@ pub use cut_short::LeftData;
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide, deletes_claims_when_scaled};
 pub use owners::{ScaleOwner, scale_owners, was_scaled_since};
 pub use rollback::{AfterRestoreError, backups_resumed, held_down, is_at_work_on, rollbacks};
-pub use standstill::{Action, RestoreName, Standstill, StandstillFacts, Step, Work};
+pub use standstill::{Action, DELETED, RestoreName, Standstill, StandstillFacts, Step, Work};
 pub use unfinished::{UNFINISHED, unfinished, unfinished_annotation};
 pub use uses::{VolumeUser, users};
 

@@ -4,6 +4,8 @@
 
 pub mod conditions;
 mod data;
+mod message;
+mod notices;
 mod of_backup;
 mod of_restore;
 mod phase;
@@ -11,6 +13,7 @@ mod phase;
 mod tests;
 
 pub use data::RestoredData;
+pub use notices::{Notice, notices};
 pub use of_backup::empty_target;
 
 use std::collections::BTreeSet;
@@ -110,6 +113,8 @@ pub struct SessionState {
     /// Of a BackupSession: it failed and was retried; when the next retry starts.
     pub retried: Option<bool>,
     pub next_retry: Option<Timestamp>,
+    /// What it waits for, or why it was skipped or failed, in one sentence.
+    pub message: Option<String>,
 }
 
 /// The state of one member.

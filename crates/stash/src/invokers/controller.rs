@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
 use lifeboat_api::common::Time;
 use lifeboat_api::stash::{BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
@@ -18,7 +18,7 @@ use lifeboat_web::Metrics;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::gather::{GatheredNow, gather, nodes};
+use super::gather::{GatheredNow, OPENING as OPENING_REPOSITORY, gather, nodes};
 use super::invoker::Invoker;
 use super::opening::RepositoryOpenings;
 use super::schedule::{Scheduled, rest, schedule};
@@ -54,7 +54,11 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 
 async fn run_kind(context: &Context, kind: InvokerKind, name: &'static str, shutdown: &CancellationToken) {
     let Some(resource) = invoker_resource(&kind) else { return };
-    let watches = context.watches(&resource).all_when(&context.policies.changed).until(shutdown);
+    let watches = context
+        .watches(&resource)
+        .all_when(&context.policies.changed)
+        .all_when(&context.invoker_doubts.changed)
+        .until(shutdown);
     let there = watches.known();
     let state = Arc::new(State::new(&context.core.metrics, kind, resource));
     tokio::select! {
@@ -151,16 +155,36 @@ async fn reconcile(
         }
     }
     if !is_seen(&object) || status != invoker.status || last_due != invoker.last_due {
+        let warning = status.warning(&invoker.status, OPENING_REPOSITORY).filter(|_| !is_opening);
         write(&context, &state, &object, status, last_due).await?;
+        tell(&context, &state, &object, warning).await;
     }
+    context.invoker_doubts.settle(&invoker.uid);
     Ok(next)
 }
 
+/// Writes an event about an invoker that became unusable.
+async fn tell(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    warning: Option<(&'static str, String)>,
+) {
+    if let Some((reason, message)) = warning {
+        context.core.events.warning(&object.object_ref(&state.resource), reason, &message).await;
+    }
+}
+
 /// When an invoker is looked at again that is Ready as it is written now and has no session due; None for any other. What it needs is
-/// gathered again when a session is due, and each session makes sure of it for itself: hundreds of invokers at rest cost no requests.
+/// gathered again when a session is due, and after a session failed; each session makes sure of it
+/// for itself: hundreds of invokers at rest cost no requests.
 fn at_rest(context: &Context, object: &DynamicObject, invoker: &Invoker) -> Option<Action> {
     let is_ready = invoker.status.phase == Some(InvokerPhase::Ready);
-    if !is_ready || !is_seen(object) || context.policies.refusal(invoker.id.kind.as_str()).is_some() {
+    if !is_ready
+        || context.invoker_doubts.has(&invoker.uid)
+        || !is_seen(object)
+        || context.policies.refusal(invoker.id.kind.as_str()).is_some()
+    {
         return None;
     }
     let valid = invoker.valid(|_| Vec::new()).ok()?;

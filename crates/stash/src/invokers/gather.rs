@@ -14,14 +14,14 @@ use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 
 use super::invoker::Invoker;
 use super::opening::RepositoryOpenings;
+use super::targets;
 use crate::context::Context;
 use crate::repository::reservations::{self, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, release_gone};
 use crate::snapshot_classes;
-use crate::target::{TargetName, workload};
 
 /// The message in the status while a slow repository is opened.
-const OPENING: &str = "the repository is being opened";
+pub(super) const OPENING: &str = "the repository is being opened";
 
 /// What was gathered, and whether the repository is still being opened.
 pub(super) struct GatheredNow {
@@ -47,7 +47,8 @@ pub(super) async fn gather(
     if let Some(refusal) = unchecked(context, invoker, valid) {
         return Ok(Gathered { refusal: Some(refusal), ..Gathered::default() }.into());
     }
-    let mut gathered = Gathered { targets: targets(context, valid).await?, ..Gathered::default() };
+    let (targets, not_found) = targets::find(context, &invoker.id.namespace, valid).await?;
+    let mut gathered = Gathered { targets, not_found, ..Gathered::default() };
     let ValidDriver::Restic(repository) = &valid.driver else {
         gathered.refusal = snapshot_classes::refusal(&context.core, valid).await?;
         return Ok(gathered.into());
@@ -151,24 +152,6 @@ pub(crate) async fn secret(context: &Context, repository: &Repository) -> Result
              keys of the storage"
         ))
     })
-}
-
-async fn targets(context: &Context, valid: &ValidBackup) -> Result<Vec<Option<Presence>>, ApiError> {
-    let mut found = Vec::new();
-    for member in &valid.members {
-        let Some(target) = &member.target else {
-            found.push(None);
-            continue;
-        };
-        let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
-        let there = workload(&context.core, name).await?.is_some();
-        found.push(Some(if there {
-            Presence::Yes
-        } else {
-            Presence::No(format!("{} does not exist; create it, or correct target.ref", target.key))
-        }));
-    }
-    Ok(found)
 }
 
 /// The invoker's claim to the repository.

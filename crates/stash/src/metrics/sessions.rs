@@ -65,6 +65,11 @@ pub(crate) struct HostNumbers {
 }
 
 impl HostNumbers {
+    /// The size of what is stored.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Adds a snapshot, and what its mover reported of it.
     pub(crate) fn add(&mut self, stored: &Snapshot, reported: Option<&BackedUp>) {
         self.bytes += stored.bytes;

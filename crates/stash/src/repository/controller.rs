@@ -39,7 +39,7 @@ use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{by_mover, object};
+use super::{by_mover, key_of, object};
 use crate::context::Context;
 use users::Users;
 
@@ -100,6 +100,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
             memory.users.changed(map, &known.state(), &resource)
         })
         .all_when(&context.policies.changed)
+        .all_when(&context.repository_doubts.changed)
         .until(shutdown);
     let there = watches.known();
     tokio::select! {
@@ -152,7 +153,10 @@ async fn reconcile(
     }
     let uid = repository.metadata.uid.clone().unwrap_or_default();
     let last = locked(&state.memory.looks).get(&uid).copied();
-    let Look::In(next_look) = due::look(&repository, last, context.now()) else {
+    let is_doubtful =
+        context.repository_doubts.settle(&key_of(&namespace, &repository.name_any()).to_string());
+    let look = if is_doubtful { Look::Now } else { due::look(&repository, last, context.now()) };
+    let Look::In(next_look) = look else {
         start_look(&context, &state, repository);
         return Ok(Action::requeue(NEXT_TRY));
     };
@@ -173,6 +177,7 @@ async fn hold(context: &Context, repository: &Repository, refusal: &str) -> Resu
     let observed = Observed { conditions: vec![refused], ..Observed::default() };
     let old = repository.status.clone().unwrap_or_default();
     object::write_status(context, repository, &status::status(&old, &observed, context.now())).await?;
+    observe::tell(context, repository, &observed.conditions).await;
     Ok(Action::requeue(NEXT_TRY))
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lifeboat_api::stash::Repository;
+use lifeboat_plan::stash::backend::PASSWORD;
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_repository::forget::forget_named;
@@ -52,11 +53,23 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
             made.map_err(|slow| RepositoryProblem::Storage(slow.to_string()))??;
             look::open(context, &access).await?
         }
-        other => other?,
+        other => other.map_err(|problem| with_secret(problem, &repository))?,
     };
     let id = opened.config().id.clone();
     verified(context, &repository, &location, &id).await?;
     Ok(Ready { access, id })
+}
+
+/// A wrong password, with the Secret that has it: a message of the engine names neither.
+pub(super) fn with_secret(problem: RepositoryProblem, repository: &Repository) -> RepositoryProblem {
+    if !problem.is_password() {
+        return problem;
+    }
+    let (namespace, secret) = (object::parts(repository).0, &repository.spec.backend.storage_secret_name);
+    RepositoryProblem::Unusable(format!(
+        "{}; the password is key {PASSWORD} of Secret {namespace}/{secret}",
+        problem.chain()
+    ))
 }
 
 pub(super) fn being_deleted(namespace: &str, name: &str) -> RepositoryProblem {
@@ -111,7 +124,8 @@ pub(crate) async fn snapshots(
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
     let RepositoryAccess { backend, access } = access_of(context, &repository).await?;
-    let looked = look::look(context, &access, false).await?;
+    let looked = look::look(context, &access, false).await;
+    let looked = looked.map_err(|problem| with_secret(problem, &repository))?;
     verified(context, &repository, &record::location(&backend), &looked.id).await?;
     Ok(looked.snapshots)
 }

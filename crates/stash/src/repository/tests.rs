@@ -69,7 +69,11 @@ async fn another_password_does_not_open_it_and_the_right_one_does_again() {
     ready(&world.context, &key).await.unwrap();
     world.put_secret(SHOP, "another");
     let wrong = ready(&world.context, &key).await.err().unwrap();
-    assert!(wrong.is_password(), "{}", wrong.chain());
+    let message = wrong.chain();
+    assert!(
+        message.contains("password") && message.contains("key RESTIC_PASSWORD of Secret shop/keys"),
+        "{message}"
+    );
     world.put_secret(SHOP, PASSWORD);
     ready(&world.context, &key).await.unwrap();
 }

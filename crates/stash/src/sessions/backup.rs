@@ -212,7 +212,12 @@ async fn advance(
 async fn skip(record: &SessionRecord, reason: &str) -> Result<(), Stopped> {
     let now = record.now();
     let skipped = ConditionType::BackupSkipped.yes(reason);
-    written(record.change(|state| state.observe(&skipped, now)).await?)
+    let changed = record.change(|state| {
+        // A session that waited for its turn has members, none of which began.
+        state.members.clear();
+        state.observe(&skipped, now);
+    });
+    written(changed.await?)
 }
 
 /// Records that the session runs, with its deadline, its members and the claims of their targets.

@@ -93,6 +93,14 @@ impl HostRecord {
         }
     }
 
+    /// Shows how much a mover that has ended processed, whatever its last progress was; None of a safety copy, after which the
+    /// host has not begun.
+    pub(crate) fn show_bytes(host: &mut HostState, bytes: Option<u64>) {
+        let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+        host.run.bytes_done = bytes;
+        host.run.bytes_total = bytes;
+    }
+
     async fn end_with(&self, error: Option<String>) -> Result<bool, ApiError> {
         let now = self.session.now();
         self.change(|host| end_host(host, error, now)).await
@@ -184,6 +192,10 @@ impl AttemptRecord for HostRecord {
     }
 
     async fn warn(&self, reason: &str, message: &str) {
+        // The record of the session tells that a host failed, with the same message.
+        if reason == "Failed" {
+            return;
+        }
         self.session.warn(reason, &format!("host {}: {message}", self.host)).await;
     }
 }

@@ -15,7 +15,7 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::session::SessionKey;
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
-use lifeboat_plan::stash::state::{MemberState, SessionState, WorkPhase};
+use lifeboat_plan::stash::state::{MemberState, SessionState, WorkPhase, notices};
 use lifeboat_plan::transfer::movers::Owner;
 use tokio::sync::Mutex;
 
@@ -111,8 +111,21 @@ impl SessionRecord {
 
     /// Records the last step of the session with these conditions, and how long the session took. False if the session no longer exists.
     pub(crate) async fn complete(&self, observed: &[Observation]) -> Result<bool, ApiError> {
+        self.complete_with(observed, None).await
+    }
+
+    /// Ends a session whose members cannot run, for this reason. False if the session no longer exists.
+    pub(crate) async fn fail(&self, reason: &str) -> Result<bool, ApiError> {
+        self.complete_with(&[], Some(reason)).await
+    }
+
+    /// `reason`: why it fails, if its members and conditions do not say that.
+    async fn complete_with(&self, observed: &[Observation], reason: Option<&str>) -> Result<bool, ApiError> {
         let now = self.now();
         let changed = self.change(|state| {
+            if let Some(reason) = reason {
+                state.message = Some(reason.to_owned());
+            }
             for observed in observed {
                 state.observe(observed, now);
             }
@@ -139,7 +152,7 @@ impl SessionRecord {
     }
 
     /// Changes the state and writes it. False if the object, and therefore the session, no longer exists. If the
-    /// change has no effect on the state, nothing is written.
+    /// change has no effect on the state, nothing is written. Failures that the change records are told in events.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut SessionState)) -> Result<bool, ApiError> {
         let mut held = self.held.lock().await;
         if held.is_gone {
@@ -153,10 +166,17 @@ impl SessionRecord {
         }
         let written = self.write(&mut held, &state).await?;
         held.is_gone = !written;
-        if written {
-            held.state = state;
+        if !written {
+            return Ok(false);
         }
-        Ok(written)
+        let told = notices(&held.state, &state);
+        held.state = state;
+        // Events are written while others change the state.
+        drop(held);
+        for notice in told {
+            self.warn(notice.reason, &notice.message).await;
+        }
+        Ok(true)
     }
 
     /// Writes the state as it is. Fails if the API server refuses that.

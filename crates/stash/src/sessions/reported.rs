@@ -27,6 +27,19 @@ impl NotDone {
     }
 }
 
+/// Problems of paths or hosts in one text. One that several have is said once.
+pub(super) fn grouped(problems: &[(String, String)]) -> String {
+    let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (of, problem) in problems {
+        match groups.iter_mut().find(|(_, known)| known == problem) {
+            Some((all, _)) => all.push(of),
+            None => groups.push((vec![of], problem)),
+        }
+    }
+    let texts = groups.into_iter().map(|(all, problem)| format!("{}: {problem}", all.join(", ")));
+    texts.collect::<Vec<_>>().join("; ")
+}
+
 /// The outcome of a part. `number`: its place in the task, from 0.
 pub(super) fn of_part<'a>(outcome: &'a Outcome, uid: &str, number: usize) -> Result<&'a Outcome, NotDone> {
     match outcome {
@@ -55,6 +68,13 @@ mod tests {
         let parts = Outcome::Parts(PartResults { parts, ..PartResults::default() });
         assert_eq!(of_part(&parts, "t.1", 1).unwrap(), &stored);
         assert!(matches!(of_part(&parts, "t.0", 0), Err(NotDone::NoRoom)));
+    }
+
+    #[test]
+    fn a_problem_that_several_paths_have_is_said_once() {
+        let of = |path: &str, problem: &str| (path.to_owned(), problem.to_owned());
+        let problems = [of("/a", "read-only"), of("/b", "no space"), of("/c", "read-only")];
+        assert_eq!(grouped(&problems), "/a, /c: read-only; /b: no space");
     }
 
     #[test]

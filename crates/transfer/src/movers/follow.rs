@@ -193,6 +193,9 @@ impl<'a> Follower<'a> {
         match verdict {
             Verdict::Preparing(message) => {
                 if message != self.reported && self.ending.is_none() {
+                    if matches!(self.stuck, Some((Stuck::Pull | Stuck::NoImage, _))) {
+                        observer.without_image().await;
+                    }
                     observer.preparing(&message).await;
                     self.reported = message;
                 }

@@ -64,7 +64,15 @@ pub(super) struct Turn {
 impl Turn {
     /// Records the node that the scheduler chose: the mover counts towards that node's limit.
     pub(super) fn settle(&self, node: &str) {
-        locked(&self.queue.state).queue.settle(&self.task, node);
+        self.queue.change(&self.metrics, |state| {
+            state.queue.settle(&self.task, node);
+            state.queue.park(&self.task, false);
+        });
+    }
+
+    /// The mover waits for an image that cannot be pulled: others need not wait for it.
+    pub(super) fn park(&self) {
+        self.queue.change(&self.metrics, |state| state.queue.park(&self.task, true));
     }
 }
 

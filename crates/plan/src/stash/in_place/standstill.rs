@@ -153,6 +153,9 @@ pub enum Action {
     End { failure: Option<String> },
 }
 
+/// Why a restore has to end whose object was deleted.
+pub const DELETED: &str = "the restore was deleted";
+
 impl Action {
     fn write(record: Standstill) -> Self {
         Self::Write(Box::new(record))
@@ -228,6 +231,19 @@ impl Standstill {
         })
     }
 
+    /// The same, where the restore was deleted: commands that name it find it no more.
+    fn held_by_deleted(&self, reason: &str, running: u32) -> Action {
+        let failure = Some(self.deleted_message(reason, running));
+        Action::write(Self { step: Step::HeldDown, failure, ..self.clone() })
+    }
+
+    /// The record of a workload whose restore was removed while it wrote.
+    #[must_use]
+    pub fn removed(&self) -> Self {
+        let reason = format!("{} was removed while it restored", self.restore);
+        Self { step: Step::HeldDown, failure: Some(self.deleted_message(&reason, 0)), ..self.clone() }
+    }
+
     /// Why the restore ends before the workload was stopped, or before anything was written, and how to go on. A workload that an earlier
     /// restore left down gets a message of its own.
     #[must_use]
@@ -239,7 +255,7 @@ impl Standstill {
     }
 
     /// The command that carries the restore out again.
-    fn again(&self) -> String {
+    pub(super) fn again(&self) -> String {
         let RestoreName { kind, namespace, name, .. } = &self.restore;
         let object = kind.to_lowercase();
         format!("kubectl -n {namespace} get {object} {name} -o yaml | kubectl replace --force -f -")
@@ -297,7 +313,11 @@ impl Standstill {
         match (failed.or_else(|| self.disturbed(seen)), &seen.work) {
             (Some(reason), Work::Running) => Action::Cancel { reason },
             (Some(reason), Work::NotBegun | Work::Untouched(_)) => self.as_before(reason),
-            (Some(reason), _) => self.held(&reason, seen.workload.as_ref().map_or(0, |(_, now)| *now)),
+            (Some(reason), _) => {
+                let running = seen.workload.as_ref().map_or(0, |(_, now)| *now);
+                let is_deleted = seen.give_up.as_deref() == Some(DELETED);
+                if is_deleted { self.held_by_deleted(&reason, running) } else { self.held(&reason, running) }
+            }
             (None, _) => Action::Work,
         }
     }
@@ -333,51 +353,6 @@ impl Standstill {
 
     fn scaled_message(&self, replicas: u32) -> String {
         format!("{} {} was scaled to {replicas} while its volumes were being restored", self.kind, self.name)
-    }
-
-    /// Why a workload stays down that an earlier restore left so, and what a person can do now.
-    fn left_message(&self, reason: &str, earlier: &RestoreName) -> String {
-        let Self { kind, name, restore, .. } = self;
-        let (workload, namespace) = (format!("{}/{name}", kind.to_lowercase()), &restore.namespace);
-        let rollback = match &self.safety_of {
-            Some(_) => format!(
-                " put the earlier data back: lifeboat stash rollback {} -n {namespace};",
-                restore.argument()
-            ),
-            None => String::new(),
-        };
-        format!(
-            "{reason}. Nothing was written, and {kind} {name} stays as {earlier} left it, with data that may be half restored. \
-             Restore again;{rollback} start it with the data as it is: lifeboat stash resume-workload {workload} -n {namespace}",
-            reason = reason.trim_end_matches('.'),
-        )
-    }
-
-    /// Why the workload is stopped and what a user can do now. `running`: its scale, if it was started in the
-    /// meantime.
-    fn held_message(&self, reason: &str, running: u32) -> String {
-        let Self { kind, name, replicas, restore, .. } = self;
-        let namespace = &restore.namespace;
-        let state = match running {
-            0 => format!("{kind} {name} stays stopped (it had {replicas} replicas)"),
-            now => format!(
-                "{kind} {name} runs with {now} replicas, although its data may be half restored: stop it"
-            ),
-        };
-        let rollback = match &self.safety_of {
-            Some(copy) => format!(
-                "put the earlier data back: lifeboat stash rollback {} -n {namespace}",
-                copy.argument()
-            ),
-            None => "there is no safety copy to go back to (lifeboat.io/safety-copy)".to_owned(),
-        };
-        let argument = restore.argument();
-        format!(
-            "{reason}. {state}. Try again: {again}; \
-             {rollback}; start it with the data as it is: lifeboat stash resume-workload {argument} -n {namespace}",
-            reason = reason.trim_end_matches('.'),
-            again = self.again(),
-        )
     }
 }
 

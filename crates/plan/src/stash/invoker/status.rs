@@ -7,8 +7,8 @@ use lifeboat_api::stash::{InvokerPhase, MemberConditions, TargetRef};
 use super::problem::Problems;
 use crate::stash::reservation::Standing;
 use crate::stash::state::conditions::ConditionType::{
-    self, BackendSecretFound, BackupTargetFound, CronJobCreated, RepositoryFound, RestoreTargetFound,
-    ValidationPassed,
+    self, BackendSecretFound, BackupTargetFound, BackupTargetIncomplete, CronJobCreated, RepositoryFound,
+    RestoreTargetFound, ValidationPassed,
 };
 use crate::stash::state::conditions::{Observation, Truth};
 use crate::stash::state::{SessionState, empty_target};
@@ -45,6 +45,8 @@ pub struct Gathered {
     pub secret: Option<Presence>,
     /// For each member; None for one without target.
     pub targets: Vec<Option<Presence>>,
+    /// For each member whose target exists: what the next session will not find of what the member names.
+    pub not_found: Vec<Option<String>>,
     /// The invoker's place in the repository's record; None with driver VolumeSnapshotter, and while there is no record.
     pub standing: Option<Standing>,
     /// Why the server refuses the object although its spec is valid: the admission policy is missing, or it may not be used.
@@ -120,10 +122,12 @@ impl InvokerStatus {
         let phase = phase(gathered, &validation, &schedule);
         let mut observed = gathered.repository_observations();
         observed.push(validation);
-        let of_target = |found: &Option<Presence>| {
-            found.as_ref().map(|found| found.observed(BackupTargetFound, "the target"))
+        let of_target = |(number, found): (usize, &Option<Presence>)| -> Vec<Observation> {
+            let target = found.as_ref().map(|found| found.observed(BackupTargetFound, "the target"));
+            let incomplete = gathered.not_found.get(number).cloned().flatten();
+            target.into_iter().chain(incomplete.map(|message| BackupTargetIncomplete.yes(message))).collect()
         };
-        let found: Vec<_> = gathered.targets.iter().map(of_target).collect();
+        let found: Vec<_> = gathered.targets.iter().enumerate().map(of_target).collect();
         let mut members = Vec::new();
         if is_batch {
             members = member_conditions(&old.members, targets, &found, now);
@@ -132,6 +136,46 @@ impl InvokerStatus {
         }
         observed.push(schedule);
         Self { phase: Some(phase), conditions: merged(&old.conditions, &observed, now), members }
+    }
+
+    /// The reason and text of an event, if an invoker became unusable, or for other causes than before. `passing`: a message
+    /// about which there was no event, because it did not last.
+    pub fn warning(&self, before: &Self, passing: &str) -> Option<(&'static str, String)> {
+        let reason = match self.phase {
+            Some(InvokerPhase::Invalid) => "Invalid",
+            Some(InvokerPhase::NotReady) => "NotReady",
+            _ => {
+                let message = self.incomplete()?;
+                return before.incomplete().is_none().then(|| ("TargetIncomplete", message.to_owned()));
+            }
+        };
+        let kinds = |status: &Self| -> Vec<String> {
+            status.causes().map(|cause| format!("{}={}", cause.type_, cause.status)).collect()
+        };
+        let was_passing = before.causes().any(|cause| cause.message == passing);
+        if self.phase == before.phase && !was_passing && kinds(self) == kinds(before) {
+            return None;
+        }
+        let messages: Vec<&str> = self.causes().map(|cause| cause.message.as_str()).collect();
+        Some((reason, messages.join("; ")))
+    }
+
+    /// The conditions that keep it from being Ready. That of the schedule only repeats them.
+    fn causes(&self) -> impl Iterator<Item = &Condition> {
+        self.all().filter(|known| {
+            let is_own = ConditionType::named(&known.type_).is_some_and(|kind| kind != CronJobCreated);
+            is_own && known.status != "True"
+        })
+    }
+
+    /// What the first member with such a condition names and does not have.
+    fn incomplete(&self) -> Option<&str> {
+        let found = self.all().find(|known| known.type_ == BackupTargetIncomplete.name())?;
+        Some(&found.message)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.iter().chain(self.members.iter().flat_map(|member| &member.conditions))
     }
 }
 
@@ -169,15 +213,14 @@ fn phase(gathered: &Gathered, validation: &Observation, schedule: &Observation) 
 fn member_conditions(
     old: &[MemberConditions],
     targets: &[Option<TargetRef>],
-    found: &[Option<Observation>],
+    found: &[Vec<Observation>],
     now: Timestamp,
 ) -> Vec<MemberConditions> {
-    let member = |(target, found): (&Option<TargetRef>, &Option<Observation>)| {
+    let member = |(target, observed): (&Option<TargetRef>, &Vec<Observation>)| {
         let target = target.clone().unwrap_or_else(empty_target);
         let known = old.iter().find(|known| known.target == target);
         let known = known.map(|known| known.conditions.as_slice()).unwrap_or_default();
-        let observed: Vec<_> = found.iter().cloned().collect();
-        MemberConditions { target, conditions: merged(known, &observed, now) }
+        MemberConditions { target, conditions: merged(known, observed, now) }
     };
     targets.iter().zip(found).map(member).collect()
 }

@@ -91,6 +91,8 @@ condition_types! {
     Session ValidationPassed: "ResourceValidationPassed", "ResourceValidationFailed";
     /// The target of a backup exists.
     Member BackupTargetFound: "TargetAvailable", "TargetNotAvailable", "UnableToCheckTargetAvailability";
+    /// Ours: the target of a backup exists, and the next session will not find what the invoker names in it.
+    Member BackupTargetIncomplete: "NamesNotFound", "NamesFound";
     /// The target of a restore exists.
     Member RestoreTargetFound: "TargetAvailable", "TargetNotAvailable", "UnableToCheckTargetAvailability";
     /// Upstream's only: a sidecar is in the workload.
@@ -137,7 +139,7 @@ condition_types! {
     Member RestoreJobCreated: "RestoreJobCreationSucceeded", "RestoreJobCreationFailed";
     /// The hosts of a restore's member are known, and movers can be sent.
     Member RestoreExecutorEnsured: "SuccessfullyEnsuredRestoreExecutor", "FailedToEnsureRestoreExecutor";
-    /// False while steps after the data of a restore's member are left, such as starting the workload.
+    /// False while steps after the data of a restore's member are left, such as starting the workload, and if the restore failed.
     Member RestoreCompleted: "PostRestoreTasksExecuted", "PostRestoreTasksNotExecuted";
     /// The hooks before the hosts of a restore's member.
     Member PreRestoreHookExecutionSucceeded: "SuccessfullyExecutedPreRestoreHook", "FailedToExecutePreRestoreHook";
@@ -173,6 +175,9 @@ condition_types! {
 
 /// The reason of `ValidationPassed=False` while another invoker has the repository.
 pub const REPOSITORY_IN_USE: &str = "RepositoryInUse";
+
+/// The reason of `RestoreCompleted=False` when the steps of a member have ended and it failed.
+const RESTORE_FAILED: &str = "RestoreFailed";
 
 /// The reason of `RepositoryReachable=False` if a mover, not the server, tried to open the repository.
 pub const NOT_OPENED_BY_MOVER: &str = "RepositoryNotOpenedByMover";
@@ -223,6 +228,12 @@ impl ConditionType {
         self.status_in(conditions) == Some(Truth::False)
     }
 
+    /// Whether steps after the data of a restore's member are left.
+    pub fn is_restore_open(conditions: &[Condition]) -> bool {
+        let known = conditions.iter().find(|known| known.type_ == Self::RestoreCompleted.name());
+        known.is_some_and(|known| known.status == "False" && known.reason != RESTORE_FAILED)
+    }
+
     /// The type with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
@@ -233,6 +244,13 @@ impl Observation {
     /// The invoker waits because another one has the repository; the message names it.
     pub fn repository_in_use(message: impl Into<String>) -> Self {
         Self { reason: REPOSITORY_IN_USE, ..ConditionType::ValidationPassed.no(message) }
+    }
+
+    /// All steps of a restore's member were done; not all of its data was restored, or its workload stays stopped.
+    pub fn restore_failed() -> Self {
+        let message =
+            "the restore has ended and failed; the errors of its hosts and the other conditions say why";
+        Self { reason: RESTORE_FAILED, ..ConditionType::RestoreCompleted.no(message) }
     }
 
     /// A mover could not open the repository of a Repository.

@@ -24,6 +24,7 @@ impl SessionState {
             members: status.targets.iter().map(member).collect(),
             retried: status.retried,
             next_retry: status.next_retry.as_ref().map(|time| time.0),
+            message: status.message.clone(),
         }
     }
 
@@ -31,6 +32,7 @@ impl SessionState {
     pub fn to_backup_session(&self) -> BackupSessionStatus {
         BackupSessionStatus {
             phase: Some(shown_session_phase(self.phase)),
+            message: self.message.clone(),
             session_duration: self.duration,
             session_deadline: self.deadline.map(Time),
             retried: self.retried,

@@ -32,6 +32,7 @@ impl SessionState {
             phase: status.phase.as_ref().map_or(SessionPhase::Pending, session_phase),
             deadline: status.session_deadline.as_ref().map(|time| time.0),
             duration: status.session_duration,
+            message: status.message.clone(),
             conditions: of_session,
             members: vec![member],
             ..Self::default()
@@ -44,6 +45,7 @@ impl SessionState {
         let of_member = member.map(|member| member.conditions.as_slice()).unwrap_or_default();
         RestoreSessionStatus {
             phase: Some(shown_session_phase(self.phase)),
+            message: self.message.clone(),
             total_hosts: member.and_then(|member| member.total_hosts),
             claims: member.map(|member| member.claims.iter().cloned().collect()).unwrap_or_default(),
             session_duration: self.duration,
@@ -60,6 +62,7 @@ impl SessionState {
             phase: status.phase.as_ref().map_or(SessionPhase::Pending, session_phase),
             deadline: status.session_deadline.as_ref().map(|time| time.0),
             duration: status.session_duration,
+            message: status.message.clone(),
             conditions: status.conditions.clone(),
             members: status.members.iter().map(member).collect(),
             ..Self::default()
@@ -70,6 +73,7 @@ impl SessionState {
     pub fn to_restore_batch(&self) -> RestoreBatchStatus {
         RestoreBatchStatus {
             phase: Some(shown_session_phase(self.phase)),
+            message: self.message.clone(),
             session_duration: self.duration,
             session_deadline: self.deadline.map(Time),
             conditions: self.conditions.clone(),

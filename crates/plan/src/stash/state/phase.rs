@@ -3,9 +3,10 @@
 //! As in upstream, with these differences. If retention, check, history or metrics fail, that is a warning, and a
 //! session whose data is stored does not become Failed. A member is Failed only when none of its hosts is being
 //! processed any more. A member without any host is Failed, because nothing was stored or restored. A member whose
-//! last steps are not done (condition `RestoreCompleted` is False) is Running, however its hosts ended, because its
+//! last steps are not done (condition `RestoreCompleted` is False, and not because the restore failed) is Running, however its hosts ended, because its
 //! workload may have to be started.
 
+use jiff::Timestamp;
 use lifeboat_api::common::Condition;
 
 use super::conditions::ConditionType::{
@@ -13,8 +14,9 @@ use super::conditions::ConditionType::{
     DeadlineExceeded, GlobalPostBackupHookSucceeded, GlobalPostRestoreHookSucceeded,
     GlobalPreBackupHookSucceeded, GlobalPreRestoreHookSucceeded, MetricsPushed,
     PostBackupHookExecutionSucceeded, PostRestoreHookExecutionSucceeded, PreBackupHookExecutionSucceeded,
-    PreRestoreHookExecutionSucceeded, RestoreCompleted, RestoreExecutorEnsured, ValidationPassed,
+    PreRestoreHookExecutionSucceeded, RestoreExecutorEnsured, ValidationPassed,
 };
+use super::conditions::Observation;
 use super::{HostState, MemberState, SessionPhase, SessionState, WorkPhase};
 
 /// Hooks of hosts: one that failed makes its member Failed.
@@ -38,7 +40,7 @@ impl MemberState {
     /// The phase that follows from the member's hosts and conditions.
     pub fn current_phase(&self) -> WorkPhase {
         let is_false = |kind: ConditionType| kind.is_false(&self.conditions);
-        if self.hosts.iter().any(HostState::is_at_work) || is_false(RestoreCompleted) {
+        if self.hosts.iter().any(HostState::is_at_work) || ConditionType::is_restore_open(&self.conditions) {
             return WorkPhase::Running;
         }
         if is_false(BackupExecutorEnsured)
@@ -53,6 +55,15 @@ impl MemberState {
             return WorkPhase::Running;
         }
         self.end_phase()
+    }
+
+    /// Shows that all steps of a restore's member were done.
+    pub fn complete_restore(&mut self, now: Timestamp) {
+        let completed = ConditionType::RestoreCompleted.yes("");
+        self.observe(&completed, now);
+        if self.current_phase() == WorkPhase::Failed {
+            self.observe(&Observation::restore_failed(), now);
+        }
     }
 
     /// The phase when every host has ended.
@@ -91,6 +102,12 @@ impl SessionState {
         let went_back = self.phase == SessionPhase::Running && phase == SessionPhase::Pending;
         if !went_back {
             self.phase = phase;
+        }
+        match self.cause() {
+            Some(cause) => self.message = Some(cause),
+            // A session that fails as a whole has the message of whoever ended it.
+            None if self.phase == SessionPhase::Failed => {}
+            None => self.message = None,
         }
     }
 

@@ -318,6 +318,7 @@ fn a_state(is_backup: bool) -> impl Strategy<Value = SessionState> {
             members,
             retried: retried.filter(|_| is_backup),
             next_retry: next_retry.filter(|_| is_backup),
+            message: deadline.map(|_| "it waits".to_owned()),
         },
     )
 }

@@ -13,7 +13,7 @@ use super::paths::PathError;
 use super::pods::{
     by_node, has_ended, is_terminating, named, pod_template, pods_of, standing, standing_for_sent,
 };
-use super::volumes::{Purpose, Volume, VolumeError, is_one_for_each_pod, kind_of};
+use super::volumes::{Purpose, Volume, VolumeError, is_made_from_objects, is_one_for_each_pod, kind_of};
 use super::{
     Host, HostPart, HostPod, HostSource, HostVolume, MOST_HOSTS, Note, PodsError, SentFor, SentHosts,
     TargetError, TargetFacts, TargetPlan,
@@ -285,11 +285,30 @@ fn must_be_a_device(path: &MountedPath) -> Result<(), PathError> {
 /// The volume of a name.
 pub(super) fn entry<'v>(entries: &'v [Value], volume: &str, of: &str) -> Result<&'v Value, VolumeError> {
     entries.iter().find(|entry| entry["name"] == *volume).ok_or_else(|| {
-        let mut available: Vec<&str> = entries.iter().map(|entry| text(entry, "/name")).collect();
+        // Volumes such as that of the service account's token cannot be backed up.
+        let stored = entries.iter().filter(|entry| !is_made_from_objects(entry));
+        let mut available: Vec<&str> = stored.map(|entry| text(entry, "/name")).collect();
         available.sort_unstable();
         let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
         VolumeError::NoVolume { volume: volume.to_owned(), of: of.to_owned(), available }
     })
+}
+
+/// The volumes that mounts of a workload name and its pod template does not have, as one message; None if it has them all, or
+/// the target has no pod template.
+pub fn unknown_volumes<'m>(
+    kind: TargetKind,
+    workload: &Value,
+    named: impl IntoIterator<Item = &'m str>,
+) -> Option<String> {
+    pod_template(workload)?;
+    let (volumes, of) =
+        (template_volumes(workload, None), format!("{kind} {}", text(workload, "/metadata/name")));
+    let errors: BTreeSet<String> = named
+        .into_iter()
+        .filter_map(|volume| entry(&volumes, volume, &of).err().map(|error| error.to_string()))
+        .collect();
+    (!errors.is_empty()).then(|| errors.into_iter().collect::<Vec<_>>().join("; "))
 }
 
 /// The volumes of a workload's pods, from its template; those of a StatefulSet's claim templates replace others of the same

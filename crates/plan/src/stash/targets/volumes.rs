@@ -109,9 +109,14 @@ pub(super) fn is_one_for_each_pod(volume: &Value) -> bool {
     ONE_FOR_EACH_POD.contains(&kind_of(volume).as_str())
 }
 
+/// Whether the kubelet writes the files of such a volume from objects of the cluster.
+pub(super) fn is_made_from_objects(volume: &Value) -> bool {
+    MADE_FROM_OBJECTS.contains(&kind_of(volume).as_str())
+}
+
 /// Whether such a volume exists only with a pod.
 pub(super) fn is_with_pods_only(volume: &Value) -> bool {
-    volume.get("persistentVolumeClaim").is_none() && !MADE_FROM_OBJECTS.contains(&kind_of(volume).as_str())
+    volume.get("persistentVolumeClaim").is_none() && !is_made_from_objects(volume)
 }
 
 /// Why a namespace admits no pods with hostPath volumes, by the Pod Security level that its labels enforce; None if it admits them.

@@ -6,7 +6,7 @@
 //! If the first mover of a group cannot start because its node or repository is full, another one of the group may.
 //! The first one keeps its turn, so that no later mover takes the slot that it waits for. Driven by the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_api::common::TaskId;
 
@@ -63,6 +63,8 @@ pub struct Queue {
     /// In order of arrival.
     waiting: Vec<Candidate>,
     running: BTreeMap<TaskId, Candidate>,
+    /// Running movers whose pods have no image: they copy nothing, and do not count while they are few.
+    parked: BTreeSet<TaskId>,
     /// When each waiting group had its last turn, or arrived.
     turns: BTreeMap<String, u64>,
     /// The turn that a lane had when its node or repository was full.
@@ -76,6 +78,7 @@ impl Queue {
             limits,
             waiting: Vec::new(),
             running: BTreeMap::new(),
+            parked: BTreeSet::new(),
             turns: BTreeMap::new(),
             kept: BTreeMap::new(),
             clock: 0,
@@ -112,10 +115,26 @@ impl Queue {
         self.forget();
     }
 
+    /// The image of a running mover cannot be pulled, or its container runs at last. No more movers than the limit in total are
+    /// parked, so that a missing image of many does not start pods without end.
+    pub fn park(&mut self, task: &TaskId, is_stuck: bool) {
+        if !is_stuck {
+            self.parked.remove(task);
+        } else if self.is_running(task) && self.parked.len() < self.limits.total.max(1) {
+            self.parked.insert(task.clone());
+        }
+    }
+
+    /// The running movers that count towards the limits.
+    fn counted(&self) -> impl Iterator<Item = &Candidate> {
+        self.running.iter().filter(|(task, _)| !self.parked.contains(*task)).map(|(_, running)| running)
+    }
+
     /// Removes a mover that neither waits nor runs any more.
     pub fn leave(&mut self, task: &TaskId) {
         self.waiting.retain(|candidate| candidate.task != *task);
         self.running.remove(task);
+        self.parked.remove(task);
         self.forget();
     }
 
@@ -163,7 +182,7 @@ impl Queue {
                 self.limits.on_repository,
                 "--movers-per-repository",
             ),
-            _ => ("in all".to_owned(), self.running.len(), self.limits.total, "--movers-at-once"),
+            _ => ("in all".to_owned(), self.counted().count(), self.limits.total, "--movers-at-once"),
         };
         let movers = if count == 1 { "1 mover runs".to_owned() } else { format!("{count} movers run") };
         let reason = format!("{movers} {place} (limit {}, {flag})", limit.max(1));
@@ -197,7 +216,7 @@ impl Queue {
     }
 
     fn full_for(&self, candidate: &Candidate) -> Option<Full> {
-        if self.running.len() >= self.limits.total.max(1) {
+        if self.counted().count() >= self.limits.total.max(1) {
             return Some(Full::Total);
         }
         if candidate.node.as_ref().is_some_and(|node| self.on_node(node) >= self.limits.on_node.max(1)) {
@@ -208,11 +227,11 @@ impl Queue {
     }
 
     fn on_node(&self, node: &str) -> usize {
-        self.running.values().filter(|running| running.node.as_deref() == Some(node)).count()
+        self.counted().filter(|running| running.node.as_deref() == Some(node)).count()
     }
 
     fn on_repository(&self, repository: &str) -> usize {
-        self.running.values().filter(|running| running.repository == repository).count()
+        self.counted().filter(|running| running.repository == repository).count()
     }
 
     /// How many of the rivals start before it when groups alternate.

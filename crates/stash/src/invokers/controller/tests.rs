@@ -131,6 +131,66 @@ async fn an_invoker_at_rest_costs_no_requests_until_it_is_changed() {
     assert_eq!(reconciled(&world, &kind, "nightly").await["status"]["phase"], "NotReady");
 }
 
+/// An invoker that is Ready, with a schedule that is due once in four years.
+async fn at_rest() -> World {
+    let world = world().await;
+    put_configuration(&world, "nightly");
+    let kind = InvokerKind::BackupConfiguration;
+    world.server.change(&path(&kind, "nightly"), &json!({"spec": {"schedule": "0 3 29 2 *"}}));
+    for _ in 0..2 {
+        assert_eq!(reconciled(&world, &kind, "nightly").await["status"]["phase"], "Ready");
+    }
+    world
+}
+
+#[tokio::test]
+async fn after_a_session_failed_its_invoker_looks_again_and_names_the_cause_in_status_and_event() {
+    let (world, kind) = (at_rest().await, InvokerKind::BackupConfiguration);
+    world.server.remove("/api/v1/namespaces/shop/secrets/keys");
+    let object = reconciled(&world, &kind, "nightly").await;
+    assert_eq!(object["status"]["phase"], "Ready", "nothing polls what an invoker at rest needs");
+    world.context.invoker_doubts.add("u-nightly");
+    let object = reconciled(&world, &kind, "nightly").await;
+    assert_eq!(object["status"]["phase"], "NotReady", "{object}");
+    assert_eq!(condition(&object, "BackendSecretFound").0, "False", "{object}");
+    assert_eq!(world.server.events(), ["NotReady"]);
+    reconciled(&world, &kind, "nightly").await;
+    assert_eq!(world.server.events(), ["NotReady"], "the cause is told once");
+    world.put_secret("shop", crate::testing::PASSWORD);
+    assert_eq!(reconciled(&world, &kind, "nightly").await["status"]["phase"], "Ready");
+}
+
+#[tokio::test]
+async fn a_volume_that_the_target_does_not_have_is_named_before_a_session_fails() {
+    let world = world().await;
+    let volumes = json!([{"name": "files", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "token", "projected": {"sources": []}}]);
+    world.server.change(
+        "/apis/apps/v1/namespaces/shop/deployments/web",
+        &json!({"spec": {"template": {"spec": {"volumes": volumes}}}}),
+    );
+    put_configuration(&world, "nightly");
+    let kind = InvokerKind::BackupConfiguration;
+    let object = reconciled(&world, &kind, "nightly").await;
+    let (status, message) = condition(&object, "BackupTargetIncomplete");
+    assert!(
+        status == "True" && message.contains("\"data\"") && message.ends_with("one of files"),
+        "{object}"
+    );
+    assert_eq!(object["status"]["phase"], "Ready", "a volume may be in the pods only");
+    assert_eq!(world.server.events(), ["TargetIncomplete"]);
+}
+
+#[tokio::test]
+async fn a_task_that_does_not_exist_is_named_before_a_session_fails() {
+    let world = world().await;
+    let changes = json!({"target": target("web", "a"), "task": {"name": "postgress-backup-15"}});
+    put(&world, &InvokerKind::BackupConfiguration, "nightly", &changes);
+    let object = reconciled(&world, &InvokerKind::BackupConfiguration, "nightly").await;
+    let (status, message) = condition(&object, "BackupTargetIncomplete");
+    assert!(status == "True" && message.contains("postgress-backup-15"), "{object}");
+}
+
 #[tokio::test]
 async fn a_paused_invoker_makes_no_session() {
     let (world, kind) = (world().await, InvokerKind::BackupConfiguration);

@@ -1,6 +1,7 @@
 //! One inspection of a Repository: opens it, in the server or with a mover, and writes the result into its status,
 //! its Snapshot objects and the metrics. An inspection waits for the tenant's storage, so no reconcile waits for it.
 
+use kube::Resource;
 use lifeboat_api::stash::Repository;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::backend::BackendAccess;
@@ -10,7 +11,7 @@ use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth}
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 
 use super::super::host::{NoAccess, RepositoryAccess, access_of};
-use super::super::opened::{recorded, verified};
+use super::super::opened::{recorded, verified, with_secret};
 use super::super::{by_mover, look, object, shown, used_by};
 use super::users::Users;
 use crate::context::Context;
@@ -59,7 +60,19 @@ pub(super) async fn observe(
     object::change_status(context, namespace, name, |repository| {
         status::status(&repository.status.clone().unwrap_or_default(), &observed, at)
     })
-    .await
+    .await?;
+    tell(context, &now, &observed.conditions).await;
+    Ok(())
+}
+
+/// Writes an event about a repository that could be reached, as far as its status says, and cannot be any more. `before`: the
+/// object before `observed` was written.
+pub(super) async fn tell(context: &Context, before: &Repository, observed: &[Observation]) {
+    let known = before.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let lost = observed.iter().find(|found| found.kind == REACHABLE && found.truth == Truth::False);
+    if let Some(lost) = lost.filter(|_| !REACHABLE.is_false(known)) {
+        context.events.warning(&before.object_ref(&()), "RepositoryNotReachable", &lost.message).await;
+    }
 }
 
 async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepository, ApiError> {
@@ -108,7 +121,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
         }
         Err(problem) => {
             context.repositories.close(&access.key);
-            return Ok(secret_and(no(problem.chain())));
+            return Ok(secret_and(no(with_secret(problem, repository).chain())));
         }
     };
     match verified(context, repository, &location, &looked.id).await {

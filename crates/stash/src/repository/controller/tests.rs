@@ -62,6 +62,22 @@ async fn a_missing_secret_and_a_refused_backend_are_in_the_status() {
     assert!(status == "False" && message.contains("'keys'"), "{message}");
 }
 
+#[tokio::test]
+async fn a_repository_that_cannot_be_reached_any_more_is_told_once_and_looked_for_after_a_failed_session() {
+    let world = World::new().await;
+    world.put_repository("r");
+    let state = state();
+    assert_eq!(condition(&reconciled(&world, &state, "r").await, "RepositoryReachable").0, "True");
+    world.server.remove("/api/v1/namespaces/shop/secrets/keys");
+    assert_eq!(condition(&reconciled(&world, &state, "r").await, "RepositoryReachable").0, "True");
+    for _ in 0..2 {
+        world.context.repository_doubts.add(&crate::repository::key_of(SHOP, "r").to_string());
+        let object = reconciled(&world, &state, "r").await;
+        assert_eq!(condition(&object, "RepositoryReachable").0, "False", "{object}");
+    }
+    assert_eq!(world.server.events(), ["RepositoryNotReachable"]);
+}
+
 /// A Repository sends keys of any Secret of its namespace to any address.
 #[tokio::test]
 async fn a_repository_is_left_alone_while_nothing_checks_who_writes_it() {

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::host_record::{HostRecord, end_host};
 use super::super::places::{Writable, in_node_directory, place, rates};
-use super::super::reported::{NotDone, of_part};
+use super::super::reported::{NotDone, grouped, of_part};
 use super::super::sizes::{human_size, minutes};
 use super::snapshots::HostSnapshots;
 use super::work::BackupWork;
@@ -217,12 +217,12 @@ impl Copying<'_> {
             match said.of(found.remove(&uid)) {
                 Ok(stored) => {
                     if stored.snapshot.unreadable > 0 {
-                        problems.push(format!("{}: {}", part.path, incomplete(&stored.snapshot)));
+                        problems.push((part.path.to_string(), incomplete(&stored.snapshot)));
                     }
                     locked(&self.numbers).add(&stored.snapshot, report.as_ref().ok());
                     snapshots.push(stats(part, &stored, report.ok().as_ref()));
                 }
-                Err(error) => problems.push(format!("{}: {error}", part.path)),
+                Err(error) => problems.push((part.path.to_string(), error.to_string())),
             }
         }
         self.transfer.forget_earlier().await;
@@ -231,14 +231,20 @@ impl Copying<'_> {
 
     /// Snapshots and problems are recorded in one write, because a host whose snapshots have missing files must not
     /// look complete after a crash.
-    async fn finish(&self, snapshots: Vec<SnapshotStats>, problems: Vec<String>) -> Result<(), ApiError> {
+    async fn finish(
+        &self,
+        snapshots: Vec<SnapshotStats>,
+        problems: Vec<(String, String)>,
+    ) -> Result<(), ApiError> {
         let now = self.record.session.now();
-        let error = (!problems.is_empty()).then(|| problems.join("; "));
+        let error = (!problems.is_empty()).then(|| grouped(&problems));
+        let bytes = self.work.is_some().then(|| locked(&self.numbers).bytes());
         let written = self.record.change(|host| {
             host.snapshots.retain(|known| !snapshots.iter().any(|new| new.path == known.path));
             host.snapshots.extend(snapshots);
             // If the host needs another mover, that mover starts with its own first attempt.
             host.run.attempt = None;
+            HostRecord::show_bytes(host, bytes);
             if error.is_some() {
                 end_host(host, error, now);
             }

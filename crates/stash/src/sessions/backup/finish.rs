@@ -64,8 +64,24 @@ pub(super) async fn finish(
         }
     };
     written(record.complete(&observed).await?)?;
-    context.metrics.sessions.ended(&ended(work, &record.state().await, record.now()));
+    let state = record.state().await;
+    doubt(context, work, &state);
+    context.metrics.sessions.ended(&ended(work, &state, record.now()));
     Ok(())
+}
+
+/// After a session that failed, its invoker is looked at again, and its Repository if that was not reached: both may show a
+/// state of long ago.
+fn doubt(context: &Context, work: &BackupWork, state: &SessionState) {
+    if state.phase == SessionPhase::Succeeded {
+        return;
+    }
+    context.invoker_doubts.add(&work.invoker.uid);
+    let steps = [ConditionType::BackendRepositoryInitialized, ConditionType::RepositoryMetricsPushed];
+    if let Some(key) = work.key.as_ref().filter(|_| steps.iter().any(|step| step.is_false(&state.conditions)))
+    {
+        context.repository_doubts.add(&key.to_string());
+    }
 }
 
 /// Applies the retention policy to the repository, and brings its status and state up to date. Returns the conditions that show this.
@@ -137,9 +153,9 @@ pub(super) async fn end(
     record: &SessionRecord,
     message: &str,
 ) -> Result<(), Stopped> {
-    record.warn("Failed", message).await;
-    written(record.complete(&[]).await?)?;
+    written(record.fail(message).await?)?;
     if let Some(invoker) = invoker {
+        context.invoker_doubts.add(&invoker.uid);
         context.metrics.sessions.failed(&labels_of(invoker));
     }
     Ok(())

@@ -238,6 +238,7 @@ async fn a_session_that_has_ended_is_left_as_it_is() {
 #[tokio::test]
 async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
     let shop = Shop::new().await;
+    let is_told = |session: &Value, text: &str| session["status"]["message"].to_string().contains(text);
     for (name, changes, text) in [
         (
             "no-target",
@@ -255,6 +256,7 @@ async fn a_missing_target_or_volume_or_pod_fails_the_session_and_is_named() {
         let session = shop.run(&format!("{name}-s")).await;
         assert_eq!(phase(&session), "Failed", "{session}");
         assert!(session["status"]["targets"][0].to_string().contains(text), "{session}");
+        assert!(is_told(&session, text), "{session}");
     }
     let pod = "/api/v1/namespaces/shop/pods/web-1";
     shop.world.server.change(pod, &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
@@ -275,6 +277,13 @@ async fn a_repository_that_cannot_be_opened_fails_the_session_with_the_reason() 
     assert_eq!(phase(&session), "Failed");
     let (status, message) = condition(&session, "BackendRepositoryInitialized");
     assert!(status == "False" && message.contains("'keys'"), "{session}");
+    assert!(session["status"]["message"].as_str().unwrap_or_default().contains("'keys'"), "{session}");
+    assert_eq!(shop.world.server.events().last().map(String::as_str), Some("Failed"));
+    assert!(shop.world.context.invoker_doubts.has("uid-nightly"), "its invoker looks again");
+    assert!(
+        shop.world.context.repository_doubts.settle(&key_of(SHOP, "r").to_string()),
+        "so does the Repository"
+    );
 }
 
 #[tokio::test]

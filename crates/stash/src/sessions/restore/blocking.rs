@@ -37,7 +37,8 @@ impl RestoreWork {
             return Ok(false);
         }
         let blocked = ConditionType::BackupsBlocked.yes(format!(
-            "backups of what it writes are skipped until a restore succeeds, or until a person allows them: lifeboat stash resume {} -n {}",
+            "while it runs, backups of what it writes are skipped; if it fails, until a restore succeeds or a person allows them: \
+             lifeboat stash resume {} -n {}",
             name.argument(),
             name.namespace
         ));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use lifeboat_plan::stash::hosts::HostName;
+use lifeboat_plan::stash::state::SessionPhase;
 
 use super::others::needed_copies;
 use super::work::RestoreWork;
@@ -24,6 +25,9 @@ pub(super) async fn finish(work: &RestoreWork) -> Result<(), Stopped> {
     // Slow storage does not lengthen the restore. What a server that ends here leaves is forgotten after the next session.
     written(work.record.complete(&[]).await?)?;
     if let Some(key) = &work.repository {
+        if work.record.read(|state| state.phase == SessionPhase::Failed).await {
+            work.context.repository_doubts.add(&key.to_string());
+        }
         forget_old_copies(&work.context, &work.record.namespace, key, &hosts).await;
     }
     Ok(())
@@ -48,6 +52,5 @@ pub(in crate::sessions) async fn forget_old_copies(
 
 /// Ends a restore that could not start.
 pub(super) async fn end(record: &SessionRecord, message: &str) -> Result<(), Stopped> {
-    record.warn("RestoreFailed", message).await;
-    written(record.complete(&[]).await?)
+    written(record.fail(message).await?)
 }

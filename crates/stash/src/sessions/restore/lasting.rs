@@ -87,7 +87,7 @@ impl Lasting for LastingRestore {
             if is_open {
                 member.observe(&ConditionType::RestoreExecutorEnsured.no(message), now);
             }
-            member.observe(&ConditionType::RestoreCompleted.yes(""), now);
+            member.complete_restore(now);
             if let Some(allowed) = self.allow_backups(record, member).await {
                 member.observe(&allowed, now);
             }

@@ -83,6 +83,11 @@ async fn a_failed_restore_keeps_the_workload_down_and_the_next_one_gives_it_its_
     assert_eq!(back["status"]["phase"], "Failed", "{back}");
     let (status, message) = condition(&back, "WorkloadStarted");
     assert_eq!(status, "False");
+    assert_eq!(condition(&back, "RestoreCompleted").0, "False", "{back}");
+    let host = &back["status"]["stats"][0];
+    assert!(host["bytesDone"].is_null() && host["bytesTotal"].is_null(), "those of the safety copy: {back}");
+    assert!(back["status"]["message"].to_string().contains("no space left"), "{back}");
+    assert!(cluster.world.server.events().contains(&"HostFailed".to_owned()));
     for part in ["no space left on device", "rollback restoresession/back", "resume-workload"] {
         assert!(message.contains(part), "{part} is not in {message}");
     }

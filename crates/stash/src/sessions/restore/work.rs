@@ -9,7 +9,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::hooks::ValidHook;
 use lifeboat_plan::stash::hosts::{HostName, TargetKind};
-use lifeboat_plan::stash::in_place::Step;
+use lifeboat_plan::stash::in_place::{DELETED, Step};
 use lifeboat_plan::stash::invoker::{MemberHooks, ValidRestore, ValidRestoreMember};
 use lifeboat_plan::stash::session::{Order, TargetKey};
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation};
@@ -30,6 +30,7 @@ use crate::sessions::finalizer::{self, Hold};
 use crate::sessions::hooks::{HookFailure, HookPlace};
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::record::SessionRecord;
+use crate::sessions::reported::grouped;
 use crate::sessions::turns::Turn;
 use crate::standstill::{self, Restoring, StandstillEnd};
 use crate::tasks::TaskWork;
@@ -110,7 +111,7 @@ impl RestoreWork {
                 set(ConditionType::DeadlineExceeded).map(|_| "it did not end within timeOut".to_owned());
             late.or_else(|| set(ConditionType::Interrupted))
         });
-        reason.await.unwrap_or_else(|| "the restore was deleted".to_owned())
+        reason.await.unwrap_or_else(|| DELETED.to_owned())
     }
 
     /// Stops the workload of a member, restores, and starts it.
@@ -275,15 +276,14 @@ impl SessionWork for RestoreWork {
     async fn fail_member(&self, member: usize, message: &str) -> Result<bool, ApiError> {
         locked(&self.turns).remove(&member);
         self.fail_open_hosts(member, message).await?;
-        self.record.warn("RestoreFailed", message).await;
         let (now, failed) = (self.record.now(), ConditionType::RestoreExecutorEnsured.no(message));
         self.change(member, |member| member.observe(&failed, now)).await
     }
 
     async fn member_ended(&self, member: usize) -> Result<(), ApiError> {
         locked(&self.turns).remove(&member);
-        let (now, completed) = (self.record.now(), ConditionType::RestoreCompleted.yes(""));
-        self.change(member, |member| member.observe(&completed, now)).await.map(drop)
+        let now = self.record.now();
+        self.change(member, |member| member.complete_restore(now)).await.map(drop)
     }
 }
 
@@ -308,12 +308,12 @@ pub(super) fn started(failure: Option<String>, is_down: bool, is_there: bool) ->
 
 /// The first failure among hosts, for messages.
 pub(super) fn failures(hosts: &[HostState]) -> Option<String> {
-    let failed: Vec<String> = hosts
+    let failed: Vec<(String, String)> = hosts
         .iter()
         .filter(|host| host.phase == WorkPhase::Failed)
-        .map(|host| format!("host {}: {}", host.name, host.error.as_deref().unwrap_or("it failed")))
+        .map(|host| (format!("host {}", host.name), host.error.as_deref().unwrap_or("it failed").to_owned()))
         .collect();
-    (!failed.is_empty()).then(|| failed.join("; "))
+    (!failed.is_empty()).then(|| grouped(&failed))
 }
 
 #[cfg(test)]

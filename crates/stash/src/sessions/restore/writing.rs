@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::choice::WritePart;
 use crate::sessions::host_record::HostRecord;
 use crate::sessions::places::{Writable, in_node_directory, place, rates};
-use crate::sessions::reported::{NotDone, of_part};
+use crate::sessions::reported::{NotDone, grouped, of_part};
 use crate::tasks::TaskWork;
 
 /// One mover of one host.
@@ -56,22 +56,26 @@ impl Steps for Writing {
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         let (mut restored, mut problems, mut owners) = (Vec::new(), Vec::new(), Listed::default());
-        let mut empty = Vec::new();
+        let (mut empty, mut bytes) = (Vec::new(), 0);
         for (number, part) in self.parts.parts.iter().enumerate() {
             match reported(&outcome, &self.transfer.part(number), number) {
                 Ok(done) => {
                     restored.push(part);
+                    bytes += done.bytes;
                     if done.files == 0 && self.has_patterns(part) {
                         empty.push(part.path.as_str());
                     }
-                    owners.count += done.owners.count;
-                    owners.first.extend(done.owners.first.iter().cloned());
+                    // What a task reads from the mover's own directory needs no owner.
+                    if self.task.is_none() {
+                        owners.count += done.owners.count;
+                        owners.first.extend(done.owners.first.iter().cloned());
+                    }
                 }
-                Err(why) => problems.push(format!("{}: {why}", part.path)),
+                Err(why) => problems.push((part.path.to_string(), why.to_string())),
             }
         }
         let problems = Problems { messages: problems, nothing_written: is_untouched(&outcome) };
-        self.finish(&restored, problems, &owners, &empty).await
+        self.finish(&restored, problems, &owners, &empty, bytes).await
     }
 
     async fn not_stored(&self, message: &str) -> Result<(), ApiError> {
@@ -100,7 +104,8 @@ impl Steps for Writing {
 
 /// Why paths were not restored.
 struct Problems {
-    messages: Vec<String>,
+    /// Paths with their problems.
+    messages: Vec<(String, String)>,
     /// Whether the mover wrote nothing at all.
     nothing_written: bool,
 }
@@ -197,6 +202,7 @@ impl Writing {
         problems: Problems,
         owners: &Listed,
         empty: &[&str],
+        bytes: u64,
     ) -> Result<(), ApiError> {
         let is_done = |chosen: &RestoredPath| {
             restored.iter().any(|part| part.snapshot == chosen.snapshot && part.path.as_str() == chosen.path)
@@ -220,12 +226,15 @@ impl Writing {
             if problems.messages.is_empty() {
                 // If the host needs another mover, that mover starts with its own first attempt.
                 host.run.attempt = None;
+                // Files that were there already are part of the total, and were not written.
+                let total = host.run.bytes_total.and_then(|total| u64::try_from(total).ok());
+                HostRecord::show_bytes(host, Some(bytes.max(total.unwrap_or_default())));
             } else if problems.nothing_written {
                 forget_attempt(host);
             }
         });
         if written.await? && !problems.messages.is_empty() {
-            self.record.failed(problems.messages.join("; ")).await?;
+            self.record.failed(grouped(&problems.messages)).await?;
         }
         self.transfer.clear().await
     }

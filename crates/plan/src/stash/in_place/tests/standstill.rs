@@ -118,6 +118,19 @@ fn only_a_restore_that_succeeds_starts_what_an_earlier_one_left_down(
 }
 
 #[test]
+fn the_advice_after_a_restore_was_deleted_names_the_workload_and_not_the_restore() {
+    let reason = Some(DELETED.to_owned());
+    let seen =
+        StandstillFacts { give_up: reason, ..given_up(Work::Failed("the restore was deleted".into())) };
+    let Action::Write(left) = record(Step::Restoring).next(&seen) else { panic!() };
+    let failure = left.failure.unwrap();
+    assert!(failure.ends_with("lifeboat stash resume-workload deployment/web -n demo"), "{failure}");
+    assert!(!failure.contains("restoresession"), "{failure}");
+    let removed = record(Step::Restoring).removed().failure.unwrap();
+    assert!(removed.ends_with("lifeboat stash resume-workload deployment/web -n demo"), "{removed}");
+}
+
+#[test]
 fn a_workload_that_is_left_as_it_was_found_names_the_ways_out() {
     let Action::Write(left) = held(Step::Stopping).next(&given_up(Work::NotBegun)) else { panic!() };
     assert_eq!(

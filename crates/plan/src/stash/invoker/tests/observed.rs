@@ -21,6 +21,7 @@ fn gathered() -> Gathered {
         repository: Some(Presence::Yes),
         secret: Some(Presence::Yes),
         targets: vec![Some(Presence::Yes)],
+        not_found: Vec::new(),
         standing: Some(Standing::Holds),
         refusal: None,
         unenforced: None,

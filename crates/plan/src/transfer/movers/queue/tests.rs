@@ -48,6 +48,28 @@ fn groups_take_turns_and_the_first_of_a_group_comes_first() {
 }
 
 #[test]
+fn movers_without_an_image_hold_no_others_up_while_they_are_few() {
+    let mut queue = Queue::new(Limits { total: 1, on_node: 1, on_repository: 1 });
+    for task in ["stuck", "next", "stuck-too", "last"] {
+        queue.arrive(candidate(task, task, "n1", "r"));
+    }
+    queue.start();
+    queue.park(&id("stuck"), true);
+    queue.start();
+    assert!(queue.is_running(&id("stuck")) && queue.is_running(&id("next")));
+    // As many as may run are parked, and no more.
+    queue.leave(&id("next"));
+    queue.start();
+    queue.park(&id("stuck-too"), true);
+    queue.start();
+    assert!(queue.is_running(&id("stuck-too")) && !queue.is_running(&id("last")));
+    queue.leave(&id("stuck-too"));
+    queue.park(&id("stuck"), false);
+    queue.start();
+    assert!(!queue.is_running(&id("last")), "a mover whose image came counts again");
+}
+
+#[test]
 fn a_full_node_holds_only_those_who_need_it_and_keeps_their_turn() {
     let mut queue = Queue::new(Limits { total: 9, on_node: 1, on_repository: 9 });
     queue.adopt(candidate("x", "x", "n1", "r"));

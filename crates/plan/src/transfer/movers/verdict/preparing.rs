@@ -16,6 +16,9 @@ use crate::transfer::movers::{DryRun, STEP};
 
 /// The time for problems that may disappear: a registry that restarts, a kubelet that just started.
 const GRACE: Duration = Duration::from_mins(2);
+/// How long an image that could not be pulled is tried again in a pod that is older than the time for such problems: the kubelet
+/// tries twice.
+const PULLED_AGAIN: Duration = Duration::from_secs(30);
 /// The reason of the event with which the controller of Jobs reports that it cannot create a pod, and parts of the messages if the namespace
 /// does not admit it.
 const FAILED_CREATE: &str = "FailedCreate";
@@ -60,6 +63,13 @@ impl Stuck {
             Self::NoImage => (DeathCause::Image, SHORT_GRACE),
             Self::Container => (DeathCause::Refused, GRACE),
         }
+    }
+
+    /// Whether a pod of this age has waited long enough. A registry that does not answer takes a minute and more before the
+    /// first failure is reported.
+    fn is_over(self, since: Duration, age: Duration) -> bool {
+        let (_, grace) = self.ends();
+        since > grace || (self == Self::Pull && since > PULLED_AGAIN && age > grace)
     }
 }
 
@@ -134,10 +144,11 @@ pub(super) fn pod(seen: &MoverFacts<'_>, pod: &Value, patience: &Patience, now: 
         return verdict(waits, DeathCause::Unschedulable, late);
     }
     let since = seen.stuck_since.map_or(Duration::ZERO, |since| passed(since, now));
+    let is_over = |kind: Stuck| late || kind.is_over(since, age);
     if let Some(kind) = own_stuck(pod) {
         let (waiting, waits_for) = starting(pod);
         let why = joined(text(&waiting["reason"]), text(&waiting["message"]));
-        let (cause, grace) = kind.ends();
+        let (cause, _) = kind.ends();
         let waits = match kind {
             Stuck::Container => format!("waits for its container on node {node}: {why}"),
             _ => format!(
@@ -146,7 +157,7 @@ pub(super) fn pod(seen: &MoverFacts<'_>, pod: &Value, patience: &Patience, now: 
                 named_by(pod, waits_for)
             ),
         };
-        let over = late || since > grace;
+        let over = is_over(kind);
         if over && is_memory(text(&waiting["message"])) {
             return Verdict::Dead(out_of_memory(pod, "it could not start"));
         }
@@ -157,8 +168,8 @@ pub(super) fn pod(seen: &MoverFacts<'_>, pod: &Value, patience: &Patience, now: 
         return Verdict::Preparing(format!("runs its container {step} on node {node}"));
     }
     let waits = format!("starts on node {node}{}{}", init_container(pod), warned(seen.warning));
-    if let Some((cause, grace)) = init_stuck(pod).map(Stuck::ends) {
-        return verdict(waits, cause, late || since > grace);
+    if let Some(kind) = init_stuck(pod) {
+        return verdict(waits, kind.ends().0, is_over(kind));
     }
     let gone = seen.warning.is_some_and(|warning| warning.message.contains("hostPath type check failed"));
     if gone {

@@ -205,6 +205,15 @@ fn a_container_that_cannot_start_is_borne_for_a_while(
 }
 
 #[test]
+fn an_image_whose_first_pull_took_long_to_fail_is_given_up_after_two_minutes_in_all() {
+    let (job, pod) = (job(), aged(waiting("ErrImagePull", "i/o timeout"), 130));
+    let since = |seconds| Some(ago(seconds).parse().unwrap());
+    prepares(judge(&MoverFacts { stuck_since: since(20), ..seen(Some(&job), Some(&pod)) }));
+    let death = dead(judge(&MoverFacts { stuck_since: since(40), ..seen(Some(&job), Some(&pod)) }));
+    assert_eq!(death.cause, DeathCause::Image);
+}
+
+#[test]
 fn a_pod_without_a_node_shows_the_schedulers_message() {
     let mut pod = pod(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
         "reason": "Unschedulable", "message": "0/2 nodes are available: 2 Insufficient memory."}]}));

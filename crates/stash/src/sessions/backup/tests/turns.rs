@@ -43,6 +43,20 @@ async fn a_session_waits_for_an_older_one_on_its_target_and_says_for_which() {
     assert!(!message_of_member(&second).contains("True"), "{second}");
 }
 
+#[tokio::test]
+async fn a_session_that_is_skipped_while_it_waits_has_no_member_that_still_waits() {
+    let shop = two_sessions().await;
+    assert!(matches!(shop.advance("second").await, Ok(Advance::Waits)));
+    assert!(shop.object("second")["status"]["message"].to_string().contains("shop/first"));
+    let path = format!("{STASH}/backupconfigurations/two");
+    shop.world.server.change(&path, &json!({"status": {"phase": "NotReady"}}));
+    let second = shop.run("second").await;
+    assert_eq!(phase(&second), "Skipped", "{second}");
+    assert!(second["status"]["targets"].is_null() && !second.to_string().contains("TargetInUse"), "{second}");
+    assert!(second["status"]["message"].to_string().contains("NotReady"), "{second}");
+    assert_eq!(shop.world.server.events(), ["Skipped"]);
+}
+
 /// A member without target does not wait for one.
 #[tokio::test]
 async fn a_member_with_a_target_says_what_its_session_waits_for() {
