@@ -37,6 +37,16 @@ pub(super) fn make_way(
     }
 }
 
+/// Why an obstructing entry is still there, and what to do about it.
+pub(super) fn obstacle(error: Errno) -> String {
+    if matches!(error, Errno::NOTEMPTY | Errno::EXIST) {
+        return "a directory that is not empty is in its place, and a restore does not remove its content: move the directory away, then \
+                restore again"
+            .to_owned();
+    }
+    format!("cannot remove what exists at its path: {}", std::io::Error::from(error))
+}
+
 /// Renames a directory that is in the way. It has no place in the snapshot, so that it is removed at the end, if everything else succeeds.
 fn move_aside(directory: BorrowedFd<'_>, name: &[u8]) -> SystemResult<()> {
     for number in 0..MOST_ASIDE {

@@ -120,6 +120,9 @@ impl Links {
                 continue;
             }
             match link(shared, first, &other, &mut open) {
+                Err(error @ (Errno::NOTEMPTY | Errno::EXIST)) => {
+                    shared.problem(&path(), delete::obstacle(error));
+                }
                 Ok(()) if first.fate.incomplete.load(Ordering::Relaxed) => {
                     shared.problem(&path(), "the file that it is a hard link to is incomplete");
                 }
