@@ -81,9 +81,14 @@ impl Noun {
         if let Some(found) = found {
             return Ok(found);
         }
-        let names = self.listed(api, None).await?.iter().map(ResourceExt::name_any).collect();
         Err(CliError::not_found(format!("there is no {} {name:?}", self.one))
-            .help(self.existing_names(name, names)))
+            .help(self.names(api, name).await?))
+    }
+
+    /// A sentence with the existing names, for the error of a missing object.
+    pub(crate) async fn names(self, api: &Api<DynamicObject>, wanted: &str) -> Result<String, CliError> {
+        let names = self.listed(api, None).await?.iter().map(ResourceExt::name_any).collect();
+        Ok(self.existing_names(wanted, names))
     }
 
     /// The objects with these labels, or all, sorted by name.

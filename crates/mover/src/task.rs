@@ -208,6 +208,10 @@ pub struct RestoreWork {
     /// use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
+    /// Afterwards remove what the snapshot does not have, so that the directory is as it was when the snapshot was made: for restores that
+    /// undo another one. Only for a whole directory, and only after everything was written and verified. Version 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
     /// A file below the target that is written after everything was verified; a waiting pod polls for it. A part that
     /// finds it does nothing. Of several parts with one target, only the last has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,6 +247,7 @@ impl RestoreWork {
             folder: None,
             sub_path: None,
             into: None,
+            exact: false,
             done_file: None,
         }
     }

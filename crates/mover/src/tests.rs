@@ -4,6 +4,7 @@ mod backup;
 mod call;
 mod devices;
 mod directory;
+mod exact;
 mod faults;
 mod forget;
 mod look;

@@ -23,6 +23,7 @@ mod outcome;
 pub mod plan;
 mod shared;
 mod special;
+mod surplus;
 mod system;
 mod target;
 mod verify;
@@ -82,8 +83,11 @@ pub struct RestoreOptions {
     pub select: Option<Select>,
     /// All attributes if `None`.
     pub select_xattr: Option<SelectXattr>,
-    /// Remove entries that the snapshot does not have.
+    /// Remove entries that the snapshot does not have, from directory to directory.
     pub delete: bool,
+    /// Remove entries that the snapshot does not have only after everything was written and verified without any problem; until then a
+    /// directory in the way of another entry is moved aside. Needs `verify`.
+    pub delete_last: bool,
     pub overwrite: Overwrite,
     /// Leave holes where files have zeros.
     pub sparse: bool,
@@ -145,6 +149,10 @@ async fn restore_with(
         shared.progress.begin("verifying");
         verify::run(&shared, tree).await?;
     }
+    if shared.allows_deletion_last() {
+        shared.progress.begin("removing what the snapshot does not have");
+        surplus::run(&shared, tree).await?;
+    }
     shared.outcome()
 }
 
@@ -155,7 +163,11 @@ fn check(options: &RestoreOptions) -> Result<()> {
     if options.dry_run && options.verify {
         return Err(Error::invalid("verify", "a dry run writes nothing that could be verified"));
     }
-    if options.delete && options.select.is_none() && is_root(&options.target) {
+    if options.delete_last && (!options.verify || options.delete) {
+        let problem = "deletion after the restore needs verification, and no deletion during the restore";
+        return Err(Error::invalid("delete_last", problem));
+    }
+    if (options.delete || options.delete_last) && options.select.is_none() && is_root(&options.target) {
         return Err(Error::Refused {
             reason: "restoring to '/' with deletion would remove everything that the snapshot does not have"
                 .to_owned(),

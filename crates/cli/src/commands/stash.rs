@@ -26,8 +26,10 @@ mod unlock;
 mod view;
 mod watch;
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
+use lifeboat_cluster::Attempt;
 
 use crate::args::namespace_name;
 use crate::error::CliError;
@@ -97,7 +99,23 @@ impl Tenant {
 
     /// Reads the object by name; the error of a missing one lists the existing ones.
     async fn find(&self, noun: Noun, name: &str) -> Result<DynamicObject, CliError> {
-        noun.find(&self.api(noun), name).await
+        if let Some(found) = self.read(noun, name).await? {
+            return Ok(found);
+        }
+        let names = noun.names(&self.api(noun), name).await?;
+        let namespace = &self.namespace;
+        let missing = format!("there is no {} {name:?} in namespace {namespace:?}", noun.one);
+        // Without the right to read namespaces it is unknown whether this one exists.
+        let exists = Api::<Namespace>::all(self.client.clone()).get_opt(namespace).await;
+        Err(match exists {
+            Ok(None) => CliError::not_found(format!("{missing}: the namespace does not exist"))
+                .help("name the right one with -n"),
+            _ => CliError::not_found(missing).help(format!("{names}; -n names another namespace")),
+        })
+    }
+
+    async fn read(&self, noun: Noun, name: &str) -> Result<Option<DynamicObject>, CliError> {
+        Ok(self.api(noun).get_opt(name).await.attempt(format!("read {} {name}", noun.one))?)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::task::{BackupWork, INCOMPLETE_TAG, UID_TAG, UNREADABLE_TAG, unreadabl
 use input::Input;
 
 /// The directory of the done files of restores, which are not part of a volume's data.
-const DONE_FILES: &str = "/.velero";
+pub(super) const DONE_FILES: &str = "/.velero";
 /// The tag with owner and mode of a directory that is stored at the root of the snapshot, where it has no entry:
 /// `lifeboat-root=755:1000:1000`.
 pub(super) const ROOT_TAG: &str = "lifeboat-root=";

@@ -67,11 +67,16 @@ impl Volume {
     }
 
     /// Opens what is below the volume's root: a directory, or the one that has the file. A symbolic link in the path is
-    /// refused: it could lead out of the volume.
-    pub(super) fn open_below(&self, sub_path: &str) -> Result<Below, Failure> {
+    /// refused: it could lead out of the volume. `at`: its path as the user knows it, for messages.
+    pub(super) fn open_below(&self, sub_path: &str, at: Option<&str>) -> Result<Below, Failure> {
         let failed = |error: io::Error| {
-            let path = self.path.display();
-            let message = format!("cannot open directory '{sub_path}' of the volume '{path}': {error}");
+            let message = match at {
+                Some(at) => format!("cannot open '{at}': {error}"),
+                None => {
+                    let path = self.path.display();
+                    format!("cannot open directory '{sub_path}' of the volume '{path}': {error}")
+                }
+            };
             Failure { cause: Cause::Source, message }
         };
         let mut directory = self.directory.try_clone().map_err(failed)?;

@@ -24,7 +24,7 @@ use super::open::Opened;
 use super::proof::{Volume, names_of};
 use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
-use crate::task::{Part, RestoreWork, Target, TaskWork};
+use crate::task::{Part, RestoreWork, Target, TaskWork, unreadable};
 use folder::{Folder, FolderOrEntry};
 use wanted::Wanted;
 
@@ -90,6 +90,7 @@ impl Restore<'_> {
             (!work.exclude.is_empty(), "exclude"),
             (work.folder.is_some(), "folder"),
             (work.sub_path.is_some(), "subPath"),
+            (work.exact, "exact"),
         ];
         match (&work.target, fields.iter().find(|(is_set, _)| *is_set)) {
             (Target::Path { .. }, _) | (_, None) => Ok(()),
@@ -168,6 +169,7 @@ impl Restore<'_> {
     ) -> Result<Restored, Failed> {
         let (work, repository) = (self.work, &self.opened.repository);
         let wanted = Wanted::new(work)?;
+        self.must_be_whole(snapshot, &wanted)?;
         let folder = match Folder::find(repository, snapshot, work.folder.as_deref(), cancel).await? {
             FolderOrEntry::Directory(folder) => folder,
             FolderOrEntry::Entry => {
@@ -188,6 +190,10 @@ impl Restore<'_> {
         let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
         let mut failed = problems(&outcome, &wanted);
         let mut owners = kept_owners(&outcome);
+        if outcome.files_deleted > 0 {
+            let text = format!("removed {} entries that the snapshot does not have", outcome.files_deleted);
+            self.context.reporter.message(Level::Info, &text);
+        }
         if outcome.total_files == 0 && wanted.has_patterns() {
             let text = "the patterns of the restore match no file of the snapshot: nothing was restored";
             self.context.reporter.message(Level::Warning, text);
@@ -216,6 +222,30 @@ impl Restore<'_> {
         })
     }
 
+    /// Only a complete snapshot of a whole directory shows what was not there when it was made. A file that could not be read then may
+    /// exist nowhere else.
+    fn must_be_whole(&self, snapshot: &Snapshot, wanted: &Wanted) -> Result<(), Failure> {
+        if !self.work.exact {
+            return Ok(());
+        }
+        if !wanted.is_everything() || self.work.into.is_some() {
+            let message =
+                "exact: only allowed without paths, patterns and 'into', which restore a part of a directory";
+            return Err(Failure { cause: Cause::Task, message: message.to_owned() });
+        }
+        match unreadable(&snapshot.tags) {
+            0 => Ok(()),
+            count => {
+                let message = format!(
+                    "snapshot '{}' lacks {count} files that could not be read when it was made; nothing was written, because a restore of \
+                     exactly this state would delete them",
+                    self.work.snapshot
+                );
+                Err(Failure { cause: Cause::Target, message })
+            }
+        }
+    }
+
     fn options(&self, target: &OwnedFd, wanted: &Wanted) -> RestoreOptions {
         RestoreOptions {
             // The directory that was proved, even if its path now leads elsewhere.
@@ -225,6 +255,7 @@ impl Restore<'_> {
             select_xattr: Some(Arc::new(is_settable)),
             sparse: self.work.sparse,
             verify: true,
+            delete_last: self.work.exact,
             stop_when_full: true,
             ..RestoreOptions::default()
         }
@@ -273,7 +304,8 @@ fn of_entry(work: &RestoreWork) -> Result<RestoreWork, Failure> {
         above.filter(|above| !matches!(above.as_str(), "" | "/"))
     };
     let paths = if work.paths.is_empty() { vec![folder.to_owned()] } else { work.paths.clone() };
-    Ok(RestoreWork { folder: above(stored), sub_path: above(target), paths, ..work.clone() })
+    // Beside a single file nothing is removed: the snapshot does not know its neighbours.
+    Ok(RestoreWork { folder: above(stored), sub_path: above(target), paths, exact: false, ..work.clone() })
 }
 
 /// Creates the directory or opens the existing one. A symbolic link is refused.

@@ -114,6 +114,7 @@ fn newer_field(work: &TaskWork) -> Option<&'static str> {
             (!work.exclude.is_empty(), "exclude"),
             (work.folder.is_some(), "folder"),
             (work.sub_path.is_some(), "subPath"),
+            (work.exact, "exact"),
         ],
         TaskWork::Maintain(_) => &[],
         TaskWork::Init => &[(true, "init")],

@@ -188,14 +188,14 @@ async fn a_file_of_a_stored_directory_comes_back_alone() {
 type Spoil = fn(&mut BackupWork);
 
 #[rstest::rstest]
-#[case::link(|work: &mut BackupWork| work.sub_path = Some("away".into()), Cause::Source, "cannot open directory 'away'")]
+#[case::link(|work: &mut BackupWork| work.sub_path = Some("away".into()), Cause::Source, "cannot open '/source/data': ")]
 #[case::renamed(
     |work: &mut BackupWork| (work.sub_path, work.at) = (Some("app/deep/note.txt".into()), Some("/etc/app.txt".into())),
     Cause::Source,
     "another name than the file 'note.txt'"
 )]
-#[case::below_a_file(|work: &mut BackupWork| work.sub_path = Some("app/file/deeper".into()), Cause::Source, "cannot open directory")]
-#[case::missing(|work: &mut BackupWork| work.sub_path = Some("none".into()), Cause::Source, "none")]
+#[case::below_a_file(|work: &mut BackupWork| work.sub_path = Some("app/file/deeper".into()), Cause::Source, "cannot open '/source/data': ")]
+#[case::missing(|work: &mut BackupWork| work.sub_path = Some("none".into()), Cause::Source, "cannot open '/source/data': No such file")]
 #[case::up(|work: &mut BackupWork| work.sub_path = Some("../other".into()), Cause::Task, "subPath: '../other'")]
 #[case::relative(|work: &mut BackupWork| work.at = Some("source".into()), Cause::Source, "'source'")]
 #[case::command(

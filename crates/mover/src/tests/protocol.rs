@@ -103,6 +103,7 @@ fn tasks_of_version_2() -> Vec<Task> {
         restore(|work| work.exclude = vec!["*.log".into()]),
         restore(|work| work.folder = Some("/source/data".into())),
         restore(|work| work.sub_path = Some("a".into())),
+        restore(|work| work.exact = true),
         backup(|work| work.incomplete_tag = true),
         TaskWork::Init,
         TaskWork::Look(LookWork::new(50)),

@@ -34,7 +34,7 @@ mod uses;
 pub use cut_short::LeftData;
 pub use decide::{InPlace, InPlaceError, InPlaceFacts, StopPlan, decide, deletes_claims_when_scaled};
 pub use owners::{ScaleOwner, scale_owners, was_scaled_since};
-pub use rollback::{AfterRestoreError, backups_resumed, held_down, is_at_work_on, rollbacks};
+pub use rollback::{AfterRestoreError, backups_resumed, held_down, is_at_work_on, rollbacks, without_copies};
 pub use standstill::{Action, DELETED, RestoreName, Standstill, StandstillFacts, Step, Work};
 pub use unfinished::{UNFINISHED, unfinished, unfinished_annotation};
 pub use uses::{VolumeUser, users};

@@ -3,15 +3,22 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, Result as SystemResult};
 
 use super::directory::DirRef;
+use super::metadata::chmod_entry;
 use super::outcome::{Action, add};
 use super::plan::Removal;
 use super::shared::Shared;
 use crate::source::stat::Stat;
+
+/// The name of a directory that was moved out of the way; a number follows.
+const ASIDE: &str = ".lifeboat-aside-";
+/// The most such directories in one directory.
+const MOST_ASIDE: usize = 10_000;
 
 /// Removes an entry that obstructs one of another kind.
 pub(super) fn make_way(
@@ -22,35 +29,75 @@ pub(super) fn make_way(
 ) -> SystemResult<()> {
     match removal {
         Removal::Unlink => unlinkat(directory, name, AtFlags::empty()),
-        Removal::EmptyDirectory => unlinkat(directory, name, AtFlags::REMOVEDIR),
+        Removal::EmptyDirectory => match unlinkat(directory, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if shared.options.delete_last => move_aside(directory, name),
+            removed => removed,
+        },
         Removal::Tree => remove_tree(shared, directory, name, b"", &mut |_, _| {}),
     }
 }
 
+/// Why an obstructing entry is still there, and what to do about it.
+pub(super) fn obstacle(error: Errno) -> String {
+    if matches!(error, Errno::NOTEMPTY | Errno::EXIST) {
+        return "a directory that is not empty is in its place, and a restore does not remove its content: move the directory away, then \
+                restore again"
+            .to_owned();
+    }
+    format!("cannot remove what exists at its path: {}", std::io::Error::from(error))
+}
+
+/// Renames a directory that is in the way. It has no place in the snapshot, so that it is removed at the end, if everything else succeeds.
+fn move_aside(directory: BorrowedFd<'_>, name: &[u8]) -> SystemResult<()> {
+    for number in 0..MOST_ASIDE {
+        let aside = format!("{ASIDE}{number}");
+        match statat(directory, aside.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            // A directory never takes the place of anything but an empty directory.
+            Err(Errno::NOENT) => return renameat(directory, name, directory, aside.as_str()),
+            Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
 /// Removes (or in a dry run, reports) the selected entries of a directory that the snapshot does not have.
 pub(super) fn remove_others(directory: &DirRef, names: &HashSet<Vec<u8>>) {
+    let Some((handle, others)) = others(directory, names) else { return };
+    remove_all(directory, handle.as_fd(), others);
+}
+
+/// The selected entries of a directory that the snapshot does not have; None if it cannot be read, which is reported.
+pub(super) fn others(directory: &DirRef, names: &HashSet<Vec<u8>>) -> Option<(Arc<OwnedFd>, Vec<Vec<u8>>)> {
     let shared = directory.shared();
     let entries = directory.handle().and_then(|handle| Ok((names_of(handle.as_fd())?, handle)));
-    let (entries, handle) = match entries {
+    let (mut entries, handle) = match entries {
         Ok(found) => found,
         Err(error) => {
             let message = format!("cannot list the entries to delete: {}", std::io::Error::from(error));
-            return shared.problem(&directory.location(None), message);
+            shared.problem(&directory.location(None), message);
+            return None;
         }
     };
-    for name in entries.into_iter().filter(|name| !names.contains(name)) {
+    entries.retain(|name| {
+        !names.contains(name) && shared.select(&directory.location(Some(name)), false).include
+    });
+    Some((handle, entries))
+}
+
+/// Removes entries of a directory, with everything below them.
+pub(super) fn remove_all(directory: &DirRef, handle: BorrowedFd<'_>, entries: Vec<Vec<u8>>) {
+    let shared = directory.shared();
+    for name in entries {
         let path = directory.location(Some(&name));
         if shared.cancel.is_cancelled() {
             return;
-        }
-        if !shared.select(&path, false).include {
-            continue;
         }
         let mut report = |path: &[u8], is_directory: bool| {
             add(&shared.counts.files_deleted, 1);
             shared.notify(Action::Deleted, path, is_directory, 0);
         };
-        if let Err(error) = remove_tree(shared, handle.as_fd(), &name, &path, &mut report) {
+        if let Err(error) = remove_tree(shared, handle, &name, &path, &mut report) {
             shared.problem(&path, format!("cannot delete it: {}", std::io::Error::from(error)));
         }
     }
@@ -82,7 +129,7 @@ fn remove_tree(
         }
         let parent = levels.last().map_or(directory, |level| level.handle.as_fd());
         if let Some((name, path)) = next.take() {
-            if let Some(level) = open_level(parent, &name, &path, device)? {
+            if let Some(level) = open_level(shared, parent, &name, &path, device)? {
                 levels.push(level);
             } else {
                 if !dry_run {
@@ -106,10 +153,23 @@ fn remove_tree(
 }
 
 /// Opens an entry if it is a directory.
-fn open_level(parent: BorrowedFd<'_>, name: &[u8], path: &[u8], device: u64) -> SystemResult<Option<Level>> {
+fn open_level(
+    shared: &Shared,
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    path: &[u8],
+    device: u64,
+) -> SystemResult<Option<Level>> {
     let stat = Stat::at(parent, name).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     if !stat.is_directory() {
         return Ok(None);
+    }
+    if stat.device_id != device {
+        return Err(Errno::XDEV);
+    }
+    // A user other than root empties a directory only with all permissions in it, which its owner may give.
+    if !shared.is_root && !shared.options.dry_run && stat.mode & 0o700 != 0o700 {
+        let _ = chmod_entry(parent, name, stat.mode & 0o7777 | 0o700);
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = openat(parent, name, flags, Mode::empty())?;

@@ -116,6 +116,9 @@ impl Links {
                 continue;
             }
             match link(shared, &first_path, &other, &mut open) {
+                Err(error @ (Errno::NOTEMPTY | Errno::EXIST)) => {
+                    shared.problem(&path(), delete::obstacle(error));
+                }
                 Ok(()) if fate == Some(Outcome::Incomplete) => {
                     shared.problem(&path(), "the file that it is a hard link to is incomplete");
                 }

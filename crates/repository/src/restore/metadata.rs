@@ -132,14 +132,14 @@ impl MetadataTarget<'_> {
         }
     }
 
-    fn chmod(&self, mode: u32) -> SystemResult<()> {
+    pub(super) fn chmod(&self, mode: u32) -> SystemResult<()> {
         match self {
             Self::Open(handle) => fchmod(handle, Mode::from_raw_mode(mode)),
             Self::Entry { directory, name } => chmod_entry(*directory, name, mode),
         }
     }
 
-    fn set_times(&self, node: &Node) -> SystemResult<()> {
+    pub(super) fn set_times(&self, node: &Node) -> SystemResult<()> {
         let times = Timestamps { last_access: timespec(node.atime), last_modification: timespec(node.mtime) };
         match self {
             Self::Open(handle) => futimens(handle, &times),

@@ -130,6 +130,11 @@ impl Shared {
         self.options.delete && !self.no_deletion.load(Ordering::Relaxed)
     }
 
+    /// Whether entries that the snapshot does not have may be removed now that everything is written and verified.
+    pub(super) fn allows_deletion_last(&self) -> bool {
+        self.options.delete_last && !self.no_deletion.load(Ordering::Relaxed) && !self.has_problems()
+    }
+
     pub(super) fn notify(&self, action: Action, path: &[u8], is_directory: bool, size: u64) {
         if let Some(notify) = &self.options.notify {
             notify(&Event { action, path: Path::new(OsStr::from_bytes(path)), is_directory, size });

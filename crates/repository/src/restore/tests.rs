@@ -1,6 +1,7 @@
 //! Snapshots made by hand, good and hostile, restored into temporary directories.
 
 mod damage;
+mod exact;
 mod hostile;
 mod in_place;
 mod links;

@@ -270,8 +270,7 @@ impl Restorer {
             .handle()
             .and_then(|handle| delete::make_way(&self.shared, handle.as_fd(), name, removal));
         if let Err(error) = removed {
-            let message = format!("cannot remove what exists at its path: {}", std::io::Error::from(error));
-            self.shared.problem(&directory.location(Some(name)), message);
+            self.shared.problem(&directory.location(Some(name)), delete::obstacle(error));
         }
         removed.is_ok()
     }

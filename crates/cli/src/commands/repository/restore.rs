@@ -150,6 +150,7 @@ impl Args {
             subfolder,
             select,
             select_xattr: self.attributes()?,
+            delete_last: false,
             delete: self.delete,
             overwrite: self.overwrite,
             sparse: self.sparse,

@@ -3,10 +3,12 @@
 
 use kube::api::DynamicObject;
 use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::stash::repository::{INCOMPLETE_TAG, SAFETY_TAG};
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::forget::forget_named;
 use lifeboat_repository::id::SnapshotId;
-use lifeboat_repository::snapshots::by_prefix;
+use lifeboat_repository::snapshot::Snapshot;
+use lifeboat_repository::snapshots::{FoundSnapshot, by_prefix};
 
 use super::Tenant;
 use super::repository::{self, AccessArgs, RepositoryToOpen};
@@ -74,11 +76,14 @@ pub(super) async fn run(tenant: &Tenant, command: &Command) -> Result<(), CliErr
     let RepositoryToOpen { session, .. } =
         repository::find(tenant, &snapshot.repository, &args.access, "forget ID").await?;
     run_in(&session, async {
-        Box::pin(remove(&session, &snapshot)).await?;
+        if let Some(warning) = Box::pin(remove(&session, &snapshot)).await? {
+            eprintln!("{warning}");
+        }
         let (name, repository, namespace) = (&snapshot.name, &snapshot.repository, &tenant.namespace);
         printer::line(&format!("Snapshot {name:?} deleted."));
         session.say(format!(
-            "its data is removed by the next prune, or now with `lifeboat stash prune {repository} -n {namespace}`"
+            "its data stays until two prunes have run, the second at least 24 hours after the first; the server prunes after retention, and \
+             `lifeboat stash prune {repository} -n {namespace}` starts one"
         ));
         Ok(())
     })
@@ -110,17 +115,34 @@ fn on_record(named: &SnapshotName, object: &DynamicObject) -> SnapshotName {
     }
 }
 
-/// Removes the snapshot beside running backups.
-async fn remove(session: &Session, snapshot: &SnapshotName) -> Result<(), CliError> {
+/// Removes the snapshot beside running backups, and gives a warning if its host has no other.
+async fn remove(session: &Session, snapshot: &SnapshotName) -> Result<Option<String>, CliError> {
     let repository = session.open().await?;
     let files = repository.list(FileKind::Snapshot).await?;
     let ids: Vec<SnapshotId> = files.iter().map(|file| SnapshotId(file.id)).collect();
     let id = by_prefix(&ids, &snapshot.id)?;
+    let warning = last_of_host(&repository.load_readable_snapshots().await?.found, id);
     let removed = forget_named(&repository, &[id], &session.settings.lock).await?;
     if removed.is_empty() {
         return Err(CliError::not_found(format!("snapshot {} is gone already", id.short())));
     }
-    Ok(())
+    Ok(warning)
+}
+
+/// The warning that a host has no other complete backup than this one.
+fn last_of_host(all: &[FoundSnapshot], id: SnapshotId) -> Option<String> {
+    let is_backup =
+        |snapshot: &Snapshot| !snapshot.tags.iter().any(|tag| tag == SAFETY_TAG || tag == INCOMPLETE_TAG);
+    let (_, own) = all.iter().find(|(known, snapshot)| *known == id && is_backup(snapshot))?;
+    let is_other = |(known, snapshot): &&FoundSnapshot| {
+        *known != id
+            && is_backup(snapshot)
+            && (&snapshot.hostname, &snapshot.paths) == (&own.hostname, &own.paths)
+    };
+    all.iter().find(is_other).is_none().then(|| {
+        let (host, paths) = (&own.hostname, own.paths.join(", "));
+        format!("Warning: it was the only complete snapshot of {paths} of host {host:?}: until the next backup there is nothing to restore.")
+    })
 }
 
 #[cfg(test)]
@@ -136,11 +158,14 @@ mod tests {
         let id = back_up(&session, "app", "/data", "one").await;
         let other = back_up(&session, "app", "/data", "two").await;
         let name = SnapshotName::parse(&format!("repo-{}", id.short())).unwrap();
-        remove(&session, &name).await.unwrap();
+        assert_eq!(remove(&session, &name).await.unwrap(), None);
         let left = session.open().await.unwrap().list(FileKind::Snapshot).await.unwrap();
         assert_eq!(left.iter().map(|file| SnapshotId(file.id)).collect::<Vec<_>>(), [other]);
         let error = remove(&session, &name).await.unwrap_err();
         assert!(error.to_string().contains(&id.short()), "{error}");
+        let name = SnapshotName::parse(&format!("repo-{}", other.short())).unwrap();
+        let warning = remove(&session, &name).await.unwrap().unwrap();
+        assert!(warning.contains("the only complete snapshot of /data of host \"app\""), "{warning}");
     }
 
     #[test]

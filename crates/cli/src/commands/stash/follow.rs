@@ -7,7 +7,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use jiff::{SignedDuration, Timestamp};
 use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::stash::served::SERVED_BY;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -20,6 +22,8 @@ use crate::printer;
 
 /// How often the object is read.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// How long after its creation a server has written about an object. Clocks may differ by seconds.
+const SERVED_WITHIN: SignedDuration = SignedDuration::from_secs(15);
 /// Without a terminal: how often changed counts are printed.
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -41,6 +45,7 @@ async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<(Value, View), 
     let (noun, name) = (session.kind.noun(), &session.name);
     let api = tenant.api(noun);
     let mut shown = SessionDisplay::new();
+    let mut told = false;
     loop {
         match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
             Ok(Some(object)) => {
@@ -51,6 +56,10 @@ async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<(Value, View), 
                     return Ok((object, view));
                 }
                 shown.show(&view);
+                if !told && is_unserved(&object, Timestamp::now()) {
+                    told = true;
+                    shown.note(&unserved(&tenant.namespace));
+                }
             }
             Ok(None) => {
                 shown.clear();
@@ -61,6 +70,23 @@ async fn to_end(tenant: &Tenant, session: &ObjectName) -> Result<(Value, View), 
         }
         sleep(INTERVAL).await;
     }
+}
+
+/// Whether no server has written anything about an object although it had the time.
+pub(super) fn is_unserved(object: &Value, now: Timestamp) -> bool {
+    let created: Option<Timestamp> =
+        object["metadata"]["creationTimestamp"].as_str().and_then(|time| time.parse().ok());
+    object["status"]["phase"].as_str().unwrap_or_default().is_empty()
+        && created.is_some_and(|created| now.duration_since(created) >= SERVED_WITHIN)
+}
+
+/// Why that may be, and how to find out.
+pub(super) fn unserved(namespace: &str) -> String {
+    format!(
+        "No server has picked it up yet. See whether one runs: `lifeboat stash debug operator`; whether it serves namespace {namespace:?} (its \
+         flag --tenant-namespaces); and whether the namespace has label {SERVED_BY}, which gives it to the server of that name: `kubectl \
+         get namespace {namespace} --show-labels`."
+    )
 }
 
 /// A sentence for success, or the error that the command ends with.
@@ -131,6 +157,14 @@ impl SessionDisplay {
         if is_news {
             eprintln!("  the cluster does not answer, still waiting: {error}");
             self.printed = Some((View::default(), Instant::now()));
+        }
+    }
+
+    /// Prints a sentence beside what is shown.
+    fn note(&self, sentence: &str) {
+        match &self.bars {
+            Some(bars) => drop(bars.all.println(sentence)),
+            None => eprintln!("  {sentence}"),
         }
     }
 
@@ -214,6 +248,22 @@ mod tests {
             (&object["kind"], &object["status"]["phase"]),
             (&"BackupSession".into(), &"Succeeded".into())
         );
+    }
+
+    #[test]
+    fn an_object_that_no_server_picks_up_is_told_with_what_may_be_missing() {
+        let at = |time: &str| time.parse::<Timestamp>().unwrap();
+        let session = |phase: &str| json!({"metadata": {"creationTimestamp": "2026-11-18T00:00:00Z"}, "status": {"phase": phase}});
+        assert!(!is_unserved(&session(""), at("2026-11-18T00:00:10Z")), "a server needs a moment");
+        assert!(is_unserved(&session(""), at("2026-11-18T00:00:20Z")));
+        assert!(
+            !is_unserved(&session("Pending"), at("2026-11-18T01:00:00Z")),
+            "a server has it, and it waits"
+        );
+        let sentence = unserved("shop");
+        for part in ["debug operator", "\"shop\"", "lifeboat.io/served-by"] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
     }
 
     #[tokio::test]

@@ -82,7 +82,7 @@ mod tests {
         world.put("backupconfigurations", "app", json!({"spec": {}}));
         let wrong = InvokerArgs::of(&names::invoker("ap").unwrap());
         let error = set_paused(&world.tenant, &wrong, true).await.unwrap_err();
-        assert_eq!(error.to_string(), "there is no BackupConfiguration \"ap\"");
+        assert_eq!(error.to_string(), "there is no BackupConfiguration \"ap\" in namespace \"shop\"");
         assert_eq!(miette::Diagnostic::help(&error).unwrap().to_string(), "there are: app");
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Tenant;
 use super::names::{self, NameError, ObjectName};
+use super::rollback::find_restore;
 use crate::args::object_name;
 use crate::error::CliError;
 use crate::nouns::{RESTORE_BATCH, RESTORE_SESSION};
@@ -73,7 +74,7 @@ async fn records(tenant: &Tenant, subject: &Subject) -> Result<Vec<StoppedWorklo
     let (records, none) = match subject {
         Subject::Restore(restore) => {
             let noun = restore.kind.noun();
-            let found = tenant.find(noun, &restore.name).await?;
+            let found = find_restore(tenant, restore).await?;
             let held = held_down(&objects::to_json(&found));
             let held = held.map_err(|error| CliError::refused(error.to_string()))?;
             (held, format!("{} {:?} left no workload stopped", noun.one, restore.name))

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, PostParams};
 use lifeboat_cluster::{Attempt, objects};
-use lifeboat_plan::stash::in_place::rollbacks;
+use lifeboat_plan::stash::in_place::{ROLLBACK_OF, rollbacks, without_copies};
 use serde_json::Value;
 
 use super::Tenant;
@@ -15,6 +15,9 @@ use super::result::ResultArg;
 use crate::args::Format;
 use crate::error::CliError;
 use crate::printer;
+
+/// The exit code for an object that does not exist.
+const NOT_FOUND: u8 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,8 +33,11 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
-    let objects = wanted(tenant, &args.restore, Timestamp::now()).await?;
+    let Wanted { objects, lacking } = wanted(tenant, &args.restore, Timestamp::now()).await?;
     if let Some(format) = args.output {
+        if let Some(error) = incomplete(&lacking) {
+            eprintln!("{}", error.full_text());
+        }
         return match objects.as_slice() {
             [one] => printer::object(one, format),
             many => printer::object(&printer::list(many), format),
@@ -51,13 +57,47 @@ pub(super) async fn run(tenant: &Tenant, args: &Args) -> Result<(), CliError> {
             follow(tenant, rollback, ResultArg::default()).await?;
         }
     }
-    Ok(())
+    incomplete(&lacking).map_or(Ok(()), Err)
+}
+
+/// The end of a command that brings back some members of a batch, and not these.
+fn incomplete(lacking: &[String]) -> Option<CliError> {
+    let names = lacking.join(", ");
+    (!lacking.is_empty()).then(|| {
+        CliError::ended(format!("the rollback leaves out what has no safety copy: {names}"))
+            .help("copies are made only of workloads that a restore stops; restore an older snapshot of the others by its id")
+    })
+}
+
+/// The restores that undo another, and the members that they leave out.
+#[derive(Debug)]
+struct Wanted {
+    objects: Vec<Value>,
+    lacking: Vec<String>,
 }
 
 /// The restores that undo this one.
-async fn wanted(tenant: &Tenant, restore: &ObjectName, now: Timestamp) -> Result<Vec<Value>, CliError> {
-    let found = tenant.find(restore.kind.noun(), &restore.name).await?;
-    rollbacks(&objects::to_json(&found), now).map_err(|error| CliError::refused(error.to_string()))
+async fn wanted(tenant: &Tenant, restore: &ObjectName, now: Timestamp) -> Result<Wanted, CliError> {
+    let found = objects::to_json(&find_restore(tenant, restore).await?);
+    let objects = rollbacks(&found, now).map_err(|error| CliError::refused(error.to_string()))?;
+    Ok(Wanted { objects, lacking: without_copies(&found) })
+}
+
+/// Reads a restore. The error of one that was deleted says how to go on without it.
+pub(super) async fn find_restore(tenant: &Tenant, restore: &ObjectName) -> Result<DynamicObject, CliError> {
+    let found = tenant.find(restore.kind.noun(), &restore.name).await;
+    found.map_err(|error| {
+        let known = miette::Diagnostic::help(&error).map(|help| format!("{help}; ")).unwrap_or_default();
+        if error.code() != NOT_FOUND {
+            return error;
+        }
+        let namespace = &tenant.namespace;
+        error.help(format!(
+            "{known}if it was deleted, `lifeboat stash resume-workload deployment/NAME -n {namespace}` starts a workload that it left \
+             stopped, and a new restore with annotation {ROLLBACK_OF} brings back its safety copies (docs/stash-cli.md, After a restore that \
+             failed)"
+        ))
+    })
 }
 
 async fn create(
@@ -80,7 +120,6 @@ async fn create(
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_plan::stash::in_place::ROLLBACK_OF;
     use serde_json::json;
 
     use super::*;
@@ -95,13 +134,40 @@ mod tests {
             json!({"repository": {"name": "repo"}, "target": {"ref": {"kind": "Deployment", "name": "web"}}});
         world.put("restoresessions", "r", json!({"spec": spec, "status": status}));
         let restore = names::restore("r").unwrap();
-        let objects =
+        let wanted =
             wanted(&world.tenant, &restore, Timestamp::from_second(1_700_000_100).unwrap()).await.unwrap();
-        let created = create(&world.tenant, &restore, objects).await.unwrap();
+        assert!(incomplete(&wanted.lacking).is_none());
+        let created = create(&world.tenant, &restore, wanted.objects).await.unwrap();
         assert_eq!(created, [names::restore("r-rollback-1700000100").unwrap()]);
         let made = world.server.get(&path("restoresessions", "r-rollback-1700000100")).unwrap();
         assert_eq!(made["metadata"]["annotations"], json!({ROLLBACK_OF: "uid-r"}));
         assert_eq!(made["spec"], spec);
+    }
+
+    #[tokio::test]
+    async fn members_that_cannot_be_rolled_back_are_named_and_fail_the_command() {
+        let world = World::new().await;
+        let member = |kind: &str, name: &str| json!({"target": {"ref": {"kind": kind, "name": name}}});
+        let copied = json!({"stats": [{"hostname": "web", "safetyCopies": [{"name": "abc"}]}]});
+        let spec = json!({"members": [member("Deployment", "web"), member("AppBinding", "db")]});
+        let status = json!({"phase": "Succeeded", "members": [copied, {}]});
+        world.put("restorebatches", "all", json!({"spec": spec, "status": status}));
+        let restore = names::restore("restorebatch/all").unwrap();
+        let wanted = wanted(&world.tenant, &restore, Timestamp::now()).await.unwrap();
+        let error = incomplete(&wanted.lacking).unwrap();
+        assert!(error.to_string().ends_with("no safety copy: AppBinding db"), "{error}");
+        assert_eq!((wanted.objects.len(), error.code()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_restore_that_was_deleted_is_answered_with_the_way_on() {
+        let world = World::new().await;
+        let error = wanted(&world.tenant, &names::restore("r").unwrap(), Timestamp::now()).await.unwrap_err();
+        let help = miette::Diagnostic::help(&error).unwrap().to_string();
+        assert!(
+            help.contains("resume-workload deployment/NAME -n shop") && help.contains(ROLLBACK_OF),
+            "{help}"
+        );
     }
 
     #[tokio::test]

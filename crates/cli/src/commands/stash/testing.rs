@@ -41,6 +41,8 @@ impl World {
         server.serve(kinds.map(|(version, plural, kind)| {
             ServedType::new(&format!("stash.appscode.com/{version}"), plural, kind).with_status()
         }));
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
+        server.put(&format!("/api/v1/namespaces/{SHOP}"), namespace);
         let tenant = Tenant { client: server.client().await, namespace: SHOP.to_owned() };
         Self { server, tenant }
     }

@@ -132,11 +132,14 @@ impl HostView {
         let error = text(&host["error"]);
         let message = if error.is_empty() { text(&host["message"]) } else { error };
         let phase = text(&host["phase"]);
+        // The last count before the end may be old: a host that succeeded has done all of it.
+        let total = number("bytesTotal").unwrap_or_default();
+        let done = number("bytesDone").map(|done| if phase == "Succeeded" { done.max(total) } else { done });
         Self {
             target: target.to_owned(),
             name: text(&host["hostname"]).to_owned(),
             phase: if phase.is_empty() { "Pending" } else { phase }.to_owned(),
-            bytes: number("bytesDone").map(|done| (done, number("bytesTotal").unwrap_or_default())),
+            bytes: done.map(|done| (done, total)),
             message: message.to_owned(),
         }
     }
@@ -270,6 +273,18 @@ mod tests {
             &json!({"kind": "RestoreSession", "status": {"phase": "Succeeded", "conditions": [allowed]}}),
         );
         assert!(succeeded.reasons().is_empty(), "{succeeded:?}");
+    }
+
+    #[test]
+    fn a_host_that_succeeded_has_all_of_its_bytes() {
+        let host = |phase: &str| {
+            json!({"kind": "RestoreSession", "status": {"phase": phase,
+                "stats": [{"hostname": "web", "phase": phase, "bytesDone": 0, "bytesTotal": 4096}]}})
+        };
+        let succeeded = View::of(&host("Succeeded"));
+        assert_eq!(succeeded.hosts[0].state(), "Succeeded, 4.000 KiB of 4.000 KiB");
+        assert_eq!(succeeded.line(), "Succeeded: 1 of 1 hosts; 4.000 KiB of 4.000 KiB");
+        assert_eq!(View::of(&host("Failed")).hosts[0].state(), "Failed, 0 B of 4.000 KiB");
     }
 
     #[test]

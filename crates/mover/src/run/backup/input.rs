@@ -56,7 +56,7 @@ impl Input {
     fn of_directory(work: &BackupWork, path: &Path, proof: Option<&Proof>) -> Result<Self, Failure> {
         let volume = Volume::open(path, proof)?;
         let below = if let Some(sub_path) = &work.sub_path {
-            volume.open_below(sub_path)?
+            volume.open_below(sub_path, work.at.as_deref())?
         } else {
             let root = volume.directory().try_clone();
             Below::Directory(root.map_err(|error| unreadable("", path, &error))?)

@@ -1,4 +1,4 @@
-//! The directory of a snapshot at which a restore starts, and the owner and mode that the target's root gets. A
+//! The directory of a snapshot at which a restore starts, and the owner, mode and times that the target's root gets. A
 //! snapshot of Lifeboat that has the volume at its root stores them in a tag; one that has the volume at a path, as
 //! restic's do, has an entry for it.
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use lifeboat_repository::Error;
 use lifeboat_repository::blobs::BlobReader;
 use lifeboat_repository::id::BlobId;
-use lifeboat_repository::node::Node;
+use lifeboat_repository::node::{Node, NodeTime};
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshot::Snapshot;
 use lifeboat_repository::walk::find_directory;
-use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, fchmod, fchown, futimens};
 use tokio_util::sync::CancellationToken;
 
 use crate::report::Cause;
@@ -41,6 +41,8 @@ struct Owner {
     mode: u32,
     uid: u32,
     gid: u32,
+    /// Access and modification; None if only a tag of the snapshot knows the directory.
+    times: Option<(NodeTime, NodeTime)>,
 }
 
 impl Folder {
@@ -93,10 +95,11 @@ impl Folder {
         Ok(FolderOrEntry::Directory(Self { tree, owner }))
     }
 
-    /// Sets the owner and mode of the directory, if the snapshot has them. False if this user may not set them: only
-    /// root may change an owner, and others may only set the mode of their own directories.
+    /// Sets owner, mode and times of the directory, as far as the snapshot has them. False if this user may not set owner and mode: only
+    /// root may change an owner, and others may only set the mode of their own directories. Called last: every new entry of the directory
+    /// changes its time.
     pub(super) fn give_owner(&self, directory: &OwnedFd) -> io::Result<bool> {
-        let Some(Owner { mode, uid, gid }) = self.owner else { return Ok(true) };
+        let Some(Owner { mode, uid, gid, times }) = self.owner else { return Ok(true) };
         let is_root = rustix::process::geteuid().is_root();
         let allowed = |outcome: rustix::io::Result<()>| match outcome {
             Err(rustix::io::Errno::PERM) if !is_root => Ok(false),
@@ -104,6 +107,14 @@ impl Folder {
         };
         let owner = allowed(fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))))?;
         let mode = allowed(fchmod(directory, Mode::from_raw_mode(mode)))?;
+        if let Some((accessed, modified)) = times {
+            let time = |time: NodeTime| Timespec {
+                tv_sec: time.seconds,
+                tv_nsec: time.nanoseconds.min(999_999_999).into(),
+            };
+            let times = Timestamps { last_access: time(accessed), last_modification: time(modified) };
+            allowed(futimens(directory, &times))?;
+        }
         Ok(owner && mode)
     }
 }
@@ -139,11 +150,16 @@ impl Owner {
         let mut parts = tag.strip_prefix(ROOT_TAG)?.split(':');
         let mode = u32::from_str_radix(parts.next()?, 8).ok().filter(|mode| *mode <= 0o7777)?;
         let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        parts.next().is_none().then_some(Self { mode, uid, gid }).filter(Self::is_possible)
+        parts.next().is_none().then_some(Self { mode, uid, gid, times: None }).filter(Self::is_possible)
     }
 
     fn of_node(node: &Node) -> Option<Self> {
-        let owner = Self { mode: node.mode.permissions(), uid: node.uid, gid: node.gid };
+        let owner = Self {
+            mode: node.mode.permissions(),
+            uid: node.uid,
+            gid: node.gid,
+            times: Some((node.atime, node.mtime)),
+        };
         Some(owner).filter(Self::is_possible)
     }
 

@@ -11,6 +11,7 @@ use lifeboat_repository::source::patterns::{Case, Patterns};
 use lifeboat_repository::source::selection::Selection as PatternSelection;
 
 use crate::report::{Cause, Failure};
+use crate::run::backup::DONE_FILES;
 use crate::run::failure;
 use crate::task::RestoreWork;
 
@@ -39,6 +40,9 @@ impl Wanted {
         // The done file is at the root of the volume, even if only a directory below it is restored.
         let first = first.filter(|_| work.sub_path.is_none());
         let never = first.map(|first| [b"/", first.as_os_str().as_encoded_bytes()].concat());
+        // No snapshot of a volume has the done files of earlier restores, and they stay where it is made exactly like the snapshot.
+        let kept = work.exact && work.sub_path.is_none();
+        let never = never.or_else(|| kept.then(|| DONE_FILES.as_bytes().to_vec()));
         let inner = Inner {
             paths: paths.collect::<Result<_, Failure>>()?,
             include: patterns("include", &work.include, PatternSelection::Include)?,

@@ -54,6 +54,19 @@ pub fn rollbacks(restore: &Value, now: Timestamp) -> Result<Vec<Value>, AfterRes
     Ok(made.collect())
 }
 
+/// The targets of a batch that no rollback brings back, because their members have no safety copy, as messages name them.
+pub fn without_copies(restore: &Value) -> Vec<String> {
+    let members = restore["spec"]["members"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let copies = copies(restore);
+    let lacking =
+        members.iter().enumerate().filter(|(number, _)| !matches!(copies.get(*number), Some(Some(_))));
+    let title = |(number, member): (usize, &Value)| match text(member, "/target/ref/name") {
+        "" => format!("member {}", number + 1),
+        name => format!("{} {name}", text(member, "/target/ref/kind")),
+    };
+    lacking.map(title).collect()
+}
+
 /// The workloads that a restore left stopped because it failed while it wrote.
 pub fn held_down(restore: &Value) -> Result<Vec<StoppedWorkload>, AfterRestoreError> {
     ended(restore)?;
@@ -259,6 +272,7 @@ mod tests {
         assert_eq!(of(0), ("b-rollback-1700000100", &json!("b0"), &spec("web")));
         assert_eq!(of(1), ("b-rollback-1700000100-2", &json!("b1"), &spec("db")));
         assert_eq!(made.len(), 2, "a member without copies is left out");
+        assert_eq!(without_copies(&batch), ["Deployment cache"], "and named");
         assert_eq!(held_down(&batch).unwrap().len(), 1);
     }
 

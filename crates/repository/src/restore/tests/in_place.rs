@@ -47,6 +47,8 @@ async fn every_kind_takes_the_place_of_every_other() {
                 let kept = there == "full directory" && !delete;
                 if kept && kind != "directory" {
                     assert_eq!(outcome.problem_count, 1, "{case}");
+                    let message = &outcome.problems[0].message;
+                    assert!(message.contains("move the directory away, then restore again"), "{message}");
                     assert!(target.path().join("x/some/thing").exists(), "{case}");
                 } else {
                     assert_eq!(outcome.problems, [], "{case}");

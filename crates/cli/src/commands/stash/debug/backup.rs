@@ -103,7 +103,11 @@ mod tests {
         let world = World::new().await;
         world.put("backupbatches", "apps", json!({"spec": {"repository": {"name": "gone"}}}));
         let report = report(&world.tenant, &names::invoker("backupbatch/apps").unwrap()).await.unwrap();
-        assert!(report.contains("there is no Repository \"gone\" (there are no Repositories)"), "{report}");
+        assert!(
+            report
+                .contains("there is no Repository \"gone\" in namespace \"shop\" (there are no Repositories"),
+            "{report}"
+        );
         assert!(report.contains("== no BackupSession yet"), "{report}");
     }
 }

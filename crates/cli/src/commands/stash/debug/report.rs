@@ -11,6 +11,7 @@ use lifeboat_cluster::{Attempt, objects};
 use serde_json::Value;
 
 use crate::commands::stash::Tenant;
+use crate::commands::stash::follow::{is_unserved, unserved};
 use crate::commands::stash::view::text;
 use crate::error::CliError;
 use crate::nouns::{Noun, STASH_REPOSITORY};
@@ -53,6 +54,9 @@ impl<'a> Report<'a> {
             phase => phase,
         };
         self.heading(&format!("{} {}/{}: {phase}", noun.one, self.tenant.namespace, object.name_any()));
+        if json["kind"] != STASH_REPOSITORY.one && is_unserved(&json, Timestamp::now()) {
+            self.lines(&unserved(&self.tenant.namespace));
+        }
         self.conditions(&json["status"]["conditions"]);
         self.events(&object.uid().unwrap_or_default()).await;
     }
