@@ -9,12 +9,39 @@ use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{BackupPhase, names};
 use serde_json::{Map, Value, json};
 
+use crate::conditions::Fact;
 use crate::label;
 use crate::velero::volume_plugin;
 
 /// The number of consecutive complete listings that a backup must be missing from before storage is asked for it by
 /// name.
 const LISTINGS: u32 = 2;
+
+/// The condition of a location that says whether every backup of its bucket is in the cluster.
+pub const SYNCED: &str = "BackupsSynced";
+
+/// How many backups the condition names.
+const NAMED: usize = 10;
+
+/// The longest text about one backup in the condition, in characters.
+const LONGEST: usize = 200;
+
+/// The condition of a location after a sync. `problems`: why backups cannot be synced, by their names.
+pub fn all_synced(problems: &BTreeMap<String, String>) -> Fact {
+    if problems.is_empty() {
+        let message = "every backup of the bucket is in the cluster".to_owned();
+        return Fact { kind: SYNCED, holds: true, reason: "AllSynced".into(), message };
+    }
+    let named = problems.iter().take(NAMED);
+    let mut parts: Vec<String> = named
+        .map(|(name, problem)| format!("'{name}': {}", problem.chars().take(LONGEST).collect::<String>()))
+        .collect();
+    if let Some(more @ 1..) = problems.len().checked_sub(NAMED) {
+        parts.push(format!("and {more} more"));
+    }
+    let message = format!("{} backups cannot be synced: {}", problems.len(), parts.join("; "));
+    Fact { kind: SYNCED, holds: false, reason: "BackupsNotSynced".into(), message }
+}
 
 /// When a location is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +191,10 @@ fn of_volume(stored: &Stored<'_>, kind: &str, json: &Value, backup_uid: &BackupU
     let mut labels = json.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
     labels.insert(names::BACKUP_NAME.into(), label::value(stored.name).into());
     labels.insert(names::BACKUP_UID.into(), backup_uid.as_str().into());
+    let annotations = json.pointer("/metadata/annotations").and_then(Value::as_object);
+    let mut annotations = annotations.cloned().unwrap_or_default();
+    // As those of the Backup: they are notes of our own, and the bucket may say anything.
+    annotations.retain(|key, _| !key.starts_with("lifeboat.io/"));
     let spec = json.get("spec").cloned().filter(Value::is_object)?;
     Some(json!({
         "apiVersion": "velero.io/v1",
@@ -172,7 +203,7 @@ fn of_volume(stored: &Stored<'_>, kind: &str, json: &Value, backup_uid: &BackupU
             "name": name,
             "namespace": stored.namespace,
             "labels": labels,
-            "annotations": json.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
+            "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": "velero.io/v1", "kind": "Backup", "name": stored.name, "uid": backup_uid,
                 "controller": true,

@@ -81,7 +81,8 @@ async fn run_all(
         Err(error) => return Err(NotRun::Archive(error)),
     };
     let settings = &context.settings.storage;
-    let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
+    // Deleting needs no more than that, and the bucket may not be trusted.
+    let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits().untrusted()).await;
     let spool = match spool {
         Ok(spool) => spool,
         // A damaged archive stays damaged: a deletion that waited for it would wait for ever.
@@ -168,6 +169,7 @@ async fn execute(
     item: &Item<'_>,
     limit: Duration,
 ) -> Result<(), ItemError> {
+    let _memory = spool.reserve(item.index()).await?;
     let json = spool.get(item.index()).await?;
     let json = serde_json::from_slice(&json)?;
     Ok(in_time(limit, action.execute(&json, backup)).await?)

@@ -4,7 +4,6 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{Backup, BackupPhase, names};
-use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::label;
 use lifeboat_plan::velero::deletion::{self, Extent};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use super::gather::Gathered;
 use super::{Deleted, State};
 use crate::context::Context;
-use crate::locations::METADATA_LIMIT;
+use crate::locations::stored_phase;
 
 /// Claims the request and marks the Backup as Deleting, before anything is deleted.
 pub(super) async fn begin(
@@ -53,7 +52,10 @@ pub(super) async fn end(
         context.metrics.forget_backup(&gathered.schedule(), &gathered.name);
         return remove_all(context, state, object, &gathered.name).await;
     }
-    let stored = stored_phase(gathered).await;
+    let stored = match &gathered.location {
+        Some(location) => stored_phase(location, &gathered.name).await,
+        None => None,
+    };
     if let Some(before) = gathered.phase() {
         let mut status = deletion::status_after_failure(&before, stored.as_deref(), begun);
         if snapshots {
@@ -101,13 +103,6 @@ async fn set_status(
         Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
         _ => Ok(()),
     }
-}
-
-async fn stored_phase(gathered: &Gathered) -> Option<String> {
-    let files = BackupFiles::new(&gathered.name).ok()?;
-    let stored = gathered.location.as_ref()?.store.get(&files.metadata(), METADATA_LIMIT).await.ok()?;
-    let stored: Value = serde_json::from_slice(&stored).ok()?;
-    stored.pointer("/status/phase").and_then(Value::as_str).map(str::to_owned)
 }
 
 async fn remove_all(
