@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::conditions::Fact;
 use crate::label;
+use crate::velero::ownership::{EXPIRATION_UNPROVEN, OwnershipKeys};
 use crate::velero::volume_plugin;
 
 /// The number of consecutive complete listings that a backup must be missing from before storage is asked for it by
@@ -77,6 +78,8 @@ pub struct Stored<'a> {
     pub namespace: &'a NamespaceName,
     /// Name and UID of each Schedule of this cluster.
     pub schedules: &'a BTreeSet<(String, String)>,
+    /// Prove what this installation stored.
+    pub keys: &'a OwnershipKeys,
 }
 
 /// The next step for a backup in the bucket without an object in the cluster.
@@ -145,6 +148,10 @@ fn metadata(stored: &Stored<'_>) -> Value {
     labels.insert(names::STORAGE_LOCATION.into(), label::value(stored.location.as_str()).into());
     let mut annotations = texts("/metadata/annotations");
     annotations.retain(|key, _| !key.starts_with("lifeboat.io/"));
+    // A date that only the bucket has deletes nothing.
+    if !stored.keys.prove_expiration(stored.json) {
+        annotations.insert(EXPIRATION_UNPROVEN.into(), "true".into());
+    }
     let owners = stored.json.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let owners: Vec<&Value> =
         owners.into_iter().flatten().filter(|owner| lives(owner, stored.schedules)).collect();
@@ -280,7 +287,8 @@ mod tests {
     fn decide(json: &Value, now: i64) -> Incoming {
         let schedules = BTreeSet::from([("s".to_owned(), "u1".to_owned())]);
         let (location, namespace) = (&LocationName::new("here"), &NamespaceName::new("lifeboat"));
-        let stored = Stored { name: "b", json, location, namespace, schedules: &schedules };
+        let keys = &OwnershipKeys::default();
+        let stored = Stored { name: "b", json, location, namespace, schedules: &schedules, keys };
         incoming(&stored, at(now))
     }
 

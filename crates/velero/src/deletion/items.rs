@@ -10,11 +10,15 @@ use lifeboat_archive::{BackupFiles, Item, NameError, Spool, SpoolError, StoreErr
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::discovery::discover;
 use lifeboat_cluster::objects;
+use lifeboat_plan::json::text;
+use lifeboat_plan::velero::csi::{CONTENT_DELETER, is_of_backup};
 use lifeboat_plugin::Applies;
 use lifeboat_plugin::actions::{ActionError, DeleteItemAction};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::gather::Gathered;
+use super::owned::{NOT_PROVEN, Owner};
 use crate::applying::applying;
 use crate::context::Context;
 use crate::locations::{self, Location};
@@ -29,6 +33,10 @@ pub(super) struct ActionsResult {
     pub(super) problems: Vec<String>,
     /// The VolumeSnapshotContents of the archive: their snapshots are deleted, or named as a problem.
     pub(super) contents: BTreeSet<String>,
+    /// Whether a CSI snapshot was deleted.
+    pub(super) any: bool,
+    /// CSI snapshots of the archive that nothing proves, for people.
+    pub(super) left: Vec<String>,
     /// Why the archive can never be read, if it is gone or damaged.
     pub(super) unread: Option<String>,
 }
@@ -36,6 +44,13 @@ pub(super) struct ActionsResult {
 impl ActionsResult {
     fn problem(message: String) -> Self {
         Self { problems: vec![message], ..Self::default() }
+    }
+
+    /// Names a CSI snapshot that is left.
+    fn unproven(&mut self, handle: &str) {
+        if self.left.len() < MOST {
+            self.left.push(format!("the CSI snapshot '{handle}' in the archive is left: {NOT_PROVEN}"));
+        }
     }
 
     fn unread(message: String) -> Self {
@@ -48,11 +63,12 @@ pub(super) async fn run(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
+    owner: &Owner,
 ) -> ActionsResult {
     if actions.is_empty() {
         return ActionsResult::default();
     }
-    match run_all(context, actions, gathered, location).await {
+    match run_all(context, actions, gathered, location, owner).await {
         Ok(ran) => ran,
         Err(error) => ActionsResult::problem(error.to_string()),
     }
@@ -63,11 +79,12 @@ async fn run_all(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
+    owner: &Owner,
 ) -> Result<ActionsResult, NotRun> {
     let Some(object) = &gathered.backup else { return Ok(ActionsResult::default()) };
     let backup: Backup = objects::typed(object).map_err(NotRun::Backup)?;
     let catalogue = discover(&context.client).await?.catalogue;
-    let (matched, mut problems) = applying(actions, &catalogue).await;
+    let (matched, problems) = applying(actions, &catalogue).await;
     if matched.is_empty() {
         return Ok(ActionsResult { problems, ..ActionsResult::default() });
     }
@@ -92,30 +109,40 @@ async fn run_all(
         Err(error) => return Err(NotRun::Spool(error)),
     };
     let limit = context.settings.backup.defaults.resource_timeout;
-    let (mut left_out, mut contents) = (0, BTreeSet::new());
+    let mut ran = ActionsResult { problems, ..ActionsResult::default() };
+    let mut left_out = 0;
     for item in spool.items() {
         if *item.resource() == lifeboat_plan::transfer::snapshots::contents() {
-            contents.insert(item.name().to_owned());
+            ran.contents.insert(item.name().to_owned());
         }
         let labels: BTreeMap<String, String> = item.labels().iter().cloned().collect();
         let fits = |applies: &Applies| applies.is_for(item.resource(), item.namespace(), &labels);
         for one in matched.iter().filter(|one| fits(&one.applies)) {
-            let Err(problem) = execute(one.action.as_ref(), &backup, &spool, &item, limit).await else {
-                continue;
+            let problem = match execute(one.action.as_ref(), &backup, owner, &spool, &item, limit).await {
+                Ok(Done::Deleted) => {
+                    ran.any = true;
+                    continue;
+                }
+                Ok(Done::Other) => continue,
+                Ok(Done::Unproven(handle)) => {
+                    ran.unproven(&handle);
+                    continue;
+                }
+                Err(problem) => problem,
             };
-            if problems.len() < MOST {
-                problems.push(format!("{}: action {}: {problem}", item.id(), one.action.name()));
+            if ran.problems.len() < MOST {
+                ran.problems.push(format!("{}: action {}: {problem}", item.id(), one.action.name()));
             } else {
                 left_out += 1;
             }
         }
     }
     if left_out > 0 {
-        problems.push(format!(
+        ran.problems.push(format!(
             "and {left_out} more of the same kind; see the server's log for the plugins' messages"
         ));
     }
-    Ok(ActionsResult { problems, contents, unread: None })
+    Ok(ran)
 }
 
 /// Why no action was run.
@@ -161,16 +188,39 @@ pub(super) async fn in_time(
     timeout(limit, action).await.map_err(|_elapsed| DeleteActionError::Late)?.map_err(Into::into)
 }
 
+/// What an action did.
+enum Done {
+    /// It deleted a CSI snapshot.
+    Deleted,
+    Other,
+    /// Nothing proves that the backup made the CSI snapshot with this handle.
+    Unproven(String),
+}
+
 /// Runs one action for one item.
 async fn execute(
     action: &dyn DeleteItemAction,
     backup: &Backup,
+    owner: &Owner,
     spool: &Spool,
     item: &Item<'_>,
     limit: Duration,
-) -> Result<(), ItemError> {
+) -> Result<Done, ItemError> {
     let _memory = spool.reserve(item.index()).await?;
     let json = spool.get(item.index()).await?;
-    let json = serde_json::from_slice(&json)?;
-    Ok(in_time(limit, action.execute(&json, backup)).await?)
+    let json: Value = serde_json::from_slice(&json)?;
+    if action.name() != CONTENT_DELETER {
+        in_time(limit, action.execute(&json, backup)).await?;
+        return Ok(Done::Other);
+    }
+    let (driver, handle) = (text(&json, "/spec/driver"), text(&json, "/status/snapshotHandle"));
+    // Contents of users are in archives, too.
+    if handle.is_empty() || !is_of_backup(&json, &owner.name) {
+        return Ok(Done::Other);
+    }
+    if !owner.owns_csi(driver, handle) {
+        return Ok(Done::Unproven(handle.to_owned()));
+    }
+    in_time(limit, action.execute(&json, backup)).await?;
+    Ok(Done::Deleted)
 }

@@ -108,6 +108,11 @@ impl Metadata {
         Ok(Some(Self { bytes, _stored: stored, weight }))
     }
 
+    /// The file.
+    pub(crate) fn bytes(&self) -> bytes::Bytes {
+        self.bytes.clone()
+    }
+
     /// The object, and the memory for it and for `more` bytes.
     pub(crate) async fn parse(&self, more: usize) -> Result<(Value, Share), MetadataError> {
         let share = Memory::of_process().work.take(self.weight * COPIES + more).await;

@@ -12,6 +12,7 @@ use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{DocumentError, LoadError, check_list, decode_each, fetch_reserved, weigh};
 use lifeboat_archive::memory::{Memory, Share};
 use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::velero::ownership::OwnershipKeys;
 use lifeboat_plan::velero::sync::{self, Incoming, Stored};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -22,6 +23,14 @@ use crate::locations::{Location, Metadata};
 
 /// The largest stored size of a list: that of thirty thousand objects.
 const LIST_LIMIT: usize = 4 * 1024 * 1024;
+
+/// What is known about this cluster.
+pub(super) struct Here {
+    /// Name and UID of each Schedule.
+    pub(super) schedules: BTreeSet<(String, String)>,
+    /// Prove what this installation stored.
+    pub(super) keys: OwnershipKeys,
+}
 
 /// What became of a directory.
 pub(super) enum Brought {
@@ -40,14 +49,15 @@ pub(super) async fn bring_one(
     context: &Context,
     location: &Location,
     name: &str,
-    schedules: &BTreeSet<(String, String)>,
+    here: &Here,
 ) -> Result<Brought, SyncError> {
+    let Here { schedules, keys } = here;
     let files = BackupFiles::new(name)?;
     let Some(metadata) = Metadata::read(location, &files).await? else { return Ok(Brought::Incomplete) };
     let (here, namespace) = (LocationName::new(&location.name), NamespaceName::new(&context.namespace));
     {
         let (json, _memory) = metadata.parse(0).await?;
-        let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules };
+        let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules, keys };
         match sync::incoming(&stored, context.now()) {
             Incoming::Create(_) => {}
             Incoming::NotYet => return Ok(Brought::NotYet),
@@ -58,7 +68,7 @@ pub(super) async fn bring_one(
     let lists = Lists::read(location, &files).await?;
     // Memory is taken once for all that is parsed: tasks that held a part and waited for the rest would not end.
     let (json, _memory) = metadata.parse(lists.weight).await?;
-    let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules };
+    let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules, keys };
     let Incoming::Create(object) = sync::incoming(&stored, context.now()) else { return Ok(Brought::NotYet) };
     let Some(backup) = create::<Backup>(context, *object).await? else { return Ok(Brought::Exists) };
     let uid = BackupUid::new(backup.uid().unwrap_or_default());

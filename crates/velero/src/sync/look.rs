@@ -10,10 +10,11 @@ use lifeboat_api::velero::Schedule;
 use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt};
 
-use super::bring::{Brought, bring_one};
+use super::bring::{Brought, Here, bring_one};
 use super::{Past, SyncError};
 use crate::context::Context;
 use crate::locations::Location;
+use crate::ownership;
 
 /// How many backups are read at once.
 const AT_ONCE: usize = 8;
@@ -54,12 +55,12 @@ pub(super) async fn bring(
     if due.is_empty() {
         return Ok(());
     }
-    let schedules = schedules(context).await?;
+    let here = Here { schedules: schedules(context).await?, keys: ownership::keys(context).await? };
     let tasks: Vec<_> = due
         .into_iter()
         .map(|name| {
             let known = past.looked.get(name).and_then(|looked| looked.listing);
-            look(context, location, name, known, &schedules).map(move |found| (name, found)).boxed()
+            look(context, location, name, known, &here).map(move |found| (name, found)).boxed()
         })
         .collect();
     let outcomes: Vec<_> = stream::iter(tasks).buffer_unordered(AT_ONCE).collect().await;
@@ -133,14 +134,14 @@ async fn look(
     location: &Location,
     name: &str,
     known: Option<u64>,
-    schedules: &BTreeSet<(String, String)>,
+    here: &Here,
 ) -> Result<Option<Found>, SyncError> {
     // Listed before it is read: what is written in between changes the listing.
     let listing = location.store.fingerprint(&BackupFiles::new(name)?.directory()).await?;
     if known == Some(listing) {
         return Ok(None);
     }
-    let brought = bring_one(context, location, name, schedules).await;
+    let brought = bring_one(context, location, name, here).await;
     Ok(Some(Found { listing, brought }))
 }
 
