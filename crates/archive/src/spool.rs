@@ -130,7 +130,7 @@ pub struct Spool {
     blocks: BlockFile,
     unreadable: Vec<Unreadable>,
     format: String,
-    _memory: Share,
+    memory: Share,
 }
 
 impl Spool {
@@ -215,6 +215,11 @@ impl Spool {
     /// Size of the spool file, in bytes.
     pub fn size(&self) -> u64 {
         self.blocks.size()
+    }
+
+    /// Takes memory for what is kept as long as the spool, beside it.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), SpoolError> {
+        Ok(Memory::of_process().held.try_extend(&mut self.memory, bytes)?)
     }
 
     /// Takes the memory for an item that is processed: it exists as several values at once. Small items are not counted.

@@ -154,6 +154,12 @@ async fn state(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use lifeboat_control::Clock;
+    use lifeboat_control::testing::{Requests, Verb, When};
+    use rstest::rstest;
+
     use super::*;
     use crate::testing::Cluster;
 
@@ -183,6 +189,40 @@ mod tests {
         cluster.change("deletebackuprequests", &requests[0], &json!({"status": {"phase": "Processed"}}));
         collect(&cluster.context).await.unwrap();
         assert_eq!(cluster.names("deletebackuprequests").len(), 2);
+    }
+
+    #[rstest]
+    #[case::of_this_server(true)]
+    #[case::of_the_api_server(false)]
+    #[tokio::test]
+    async fn a_clock_that_is_a_year_ahead_deletes_nothing(#[case] own: bool) {
+        let mut cluster = Cluster::new().await;
+        let now = Timestamp::now();
+        let at = |hours: i64| (now + SignedDuration::from_hours(hours)).to_string();
+        cluster.put("backups", &backup("next-month", "default", &at(24 * 30)));
+        cluster.put("backups", &backup("old", "default", &at(-1)));
+        let ahead = Clock::new(move || now + SignedDuration::from_hours(24 * 365));
+        if own {
+            let mut core = cluster.context.core.as_ref().clone();
+            core.clock = ahead;
+            cluster.context.core = Arc::new(core);
+        } else {
+            cluster.server.set_clock(ahead);
+        }
+        collect(&cluster.context).await.unwrap();
+        let requests = cluster.names("deletebackuprequests");
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        assert!(requests[0].starts_with("old-"), "{requests:?}");
+    }
+
+    #[tokio::test]
+    async fn without_a_second_clock_no_backup_expires() {
+        let cluster = Cluster::new().await;
+        cluster.put("backups", &backup("old", "default", "2000-01-01T00:00:00Z"));
+        let list = "/apis/velero.io/v1/namespaces/lifeboat/deletebackuprequests";
+        cluster.server.fail(Requests::new(Verb::Create, list), When::Nth(1), 500);
+        collect(&cluster.context).await.unwrap_err();
+        assert!(cluster.names("deletebackuprequests").is_empty());
     }
 
     #[tokio::test]

@@ -104,7 +104,7 @@ impl<'a> Pass<'a> {
         }
         self.index.finish();
         let Self { blocks, index, unreadable, format, memory, .. } = self;
-        Ok(Spool { index, blocks: blocks.finish()?, unreadable, format, _memory: memory })
+        Ok(Spool { index, blocks: blocks.finish()?, unreadable, format, memory })
     }
 
     fn entry(&mut self, header: &Header) -> Result<(), SpoolError> {
