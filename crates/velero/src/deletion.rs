@@ -161,7 +161,7 @@ async fn delete_data(
     let mark = if owner.has_snapshots() || !copies.is_empty() {
         match mark::begin(location, &gathered.name).await {
             Ok(mark) => mark,
-            Err(problem) => return deleted.problems.push(problem),
+            Err(problem) => return deleted.problems.push(problem.to_string()),
         }
     } else {
         None

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::{BackupFiles, Item, NameError, Spool, SpoolError, StoreError};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::discovery::discover;
 use lifeboat_cluster::objects;
+use lifeboat_plan::items::trust::UNTRUSTED;
 use lifeboat_plan::json::text;
 use lifeboat_plan::velero::csi::{CONTENT_DELETER, is_of_backup};
 use lifeboat_plugin::Applies;
@@ -53,7 +55,7 @@ impl ActionsResult {
         }
     }
 
-    fn unread(message: String) -> Self {
+    fn unread(Unread(message): Unread) -> Self {
         Self { unread: Some(message), ..Self::default() }
     }
 }
@@ -88,25 +90,9 @@ async fn run_all(
     if matched.is_empty() {
         return Ok(ActionsResult { problems, ..ActionsResult::default() });
     }
-    let files = BackupFiles::new(&gathered.name)?;
-    let archive = match location.store.get_stream(&files.contents()).await {
-        Ok(archive) => archive,
-        // Nothing was written, or an earlier try deleted it.
-        Err(error) if error.is_not_found() => {
-            return Ok(ActionsResult::unread("it does not exist".to_owned()));
-        }
-        Err(error) => return Err(NotRun::Archive(error)),
-    };
-    let settings = &context.settings.storage;
-    // Deleting needs no more than that, and the bucket may not be trusted.
-    let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits().untrusted()).await;
-    let spool = match spool {
+    let spool = match spool(context, gathered, location).await? {
         Ok(spool) => spool,
-        // A damaged archive stays damaged: a deletion that waited for it would wait for ever.
-        Err(error @ (SpoolError::NotGzip(_) | SpoolError::Damaged(_) | SpoolError::Entry { .. })) => {
-            return Ok(ActionsResult { problems, ..ActionsResult::unread(error.to_string()) });
-        }
-        Err(error) => return Err(NotRun::Spool(error)),
+        Err(unread) => return Ok(ActionsResult { problems, ..ActionsResult::unread(unread) }),
     };
     let limit = context.settings.backup.defaults.resource_timeout;
     let mut ran = ActionsResult { problems, ..ActionsResult::default() };
@@ -144,6 +130,39 @@ async fn run_all(
     }
     Ok(ran)
 }
+
+/// Reads the archive; the inner error says why it can never be read.
+async fn spool(
+    context: &Context,
+    gathered: &Gathered,
+    location: &Location,
+) -> Result<Result<Spool, Unread>, NotRun> {
+    let files = BackupFiles::new(&gathered.name)?;
+    let archive = match location.store.get_stream(&files.contents()).await {
+        Ok(archive) => archive,
+        // Nothing was written, or an earlier try deleted it.
+        Err(error) if error.is_not_found() => return Ok(Err(Unread("it does not exist".to_owned()))),
+        Err(error) => return Err(NotRun::Archive(error)),
+    };
+    let settings = &context.settings.storage;
+    let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
+    let limits = settings.spool_limits();
+    let limits = if untrusted { limits.untrusted() } else { limits };
+    match Spool::read(archive, &settings.spool_directory, limits).await {
+        Ok(spool) => Ok(Ok(spool)),
+        // A damaged archive stays damaged, and a bomb stays one: a deletion that waited for it would wait for ever.
+        Err(
+            error @ (SpoolError::NotGzip(_)
+            | SpoolError::Damaged(_)
+            | SpoolError::Entry { .. }
+            | SpoolError::TooLarge { .. }),
+        ) => Ok(Err(Unread(error.to_string()))),
+        Err(error) => Err(NotRun::Spool(error)),
+    }
+}
+
+/// Why an archive can never be read.
+struct Unread(String);
 
 /// Why no action was run.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,14 @@ use serde_json::Value;
 
 use crate::locations::{self, Location, Metadata};
 
+/// Why the file cannot be changed.
+#[derive(Debug, thiserror::Error)]
+#[error("'{key}' cannot be changed before snapshots are deleted: {message}")]
+pub(super) struct NotMarked {
+    key: String,
+    message: String,
+}
+
 /// The file as it was.
 pub(super) struct Mark {
     key: String,
@@ -16,11 +24,10 @@ pub(super) struct Mark {
 }
 
 /// Marks a backup that shows Completed; None if there is nothing to mark.
-pub(super) async fn begin(location: &Location, name: &str) -> Result<Option<Mark>, String> {
+pub(super) async fn begin(location: &Location, name: &str) -> Result<Option<Mark>, NotMarked> {
     let Ok(files) = BackupFiles::new(name) else { return Ok(None) };
     let key = files.metadata();
-    let failed =
-        |message: String| format!("'{key}' cannot be changed before snapshots are deleted: {message}");
+    let failed = |message: String| NotMarked { key: key.clone(), message };
     let found = Metadata::read(location, &files).await.map_err(|error| failed(error.to_string()))?;
     let Some(found) = found else { return Ok(None) };
     let (mut json, _memory) = found.parse(0).await.map_err(|error| failed(error.to_string()))?;
