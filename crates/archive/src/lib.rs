@@ -9,6 +9,7 @@
 pub mod documents;
 pub mod layout;
 mod log;
+pub mod memory;
 mod object_store;
 mod rewrite;
 mod spool;

@@ -3,6 +3,7 @@
 
 mod bounded;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +15,9 @@ use url::Url;
 
 pub use bounded::Bounded;
 pub(crate) use bounded::STORAGE_TIMEOUT;
+
+/// The most memory that the keys of a listing may need, in bytes.
+const LARGEST_LISTING: usize = 64 * 1024 * 1024;
 
 /// An error of storage.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +108,14 @@ pub trait ObjectStore: Send + Sync {
     async fn directories(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
     /// All keys that start with `prefix`.
     async fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
+    /// A number that changes when a file below `prefix` (ending in `/`) is added, removed or written again. Stores whose
+    /// listings have only names do not notice that a file is written again. Only the first thousand files count.
+    async fn fingerprint(&self, prefix: &str) -> Result<u64, StoreError> {
+        let mut keys = self.keys(prefix).await?;
+        keys.sort_unstable();
+        keys.truncate(FINGERPRINTED);
+        Ok(hashed(&keys))
+    }
     /// Deletes objects. It is not an error if one does not exist.
     async fn delete(&self, keys: &[String]) -> Result<(), StoreError>;
     /// A URL that lets its holder GET the object for `ttl`.
@@ -129,6 +141,15 @@ pub trait ObjectStore: Send + Sync {
         }
         Ok(all.freeze())
     }
+}
+
+/// How many files of a directory a fingerprint covers: one page of a listing.
+const FINGERPRINTED: usize = 1000;
+
+fn hashed(listing: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    listing.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[async_trait]
@@ -158,7 +179,24 @@ impl ObjectStore for Store {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        Ok(self.list(prefix).map_ok(|info| info.key).try_collect().await?)
+        let (mut keys, mut size, mut listed) = (Vec::new(), 0, self.list(prefix));
+        while let Some(info) = listed.try_next().await? {
+            size += info.key.len() + size_of::<String>();
+            if size > LARGEST_LISTING {
+                return Err(StoreError::Source(format!("there are too many files below '{prefix}'")));
+            }
+            keys.push(info.key);
+        }
+        Ok(keys)
+    }
+
+    async fn fingerprint(&self, prefix: &str) -> Result<u64, StoreError> {
+        let listed = self.list(prefix).take(FINGERPRINTED);
+        let states: Vec<_> = listed
+            .map_ok(|info| (info.key, info.size, info.is_dated.then_some(info.modified), info.etag))
+            .try_collect()
+            .await?;
+        Ok(hashed(&states))
     }
 
     async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {

@@ -20,6 +20,7 @@ use futures::TryStreamExt;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use tokio::sync::mpsc;
 
+use crate::memory::{Memory, NoMemory, Share};
 use crate::object_store::{ObjectReading, StoreError};
 use blocks::BlockFile;
 use index::Index;
@@ -59,7 +60,7 @@ impl Default for SpoolLimits {
             // 1032.
             ratio: 900,
             ratio_from: 64 * MIB,
-            index_bytes: 2048 * MIB,
+            index_bytes: 256 * MIB,
             spool_bytes: u64::MAX,
             reserve: 16 * MIB,
         }
@@ -70,9 +71,15 @@ impl SpoolLimits {
     /// For archives from untrusted sources: a million objects with an ordinary compression ratio.
     #[must_use]
     pub fn untrusted(self) -> Self {
-        Self { entries: 2_000_000, ratio: 250, index_bytes: 256 * 1024 * 1024, ..self }
+        Self { entries: 2_000_000, ratio: 250, ..self }
     }
 }
+
+/// An item that needs no more memory than this, once it is parsed, is processed at any time.
+const SMALL: usize = 256 * 1024;
+/// How many values of an item exist at once while it is processed: that of the archive, that of each action, and that of
+/// the cluster.
+const COPIES: usize = 4;
 
 /// Why an archive is refused.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +110,8 @@ pub enum SpoolError {
         #[source]
         source: std::io::Error,
     },
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
     #[error("reading the archive was stopped")]
     Stopped,
 }
@@ -121,6 +130,7 @@ pub struct Spool {
     blocks: BlockFile,
     unreadable: Vec<Unreadable>,
     format: String,
+    memory: Share,
 }
 
 impl Spool {
@@ -205,6 +215,20 @@ impl Spool {
     /// Size of the spool file, in bytes.
     pub fn size(&self) -> u64 {
         self.blocks.size()
+    }
+
+    /// Takes memory for what is kept as long as the spool, beside it.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), SpoolError> {
+        Ok(Memory::of_process().held.try_extend(&mut self.memory, bytes)?)
+    }
+
+    /// Takes the memory for an item that is processed: it exists as several values at once. Small items are not counted.
+    pub async fn reserve(&self, index: usize) -> Result<Share, SpoolError> {
+        let weight = self.index.place(index).map_or(0, |place| place.weight as usize * 1024);
+        if weight <= SMALL {
+            return Ok(Share::default());
+        }
+        Ok(Memory::of_process().work.take(weight.saturating_mul(COPIES)).await?)
     }
 
     /// The JSON of the item at a position in the index.

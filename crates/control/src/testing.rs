@@ -15,7 +15,7 @@
 //! - events: their reasons are kept ([`ApiServer::events`]), the objects are not.
 //!
 //! It does not implement: schemas and defaults, field managers, deletion of dependents, grace periods, limits on names and
-//! sizes, other subresources, `deletecollection`, dry runs, expired resource versions.
+//! sizes, other subresources, `deletecollection`, dry runs of anything but creations, expired resource versions.
 //!
 //! A test changes the behaviour of the server in one of these ways:
 //! - [`ApiServer::fail`] makes the next, the nth or every request that [`Requests`] selects fail, with a code:

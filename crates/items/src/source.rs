@@ -2,6 +2,8 @@
 //! each item once, when it is restored. Implemented for the archive of a Velero backup (`ArchiveItems` in crate
 //! `velero`).
 
+use std::any::Any;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
@@ -36,6 +38,13 @@ impl ItemHead<'_> {
     }
 }
 
+/// An item as JSON.
+pub struct ReadItem {
+    pub json: Bytes,
+    /// The memory that the source counts for the item: kept while the item is processed.
+    pub memory: Box<dyn Any + Send + Sync>,
+}
+
 /// Why an item cannot be read from its source.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -57,6 +66,6 @@ pub trait ItemSource: Send + Sync {
     fn owners(&self, position: usize) -> Vec<u128>;
     /// The names of the claims that a pod mounts.
     fn claims(&self, position: usize) -> Vec<&str>;
-    /// The item as JSON.
-    async fn read(&self, position: usize) -> Result<Bytes, SourceError>;
+    /// The item as JSON. The source may wait until there is memory for it.
+    async fn read(&self, position: usize) -> Result<ReadItem, SourceError>;
 }

@@ -163,7 +163,8 @@ pub fn uses_public_default(secret: Option<&PasswordSecret>) -> bool {
     secret.and_then(|secret| secret.data.get(KEY)).is_some_and(|stored| is_public_default(stored))
 }
 
-fn is_public_default(stored: &[u8]) -> bool {
+/// Whether a password is Velero's public default.
+pub fn is_public_default(stored: &[u8]) -> bool {
     stored.trim_ascii_end() == PUBLIC_DEFAULT.as_bytes()
 }
 

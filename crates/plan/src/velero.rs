@@ -12,6 +12,7 @@ pub mod garbage;
 pub mod hooks;
 pub mod location;
 pub mod order;
+pub mod ownership;
 mod pod_hooks;
 pub mod pod_volumes;
 pub mod restore;

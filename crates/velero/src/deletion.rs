@@ -9,6 +9,8 @@ mod csi;
 mod files;
 mod gather;
 mod items;
+mod mark;
+mod owned;
 mod snapshots;
 mod status;
 #[cfg(test)]
@@ -30,8 +32,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
+use crate::locations::Location;
 use crate::plugins::Acting;
 use gather::Gathered;
+use owned::Owner;
+use snapshots::SnapshotsDeleted;
 
 /// When a request is tried again whose backup another request is deleting.
 const NEXT_TRY: Duration = Duration::from_secs(5);
@@ -91,52 +96,86 @@ async fn reconcile(
 struct Deleted {
     /// What could not be removed, for people.
     problems: Vec<String>,
+    /// What is left because nothing but the bucket says that it is the backup's, for people.
+    left: Vec<String>,
     /// Whether the removal of files was started.
     begun: bool,
-    /// Whether the removal of snapshots was started.
+    /// Whether snapshots were removed.
     snapshots: bool,
+}
+
+impl Deleted {
+    fn add(&mut self, gone: SnapshotsDeleted) {
+        self.problems.extend(gone.problems);
+        self.left.extend(gone.left);
+        self.snapshots |= gone.any;
+    }
+
+    fn is_well(&self) -> bool {
+        self.problems.is_empty()
+    }
 }
 
 /// Carries out the deletion.
 async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent: Extent) -> Deleted {
     let mut deleted = Deleted::default();
-    let problems = &mut deleted.problems;
     if extent == Extent::Everything
         && let Some(location) = &gathered.location
     {
-        let ran = items::run(context, &acting.actions.delete, gathered, location).await;
-        problems.extend(csi::delete(context, &acting.actions.delete, gathered, location, &ran).await);
-        problems.extend(ran.problems);
-        let copies = copies::read(location, &gathered.name).await;
-        for message in &copies.problems {
-            // The list of volumes is also read for CSI snapshots, so its message may be there already.
-            if !problems.contains(message) {
-                problems.push(message.clone());
-            }
-        }
-        // If the backup is kept anyway, its snapshots are kept too, so that it can still be restored.
-        if problems.is_empty() {
-            let gone = snapshots::delete(context, location, &gathered.name).await;
-            problems.extend(gone.problems);
-            deleted.snapshots = gone.any;
-        }
-        if problems.is_empty() {
-            let gone = copies.forget(context, location).await;
-            problems.extend(gone.problems);
-            deleted.snapshots |= gone.any;
-        }
-        if problems.is_empty() {
+        delete_data(context, acting, gathered, location, &mut deleted).await;
+        if deleted.is_well() {
             deleted.begun = true;
-            problems.extend(files::of_backup(location, &gathered.name).await);
+            deleted.problems.extend(files::of_backup(location, &gathered.name).await);
         }
         for restore in &gathered.restores {
-            if problems.is_empty() {
-                problems.extend(files::of_restore(location, &restore.name_any()).await);
+            if deleted.is_well() {
+                deleted.problems.extend(files::of_restore(location, &restore.name_any()).await);
             }
         }
     }
-    if problems.is_empty() {
-        problems.extend(gather::delete_objects(context, gathered, extent).await);
+    if deleted.is_well() {
+        deleted.problems.extend(gather::delete_objects(context, gathered, extent).await);
     }
     deleted
+}
+
+/// Deletes the backup's data outside of its directory. If the backup is kept anyway, its snapshots are kept too, so that
+/// it can still be restored: everything is read before the first one is deleted.
+async fn delete_data(
+    context: &Context,
+    acting: &Acting,
+    gathered: &Gathered,
+    location: &Location,
+    deleted: &mut Deleted,
+) {
+    let owner = match Owner::read(context, gathered, location).await {
+        Ok(owner) => owner,
+        Err(problems) => return deleted.problems.extend(problems),
+    };
+    let copies = copies::read(location, &gathered.name, &owner.volumes).await;
+    deleted.problems.extend(copies.problems.iter().cloned());
+    if !deleted.is_well() {
+        return;
+    }
+    deleted.left = owner.unproven();
+    let mark = if owner.has_snapshots() || !copies.is_empty() {
+        match mark::begin(location, &gathered.name).await {
+            Ok(mark) => mark,
+            Err(problem) => return deleted.problems.push(problem.to_string()),
+        }
+    } else {
+        None
+    };
+    let ran = items::run(context, &acting.actions.delete, gathered, location, &owner).await;
+    deleted.add(csi::delete(context, &acting.actions.delete, gathered, &owner, &ran).await);
+    deleted.add(SnapshotsDeleted { problems: ran.problems, left: ran.left, any: ran.any });
+    if deleted.is_well() {
+        deleted.add(snapshots::delete(context, &owner).await);
+    }
+    if deleted.is_well() {
+        deleted.add(copies.forget(context, location, &owner).await);
+    }
+    if let Some(mark) = mark.filter(|_| !deleted.snapshots && !deleted.is_well()) {
+        deleted.problems.extend(mark.take_back(location).await);
+    }
 }

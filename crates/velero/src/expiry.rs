@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, DeleteBackupRequest, names};
@@ -14,6 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::locations;
+
+/// A larger difference of clocks is reported.
+const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many Backups are read at once.
 const PAGE: u32 = 200;
@@ -36,6 +40,7 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 
 async fn collect(context: &Context) -> Result<(), ApiError> {
     let api = objects::namespaced(&context.client, &context.namespace, &objects::resource_of::<Backup>());
+    let now = agreed_time(context).await?;
     let mut locations = BTreeMap::new();
     let mut pending = None;
     let mut page = ListParams::default().limit(PAGE);
@@ -43,7 +48,7 @@ async fn collect(context: &Context) -> Result<(), ApiError> {
         let listed = api.list(&page).await.attempt("list Backups")?;
         for backup in &listed.items {
             let json = objects::to_json(backup);
-            if !garbage::has_expired(&json, context.now()) {
+            if !garbage::has_expired(&json, now) {
                 continue;
             }
             if pending.is_none() {
@@ -58,6 +63,26 @@ async fn collect(context: &Context) -> Result<(), ApiError> {
             None => return Ok(()),
         }
     }
+}
+
+/// The earlier one of this server's time and the API server's: a clock that is ahead deletes nothing. The API server
+/// writes its time into an object that it is asked to create without storing it.
+async fn agreed_time(context: &Context) -> Result<Timestamp, ApiError> {
+    let own = context.now();
+    let api = context.objects::<DeleteBackupRequest>();
+    let probe = serde_json::from_value(garbage::clock_probe());
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let attempt = "ask the API server for its time";
+    let Ok(probe) = probe else { return Ok(Timestamp::MIN) };
+    let made: DynamicObject = api.create(&params, &probe).await.attempt(attempt)?;
+    let Some(other) = made.creation_timestamp() else {
+        tracing::warn!("the API server does not tell its time: no backup expires");
+        return Ok(Timestamp::MIN);
+    };
+    if own.duration_since(other.0).abs() > CLOCKS_APART {
+        tracing::warn!(%own, api_server = %other.0, "the clocks of this server and of the API server differ: the earlier one counts");
+    }
+    Ok(own.min(other.0))
 }
 
 async fn carry_out(
@@ -129,6 +154,12 @@ async fn state(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use lifeboat_control::Clock;
+    use lifeboat_control::testing::{Requests, Verb, When};
+    use rstest::rstest;
+
     use super::*;
     use crate::testing::Cluster;
 
@@ -158,6 +189,40 @@ mod tests {
         cluster.change("deletebackuprequests", &requests[0], &json!({"status": {"phase": "Processed"}}));
         collect(&cluster.context).await.unwrap();
         assert_eq!(cluster.names("deletebackuprequests").len(), 2);
+    }
+
+    #[rstest]
+    #[case::of_this_server(true)]
+    #[case::of_the_api_server(false)]
+    #[tokio::test]
+    async fn a_clock_that_is_a_year_ahead_deletes_nothing(#[case] own: bool) {
+        let mut cluster = Cluster::new().await;
+        let now = Timestamp::now();
+        let at = |hours: i64| (now + SignedDuration::from_hours(hours)).to_string();
+        cluster.put("backups", &backup("next-month", "default", &at(24 * 30)));
+        cluster.put("backups", &backup("old", "default", &at(-1)));
+        let ahead = Clock::new(move || now + SignedDuration::from_hours(24 * 365));
+        if own {
+            let mut core = cluster.context.core.as_ref().clone();
+            core.clock = ahead;
+            cluster.context.core = Arc::new(core);
+        } else {
+            cluster.server.set_clock(ahead);
+        }
+        collect(&cluster.context).await.unwrap();
+        let requests = cluster.names("deletebackuprequests");
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        assert!(requests[0].starts_with("old-"), "{requests:?}");
+    }
+
+    #[tokio::test]
+    async fn without_a_second_clock_no_backup_expires() {
+        let cluster = Cluster::new().await;
+        cluster.put("backups", &backup("old", "default", "2000-01-01T00:00:00Z"));
+        let list = "/apis/velero.io/v1/namespaces/lifeboat/deletebackuprequests";
+        cluster.server.fail(Requests::new(Verb::Create, list), When::Nth(1), 500);
+        collect(&cluster.context).await.unwrap_err();
+        assert!(cluster.names("deletebackuprequests").is_empty());
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ mod lookup;
 mod metrics;
 mod operations;
 mod own_deployment;
+mod ownership;
 pub mod password;
 mod plugin_store;
 mod plugins;

@@ -25,7 +25,7 @@ use secrecy::SecretSlice;
 use crate::context::Context;
 pub(crate) use crate::plugin_store::PluginOpening;
 pub(crate) use crate::storage_problem::Problem;
-pub(crate) use stored::{METADATA_LIMIT, stored_backup};
+pub(crate) use stored::{Metadata, MetadataError, stored_backup, stored_phase};
 
 /// Archives come out of one compressor: two parts in flight keep up with it and need little memory. S3 accepts no
 /// parts below 5 MiB.

@@ -160,6 +160,41 @@ pub(crate) async fn forget(
     Box::pin(context.repositories.forget(host(context).as_ref(), key, ids)).await
 }
 
+/// What became of snapshots that were to be forgotten.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    pub(crate) removed: usize,
+    /// Snapshots that exist, and are somebody else's.
+    pub(crate) foreign: Vec<String>,
+}
+
+/// Forgets those of the snapshots whose tags `owns` accepts. Only who has the repository's password can write tags.
+pub(crate) async fn forget_owned(
+    context: &Context,
+    key: &RepositoryKey,
+    ids: &[String],
+    owns: &(dyn Fn(&[String]) -> bool + Sync),
+) -> Result<Forgotten, RepositoryProblem> {
+    let access = access(context, key).await?;
+    let repository = match open(context, &access).await {
+        Err(problem) if problem.is_missing() => return Ok(Forgotten::default()),
+        other => other?,
+    };
+    let mut forgotten = Forgotten::default();
+    let mut own = Vec::new();
+    for (id, snapshot) in repository.load_readable_snapshots().await?.found {
+        let id = id.to_string();
+        // Velero records only the first eight digits of a snapshot's ID.
+        if !ids.iter().any(|wanted| wanted.len() >= 8 && id.starts_with(wanted.as_str())) {
+            continue;
+        }
+        if owns(&snapshot.tags) { own.push(id) } else { forgotten.foreign.push(id) }
+    }
+    forgotten.removed = own.len();
+    forget(context, key, &own).await?;
+    Ok(forgotten)
+}
+
 /// Forgets the snapshots of these tasks, if there are any.
 pub(crate) async fn forget_tasks(
     context: &Context,

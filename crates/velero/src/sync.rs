@@ -2,6 +2,7 @@
 //! get one, and objects whose backup is gone are deleted. Nothing is concluded from a listing that failed.
 
 mod bring;
+mod look;
 mod remove;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DynamicObject, PartialObjectMeta};
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
@@ -22,14 +24,15 @@ use lifeboat_archive::documents::DocumentError;
 use lifeboat_archive::{BackupFiles, NameError, StoreError, layout};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::locked;
-use lifeboat_plan::velero::sync::{Absences, Turn, turn};
-use lifeboat_plan::{label, time};
+use lifeboat_plan::velero::sync::{Absences, Turn, all_synced, turn};
+use lifeboat_plan::{conditions, label, time};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
-use crate::locations::{self, Location};
+use crate::locations::{self, Location, MetadataError};
+use look::Looked;
 
 /// Why a location, or one of its backups, was not synced.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +44,8 @@ enum SyncError {
     /// A name that cannot be part of a file name.
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("velero-backup.json is not JSON: {0}")]
-    Metadata(serde_json::Error),
+    #[error("velero-backup.json {0}")]
+    Metadata(#[from] MetadataError),
     /// `velero-backup.json` has content that must not be synced.
     #[error("{0}")]
     Refused(String),
@@ -53,6 +56,20 @@ enum SyncError {
     /// The Backup was created, but some objects of its volumes were not.
     #[error("some objects of its volumes were not created: {}", .0.iter().map(Self::to_string).collect::<Vec<_>>().join("; "))]
     Incomplete(Vec<Self>),
+}
+
+impl SyncError {
+    /// Whether the content of the backup's files is the cause: the same files give the same problem.
+    fn is_lasting(&self) -> bool {
+        match self {
+            Self::Metadata(error) => error.is_lasting(),
+            Self::Store(error) => matches!(error, StoreError::TooLarge { .. }),
+            Self::List { cause, .. } => !matches!(cause, DocumentError::Memory(_) | DocumentError::Stopped),
+            Self::Api(error) => error.is_invalid(),
+            Self::Name(_) | Self::Refused(_) | Self::NoObject(_) => true,
+            Self::Incomplete(_) => false,
+        }
+    }
 }
 
 /// What outlives one sync.
@@ -69,6 +86,10 @@ struct Past {
     absences: Absences,
     /// Problems that were reported, by backup.
     reported: BTreeMap<String, String>,
+    /// The directories without an object in the cluster.
+    looked: BTreeMap<String, Looked>,
+    /// The number of syncs.
+    syncs: u64,
 }
 
 /// The names of all Backup objects, and of those in one location.
@@ -143,7 +164,7 @@ async fn reconcile(
     let name = location.name_any();
     match locations::open_found(&context, location).await {
         Ok(location) => match sync(&context, &location, &state.in_cluster(&name), &mut past).await {
-            Ok(()) => show(&context, &state, &object).await,
+            Ok(()) => show(&context, &state, &object, &past).await,
             Err(error) => tracing::warn!(location = name, %error, "cannot sync backups"),
         },
         Err(error) => tracing::warn!(location = name, %error, "cannot sync backups"),
@@ -162,21 +183,26 @@ async fn sync(
 ) -> Result<(), SyncError> {
     let listed = location.store.directories(layout::BACKUPS).await?;
     let listed: BTreeSet<String> = listed.into_iter().filter(|name| BackupFiles::new(name).is_ok()).collect();
-    let missing: Vec<&String> = listed.difference(&in_cluster.all).collect();
-    past.reported.retain(|name, _| listed.contains(name));
-    if !missing.is_empty() {
-        bring::bring(context, location, &missing, &mut past.reported).await?;
-    }
+    let missing: BTreeSet<&String> = listed.difference(&in_cluster.all).collect();
+    look::bring(context, location, &missing, past).await?;
     let absent = past.absences.observe(&listed, &in_cluster.here);
     remove::remove(context, location, &absent).await
 }
 
-/// Writes when the location was last synced, into the field that upstream's clients read. On a conflict nothing is
-/// written.
-async fn show(context: &Context, state: &State, object: &DynamicObject) {
+/// Writes when the location was last synced, into the field that upstream's clients read, and a condition that names
+/// the backups that cannot be synced. On a conflict nothing is written.
+async fn show(context: &Context, state: &State, object: &DynamicObject, past: &Past) {
     let api = objects::namespaced(&context.client, &context.namespace, &state.resource);
-    let patch = json!({"status": {"lastSyncedTime": time::seconds(context.now())}});
-    if let Err(error) = objects::merge(&api, object, patch).await
+    // The location's own controller may have written its result in the meantime.
+    let Ok(Some(object)) = api.get_opt(&object.name_any()).await else { return };
+    let now = context.now();
+    let shown = object.data.pointer("/status/conditions").cloned().unwrap_or_default();
+    let mut shown: Vec<Condition> = serde_json::from_value(shown).unwrap_or_default();
+    for condition in conditions::merge(&shown, &[all_synced(&past.reported)], now) {
+        conditions::set(&mut shown, condition);
+    }
+    let patch = json!({"status": {"lastSyncedTime": time::seconds(now), "conditions": shown}});
+    if let Err(error) = objects::merge(&api, &object, patch).await
         && !error.is_conflict()
         && !error.is_not_found()
     {

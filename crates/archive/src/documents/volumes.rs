@@ -89,6 +89,9 @@ pub struct CsiSnapshotInfo {
     pub ready_to_use: Option<bool>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub volume_group_snapshot_handle: String,
+    /// Proves that the backup made the snapshot. Lifeboat's own: Velero does not read it.
+    #[serde(rename = "lifeboatProof", skip_serializing_if = "String::is_empty")]
+    pub proof: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -179,4 +182,7 @@ pub struct NativeSnapshotStatus {
     pub provider_snapshot_id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
+    /// Proves that the backup made the snapshot. Lifeboat's own: Velero does not read it.
+    #[serde(rename = "lifeboatProof", skip_serializing_if = "String::is_empty")]
+    pub proof: String,
 }

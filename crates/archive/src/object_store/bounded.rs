@@ -83,6 +83,10 @@ impl ObjectStore for Bounded {
         self.call("list files", self.inner.keys(prefix)).await
     }
 
+    async fn fingerprint(&self, prefix: &str) -> Result<u64, StoreError> {
+        self.call("list files", self.inner.fingerprint(prefix)).await
+    }
+
     async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {
         self.call("delete files", self.inner.delete(keys)).await
     }

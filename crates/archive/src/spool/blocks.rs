@@ -26,6 +26,8 @@ pub(super) struct SpoolOffset {
     pub(super) block: u32,
     pub(super) offset: u32,
     pub(super) length: u32,
+    /// The memory that the item needs once it is parsed, in KiB.
+    pub(super) weight: u32,
 }
 
 /// Writes blocks. The free space is checked at the start and while writing.
@@ -62,7 +64,7 @@ impl BlockWriter {
         Ok(writer)
     }
 
-    pub(super) fn append(&mut self, item: &[u8]) -> Result<SpoolOffset, SpoolError> {
+    pub(super) fn append(&mut self, item: &[u8], weight: usize) -> Result<SpoolOffset, SpoolError> {
         if !self.open.is_empty() && self.open.len() + item.len() > BLOCK {
             self.flush()?;
         }
@@ -71,6 +73,7 @@ impl BlockWriter {
             block: number(self.ends.len()),
             offset: number(self.open.len()),
             length: number(item.len()),
+            weight: number(weight.div_ceil(1024)),
         };
         self.open.extend_from_slice(item);
         Ok(place)

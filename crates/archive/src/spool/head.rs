@@ -116,6 +116,8 @@ pub(super) enum HeadError {
     NoObject(serde_json::Error),
     #[error("it is not a pod: {0}")]
     NoPod(serde_json::Error),
+    #[error("it has more values than an object can have")]
+    TooHeavy,
     #[error("it has no apiVersion or no kind")]
     NoKind,
     #[error("it contains a {kind} of '{api_version}', which is another API group")]

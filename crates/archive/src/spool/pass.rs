@@ -7,15 +7,19 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
+use lifeboat_api::catalogue::ItemId;
 use tokio::sync::mpsc;
 
 use super::blocks::BlockWriter;
+use super::head::HeadError;
 use super::index::Index;
 use super::names::{self, Entry};
 use super::source::{ChunkReader, Meter};
 use super::tar::{Header, TarReader};
 use super::{Spool, SpoolError, SpoolLimits, Unreadable, head};
 use crate::FORMAT_VERSION;
+use crate::documents::weight;
+use crate::memory::{Memory, Share};
 use crate::object_store::StoreError;
 
 /// The most unreadable items that are listed; with more, the archive is not accepted as a backup.
@@ -23,6 +27,15 @@ const MOST_UNREADABLE: usize = 10_000;
 
 /// The longest message about an unreadable item, in characters.
 const LONGEST_PROBLEM: usize = 500;
+
+/// The most memory that one item may need once it is parsed. The largest objects that Kubernetes stores need less.
+const ITEM_WEIGHT: usize = 72 * 1024 * 1024;
+
+/// The memory of a name that was seen: its hash, in a table that is at least half full.
+const NAME: u64 = 40;
+
+/// How much memory is taken at once.
+const CHARGE: usize = 1024 * 1024;
 
 pub(super) fn run(
     chunks: mpsc::Receiver<Result<Bytes, StoreError>>,
@@ -48,6 +61,9 @@ struct Pass<'a> {
     unreadable: Vec<Unreadable>,
     format: String,
     content: Vec<u8>,
+    /// What the index and the names take of the memory for whole restores and deletions.
+    memory: Share,
+    charged: u64,
 }
 
 impl<'a> Pass<'a> {
@@ -77,6 +93,8 @@ impl<'a> Pass<'a> {
             unreadable: Vec::new(),
             format: String::new(),
             content: Vec::new(),
+            memory: Share::default(),
+            charged: 0,
         })
     }
 
@@ -85,8 +103,8 @@ impl<'a> Pass<'a> {
             self.entry(&header)?;
         }
         self.index.finish();
-        let Self { blocks, index, unreadable, format, .. } = self;
-        Ok(Spool { index, blocks: blocks.finish()?, unreadable, format })
+        let Self { blocks, index, unreadable, format, memory, .. } = self;
+        Ok(Spool { index, blocks: blocks.finish()?, unreadable, format, memory })
     }
 
     fn entry(&mut self, header: &Header) -> Result<(), SpoolError> {
@@ -106,24 +124,40 @@ impl<'a> Pass<'a> {
         match entry {
             Entry::FormatVersion => self.format = format(&self.content)?,
             Entry::Metadata | Entry::Twin => {}
-            Entry::Item { id, version } => match head::read(&id, &self.content) {
-                Ok(head) => {
-                    let place = self.blocks.append(&self.content)?;
-                    self.index.add(id, version, head, place);
-                    if self.index.bytes() > self.limits.index_bytes {
-                        let limit = self.limits.index_bytes;
-                        return Err(too_large(format!(
-                            "names and labels of its items need more than {limit} bytes"
-                        )));
-                    }
-                }
-                Err(problem) if self.unreadable.len() < MOST_UNREADABLE => {
-                    // The message may quote the object, which may be large.
-                    let problem = problem.to_string().chars().take(LONGEST_PROBLEM).collect();
-                    self.unreadable.push(Unreadable { id, problem });
-                }
-                Err(problem) => return Err(SpoolError::Damaged(format!("{id}: {problem}"))),
-            },
+            Entry::Item { id, version } => self.item(id, version)?,
+        }
+        self.charge()
+    }
+
+    fn item(&mut self, id: ItemId, version: Option<String>) -> Result<(), SpoolError> {
+        let weight = weight(&self.content);
+        let head =
+            if weight > ITEM_WEIGHT { Err(HeadError::TooHeavy) } else { head::read(&id, &self.content) };
+        match head {
+            Ok(head) => {
+                let place = self.blocks.append(&self.content, weight)?;
+                self.index.add(id, version, head, place);
+            }
+            Err(problem) if self.unreadable.len() < MOST_UNREADABLE => {
+                // The message may quote the object, which may be large.
+                let problem = problem.to_string().chars().take(LONGEST_PROBLEM).collect();
+                self.unreadable.push(Unreadable { id, problem });
+            }
+            Err(problem) => return Err(SpoolError::Damaged(format!("{id}: {problem}"))),
+        }
+        Ok(())
+    }
+
+    /// Takes memory for what is kept of the archive, in steps.
+    fn charge(&mut self) -> Result<(), SpoolError> {
+        let kept = self.index.bytes() + self.seen.count() * NAME;
+        if kept > self.limits.index_bytes {
+            let limit = self.limits.index_bytes;
+            return Err(too_large(format!("names and labels of its items need more than {limit} bytes")));
+        }
+        while self.charged < kept {
+            Memory::of_process().held.try_extend(&mut self.memory, CHARGE)?;
+            self.charged += CHARGE as u64;
         }
         Ok(())
     }

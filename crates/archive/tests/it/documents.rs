@@ -68,3 +68,48 @@ fn a_resource_list_is_sorted_by_type_and_name() {
     let expected = r#"{"apps/v1/Deployment":["a/z"],"v1/Namespace":["a(created)"],"v1/Pod":["a/y","b/x"]}"#;
     assert_eq!(json, expected);
 }
+
+/// A list of a few kilobytes that would need gigabytes.
+#[rstest]
+#[case::empty_objects("{},", 64 << 20)]
+#[case::small_maps(r#"{"pvInfo":{"labels":{"":""}}},"#, 64 << 20)]
+#[case::small_arrays("[],", 64 << 20)]
+#[case::nothing("                ", 64 << 20)]
+fn a_list_that_is_small_in_storage_and_large_in_memory_is_refused(
+    #[case] element: &str,
+    #[case] plain: usize,
+) {
+    let json = format!("[{}{{}}]", element.repeat(plain / element.len()));
+    let stored = support::compressed(json.as_bytes());
+    assert!(stored.len() < 300_000, "{}", stored.len());
+    let error = documents::decode_list::<BackupVolumeInfo>(&stored).expect_err("it was read").to_string();
+    assert!(error.contains("bytes of memory") || error.contains("a ratio of more than 250"), "{error}");
+}
+
+#[test]
+fn a_list_of_few_bytes_that_needs_much_memory_is_refused_before_it_is_parsed() {
+    let mut json = String::from("[");
+    for number in 0..600_000_u64 {
+        // Texts without a pattern, so that the ratio is an ordinary one.
+        json += &format!(r#"{{"pvName":"{:x}"}},"#, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+    json += "{}]";
+    let error = documents::decode_list::<BackupVolumeInfo>(&support::compressed(json.as_bytes()));
+    let error = error.expect_err("it was read").to_string();
+    assert!(error.contains("bytes of memory"), "{error}");
+}
+
+#[test]
+fn a_list_of_twenty_thousand_volumes_is_read() {
+    let volume = |number: u64| BackupVolumeInfo {
+        pvc_name: format!("data-db-{number}"),
+        pvc_namespace: "shop".into(),
+        pv_name: format!("pvc-{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        backup_method: "CSISnapshot".into(),
+        result: "succeeded".into(),
+        ..BackupVolumeInfo::default()
+    };
+    let volumes: Vec<_> = (0..20_000).map(volume).collect();
+    let stored = documents::encode(&volumes).unwrap();
+    assert_eq!(documents::decode_list::<BackupVolumeInfo>(&stored).unwrap(), volumes);
+}

@@ -27,3 +27,10 @@ pub(super) fn entries(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
     });
     read.collect()
 }
+
+/// As documents are stored.
+pub(super) fn compressed(plain: &[u8]) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut writer, plain).unwrap();
+    writer.finish().unwrap()
+}

@@ -153,6 +153,10 @@ fn create(state: &mut State, request: &Request<'_>, place: &ObjectPath) -> Resul
     if state.types.status_of(&place) == StatusKept::Apart {
         object.as_object_mut().unwrap().remove("status");
     }
+    if request.query.dry_run {
+        object["metadata"]["creationTimestamp"] = state.store.now();
+        return Ok(Done { code: 201, body: object, write: None });
+    }
     let made = state.store.create(&place, object);
     Ok(Done::written(WriteKind::Created, &place, made))
 }

@@ -124,6 +124,8 @@ pub(super) struct Query {
     pub(super) version: Option<u64>,
     /// Whether a watch starts with all existing objects.
     pub(super) initial_events: bool,
+    /// Whether a creation is only tried.
+    pub(super) dry_run: bool,
 }
 
 impl Query {
@@ -136,6 +138,7 @@ impl Query {
             after: text("continue"),
             version: text("resourceVersion").and_then(|value| value.parse().ok()),
             initial_events: text("sendInitialEvents").as_deref() == Some("true"),
+            dry_run: text("dryRun").is_some(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! restore and for a dry run: what is left out, what the handler changes, resource modifiers, gates, then
 //! [`super::apply`].
 
+use std::any::Any;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -14,6 +15,7 @@ use super::handler::Transformed;
 use super::run::{Ending, Request, Run, Work};
 use super::{apply, gates, namespaces};
 use crate::outcome::{ItemOutcome, Notes, SkipReason};
+use crate::source::ReadItem;
 
 /// The item that is being restored.
 #[derive(Debug)]
@@ -103,7 +105,7 @@ async fn steps(
         let usable = namespaces::ensure(run, namespace, item.work).await;
         usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
     }
-    let original = read(run, item, notes).await?;
+    let (original, _memory) = read(run, item, notes).await?;
     still_of_use(run, item, &original)?;
     let Transformed { mut object, taken } = run.handler.transform(run, item, original, notes).await?;
     for problem in run.rules.modifiers.apply(&mut object, &item.id.resource) {
@@ -132,11 +134,16 @@ pub(super) fn trusted(run: &Run, resource: &GroupResource) -> Result<(), ItemOut
     }
 }
 
-async fn read(run: &Run, item: &WorkItem, notes: &mut Notes) -> Result<Value, ItemOutcome> {
+/// The object, and the memory that is counted for it.
+async fn read(
+    run: &Run,
+    item: &WorkItem,
+    notes: &mut Notes,
+) -> Result<(Value, Box<dyn Any + Send + Sync>), ItemOutcome> {
     let mut failed =
         |error: &dyn std::fmt::Display| notes.fail(format!("error decoding {}: {error}", item.resource_id()));
-    let bytes = run.source.read(item.position).await.map_err(|error| failed(&error))?;
-    serde_json::from_slice(&bytes).map_err(|error| failed(&error))
+    let ReadItem { json, memory } = run.source.read(item.position).await.map_err(|error| failed(&error))?;
+    Ok((serde_json::from_slice(&json).map_err(|error| failed(&error))?, memory))
 }
 
 /// Whether the object is of use in the cluster: completed pods and Jobs, for example, are not.

@@ -112,7 +112,7 @@ fn target(name: &str) -> Target {
 
 async fn from_backup(run: &Run, name: &str) -> Option<Value> {
     let position = run.source.find(&ItemId::cluster(GroupResource::new("", "namespaces"), name))?;
-    serde_json::from_slice(&run.source.read(position).await.ok()?).ok()
+    serde_json::from_slice(&run.source.read(position).await.ok()?.json).ok()
 }
 
 /// Whether the name is taken, also by an object that is being deleted.

@@ -15,7 +15,9 @@ use crate::json::text;
 use crate::label;
 
 pub use class::{ClassError, classes_of, of_claim, of_group};
-pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan, restored_from};
+pub use deletion::{
+    Orphan, content_of_handle, for_deletion, is_of_backup, is_own_content, orphan, restored_from,
+};
 pub use group::{
     GROUP_SNAPSHOTS, GroupError, GroupState, Member, MemberSnapshot, VolumeGroup, group_content,
     group_handle, group_state, is_of_group,

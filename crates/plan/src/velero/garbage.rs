@@ -5,6 +5,7 @@ use lifeboat_api::velero::{AccessMode, BackupPhase, BackupStorageLocation, names
 use serde_json::{Value, json};
 
 use crate::label;
+use crate::velero::ownership::EXPIRATION_UNPROVEN;
 
 /// The state of an expired backup's location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,8 @@ pub enum GarbagePlan {
     Label(&'static str),
 }
 
-/// Whether the backup has expired; a backup that has not ended never has.
+/// Whether the backup has expired; a backup that has not ended never has, nor has one whose date only a bucket vouches
+/// for. `now`: the earlier one of two clocks.
 pub fn has_expired(backup: &Value, now: Timestamp) -> bool {
     let text = |path: &str| backup.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let ended = matches!(
@@ -53,7 +55,11 @@ pub fn has_expired(backup: &Value, now: Timestamp) -> bool {
             | BackupPhase::Failed
             | BackupPhase::FailedValidation
     );
-    ended && text("/status/expiration").parse::<Timestamp>().is_ok_and(|expiration| expiration <= now)
+    let proven =
+        backup.pointer("/metadata/annotations").and_then(|all| all.get(EXPIRATION_UNPROVEN)).is_none();
+    ended
+        && proven
+        && text("/status/expiration").parse::<Timestamp>().is_ok_and(|expiration| expiration <= now)
 }
 
 /// Decides for an expired backup. `pending`: its deletion was requested and has not been processed.
@@ -69,6 +75,16 @@ pub fn plan(backup: &Value, location: LocationState, pending: bool) -> GarbagePl
         LocationState::Usable if pending => GarbagePlan::Keep,
         LocationState::Usable => GarbagePlan::Request { unlabel: shown.is_some() },
     }
+}
+
+/// A DeleteBackupRequest that is never stored: its creation time is the time of the API server.
+pub fn clock_probe() -> Value {
+    json!({
+        "apiVersion": "velero.io/v1",
+        "kind": "DeleteBackupRequest",
+        "metadata": {"generateName": "clock-"},
+        "spec": {"backupName": "clock"},
+    })
 }
 
 /// The DeleteBackupRequest for a backup, as stock clients create it.

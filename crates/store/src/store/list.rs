@@ -9,6 +9,10 @@ use super::Store;
 use crate::backend::{ObjectInfo, Page, PageRequest};
 use crate::error::{Error, Result};
 
+/// The most memory that one level may need, in bytes: that of several hundred thousand names. Whoever writes the bucket
+/// decides how many there are.
+const LARGEST_LEVEL: usize = 64 * 1024 * 1024;
+
 /// One level of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
@@ -36,7 +40,14 @@ impl Store {
     pub async fn list_directory(&self, prefix: &str) -> Result<Directory> {
         let mut pages = self.pages(prefix, true);
         let mut directory = Directory::default();
+        let mut size = 0;
         while let Some(page) = pages.try_next().await? {
+            size += page.prefixes.iter().map(|prefix| prefix.len() + size_of::<String>()).sum::<usize>();
+            size += page.objects.iter().map(|info| info.key.len() + size_of::<ObjectInfo>()).sum::<usize>();
+            if size > LARGEST_LEVEL {
+                let detail = format!("the names need more than {LARGEST_LEVEL} bytes of memory");
+                return Err(Error::Listing { prefix: prefix.to_owned(), detail });
+            }
             for prefix in page.prefixes {
                 // A store may end one page and start the next within the same prefix.
                 let name = prefix.strip_prefix(&*self.prefix).unwrap_or(&prefix);

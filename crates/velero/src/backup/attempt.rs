@@ -33,6 +33,8 @@ use crate::backup::volumes::copies::Copying;
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;
 use crate::locations::message;
+use crate::ownership;
+use lifeboat_plan::velero::ownership::OwnerId;
 
 /// A Backup that was claimed.
 pub(super) struct Ready {
@@ -140,7 +142,10 @@ impl Over<'_> {
             _ => {}
         }
         discard_others(context, &this.uid, &copying.objects()).await;
-        if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
+        let keys = ownership::keys(context).await?;
+        let owner = OwnerId { backup: storage.files.name(), uid: this.uid.as_str() };
+        let proofs = (&keys, owner);
+        if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report, proofs).await {
             return self.failed(report, &error.into(), copying).await;
         }
         if !outcome.snapshots.is_empty() {

@@ -26,7 +26,9 @@ use super::problem::{BackupProblem, wait};
 use super::status::{Run, read, write};
 use super::storage::{Storage, has_archive, open};
 use crate::context::Context;
+use crate::ownership;
 use crate::{csi, locations};
+use lifeboat_plan::velero::ownership::{EXPIRATION_PROOF, Owned, OwnerId, OwnershipKeys};
 
 pub(super) async fn finalize(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     end(context, state, backup, None).await
@@ -52,7 +54,8 @@ pub(super) async fn end(
         if read(context, state, &this).await.map_err(BackupProblem::Api)?.is_none() {
             return Ok(None);
         }
-        put(storage.store(), &storage.files, &ended.backup).await?;
+        let keys = ownership::keys(context).await.map_err(BackupProblem::Api)?;
+        put(storage.store(), &storage.files, &proven(&keys, &ended.backup)).await?;
         Ok(Some(ended))
     };
     let ended = match complete.await {
@@ -154,6 +157,20 @@ async fn report_end(context: &Context, about: &ObjectReference, ended: &Backup) 
     let errors = ended.status.as_ref().and_then(|status| status.errors).unwrap_or_default();
     let message = format!("{errors} errors: see `lifeboat backup describe {}`", ended.name_any());
     context.events.warning(about, "PartiallyFailed", &message).await;
+}
+
+/// The Backup with the proof of its expiration, for other clusters and for this one when it is set up again.
+fn proven(keys: &OwnershipKeys, ended: &Backup) -> Backup {
+    let mut stored = ended.clone();
+    let (name, uid) = (ended.name_any(), ended.uid().unwrap_or_default());
+    let owner = OwnerId { backup: &name, uid: &uid };
+    let date = ended.status.as_ref().and_then(|status| serde_json::to_value(&status.expiration).ok());
+    if let Some(date) = date.as_ref().and_then(serde_json::Value::as_str)
+        && let Some(proof) = keys.proof(owner, Owned::Expiration(date))
+    {
+        stored.annotations_mut().insert(EXPIRATION_PROOF.to_owned(), proof);
+    }
+    stored
 }
 
 async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), BackupProblem> {

@@ -3,7 +3,7 @@
 
 use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, decode, decode_list, encode};
+use lifeboat_archive::documents::{BackupOperation, LoadError, encode, load};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::Files;
@@ -93,27 +93,33 @@ pub(super) async fn has_archive(
 }
 
 /// Reads a list; empty if the file does not exist.
-pub(super) async fn list<T: DeserializeOwned>(
-    store: &dyn ObjectStore,
-    key: &str,
-) -> Result<Vec<T>, BackupProblem> {
-    match store.get(key, DOCUMENT_LIMIT).await {
-        Ok(bytes) => {
-            decode_list(&bytes).map_err(|error| BackupProblem::Storage(format!("cannot read {key}: {error}")))
-        }
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(BackupProblem::Storage(format!("cannot read {key}: {}", message(&error)))),
-    }
+pub(super) async fn list<T>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, BackupProblem>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    Ok(loaded(store, key).await?.unwrap_or_default())
 }
 
 /// Reads a file that must exist.
-pub(super) async fn read<T: DeserializeOwned>(
-    store: &dyn ObjectStore,
-    key: &str,
-) -> Result<T, BackupProblem> {
-    let unreadable = |cause: String| BackupProblem::Storage(format!("cannot read {key}: {cause}"));
-    let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(message(&error)))?;
-    decode(&bytes).map_err(|error| unreadable(error.to_string()))
+pub(super) async fn read<T>(store: &dyn ObjectStore, key: &str) -> Result<T, BackupProblem>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let missing = || BackupProblem::Storage(format!("cannot read {key}: object '{key}' not found"));
+    loaded(store, key).await?.ok_or_else(missing)
+}
+
+async fn loaded<T>(store: &dyn ObjectStore, key: &str) -> Result<Option<T>, BackupProblem>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    load(store, key).await.map_err(|error| {
+        let cause = match &error {
+            LoadError::Store(error) => message(error),
+            LoadError::Document(error) => error.to_string(),
+        };
+        BackupProblem::Storage(format!("cannot read {key}: {cause}"))
+    })
 }
 
 pub(super) async fn put<T: Serialize>(

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::BackupVolumeInfo;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::files::list;
+use super::owned::Owner;
 use super::snapshots::SnapshotsDeleted;
 use crate::context::Context;
 use crate::locations::Location;
-use crate::repositories;
+use crate::repositories::{self, Forgotten};
 
 /// The copies that a backup lists.
 #[derive(Default)]
@@ -24,37 +25,66 @@ pub(super) struct Copies {
     by_namespace: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Reads Lifeboat's list and Velero's.
-pub(super) async fn read(location: &Location, backup: &str) -> Copies {
+/// What a deletion needs of a PodVolumeBackup in a list.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Copied {
+    spec: CopiedSpec,
+    status: CopiedStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CopiedSpec {
+    pod: CopiedPod,
+    volume: String,
+    uploader_type: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CopiedPod {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CopiedStatus {
+    #[serde(rename = "snapshotID")]
+    snapshot_id: Option<String>,
+}
+
+/// Reads Lifeboat's list and Velero's. `volumes`: the list of volumes.
+pub(super) async fn read(location: &Location, backup: &str, volumes: &[BackupVolumeInfo]) -> Copies {
     let mut copies = Copies::default();
     let Ok(files) = BackupFiles::new(backup) else { return copies };
     for key in [files.volume_copies(), files.pod_volume_backups()] {
-        match list::<Value>(location, &key).await {
-            Ok(listed) => listed.iter().for_each(|copy| copies.add(copy)),
+        match list::<Option<Copied>>(location, &key).await {
+            Ok(listed) => listed.iter().flatten().for_each(|copy| copies.add(copy)),
             Err(error) => copies.problems.push(error.to_string()),
         }
     }
-    match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
-        Ok(volumes) => volumes.iter().for_each(|volume| copies.add_moved(volume)),
-        Err(error) => copies.problems.push(error.to_string()),
-    }
+    volumes.iter().for_each(|volume| copies.add_moved(volume));
     copies
 }
 
 impl Copies {
-    fn add(&mut self, copy: &Value) {
-        let text = |path: &str| copy.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let (snapshot, namespace) = (text("/status/snapshotID"), text("/spec/pod/namespace"));
+    /// Whether there is a copy to forget.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_namespace.is_empty()
+    }
+
+    fn add(&mut self, copy: &Copied) {
+        let CopiedSpec { pod: CopiedPod { namespace, name }, volume, uploader_type } = &copy.spec;
+        let snapshot = copy.status.snapshot_id.as_deref().unwrap_or_default();
         if snapshot.is_empty() {
             return;
         }
-        if !matches!(text("/spec/uploaderType"), "" | "restic") {
+        if let Some(uploader) = uploader_type.as_deref().filter(|one| !matches!(*one, "" | "restic")) {
             self.problems.push(format!(
-                "the data of volume '{}' of pod '{namespace}/{}' remains: it is in a {} repository, which only Velero \
-                 reads; delete this backup with Velero",
-                text("/spec/volume"),
-                text("/spec/pod/name"),
-                text("/spec/uploaderType"),
+                "the data of volume '{volume}' of pod '{namespace}/{name}' remains: it is in a {uploader} repository, \
+                 which only Velero reads; delete this backup with Velero"
             ));
             return;
         }
@@ -82,14 +112,27 @@ impl Copies {
         self.by_namespace.entry(pvc_namespace.clone()).or_default().insert(moved.snapshot_handle.clone());
     }
 
-    /// Forgets all snapshots, one repository after the other.
-    pub(super) async fn forget(&self, context: &Context, location: &Location) -> SnapshotsDeleted {
+    /// Forgets the snapshots whose tags name the backup, one repository after the other.
+    pub(super) async fn forget(
+        &self,
+        context: &Context,
+        location: &Location,
+        owner: &Owner,
+    ) -> SnapshotsDeleted {
         let mut gone = SnapshotsDeleted::default();
         for (namespace, snapshots) in &self.by_namespace {
             let ids: Vec<String> = snapshots.iter().cloned().collect();
             let key = repositories::key(&LocationName::new(&location.name), &NamespaceName::new(namespace));
-            match repositories::forget(context, &key, &ids).await {
-                Ok(()) => gone.any = true,
+            match repositories::forget_owned(context, &key, &ids, &|tags| owner.owns_tags(tags)).await {
+                Ok(Forgotten { removed, foreign }) => {
+                    gone.any |= removed > 0;
+                    gone.left.extend(foreign.iter().map(|id| {
+                        format!(
+                            "snapshot {id} in the repository of namespace '{namespace}' is left: its tags do not name \
+                             this backup"
+                        )
+                    }));
+                }
                 Err(problem) => gone.problems.push(format!(
                     "{} copies of volumes of namespace '{namespace}' remain in their repository: {}",
                     ids.len(),

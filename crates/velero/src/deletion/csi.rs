@@ -7,28 +7,28 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
 use lifeboat_cluster::objects;
 use lifeboat_plan::velero::csi::{CONTENT_DELETER, content_of_handle};
 use lifeboat_plugin::actions::DeleteItemAction;
 
-use super::files::list;
 use super::gather::Gathered;
 use super::items::{ActionsResult, DeleteActionError, in_time};
+use super::owned::Owner;
+use super::snapshots::SnapshotsDeleted;
 use crate::context::Context;
 use crate::csi;
-use crate::locations::Location;
 
 /// Deletes these snapshots; all others are deleted by their action, with the contents in the archive.
 pub(super) async fn delete(
     context: &Context,
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
-    location: &Location,
+    owner: &Owner,
     ran: &ActionsResult,
-) -> Vec<String> {
-    let mut problems = Vec::new();
+) -> SnapshotsDeleted {
+    let mut gone = SnapshotsDeleted::default();
+    let problems = &mut gone.problems;
     if let Some(message) = &ran.unread {
         let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
         tracing::warn!(
@@ -38,27 +38,31 @@ pub(super) async fn delete(
         );
         problems.extend(csi::discard(context, &BackupUid::new(uid)).await);
     }
-    let Ok(files) = BackupFiles::new(&gathered.name) else { return problems };
-    let volumes = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
-        Ok(volumes) => volumes,
-        Err(error) => {
-            problems.push(error.to_string());
-            return problems;
-        }
-    };
-    for volume in volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed") {
+    for volume in owner.volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed") {
         let unknown = |csi: &&CsiSnapshotInfo| !ran.contents.contains(&csi.vsc_name);
         let Some(csi) = volume.csi_snapshot_info.as_ref().filter(unknown) else { continue };
-        if let Err(error) = delete_one(context, actions, gathered, csi).await {
+        if csi.snapshot_handle.is_empty() && csi.vsc_name.is_empty() {
+            continue;
+        }
+        // The others are named with all that is left.
+        if !csi.snapshot_handle.is_empty()
+            && !csi.driver.is_empty()
+            && !owner.owns_csi(&csi.driver, &csi.snapshot_handle)
+        {
+            continue;
+        }
+        let deleted = delete_one(context, actions, gathered, csi).await;
+        gone.any |= deleted.is_ok();
+        if let Err(error) = deleted {
             let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
             let CsiSnapshotInfo { snapshot_handle: handle, vsc_name, .. } = csi;
-            problems.push(format!(
+            gone.problems.push(format!(
                 "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
                  VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {error}"
             ));
         }
     }
-    problems
+    gone
 }
 
 /// Why a snapshot cannot be deleted by its handle.
@@ -83,9 +87,6 @@ async fn delete_one(
     gathered: &Gathered,
     csi: &CsiSnapshotInfo,
 ) -> Result<(), NotDeleted> {
-    if csi.snapshot_handle.is_empty() && csi.vsc_name.is_empty() {
-        return Ok(());
-    }
     if csi.snapshot_handle.is_empty() || csi.driver.is_empty() {
         return Err(NotDeleted::NoHandle);
     }

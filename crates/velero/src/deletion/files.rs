@@ -1,6 +1,6 @@
 //! Deletes the files of a backup.
 
-use lifeboat_archive::documents::{self, DocumentError};
+use lifeboat_archive::documents::{DocumentError, List, LoadError, load_list};
 use lifeboat_archive::{BackupFiles, RestoreFiles, StoreError};
 use serde::de::DeserializeOwned;
 
@@ -16,12 +16,15 @@ pub(super) enum ListError {
 }
 
 /// Reads a list of a backup; empty if the file does not exist.
-pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, ListError> {
-    match location.store.get(key, documents::DOCUMENT_LIMIT).await {
-        Ok(stored) => documents::decode_list(&stored)
-            .map_err(|cause| ListError::Document { key: key.to_owned(), cause }),
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(cause) => Err(ListError::Store { key: key.to_owned(), cause }),
+pub(super) async fn list<T>(location: &Location, key: &str) -> Result<List<T>, ListError>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let key = key.to_owned();
+    match load_list(location.store.as_ref(), &key).await {
+        Ok(found) => Ok(found.unwrap_or_default()),
+        Err(LoadError::Document(cause)) => Err(ListError::Document { key, cause }),
+        Err(LoadError::Store(cause)) => Err(ListError::Store { key, cause }),
     }
 }
 

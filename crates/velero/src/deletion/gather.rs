@@ -19,7 +19,7 @@ pub(super) struct Gathered {
     pub(super) location_name: String,
     pub(super) location: Option<Location>,
     location_state: LocationState,
-    stored: Stored,
+    pub(super) stored: Stored,
     /// All Restores of this backup.
     pub(super) restores: Vec<DynamicObject>,
     running: Vec<String>,

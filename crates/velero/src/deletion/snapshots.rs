@@ -10,9 +10,8 @@ use lifeboat_plugin::ActionError;
 use lifeboat_plugin::host::{ServerLog, Session};
 use tokio::time::timeout;
 
-use super::files::list;
+use super::owned::Owner;
 use crate::context::Context;
-use crate::locations::Location;
 use crate::snapshot_locations::{self, OpenSnapshotter, SnapshotterError};
 
 /// The result of deleting snapshots.
@@ -20,24 +19,20 @@ use crate::snapshot_locations::{self, OpenSnapshotter, SnapshotterError};
 pub(super) struct SnapshotsDeleted {
     /// What could not be deleted, for people.
     pub(super) problems: Vec<String>,
+    /// What is left because nothing proves that it is the backup's, for people.
+    pub(super) left: Vec<String>,
     /// Whether any snapshot was deleted.
     pub(super) any: bool,
 }
 
-pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> SnapshotsDeleted {
-    let Ok(files) = BackupFiles::new(backup) else { return SnapshotsDeleted::default() };
-    let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
-        Ok(listed) => listed,
-        Err(error) => return SnapshotsDeleted { problems: vec![error.to_string()], any: false },
-    };
-    let problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
-        Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
-        // Reported by the steps that read the list for other data.
-        Err(_) => Vec::new(),
-    };
+/// Deletes those that are the backup's own.
+pub(super) async fn delete(context: &Context, owner: &Owner) -> SnapshotsDeleted {
+    let Ok(files) = BackupFiles::new(&owner.name) else { return SnapshotsDeleted::default() };
+    let problems = unlisted(&owner.natives, &owner.volumes, &files.volume_snapshots());
+    let own: Vec<&NativeSnapshot> = owner.natives.iter().filter(|one| owner.owns_native(one)).collect();
     let session = context.plugins.session(Arc::new(ServerLog));
-    let mut gone = SnapshotsDeleted { problems, any: false };
-    delete_all(context, &session, &listed, &mut gone).await;
+    let mut gone = SnapshotsDeleted { problems, ..SnapshotsDeleted::default() };
+    delete_all(context, &session, &own, &mut gone).await;
     session.close().await;
     gone
 }
@@ -46,7 +41,7 @@ pub(super) async fn delete(context: &Context, location: &Location, backup: &str)
 async fn delete_all(
     context: &Context,
     session: &Session,
-    listed: &[NativeSnapshot],
+    listed: &[&NativeSnapshot],
     gone: &mut SnapshotsDeleted,
 ) {
     let remains = |snapshot: &NativeSnapshot, message: &str| {
@@ -56,7 +51,7 @@ async fn delete_all(
     };
     let mut seen = BTreeSet::new();
     // A snapshot without a provider's ID was never taken; one that is listed twice is deleted once.
-    let made = listed.iter().filter(|one| !one.status.provider_snapshot_id.is_empty());
+    let made = listed.iter().copied().filter(|one| !one.status.provider_snapshot_id.is_empty());
     let made: Vec<_> = made
         .filter(|one| seen.insert((one.spec.location.as_str(), one.status.provider_snapshot_id.as_str())))
         .collect();

@@ -1,10 +1,9 @@
 //! The status of the request and of the Backup before, during and after a deletion.
 
-use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupPhase, names};
-use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::label;
 use lifeboat_plan::velero::deletion::{self, Extent};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use super::gather::Gathered;
 use super::{Deleted, State};
 use crate::context::Context;
-use crate::locations::METADATA_LIMIT;
+use crate::locations::stored_phase;
 
 /// Claims the request and marks the Backup as Deleting, before anything is deleted.
 pub(super) async fn begin(
@@ -47,13 +46,19 @@ pub(super) async fn end(
     gathered: &Gathered,
     deleted: Deleted,
 ) -> Result<Action, ApiError> {
-    let Deleted { problems, begun, snapshots } = deleted;
+    let Deleted { problems, left, begun, snapshots } = deleted;
     context.metrics.deletion_ended(&gathered.schedule(), problems.is_empty());
     if problems.is_empty() {
         context.metrics.forget_backup(&gathered.schedule(), &gathered.name);
+        if !left.is_empty() {
+            return report_left(context, state, object, gathered, left).await;
+        }
         return remove_all(context, state, object, &gathered.name).await;
     }
-    let stored = stored_phase(gathered).await;
+    let stored = match &gathered.location {
+        Some(location) => stored_phase(location, &gathered.name).await,
+        None => None,
+    };
     if let Some(before) = gathered.phase() {
         let mut status = deletion::status_after_failure(&before, stored.as_deref(), begun);
         if snapshots {
@@ -67,6 +72,36 @@ pub(super) async fn end(
         set_status(context, backup.as_ref(), &status).await?;
     }
     answer(context, state, object, problems).await
+}
+
+/// The most messages about what is left in a request, whose object must stay small.
+const MOST_LEFT: usize = 50;
+
+/// The backup is gone; the request stays and names what was left.
+async fn report_left(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    gathered: &Gathered,
+    mut left: Vec<String>,
+) -> Result<Action, ApiError> {
+    tracing::warn!(
+        backup = gathered.name,
+        ?left,
+        "the backup was deleted, and some of what it lists is left"
+    );
+    if let Some(more @ 1..) = left.len().checked_sub(MOST_LEFT) {
+        left.truncate(MOST_LEFT);
+        left.push(format!("and {more} more"));
+    }
+    let note = format!(
+        "backup '{}' was deleted; {} of what it lists are left: {}",
+        gathered.name,
+        left.len(),
+        left[0]
+    );
+    context.events.warning(&object.object_ref(&state.resource), "SnapshotsLeft", &note).await;
+    answer(context, state, object, left).await
 }
 
 /// Ends the request with these errors.
@@ -101,13 +136,6 @@ async fn set_status(
         Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
         _ => Ok(()),
     }
-}
-
-async fn stored_phase(gathered: &Gathered) -> Option<String> {
-    let files = BackupFiles::new(&gathered.name).ok()?;
-    let stored = gathered.location.as_ref()?.store.get(&files.metadata(), METADATA_LIMIT).await.ok()?;
-    let stored: Value = serde_json::from_slice(&stored).ok()?;
-    stored.pointer("/status/phase").and_then(Value::as_str).map(str::to_owned)
 }
 
 async fn remove_all(

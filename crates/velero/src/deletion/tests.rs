@@ -2,21 +2,26 @@
 
 mod copies;
 mod csi;
+mod forged;
 mod ownership;
 mod snapshots;
+mod unfinished;
 
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::BackupVolumeInfo;
 use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions, documents};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::velero::ownership::{OwnerId, OwnershipKeys};
 use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction, Registry};
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 use crate::testing::Cluster;
+use crate::testing::repositories::{PASSWORD, prepare};
 
 #[derive(Default)]
 struct Recorder {
@@ -65,6 +70,20 @@ async fn cluster(phase: &str) -> Cluster {
         cluster.put("restores", &restore);
     }
     cluster
+}
+
+/// The backup `b`, and the keys that prove what it made.
+async fn owner(cluster: &Cluster) -> (OwnershipKeys, OwnerId<'static>) {
+    prepare(cluster, PASSWORD);
+    (crate::ownership::keys(&cluster.context).await.unwrap(), OwnerId { backup: "b", uid: "uid-b" })
+}
+
+/// Stores the list of volumes, with the proofs that a backup writes.
+async fn put_volumes(cluster: &Cluster, volumes: &[BackupVolumeInfo]) {
+    let (keys, owner) = owner(cluster).await;
+    let volumes = crate::ownership::volumes(&keys, owner, volumes);
+    let key = BackupFiles::new("b").unwrap().volume_info();
+    cluster.store().put(&key, documents::encode(&volumes).unwrap()).await.unwrap();
 }
 
 /// One request, reconciled once; what it says then.

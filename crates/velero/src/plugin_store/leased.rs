@@ -52,6 +52,10 @@ impl ObjectStore for Leased {
         self.held.store.keys(prefix).await
     }
 
+    async fn fingerprint(&self, prefix: &str) -> Result<u64, StoreError> {
+        self.held.store.fingerprint(prefix).await
+    }
+
     async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {
         self.held.store.delete(keys).await
     }

@@ -14,10 +14,10 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_archive::documents::{
-    self, BackupVolumeInfo, DOCUMENT_LIMIT, OperationPhase, ResourceList, RestoreOperation,
-    RestoreVolumeInfo, Results,
+    self, BackupVolumeInfo, LoadError, OperationPhase, ResourceList, RestoreOperation, RestoreVolumeInfo,
+    Results,
 };
-use lifeboat_archive::{BackupFiles, ObjectStore, RestoreFiles, RunLog, StoreError};
+use lifeboat_archive::{BackupFiles, ObjectStore, RestoreFiles, RunLog};
 use lifeboat_plan::time;
 use lifeboat_plan::velero::restore::outcome::{end_phase, phase_after_items};
 use serde::Serialize;
@@ -286,13 +286,26 @@ async fn pause(cancel: &CancellationToken, time: Duration) -> Result<(), Restore
 }
 
 /// A JSON file in storage; None if it does not exist or is null.
-pub(super) async fn document<T: DeserializeOwned>(
+pub(super) async fn document<T>(store: &dyn ObjectStore, key: &str) -> Result<Option<T>, RestoreError>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    documents::load(store, key).await.map_err(|error| unreadable(key, error))
+}
+
+/// What `each` makes of the elements of a list in storage; empty if it does not exist.
+pub(super) async fn elements<R: Send + 'static>(
     store: &dyn ObjectStore,
     key: &str,
-) -> Result<Option<T>, RestoreError> {
-    match store.get(key, DOCUMENT_LIMIT).await {
-        Ok(stored) => documents::decode(&stored).map_err(|error| RestoreError::format("read", key, &error)),
-        Err(error) if StoreError::is_not_found(&error) => Ok(None),
-        Err(error) => Err(RestoreError::document("read", key, &error)),
+    each: impl FnMut(Value) -> Option<R> + Send + 'static,
+) -> Result<Vec<R>, RestoreError> {
+    let made = documents::load_each(store, key, each).await;
+    made.map(Option::unwrap_or_default).map_err(|error| unreadable(key, error))
+}
+
+fn unreadable(key: &str, error: LoadError) -> RestoreError {
+    match error {
+        LoadError::Store(error) => RestoreError::document("read", key, &error),
+        LoadError::Document(error) => RestoreError::format("read", key, &error),
     }
 }

@@ -37,6 +37,9 @@ pub(super) fn job_backup(restore: &Restore) -> &str {
     restore.spec.backup_name.as_deref().unwrap_or_default()
 }
 
+/// The memory of what is kept about one volume during a restore.
+const VOLUME: usize = 4096;
+
 /// Items that cannot be read, with their namespaces.
 type Unreadable = Vec<(Option<String>, String)>;
 
@@ -64,13 +67,14 @@ pub(super) async fn prepare(
     let location = open(context, backup).await?;
     let files = BackupFiles::new(&backup.name_any())?;
     let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
-    let spool = read_archive(context, &location, &files, untrusted).await?;
+    let mut spool = read_archive(context, &location, &files, untrusted).await?;
     let volumes = volume_data::read(location.store.as_ref(), &files, &spool).await?;
+    spool.hold(volumes.len() * VOLUME)?;
     let catalogue = discovery::discover(&context.client).await?.catalogue;
     let valid = compiled(context, restore, &gathered, &spool, &catalogue).await?;
     let journal = journal(context, restore);
     let begun = if status::is_first_attempt(restore) { Begun::default() } else { journal.read().await? };
-    let job = Job {
+    let mut job = Job {
         restore: restore.clone(),
         valid,
         spool,
@@ -88,6 +92,7 @@ pub(super) async fn prepare(
         tools.maker = Some(maker(context, &job, &location, &files, intent).await);
     }
     let copies = volume_data::copies(location.store.as_ref(), &files).await?;
+    job.spool.hold(copies.len() * VOLUME)?;
     if job.valid.volumes && !copies.is_empty() {
         let filler = Filler::new(context, restore, LocationName::new(&location.name), copies);
         tools.filler = Some(Arc::new(if intent == Intent::Preview { filler.previewed() } else { filler }));

@@ -14,10 +14,10 @@ use lifeboat_plan::velero::restore::native::Snapshot;
 use lifeboat_plan::velero::restore::volumes::{DataIn, VolumeData};
 use serde_json::Value;
 
-use super::after::document;
+use super::after::{document, elements};
 use super::error::RestoreError;
 use super::handler::VolumeKey;
-use crate::typed::{all_readable, readable};
+use crate::typed::readable;
 
 /// Reads all of these.
 pub(super) async fn read(
@@ -63,11 +63,19 @@ pub(super) async fn copies(
     store: &dyn ObjectStore,
     files: &BackupFiles,
 ) -> Result<Vec<Copied>, RestoreError> {
-    let own: Option<Vec<Value>> = document(store, &files.volume_copies()).await?;
-    let upstreams: Option<Vec<Value>> = document(store, &files.pod_volume_backups()).await?;
-    let mut all = own.unwrap_or_default();
-    all.extend(upstreams.unwrap_or_default());
-    Ok(pod_volumes::copies(&all_readable(&all)))
+    let mut all: Vec<PodVolumeBackup> = Vec::new();
+    for key in [files.volume_copies(), files.pod_volume_backups()] {
+        all.extend(elements(store, &key, |copy| readable(&copy).map(without_more)).await?);
+    }
+    Ok(pod_volumes::copies(&all))
+}
+
+/// A copy without what a restore does not read, and a bucket may have any amount of.
+fn without_more(mut copy: PodVolumeBackup) -> PodVolumeBackup {
+    copy.metadata.managed_fields = None;
+    copy.metadata.owner_references = None;
+    copy.metadata.finalizers = None;
+    copy
 }
 
 /// The volumes that the restore has not reported yet: without copies of pod volumes that were restored or have an
@@ -165,10 +173,12 @@ impl Older<'_> {
             backup_method: "NativeSnapshot".to_owned(),
             ..BackupVolumeInfo::default()
         }));
-        let snapshots: Option<Vec<Value>> = document(self.store, &self.files.csi_snapshots()).await?;
-        for snapshot in snapshots.unwrap_or_default() {
-            let claim = text(&snapshot, "/spec/source/persistentVolumeClaimName");
-            found.push(self.of_claim(text(&snapshot, "/metadata/namespace"), claim, false).await);
+        let claim = |snapshot: Value| {
+            let text = |path: &str| text(&snapshot, path).to_owned();
+            Some((text("/metadata/namespace"), text("/spec/source/persistentVolumeClaimName")))
+        };
+        for (namespace, claim) in elements(self.store, &self.files.csi_snapshots(), claim).await? {
+            found.push(self.of_claim(&namespace, &claim, false).await);
         }
         let uploads = GroupResource::new("velero.io", "datauploads");
         for item in self.spool.items().filter(|item| *item.resource() == uploads) {
@@ -186,9 +196,10 @@ impl Older<'_> {
         if self.has_info {
             return Ok(Vec::new());
         }
-        let copies: Option<Vec<Value>> = document(self.store, &self.files.pod_volume_backups()).await?;
+        let key = self.files.pod_volume_backups();
+        let copies = elements(self.store, &key, |copy| readable(&copy).map(without_more)).await?;
         let mut found = Vec::new();
-        for copy in all_readable::<PodVolumeBackup>(&copies.unwrap_or_default()) {
+        for copy in copies {
             found.push(self.pod_volume(copy).await);
         }
         Ok(found)

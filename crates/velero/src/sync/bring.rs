@@ -1,119 +1,158 @@
-//! Creates the Backup objects of backups in a bucket, and the objects of their volumes.
+//! Creates the Backup objects of backups in a bucket, and the objects of their volumes. Whoever writes the bucket decides
+//! what is read here: every file is bounded and weighed before it is parsed, and lists are read element by element.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use futures::{FutureExt, StreamExt, stream};
-use kube::api::{DynamicObject, ListParams, PostParams};
-use kube::{Api, Resource, ResourceExt};
+use bytes::Bytes;
+use kube::api::{DynamicObject, PostParams};
+use kube::{Resource, ResourceExt};
 use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
-use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule, VolumePluginBackup};
-use lifeboat_archive::{BackupFiles, documents};
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_api::velero::{Backup, PodVolumeBackup, VolumePluginBackup};
+use lifeboat_archive::BackupFiles;
+use lifeboat_archive::documents::{DocumentError, LoadError, check_list, decode_each, fetch_reserved, weigh};
+use lifeboat_archive::memory::{Memory, Share};
+use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::velero::ownership::OwnershipKeys;
 use lifeboat_plan::velero::sync::{self, Incoming, Stored};
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use super::SyncError;
 use crate::context::Context;
-use crate::locations::Location;
+use crate::locations::{Location, Metadata};
 
-/// More than any Backup object can have: etcd limits objects to less than 2 MiB.
-const METADATA_LIMIT: usize = 16 * 1024 * 1024;
+/// The largest stored size of a list: that of thirty thousand objects.
+const LIST_LIMIT: usize = 4 * 1024 * 1024;
 
-/// How many backups are read at once.
-const AT_ONCE: usize = 8;
-
-/// Creates objects for those backups of `names` that are complete. A backup that cannot be synced does not hold up
-/// the others; its problem is reported once.
-pub(super) async fn bring(
-    context: &Context,
-    location: &Location,
-    names: &[&String],
-    reported: &mut BTreeMap<String, String>,
-) -> Result<(), SyncError> {
-    let schedules = schedules(context).await?;
-    let mut tasks = Vec::new();
-    for name in names {
-        tasks.push(
-            bring_one(context, location, name, &schedules).map(move |outcome| (*name, outcome)).boxed(),
-        );
-    }
-    let outcomes: Vec<_> = stream::iter(tasks).buffer_unordered(AT_ONCE).collect().await;
-    let mut came = 0;
-    for (name, outcome) in outcomes {
-        match outcome {
-            Ok(brought) => {
-                came += usize::from(brought);
-                reported.remove(name);
-            }
-            Err(error) => {
-                let problem = error.to_string();
-                if reported.get(name) == Some(&problem) {
-                    continue;
-                }
-                report(context, location, name, &problem).await;
-                reported.insert(name.clone(), problem);
-            }
-        }
-    }
-    if came > 0 {
-        tracing::info!(location = location.name, backups = came, "synced backups into the cluster");
-    }
-    Ok(())
+/// What is known about this cluster.
+pub(super) struct Here {
+    /// Name and UID of each Schedule.
+    pub(super) schedules: BTreeSet<(String, String)>,
+    /// Prove what this installation stored.
+    pub(super) keys: OwnershipKeys,
 }
 
-async fn report(context: &Context, location: &Location, name: &str, problem: &str) {
-    tracing::warn!(location = location.name, backup = name, problem, "a backup cannot be synced");
-    let note = format!("backup '{name}' of the bucket cannot be synced: {problem}");
-    context.events.warning(&location.object.object_ref(&()), "BackupNotSynced", &note).await;
+/// What became of a directory.
+pub(super) enum Brought {
+    /// Its object was created.
+    Created,
+    /// Another server created the object at the same time.
+    Exists,
+    /// It has no `velero-backup.json`: it is not complete yet, or never will be.
+    Incomplete,
+    /// A server of another cluster still works on it.
+    NotYet,
 }
 
-/// Syncs one backup; true if its object was created.
-async fn bring_one(
+/// Syncs one backup.
+pub(super) async fn bring_one(
     context: &Context,
     location: &Location,
     name: &str,
-    schedules: &BTreeSet<(String, String)>,
-) -> Result<bool, SyncError> {
+    here: &Here,
+) -> Result<Brought, SyncError> {
+    let Here { schedules, keys } = here;
     let files = BackupFiles::new(name)?;
-    let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
-        Ok(bytes) => bytes,
-        // This file is written last: a backup without it is not complete yet, or never will be.
-        Err(error) if error.is_not_found() => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    let json: Value = serde_json::from_slice(&bytes).map_err(SyncError::Metadata)?;
+    let Some(metadata) = Metadata::read(location, &files).await? else { return Ok(Brought::Incomplete) };
     let (here, namespace) = (LocationName::new(&location.name), NamespaceName::new(&context.namespace));
-    let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules };
-    let object = match sync::incoming(&stored, context.now()) {
-        Incoming::Create(object) => *object,
-        Incoming::NotYet => return Ok(false),
-        Incoming::Refused(problem) => return Err(SyncError::Refused(problem)),
-    };
+    {
+        let (json, _memory) = metadata.parse(0).await?;
+        let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules, keys };
+        match sync::incoming(&stored, context.now()) {
+            Incoming::Create(_) => {}
+            Incoming::NotYet => return Ok(Brought::NotYet),
+            Incoming::Refused(problem) => return Err(SyncError::Refused(problem)),
+        }
+    }
     // Read before the object is created, because a backup whose object exists is not synced again.
-    let mut volumes = read_list(location, &files.volume_copies(), "copies of volumes").await?;
-    volumes.extend(read_list(location, &files.pod_volume_backups(), "pod volume backups").await?);
-    let snapshots = read_list(location, &files.volume_plugin_backups(), "volume plugin backups").await?;
-    let Some(backup) = create::<Backup>(context, object).await? else {
-        return Ok(false);
-    };
+    let lists = Lists::read(location, &files).await?;
+    // Memory is taken once for all that is parsed: tasks that held a part and waited for the rest would not end.
+    let (json, _memory) = metadata.parse(lists.weight).await?;
+    let stored = Stored { name, json: &json, location: &here, namespace: &namespace, schedules, keys };
+    let Incoming::Create(object) = sync::incoming(&stored, context.now()) else { return Ok(Brought::NotYet) };
+    let Some(backup) = create::<Backup>(context, *object).await? else { return Ok(Brought::Exists) };
     let uid = BackupUid::new(backup.uid().unwrap_or_default());
     let mut problems = Vec::new();
-    for object in volumes.iter().filter_map(|json| sync::pod_volume_backup(&stored, json, &uid)) {
-        problems.extend(create::<PodVolumeBackup>(context, object).await.err());
+    for list in lists.copies {
+        let object = |json: &Value| sync::pod_volume_backup(&stored, json, &uid);
+        create_all::<PodVolumeBackup>(context, list, object, &mut problems).await;
     }
-    for object in snapshots.iter().filter_map(|json| sync::volume_plugin_backup(&stored, json, &uid)) {
-        problems.extend(create::<VolumePluginBackup>(context, object).await.err());
+    for list in lists.snapshots {
+        let object = |json: &Value| sync::volume_plugin_backup(&stored, json, &uid);
+        create_all::<VolumePluginBackup>(context, list, object, &mut problems).await;
     }
-    if problems.is_empty() { Ok(true) } else { Err(SyncError::Incomplete(problems)) }
+    if problems.is_empty() { Ok(Brought::Created) } else { Err(SyncError::Incomplete(problems)) }
 }
 
-async fn read_list(location: &Location, key: &str, what: &'static str) -> Result<Vec<Value>, SyncError> {
-    let bytes = match location.store.get(key, documents::DOCUMENT_LIMIT).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    documents::decode_list(&bytes).map_err(|cause| SyncError::List { what, cause })
+/// The stored lists of a backup's volumes.
+struct Lists {
+    copies: Vec<Bytes>,
+    snapshots: Vec<Bytes>,
+    /// What the heaviest of them needs when it is parsed.
+    weight: usize,
+    _stored: Share,
+}
+
+impl Lists {
+    async fn read(location: &Location, files: &BackupFiles) -> Result<Self, SyncError> {
+        let share = Memory::of_process().stored.take(3 * LIST_LIMIT).await;
+        let share = share.map_err(|error| SyncError::list("volumes", error.into()))?;
+        let mut lists = Self { copies: Vec::new(), snapshots: Vec::new(), weight: 0, _stored: share };
+        for (key, what, is_copy) in [
+            (files.volume_copies(), "copies of volumes", true),
+            (files.pod_volume_backups(), "pod volume backups", true),
+            (files.volume_plugin_backups(), "volume plugin backups", false),
+        ] {
+            let fetched = fetch_reserved(location.store.as_ref(), &key, LIST_LIMIT).await;
+            let Some(stored) = fetched.map_err(|error| SyncError::list(what, error))? else { continue };
+            let looked = {
+                let stored = stored.clone();
+                // It is read to its end once, so that a list that cannot be read keeps the backup out.
+                tokio::task::spawn_blocking(move || {
+                    let weight = weigh(&stored)?;
+                    check_list(&stored).map(|()| weight)
+                })
+            };
+            let weight = looked.await.unwrap_or(Err(DocumentError::Stopped));
+            let weight = weight.map_err(|cause| SyncError::List { what, cause })?;
+            lists.weight = lists.weight.max(weight);
+            if is_copy { &mut lists.copies } else { &mut lists.snapshots }.push(stored);
+        }
+        Ok(lists)
+    }
+}
+
+impl SyncError {
+    fn list(what: &'static str, error: LoadError) -> Self {
+        match error {
+            LoadError::Store(error) => Self::Store(error),
+            LoadError::Document(cause) => Self::List { what, cause },
+        }
+    }
+}
+
+/// Creates an object for each element of a list that gives one.
+async fn create_all<K: Resource<DynamicType = ()>>(
+    context: &Context,
+    list: Bytes,
+    object: impl Fn(&Value) -> Option<Value>,
+    problems: &mut Vec<SyncError>,
+) {
+    let (elements, mut read) = mpsc::channel(1);
+    let reading = tokio::task::spawn_blocking(move || {
+        decode_each(&list, |element| {
+            // The receiver is gone when the sync was stopped.
+            let _ = elements.blocking_send(element);
+        })
+    });
+    while let Some(element) = read.recv().await {
+        if let Some(object) = object(&element) {
+            problems.extend(create::<K>(context, object).await.err());
+        }
+    }
+    if let Err(cause) = reading.await.unwrap_or(Err(DocumentError::Stopped)) {
+        problems.push(SyncError::List { what: "volumes", cause });
+    }
 }
 
 /// Creates an object; None if it exists already.
@@ -129,11 +168,4 @@ async fn create<K: Resource<DynamicType = ()>>(
         Err(error) if error.is_conflict() => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Name and UID of each Schedule.
-async fn schedules(context: &Context) -> Result<BTreeSet<(String, String)>, ApiError> {
-    let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.namespace);
-    let listed = api.list_metadata(&ListParams::default()).await.attempt("list Schedules")?;
-    Ok(listed.iter().map(|schedule| (schedule.name_any(), schedule.uid().unwrap_or_default())).collect())
 }

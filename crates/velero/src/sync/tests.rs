@@ -1,6 +1,9 @@
 //! Syncs of a location in a directory with a cluster in memory.
 
+mod hostile;
+
 use lifeboat_archive::documents;
+use lifeboat_plan::velero::ownership::{EXPIRATION_PROOF, Owned, OwnerId};
 use lifeboat_store::Store;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -192,4 +195,30 @@ async fn an_object_of_a_volume_that_cannot_come_in_keeps_no_other_from_it() {
     assert_eq!(cluster.names("volumepluginbackups"), ["good"]);
     assert_eq!(cluster.names("podvolumebackups"), ["good"]);
     assert_eq!(cluster.events(), ["BackupNotSynced"], "what did not come is told");
+}
+
+#[tokio::test]
+async fn a_date_that_this_installation_stored_counts_in_every_cluster_with_its_password() {
+    use crate::testing::repositories::{PASSWORD, prepare};
+    let cluster = Cluster::new().await;
+    prepare(&cluster, PASSWORD);
+    let keys = crate::ownership::keys(&cluster.context).await.unwrap();
+    let date = "2000-01-01T00:00:00Z";
+    let owner = OwnerId { backup: "own", uid: "old" };
+    let mut own = backup("own", "Completed");
+    own["status"]["expiration"] = date.into();
+    own["metadata"]["annotations"] =
+        json!({EXPIRATION_PROOF: keys.proof(owner, Owned::Expiration(date)).unwrap()});
+    cluster.store().put("backups/own/velero-backup.json", own.to_string()).await.unwrap();
+    own["metadata"]["name"] = "copied".into();
+    cluster.store().put("backups/copied/velero-backup.json", own.to_string()).await.unwrap();
+    synced(&cluster, &mut Past::default()).await.unwrap();
+    let expires = |name: &str| {
+        lifeboat_plan::velero::garbage::has_expired(
+            &cluster.get("backups", name).unwrap(),
+            cluster.context.now(),
+        )
+    };
+    assert!(expires("own"));
+    assert!(!expires("copied"), "a proof is for one backup");
 }

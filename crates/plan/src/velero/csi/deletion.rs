@@ -46,6 +46,19 @@ pub fn is_of_backup(content: &Value, backup: &str) -> bool {
     content["metadata"]["labels"]["velero.io/backup-name"] == *label::value(backup)
 }
 
+/// Driver and handle of a content in the cluster that a backup left, and no restore made: contents that restores make
+/// hold what the bucket says.
+pub fn is_own_content(content: &Value, backup: &str) -> Option<(String, String)> {
+    if !is_of_backup(content, backup) || content["metadata"]["labels"]["velero.io/restore-name"].is_string() {
+        return None;
+    }
+    let handle = match text(content, "/status/snapshotHandle") {
+        "" => text(content, "/spec/source/snapshotHandle"),
+        handle => handle,
+    };
+    (!handle.is_empty()).then(|| (text(content, "/spec/driver").to_owned(), handle.to_owned()))
+}
+
 /// Namespace and name of the VolumeSnapshot for a content that a restore created for the same snapshot as `deleted`.
 /// None for all other contents: those whose deletion may delete a snapshot are not touched.
 pub fn restored_from<'a>(content: &'a Value, deleted: &Value, backup: &str) -> Option<(&'a str, &'a str)> {

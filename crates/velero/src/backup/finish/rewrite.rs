@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, Results, decode, decode_list, encode};
+use lifeboat_archive::documents::{BackupOperation, Results, encode};
 use lifeboat_archive::{BackupFiles, ObjectStore, WriterOptions, rewrite};
 use lifeboat_cluster::chain;
 use lifeboat_cluster::discovery::discover;
@@ -13,6 +13,7 @@ use lifeboat_plan::velero::backup::results::{ResultSubject, result_message};
 
 use crate::backup::pass::read_again;
 use crate::backup::problem::BackupProblem;
+use crate::backup::storage::read;
 use crate::context::Context;
 use crate::locations::message;
 
@@ -59,11 +60,7 @@ pub(super) async fn write_again(
 
 /// The items that ended operations name, each once, in their order.
 async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemId>, BackupProblem> {
-    let key = files.item_operations();
-    let unreadable = |message: String| BackupProblem::Storage(format!("cannot read {key}: {message}"));
-    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(message(&error)))?;
-    let operations: Vec<BackupOperation> =
-        decode_list(&stored).map_err(|error| unreadable(error.to_string()))?;
+    let operations: Vec<BackupOperation> = read(store, &files.item_operations()).await?;
     let mut items: Vec<ItemId> = Vec::new();
     for item in operations.into_iter().flat_map(|one| one.spec.post_operation_items.unwrap_or_default()) {
         let item = ItemId::from(item);
@@ -82,8 +79,7 @@ async fn add_problems(
 ) -> Result<(), BackupProblem> {
     let key = files.results();
     let broken = |message: String| BackupProblem::Storage(format!("cannot add to {key}: {message}"));
-    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| broken(message(&error)))?;
-    let mut results: Results = decode(&stored).map_err(|error| broken(error.to_string()))?;
+    let mut results: Results = read(store, &key).await?;
     for (id, problem) in problems {
         let resource = id.resource.to_string();
         let about = ResultSubject { resource: Some(&resource), name: Some(&id.name) };

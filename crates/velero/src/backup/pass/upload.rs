@@ -6,9 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use lifeboat_archive::documents::{DocumentError, encode, encode_null};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
+use lifeboat_plan::velero::ownership::{OwnerId, OwnershipKeys};
 
 use super::{Outcome, Report};
 use crate::locations::message;
+use crate::ownership;
 
 /// How long the upload of the log may take: it is a stream, for which the storage layer has no limit of its own.
 const LOG: Duration = Duration::from_mins(30);
@@ -41,12 +43,14 @@ pub(crate) async fn upload_outcome(
     files: &BackupFiles,
     outcome: &Outcome,
     report: &Report,
+    proofs: (&OwnershipKeys, OwnerId<'_>),
 ) -> Result<(), UploadError> {
-    let snapshots = &outcome.snapshots;
+    let (keys, owner) = proofs;
+    let snapshots = &ownership::snapshots(keys, owner, &outcome.snapshots);
     let mut documents = vec![
         (files.results(), encode(&outcome.results)),
         (files.resource_list(), encode(&outcome.resources)),
-        (files.volume_info(), encode(&outcome.volumes)),
+        (files.volume_info(), encode(&ownership::volumes(keys, owner, &outcome.volumes))),
         (files.item_operations(), encode(&outcome.operations)),
         (
             files.pod_volume_backups(),

@@ -1,11 +1,16 @@
 //! Copies of pod volumes are forgotten before the files go; what cannot be forgotten keeps the backup.
 
 use super::*;
-use crate::testing::repositories::{PASSWORD, prepare, snapshot, snapshots};
+use crate::testing::repositories::{PASSWORD, prepare, snapshot, snapshots, tagged};
 
 fn copy(namespace: &str, snapshot: &str, uploader: &str) -> Value {
     json!({"spec": {"volume": "data", "uploaderType": uploader, "pod": {"namespace": namespace, "name": "db-0"}},
         "status": {"snapshotID": snapshot}})
+}
+
+/// A snapshot of the backup, with the tags that Velero and Lifeboat write.
+async fn own(cluster: &Cluster, namespace: &str) -> String {
+    tagged(cluster, namespace, &["backup=b", "backup-uid=uid-b", "pod=db-0"]).await
 }
 
 async fn with_copies(cluster: &Cluster, copies: &Value) {
@@ -17,8 +22,8 @@ async fn with_copies(cluster: &Cluster, copies: &Value) {
 async fn the_copies_of_the_backup_go_and_no_others() {
     let cluster = cluster("Completed").await;
     prepare(&cluster, PASSWORD);
-    let (mine, other) = (snapshot(&cluster, "shop", "1").await, snapshot(&cluster, "shop", "2").await);
-    let elsewhere = snapshot(&cluster, "blog", "3").await;
+    let (mine, other) = (own(&cluster, "shop").await, snapshot(&cluster, "shop", "2").await);
+    let elsewhere = own(&cluster, "blog").await;
     with_copies(&cluster, &json!([copy("shop", &mine, "restic"), copy("blog", &elsewhere[..8], "")])).await;
     assert_eq!(request(&cluster, "b", None).await, None);
     assert_eq!(snapshots(&cluster, "shop").await, [other]);
@@ -39,7 +44,7 @@ async fn copies_that_are_gone_already_are_no_problem() {
 async fn with_the_wrong_password_the_backup_stays() {
     let cluster = cluster("Completed").await;
     prepare(&cluster, PASSWORD);
-    let mine = snapshot(&cluster, "shop", "1").await;
+    let mine = own(&cluster, "shop").await;
     with_copies(&cluster, &json!([copy("shop", &mine, "restic")])).await;
     prepare(&cluster, "another");
     let said = errors(request(&cluster, "b", None).await);

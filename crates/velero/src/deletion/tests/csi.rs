@@ -1,6 +1,6 @@
 //! CSI snapshots of a backup whose archive cannot be read any more.
 
-use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
+use lifeboat_archive::documents::CsiSnapshotInfo;
 use lifeboat_plan::velero::csi::CONTENT_DELETER;
 
 use super::*;
@@ -49,7 +49,7 @@ async fn deleted(archive: Option<&str>, fails: bool) -> (Option<Value>, Vec<Stri
         csi_snapshot_info: Some(csi),
         ..BackupVolumeInfo::default()
     };
-    cluster.store().put(&files.volume_info(), documents::encode(&vec![volume]).unwrap()).await.unwrap();
+    put_volumes(&cluster, &[volume]).await;
     let action = Arc::new(Deleter { fails, ..Deleter::default() });
     ask(&cluster, "b");
     let said = reconcile_with(&cluster, vec![action.clone()]).await;

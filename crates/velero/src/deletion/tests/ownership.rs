@@ -1,6 +1,6 @@
 //! Whose files a deletion takes, and what a backup shows of which some are gone.
 
-use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
+use lifeboat_archive::documents::CsiSnapshotInfo;
 
 use super::*;
 
@@ -95,8 +95,7 @@ async fn snapshots_of_csi_drivers_are_named_too() {
         csi_snapshot_info: Some(csi),
         ..BackupVolumeInfo::default()
     };
-    let key = BackupFiles::new("b").unwrap().volume_info();
-    cluster.store().put(&key, documents::encode(&vec![volume]).unwrap()).await.unwrap();
+    put_volumes(&cluster, &[volume]).await;
     let said = errors(request(&cluster, "b", None).await);
     assert!(said.contains("csi-1") && said.contains("shop/data"), "{said}");
     assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], "Completed");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lifeboat_archive::documents::NativeSnapshot;
+
 use super::*;
 use crate::testing::volumes::{FakeSnapshotter, at_once, never};
 
@@ -9,11 +11,19 @@ fn snapshot(volume: &str, id: &str, location: &str) -> Value {
     json!({"spec": {"persistentVolumeName": volume, "location": location}, "status": {"providerSnapshotID": id}})
 }
 
+/// Stores the list of snapshots, with the proofs that a backup writes.
+async fn put_snapshots(cluster: &Cluster, snapshots: &Value) {
+    let (keys, owner) = owner(cluster).await;
+    let listed: Vec<NativeSnapshot> = serde_json::from_value(snapshots.clone()).unwrap();
+    let listed = crate::ownership::snapshots(&keys, owner, &listed);
+    let key = BackupFiles::new("b").unwrap().volume_snapshots();
+    cluster.store().put(&key, documents::encode(&listed).unwrap()).await.unwrap();
+}
+
 /// A backup with these snapshots, the location `cloud`, and its plugin if there is one.
 async fn with_snapshots(snapshots: &Value, fake: Option<&FakeSnapshotter>) -> Cluster {
     let mut cluster = cluster("Completed").await;
-    let key = BackupFiles::new("b").unwrap().volume_snapshots();
-    cluster.store().put(&key, documents::encode(snapshots).unwrap()).await.unwrap();
+    put_snapshots(&cluster, snapshots).await;
     cluster.put(
         "volumesnapshotlocations",
         &json!({"apiVersion": "velero.io/v1", "kind": "VolumeSnapshotLocation", "metadata": {"name": "cloud"},
@@ -86,8 +96,7 @@ async fn a_backup_that_was_cancelled_while_its_snapshots_went_on_takes_them_alon
     let files = BackupFiles::new("b").unwrap();
     // It was never finalized.
     cluster.store().delete(&files.metadata()).await.unwrap();
-    let listed = documents::encode(&json!([snapshot("disk", "snap-1", "cloud")])).unwrap();
-    cluster.store().put(&files.volume_snapshots(), listed).await.unwrap();
+    put_snapshots(&cluster, &json!([snapshot("disk", "snap-1", "cloud")])).await;
     cluster.put(
         "volumesnapshotlocations",
         &json!({"apiVersion": "velero.io/v1", "kind": "VolumeSnapshotLocation", "metadata": {"name": "cloud"},

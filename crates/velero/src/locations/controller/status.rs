@@ -7,6 +7,7 @@ use kube::{Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::conditions::Fact;
 use lifeboat_plan::velero::location::{self, Due, STORE_ANNOTATION};
+use lifeboat_plan::velero::sync;
 use lifeboat_plan::{conditions, password, time};
 use serde_json::{Value, json};
 
@@ -95,11 +96,14 @@ pub(super) fn facts(gathered: &Gathered, verdict: &Verdict) -> Vec<Fact> {
 
 pub(super) fn patch(gathered: &Gathered, verdict: &Verdict, facts: &[Fact]) -> Value {
     let now = verdict.this_look.at;
+    let mut shown = conditions::merge(&gathered.shown.conditions, facts, now);
+    // The sync of the location's backups writes its own condition.
+    shown.extend(gathered.shown.conditions.iter().filter(|one| one.type_ == sync::SYNCED).cloned());
     let status = json!({
         "phase": phase(verdict),
         "message": verdict.problem.as_ref().map(|problem| &problem.message),
         "lastValidationTime": time::seconds(now),
-        "conditions": conditions::merge(&gathered.shown.conditions, facts, now),
+        "conditions": shown,
     });
     json!({"metadata": {"annotations": {STORE_ANNOTATION: verdict.used}}, "status": status})
 }

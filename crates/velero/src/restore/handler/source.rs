@@ -1,13 +1,12 @@
 //! The archive of a Velero backup as a source of items: the spool that it was read into.
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use lifeboat_archive::{Item, Spool, Uid};
+use lifeboat_archive::{Item, Spool, SpoolError, Uid};
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plugin::actions::BackupItems;
 use serde_json::Value;
 
-use lifeboat_items::source::{ItemHead, ItemSource, SourceError};
+use lifeboat_items::source::{ItemHead, ItemSource, ReadItem, SourceError};
 
 /// The items of an archive.
 pub(crate) struct ArchiveItems(pub(crate) Spool);
@@ -55,8 +54,12 @@ impl ItemSource for ArchiveItems {
         self.0.item(position).map(|item| item.claims().collect()).unwrap_or_default()
     }
 
-    async fn read(&self, position: usize) -> Result<Bytes, SourceError> {
-        self.0.get(position).await.map_err(|error| SourceError(Box::new(error)))
+    async fn read(&self, position: usize) -> Result<ReadItem, SourceError> {
+        let read = async {
+            let memory = self.0.reserve(position).await?;
+            Ok::<_, SpoolError>(ReadItem { json: self.0.get(position).await?, memory: Box::new(memory) })
+        };
+        read.await.map_err(|error| SourceError(Box::new(error)))
     }
 }
 
