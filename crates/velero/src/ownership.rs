@@ -49,8 +49,8 @@ pub(crate) fn volumes(
 ) -> Vec<BackupVolumeInfo> {
     let mut volumes = volumes.to_vec();
     for csi in volumes.iter_mut().filter_map(|volume| volume.csi_snapshot_info.as_mut()) {
-        let owned = Owned::Csi { driver: &csi.driver, handle: &csi.snapshot_handle };
-        csi.proof = keys.proof(owner, owned).filter(|_| !csi.snapshot_handle.is_empty()).unwrap_or_default();
+        let what = Owned::Csi { driver: &csi.driver, handle: &csi.snapshot_handle };
+        csi.proof = keys.proof(owner, what).filter(|_| !csi.snapshot_handle.is_empty()).unwrap_or_default();
     }
     volumes
 }
@@ -63,8 +63,8 @@ pub(crate) fn snapshots(
 ) -> Vec<NativeSnapshot> {
     let mut snapshots = snapshots.to_vec();
     for one in &mut snapshots {
-        let owned = Owned::Native { location: &one.spec.location, id: &one.status.provider_snapshot_id };
-        let proof = keys.proof(owner, owned);
+        let what = Owned::Native { location: &one.spec.location, id: &one.status.provider_snapshot_id };
+        let proof = keys.proof(owner, what);
         one.status.proof = proof.filter(|_| !one.status.provider_snapshot_id.is_empty()).unwrap_or_default();
     }
     snapshots

@@ -20,11 +20,6 @@ pub(crate) fn readable<K: Typed>(object: &Value) -> Option<K> {
     read(object).map_err(|error| left_out::<K>(text(object, "/metadata/name"), &error)).ok()
 }
 
-/// All objects that can be read.
-pub(crate) fn all_readable<K: Typed>(objects: &[Value]) -> Vec<K> {
-    objects.iter().filter_map(readable).collect()
-}
-
 fn left_out<K: Typed>(name: &str, error: &dyn Display) {
     tracing::warn!(kind = %K::kind(&()), name, %error, "an object cannot be read and is left out");
 }
@@ -41,7 +36,7 @@ mod tests {
         let named =
             |name: &str, volume: Value| json!({"metadata": {"name": name}, "spec": {"volume": volume}});
         let objects = [named("a", json!("data")), named("b", json!(7)), named("c", Value::Null)];
-        let found: Vec<PodVolumeBackup> = all_readable(&objects);
+        let found: Vec<PodVolumeBackup> = objects.iter().filter_map(readable).collect();
         let found: Vec<_> = found.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
         assert_eq!(found, ["a", "c"]);
     }

@@ -70,13 +70,9 @@ impl Volume {
     /// refused: it could lead out of the volume. `at`: its path as the user knows it, for messages.
     pub(super) fn open_below(&self, sub_path: &str, at: Option<&str>) -> Result<Below, Failure> {
         let failed = |error: io::Error| {
-            let message = match at {
-                Some(at) => format!("cannot open '{at}': {error}"),
-                None => {
-                    let path = self.path.display();
-                    format!("cannot open directory '{sub_path}' of the volume '{path}': {error}")
-                }
-            };
+            let below = || format!("directory '{sub_path}' of the volume '{}'", self.path.display());
+            let what = at.map_or_else(below, |at| format!("'{at}'"));
+            let message = format!("cannot open {what}: {error}");
             Failure { cause: Cause::Source, message }
         };
         let mut directory = self.directory.try_clone().map_err(failed)?;

@@ -2,6 +2,8 @@
 //! the bucket: whoever may write the bucket can copy them, and cannot make new ones. Called before a list is written, and
 //! before something is deleted that only a bucket names.
 
+use std::fmt::Write as _;
+
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -55,16 +57,20 @@ impl OwnershipKeys {
     }
 
     /// None if the installation has no password of its own.
-    pub fn proof(&self, owner: OwnerId<'_>, owned: Owned<'_>) -> Option<String> {
-        let bytes = mac(self.keys.first()?, owner, owned).finalize().into_bytes();
-        Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    pub fn proof(&self, owner: OwnerId<'_>, what: Owned<'_>) -> Option<String> {
+        let bytes = mac(self.keys.first()?, owner, what).finalize().into_bytes();
+        Some(bytes.iter().fold(String::with_capacity(64), |mut digits, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        }))
     }
 
     /// Compared in constant time.
-    pub fn proves(&self, proof: &str, owner: OwnerId<'_>, owned: Owned<'_>) -> bool {
+    pub fn proves(&self, proof: &str, owner: OwnerId<'_>, what: Owned<'_>) -> bool {
         let Some(proof) = bytes_of(proof) else { return false };
         !owner.uid.is_empty()
-            && self.keys.iter().any(|key| mac(key, owner, owned).verify_slice(&proof).is_ok())
+            && self.keys.iter().any(|key| mac(key, owner, what).verify_slice(&proof).is_ok())
     }
 
     /// Whether a stored Backup proves its own expiration.
@@ -76,8 +82,8 @@ impl OwnershipKeys {
     }
 }
 
-fn mac(key: &[u8; 32], owner: OwnerId<'_>, owned: Owned<'_>) -> Hmac<Sha256> {
-    let said = match owned {
+fn mac(key: &[u8; 32], owner: OwnerId<'_>, what: Owned<'_>) -> Hmac<Sha256> {
+    let said = match what {
         Owned::Native { location, id } => json!(["native", location, id]),
         Owned::Csi { driver, handle } => json!(["csi", driver, handle]),
         Owned::Expiration(date) => json!(["expiration", date]),

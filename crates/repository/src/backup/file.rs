@@ -103,8 +103,8 @@ fn read_once(
     let pieces = Pieces::new();
     let size = taken.stat.size;
     let most = context.growth.map_or(u64::MAX, |growth| size.saturating_add(growth));
-    let content = Content::new(context, worker, file, &taken.stat, size, &pieces).at_most(most);
-    let bytes = match content.read()? {
+    let reading = Content::new(context, worker, file, &taken.stat, size, &pieces).at_most(most);
+    let bytes = match reading.read()? {
         Ok(bytes) => bytes,
         Err(error) => return Ok(Err(error)),
     };

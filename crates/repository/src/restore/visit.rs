@@ -47,9 +47,9 @@ pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
     let linking = tokio::task::spawn_blocking(move || links.carry_out(&linker));
     let died =
         |error| Error::Local { action: "create hard links".to_owned(), source: std::io::Error::other(error) };
-    let linked = linking.await.map_err(died)?;
+    let outcome = linking.await.map_err(died)?;
     shared.check_fatal()?;
-    linked
+    outcome
 }
 
 struct Restorer {

@@ -20,21 +20,18 @@ type Found = (Vec<Option<Presence>>, Vec<Option<String>>);
 pub(super) async fn find(context: &Context, namespace: &str, valid: &ValidBackup) -> Result<Found, ApiError> {
     let (mut targets, mut not_found) = (Vec::new(), Vec::new());
     for member in &valid.members {
-        let object = match &member.target {
-            Some(target) => {
-                let (kind, key) = (target.kind, &target.key);
-                let name = TargetName { kind, namespace: &key.namespace, name: &key.name };
-                let object = workload(&context.core, name).await?;
-                targets.push(Some(match &object {
-                    Some(_) => Presence::Yes,
-                    None => Presence::No(format!("{key} does not exist; create it, or correct target.ref")),
-                }));
-                object
-            }
-            None => {
-                targets.push(None);
-                None
-            }
+        let object = if let Some(target) = &member.target {
+            let (kind, key) = (target.kind, &target.key);
+            let name = TargetName { kind, namespace: &key.namespace, name: &key.name };
+            let object = workload(&context.core, name).await?;
+            targets.push(Some(match &object {
+                Some(_) => Presence::Yes,
+                None => Presence::No(format!("{key} does not exist; create it, or correct target.ref")),
+            }));
+            object
+        } else {
+            targets.push(None);
+            None
         };
         let is_there = member.target.is_none() || object.is_some();
         let problem =

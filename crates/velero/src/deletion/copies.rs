@@ -65,7 +65,9 @@ pub(super) async fn read(location: &Location, backup: &str, volumes: &[BackupVol
             Err(error) => copies.problems.push(error.to_string()),
         }
     }
-    volumes.iter().for_each(|volume| copies.add_moved(volume));
+    for volume in volumes {
+        copies.add_moved(volume);
+    }
     copies
 }
 

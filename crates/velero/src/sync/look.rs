@@ -101,18 +101,14 @@ impl Past {
     /// Remembers what was found in a directory.
     fn note(&mut self, name: &str, listing: u64, brought: &Result<Brought, SyncError>) {
         let listing = match brought {
-            Ok(Brought::Created | Brought::Exists) => {
-                self.looked.remove(name);
-                return;
-            }
             Ok(Brought::Incomplete) => Some(listing),
+            Ok(Brought::NotYet) => None,
             Err(error) if error.is_lasting() => Some(listing),
             // Storage or the API server may answer the next time.
-            Err(_) => {
+            Ok(Brought::Created | Brought::Exists) | Err(_) => {
                 self.looked.remove(name);
                 return;
             }
-            Ok(Brought::NotYet) => None,
         };
         self.looked.insert(name.to_owned(), Looked { listing, sync: self.syncs });
     }

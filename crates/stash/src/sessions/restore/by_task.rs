@@ -209,6 +209,7 @@ fn parts_of(work: &RestoreWork, member: usize, host: &HostState) -> Vec<WritePar
     let patterns = |list: Option<&Vec<String>>| list.cloned().unwrap_or_default();
     let part = |chosen: &lifeboat_api::stash::RestoredPath| {
         Some(WritePart {
+            exact: false,
             snapshot: chosen.snapshot.clone(),
             path: CleanPath::stored(&chosen.path)?,
             volume: String::new(),

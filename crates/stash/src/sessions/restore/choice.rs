@@ -17,6 +17,8 @@ pub(super) struct WritePart {
     pub(super) sub_path: Option<String>,
     pub(super) include: Vec<String>,
     pub(super) exclude: Vec<String>,
+    /// The path is a whole mount, which gets exactly what the snapshot has.
+    pub(super) exact: bool,
 }
 
 /// The choice for a host, as it is recorded.
@@ -30,14 +32,21 @@ pub(super) fn on_record(parts: &[RestorePart]) -> Vec<RestoredPath> {
 }
 
 /// What is written for a host, from its record. `rules`: for patterns of files.
-pub(super) fn write_parts(host: &HostState, mounts: &[Mount], rules: &[RestoreRule]) -> Vec<WritePart> {
+pub(super) fn write_parts(
+    host: &HostState,
+    mounts: &[Mount],
+    rules: &[RestoreRule],
+    is_rollback: bool,
+) -> Vec<WritePart> {
     let rule = rule_of(rules, &host.name);
     let patterns =
         |list: fn(&RestoreRule) -> Option<&Vec<String>>| rule.and_then(list).cloned().unwrap_or_default();
     let part = |chosen: &RestoredPath| {
         let path = CleanPath::stored(&chosen.path)?;
         let place = find_mount(mounts, &path)?;
+        let exact = is_rollback && mounts.iter().any(|mount| mount.mount_path == path);
         Some(WritePart {
+            exact,
             snapshot: chosen.snapshot.clone(),
             path,
             volume: place.volume,
@@ -100,10 +109,22 @@ mod tests {
         let paths = vec![chosen("a", "/data/x"), chosen("b", "/data/logs")];
         let host = HostState { name: HostName::from("app"), paths, ..HostState::default() };
         let rules = [RestoreRule { exclude: Some(vec!["*.tmp".into()]), ..RestoreRule::default() }];
-        let parts = write_parts(&host, &mounts, &rules);
+        let parts = write_parts(&host, &mounts, &rules, false);
         let places: Vec<_> =
             parts.iter().map(|part| (part.volume.as_str(), part.sub_path.as_deref())).collect();
         assert_eq!(places, [("data", Some("x")), ("logs", Some("app"))]);
+        let is_exact = |is_rollback| {
+            let paths = vec![chosen("a", "/data"), chosen("b", "/data/x")];
+            let host = HostState { paths, ..host.clone() };
+            let parts = write_parts(&host, &mounts, &[], is_rollback);
+            parts.iter().map(|part| part.exact).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            is_exact(true),
+            [true, false],
+            "only whole mounts are made exactly like their safety copies"
+        );
+        assert_eq!(is_exact(false), [false, false]);
         assert!(parts.iter().all(|part| part.exclude == ["*.tmp"] && part.include.is_empty()));
     }
 

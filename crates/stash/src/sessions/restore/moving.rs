@@ -118,7 +118,7 @@ impl RestoreWork {
     ) -> Vec<MoverParts<WritePart>> {
         let is_rollback = self.object.rollback_of().is_some();
         let rules = self.member(member).filter(|_| !is_rollback).map(|member| member.rules.rules.as_slice());
-        let parts = write_parts(state, &found.mounts, rules.unwrap_or_default());
+        let parts = write_parts(state, &found.mounts, rules.unwrap_or_default(), is_rollback);
         by_mover(&destination.volumes, parts, |part| &part.volume)
     }
 
@@ -137,7 +137,11 @@ impl RestoreWork {
         let place = place(&parts.source, Writable::Yes);
         let Some(pod) = self.pod(record, &transfer, place, found, destination).await? else { return Ok(()) };
         let target = self.member(record.member).and_then(|member| member.target.as_ref());
-        let args = target.map_or_else(RestoreArgs::default, |target| target.args.clone());
+        let mut args = target.map_or_else(RestoreArgs::default, |target| target.args.clone());
+        if self.object.rollback_of().is_some() {
+            // Its safety copies come back whole.
+            (args.include, args.exclude) = (Vec::new(), Vec::new());
+        }
         let record = record.clone();
         run_transfer(&Writing { transfer, record, parts, pod, args, task: None }, cancel).await
     }

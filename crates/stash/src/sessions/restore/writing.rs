@@ -164,6 +164,7 @@ impl Writing {
             exclude: part.exclude.iter().chain(&self.args.exclude).cloned().collect(),
             folder: Some(part.path.to_string()),
             sub_path: part.sub_path.clone(),
+            exact: part.exact,
             ..work
         }
     }
