@@ -56,6 +56,8 @@ pub enum SkipReason {
     /// Objects of this type are never created by a restore.
     NeverCreated,
     LeftOutByAction(String),
+    /// A key of the server, or a part of a mover.
+    Own,
     /// It grants permissions, and its location is untrusted.
     Untrusted {
         location: String,
@@ -85,6 +87,10 @@ impl SkipReason {
             Self::Provisioned => "its claim gets a new volume".to_owned(),
             Self::NeverCreated => "objects of this type are never restored".to_owned(),
             Self::LeftOutByAction(action) => format!("{action} leaves it out"),
+            Self::Own => {
+                "it is a key of Lifeboat or belongs to a mover; a restore that names its namespace and its type has it"
+                    .to_owned()
+            }
             Self::Untrusted { location } => {
                 format!("location {location} is untrusted (--allow-privileged restores it)")
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::facts::ObjectFacts;
 use lifeboat_plan::items::{filter, sanitise, trust};
 use serde_json::Value;
 
@@ -105,6 +106,7 @@ async fn steps(
     }
     let original = read(run, item, notes).await?;
     still_of_use(run, item, &original)?;
+    of_a_user(run, item, &original)?;
     let Transformed { mut object, taken } = run.handler.transform(run, item, original, notes).await?;
     for problem in run.rules.modifiers.apply(&mut object, &item.id.resource) {
         notes.error(problem);
@@ -137,6 +139,21 @@ async fn read(run: &Run, item: &WorkItem, notes: &mut Notes) -> Result<Value, It
         |error: &dyn std::fmt::Display| notes.fail(format!("error decoding {}: {error}", item.resource_id()));
     let bytes = run.source.read(item.position).await.map_err(|error| failed(&error))?;
     serde_json::from_slice(&bytes).map_err(|error| failed(&error))
+}
+
+/// Whether the object is neither a key of the server nor a part of a mover.
+fn of_a_user(run: &Run, item: &WorkItem, original: &Value) -> Result<(), ItemOutcome> {
+    let labels = serde_json::from_value(original["metadata"]["labels"].clone()).ok();
+    let facts = ObjectFacts {
+        name: &item.id.name,
+        namespace: item.id.namespace.as_deref(),
+        labels: labels.as_ref(),
+        deleting: false,
+    };
+    if run.rules.own.leaves_between(&item.id.resource, &facts, item.target.as_deref()) {
+        return Err(ItemOutcome::Skipped(SkipReason::Own));
+    }
+    Ok(())
 }
 
 /// Whether the object is of use in the cluster: completed pods and Jobs, for example, are not.

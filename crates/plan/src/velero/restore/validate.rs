@@ -15,6 +15,7 @@ use crate::items::filter::{
 };
 use crate::items::modifiers::Modifiers;
 use crate::items::rules::ItemRules;
+use crate::own::{LeftOutOwn, OwnObjects};
 
 /// A validated Restore.
 #[derive(Clone, Debug)]
@@ -40,11 +41,18 @@ pub fn compile(
             existing: policy(spec).map(existing),
             modifiers,
             versions: BTreeMap::new(),
+            own: LeftOutOwn::default(),
             own_labels: &[BACKUP_NAME, RESTORE_NAME],
         },
         hooks: RestoreHooks::new(spec)?,
         volumes: spec.restore_pvs != Some(false),
     })
+}
+
+/// The server's own objects, unless the spec names them.
+pub fn left_out(spec: &RestoreSpec, own: OwnObjects, catalogue: &Catalogue) -> LeftOutOwn {
+    let namespaces = spec.included_namespaces.as_deref().unwrap_or_default();
+    LeftOutOwn::new(own, namespaces, spec.included_resources.iter().flatten(), catalogue)
 }
 
 /// Problems of the spec that need no cluster.
