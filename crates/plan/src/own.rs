@@ -55,6 +55,11 @@ pub struct LeftOutOwn {
 }
 
 impl LeftOutOwn {
+    /// The namespaces of the server itself.
+    pub fn homes(&self) -> [&str; 2] {
+        [&self.own.server, &self.own.movers]
+    }
+
     /// `namespaces`, `types`: what is asked for, as a user lists it.
     pub fn new<'a>(
         own: OwnObjects,

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::facts::ObjectFacts;
+use lifeboat_plan::items::trust::{Distrust, Untrusted};
 use lifeboat_plan::items::{filter, sanitise, trust};
 use serde_json::Value;
 
 use super::handler::Transformed;
+use super::namespaces::NamespaceState;
 use super::run::{Ending, Request, Run, Work};
 use super::{apply, gates, namespaces};
 use crate::outcome::{ItemOutcome, Notes, SkipReason};
@@ -99,10 +101,18 @@ async fn steps(
     notes: &mut Notes,
 ) -> Result<ItemOutcome, ItemOutcome> {
     selected(run, item, request)?;
-    trusted(run, &item.id.resource)?;
+    // Of a type that is never created nothing comes from any location.
+    let comes = !filter::is_never_created(&item.id.resource);
+    if comes {
+        trusted(run, |_| trust::judge_type(&item.id.resource))?;
+    }
     if let Some(namespace) = &item.id.namespace {
         let usable = namespaces::ensure(run, namespace, item.work).await;
-        usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
+        let state = usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
+        let target = run.rules.target(namespace);
+        if comes {
+            trusted(run, |untrusted| untrusted.judge_namespace(target, state == NamespaceState::Created))?;
+        }
     }
     let original = read(run, item, notes).await?;
     still_of_use(run, item, &original)?;
@@ -125,13 +135,14 @@ fn selected(run: &Run, item: &WorkItem, request: Request) -> Result<(), ItemOutc
     judged.map_err(|reason| ItemOutcome::NotSelected(reason.to_string()))
 }
 
-/// Whether objects of this type may be restored from the item's location.
-pub(super) fn trusted(run: &Run, resource: &GroupResource) -> Result<(), ItemOutcome> {
-    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
-    match run.untrusted.as_ref().filter(|_| privileged) {
-        None => Ok(()),
-        Some(location) => Err(ItemOutcome::Skipped(SkipReason::Untrusted { location: location.clone() })),
-    }
+/// Whether the item may be restored from its location. `judge` is asked only if the location is untrusted.
+pub(super) fn trusted(
+    run: &Run,
+    judge: impl FnOnce(&Untrusted) -> Result<(), Distrust>,
+) -> Result<(), ItemOutcome> {
+    let Some(untrusted) = &run.untrusted else { return Ok(()) };
+    let location = untrusted.location.clone();
+    judge(untrusted).map_err(|cause| ItemOutcome::Skipped(SkipReason::Untrusted { location, cause }))
 }
 
 async fn read(run: &Run, item: &WorkItem, notes: &mut Notes) -> Result<Value, ItemOutcome> {
