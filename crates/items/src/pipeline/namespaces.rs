@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use lifeboat_cluster::write::{Answer, Target, is_terminating};
+use lifeboat_cluster::write::{Answer, Target, is_forbidden, is_terminating};
 use lifeboat_cluster::{ApiError, Cause};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::items::{sanitise, trust};
@@ -83,6 +83,8 @@ async fn make(run: &Run, original: &str, name: &str, work: usize) -> State {
                 return Ok(NamespaceState::Created);
             }
             Err(error) if already_exists(&error) => {}
+            // A server that may not create namespaces restores into those that exist.
+            Err(error) if is_forbidden(&error) && exists(run, &target).await => {}
             Err(error) => {
                 return Err(NamespaceError::Create { name: name.to_owned(), cause: error.chain() });
             }
@@ -103,6 +105,12 @@ async fn make(run: &Run, original: &str, name: &str, work: usize) -> State {
         }
         run.effects.wait(Awaited::Gone(&target), pace.pause()).await;
     }
+}
+
+/// Whether the namespace exists; the answer to a request that was refused does not say so. If it cannot be read, it
+/// counts as missing: the refusal is reported.
+async fn exists(run: &Run, target: &Target) -> bool {
+    matches!(run.effects.get(target).await, Ok(Some(_)))
 }
 
 /// The namespace as it is created. One from an untrusted location does not choose its Pod Security level, and it is
