@@ -1,4 +1,4 @@
-//! Secrets that are planted, and a search for them wherever a user or a reader of the bucket could find them.
+//! Secrets that are planted, also in the output of a hook that is marked as secret, and a search for them wherever a user or a reader of the bucket could find them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ const DATABASE: &str = "canary-of-the-database-7c1f";
 const MOVER: &str = "canary-of-a-mover-91ab";
 const REPOSITORY: &str = "canary-of-the-repository-5d20";
 
-/// A Secret that the pod's hook uses, and does not print.
+/// A Secret that the pod's hook prints.
 const HOOK: &str = "
 apiVersion: v1
 kind: Secret
@@ -90,12 +90,14 @@ fn search_cluster(test: &OneVolume) {
     }
 }
 
-/// A pod whose hook reads a password from its environment.
+/// A pod whose hook prints a password.
 fn manifests() -> String {
     let pod = OneVolume::manifests(Way::Files, "box-csi", "ReadWriteOnce");
-    let hook = r#"[\"sh\", \"-c\", \"test -n \\\"$PASSWORD\\\" && echo quiesced\"]"#;
-    let annotations =
-        format!("backup.velero.io/backup-volumes: data, pre.hook.backup.velero.io/command: \"{hook}\"");
+    let hook = r#"[\"sh\", \"-c\", \"echo $PASSWORD; echo $PASSWORD >&2\"]"#;
+    let annotations = format!(
+        "backup.velero.io/backup-volumes: data, lifeboat.io/hook-output: secret, \
+         pre.hook.backup.velero.io/command: \"{hook}\""
+    );
     let variable = "env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: database, key: password}}}]";
     let pod = pod.replace("backup.velero.io/backup-volumes: data", &annotations).replace(
         "    command: [sleep, infinity]\n",

@@ -206,6 +206,7 @@ mod tests {
     #[case::selinux_role(json!({"securityContext": {"seLinuxOptions": {"role": "sysadm_r"}}}), json!({}), "seLinuxOptions.role")]
     #[case::seccomp(json!({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}), json!({"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "p"}}}), "seccompProfile Unconfined")]
     #[case::apparmor(json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}), json!({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}), "appArmorProfile Unconfined")]
+    #[allow(clippy::needless_pass_by_value, reason = "tables give JSON literals")]
     fn a_control_of_the_pod(#[case] forbidden: Value, #[case] allowed: Value, #[case] named: &str) {
         assert_eq!(beyond_baseline(&pod(&forbidden, &json!({}))), [named]);
         assert_eq!(beyond_baseline(&pod(&allowed, &json!({}))), Vec::<String>::new());
@@ -226,6 +227,7 @@ mod tests {
     #[case::proc_mount(json!({"securityContext": {"procMount": "Unmasked"}}), json!({"securityContext": {"procMount": "Default"}}), "procMount Unmasked")]
     #[case::seccomp(json!({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}), json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}), "seccompProfile Unconfined")]
     #[case::apparmor(json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}), json!({"securityContext": {"appArmorProfile": {"type": "Localhost"}}}), "appArmorProfile Unconfined")]
+    #[allow(clippy::needless_pass_by_value, reason = "tables give JSON literals")]
     fn a_control_of_each_container(#[case] forbidden: Value, #[case] allowed: Value, #[case] named: &str) {
         for kind in ["containers", "initContainers", "ephemeralContainers"] {
             let with = |fields: &Value| {
@@ -260,6 +262,7 @@ mod tests {
     #[case("replicasets.apps", json!({"spec": {"template": {"spec": {"hostPID": true}}}}))]
     #[case("jobs.batch", json!({"spec": {"template": {"spec": {"hostPID": true}}}}))]
     #[case("cronjobs.batch", json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"hostPID": true}}}}}}))]
+    #[allow(clippy::needless_pass_by_value, reason = "tables give JSON literals")]
     fn a_workload_is_judged_by_its_template(#[case] resource: &str, #[case] object: Value) {
         let pod = pod_of(&GroupResource::parse(resource), &object).unwrap();
         assert_eq!(beyond_baseline(pod), ["hostPID"]);

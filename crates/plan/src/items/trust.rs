@@ -189,6 +189,7 @@ mod tests {
     #[case::a_plain_pod("pods", json!({"spec": {"containers": [{"name": "c"}]}}), true)]
     #[case::a_privileged_pod("pods", json!({"spec": {"hostPID": true}}), false)]
     #[case::a_privileged_deployment("deployments.apps", json!({"spec": {"template": {"spec": {"hostPID": true}}}}), false)]
+    #[allow(clippy::needless_pass_by_value, reason = "tables give JSON literals")]
     fn an_object_comes_only_if_it_gives_no_rights(
         #[case] resource: &str,
         #[case] object: Value,
