@@ -3,3 +3,4 @@
 
 mod choices;
 mod lifetime;
+mod rights;

@@ -3,6 +3,7 @@
 
 mod installation;
 mod leadership;
+mod limited;
 mod locations;
 mod objects;
 mod password;

@@ -2,6 +2,7 @@
 //! meanwhile. Other faults are in `volume_faults.rs` and `nodes.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
+mod canary;
 mod databases;
 mod kills;
 mod pod_volumes;

@@ -64,6 +64,18 @@ pub enum ExecError {
     Api(#[from] ApiError),
 }
 
+impl ExecError {
+    /// The message without what the command printed.
+    pub fn without_output(&self) -> String {
+        match self {
+            Self::Exit { code, .. } => {
+                format!("the command ended with exit code {code}; its output is secret")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 fn said(output: &ExecOutput) -> String {
     let text = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
     let text = text.trim();

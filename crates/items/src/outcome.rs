@@ -1,7 +1,7 @@
 //! The outcome of one item, and its messages. A restore turns it into results, the resource list and log lines; a dry
 //! run into a line of the plan.
 
-use lifeboat_plan::items::trust;
+use lifeboat_plan::items::trust::{self, Distrust};
 
 /// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +56,12 @@ pub enum SkipReason {
     /// Objects of this type are never created by a restore.
     NeverCreated,
     LeftOutByAction(String),
-    /// It grants permissions, and its location is untrusted.
+    /// A key of the server, or a part of a mover.
+    Own,
+    /// Its location is untrusted.
     Untrusted {
         location: String,
+        cause: Distrust,
     },
 }
 
@@ -85,8 +88,12 @@ impl SkipReason {
             Self::Provisioned => "its claim gets a new volume".to_owned(),
             Self::NeverCreated => "objects of this type are never restored".to_owned(),
             Self::LeftOutByAction(action) => format!("{action} leaves it out"),
-            Self::Untrusted { location } => {
-                format!("location {location} is untrusted (--allow-privileged restores it)")
+            Self::Own => {
+                "it is a key of Lifeboat or belongs to a mover; a restore that names its namespace and its type has it"
+                    .to_owned()
+            }
+            Self::Untrusted { location, cause } => {
+                format!("location {location} is untrusted: {cause} (--allow-privileged restores it)")
             }
         }
     }
@@ -94,7 +101,7 @@ impl SkipReason {
     /// The warning of a restore; None if the reason is only logged.
     pub fn warning(&self, item: &str) -> Option<String> {
         match self {
-            Self::Untrusted { location } => Some(trust::left_out(item, location)),
+            Self::Untrusted { location, cause } => Some(trust::left_out(item, location, cause)),
             _ => None,
         }
     }

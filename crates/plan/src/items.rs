@@ -5,6 +5,7 @@
 pub mod existing;
 pub mod filter;
 pub mod modifiers;
+pub mod pod_security;
 pub mod priorities;
 pub mod relations;
 pub mod rules;

@@ -15,6 +15,7 @@ pub mod items;
 pub mod json;
 pub mod label;
 pub mod lease;
+pub mod own;
 pub mod password;
 pub mod plugin_images;
 pub mod policy;

@@ -36,8 +36,8 @@ pub struct MoverSettings {
 }
 
 impl MoverSettings {
-    /// The settings of pods in the movers' own namespace, which has no pod security restrictions. `server` is the
-    /// server's namespace.
+    /// The settings of pods in the movers' own namespace, which enforces Pod Security level `baseline` unless movers may
+    /// access nodes. `server` is the server's namespace.
     pub fn pod(&self, server: &str) -> PodSettings {
         PodSettings {
             server: server.to_owned(),
@@ -51,7 +51,7 @@ impl MoverSettings {
             service_account: None,
             task_directory: task::DIRECTORY.to_owned(),
             pod_uid_variable: task::POD_UID.to_owned(),
-            security: PodSecurity::Privileged,
+            security: if self.node_access { PodSecurity::Privileged } else { PodSecurity::Baseline },
             target: None,
             repository_volume: None,
             tool_image: None,

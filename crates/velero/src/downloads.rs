@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
+use lifeboat_api::velero::names::EXCLUDE_FROM_BACKUP;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::velero::download::{self, TokenError};
 use lifeboat_web::{Download, DownloadRefused, Downloads};
@@ -21,7 +22,7 @@ use crate::context::Context;
 use crate::locations;
 
 /// The Secret and its key.
-const SECRET: (&str, &str) = ("lifeboat-download-key", "key");
+pub(crate) const SECRET: (&str, &str) = ("lifeboat-download-key", "key");
 
 /// The secret that signs links; created if it does not exist.
 pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiError> {
@@ -32,7 +33,12 @@ pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiErro
     }
     let made = rand::random::<[u8; 32]>().to_vec();
     let secret = Secret {
-        metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            // Whoever reads it in a backup could sign links.
+            labels: Some(BTreeMap::from([(EXCLUDE_FROM_BACKUP.to_owned(), "true".to_owned())])),
+            ..ObjectMeta::default()
+        },
         data: Some(BTreeMap::from([(key.to_owned(), ByteString(made.clone()))])),
         ..Secret::default()
     };

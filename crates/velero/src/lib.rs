@@ -17,6 +17,7 @@ mod locations;
 mod lookup;
 mod metrics;
 mod operations;
+mod own;
 mod own_deployment;
 mod ownership;
 pub mod password;

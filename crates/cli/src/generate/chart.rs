@@ -11,7 +11,7 @@ use lifeboat_plan::transfer::gateway;
 use serde_json::{Value, json};
 
 /// Each mark, which stands for a value of any type, and the expression that replaces it.
-const MARKS: [(&str, &str); 23] = [
+const MARKS: [(&str, &str); 24] = [
     // Marks that contain other marks come first.
     ("--mover-image=MARK-image", "- {{ printf \"--mover-image=%s\" .Values.image | quote }}"),
     (
@@ -25,6 +25,7 @@ const MARKS: [(&str, &str); 23] = [
         - --node-access
         {{- end }}",
     ),
+    ("MARK-mover-level", "{{ if .Values.nodeAccess }}privileged{{ else }}baseline{{ end }}"),
     (
         "--kubelet-root=MARK-kubelet-root",
         "{{- with .Values.kubeletRootDir }}
@@ -194,6 +195,13 @@ fn objects(rights: Rights) -> Vec<Value> {
     };
     let mut objects = install::objects(&options);
     for object in &mut objects {
+        if object["kind"] == "Namespace" && is_for_movers(object) {
+            for (label, level) in object["metadata"]["labels"].as_object_mut().into_iter().flatten() {
+                if label.starts_with("pod-security.kubernetes.io/") {
+                    *level = json!("MARK-mover-level");
+                }
+            }
+        }
         if object["kind"] == "NetworkPolicy" {
             object["spec"]["policyTypes"] = json!(["Ingress", "MARK-egress"]);
         }

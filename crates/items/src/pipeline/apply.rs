@@ -7,8 +7,8 @@ use std::time::Duration;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Answer, Target, is_established, is_forbidden, is_port_taken};
 use lifeboat_plan::catalogue::GroupResource;
-use lifeboat_plan::items::filter;
 use lifeboat_plan::items::sanitise::Taken;
+use lifeboat_plan::items::{filter, trust};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub(super) async fn apply(
 ) -> Result<ItemOutcome, ItemOutcome> {
     let target = target(run, item, &object)
         .map_err(|error| notes.fail(format!("error restoring {}: {error}", item.resource_id())))?;
-    may_be_created(run, item, &target, notes)?;
+    may_be_created(run, item, &target, &object, notes)?;
     let taken = Taken { status: taken.status.filter(|_| wants_status(run, item, &object)), ..taken };
     match create(run, item, &target, &object).await {
         Ok(made) => {
@@ -61,14 +61,20 @@ pub(super) async fn apply(
     }
 }
 
-/// Whether this object may be created: by its type after all actions and modifiers, whatever its directory in the
-/// archive was.
-fn may_be_created(run: &Run, item: &WorkItem, target: &Target, notes: &mut Notes) -> Result<(), ItemOutcome> {
+/// Whether this object may be created: by its type and content after all actions and modifiers, whatever its directory in
+/// the archive was.
+fn may_be_created(
+    run: &Run,
+    item: &WorkItem,
+    target: &Target,
+    object: &Value,
+    notes: &mut Notes,
+) -> Result<(), ItemOutcome> {
     let resource = resource_of(target);
     if filter::is_never_created(&resource) {
         return Err(ItemOutcome::Skipped(SkipReason::NeverCreated));
     }
-    trusted(run, &resource)?;
+    trusted(run, |_| trust::judge(&resource, object))?;
     match run.take((resource, target.namespace.clone(), target.name.clone()), &item.id) {
         None => Ok(()),
         Some(other) => Err(notes.fail(format!(

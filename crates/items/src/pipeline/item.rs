@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::facts::ObjectFacts;
+use lifeboat_plan::items::trust::{Distrust, Untrusted};
 use lifeboat_plan::items::{filter, sanitise, trust};
 use serde_json::Value;
 
 use super::handler::Transformed;
+use super::namespaces::NamespaceState;
 use super::run::{Ending, Request, Run, Work};
 use super::{apply, gates, namespaces};
 use crate::outcome::{ItemOutcome, Notes, SkipReason};
@@ -100,13 +103,22 @@ async fn steps(
     notes: &mut Notes,
 ) -> Result<ItemOutcome, ItemOutcome> {
     selected(run, item, request)?;
-    trusted(run, &item.id.resource)?;
+    // Of a type that is never created nothing comes from any location.
+    let comes = !filter::is_never_created(&item.id.resource);
+    if comes {
+        trusted(run, |_| trust::judge_type(&item.id.resource))?;
+    }
     if let Some(namespace) = &item.id.namespace {
         let usable = namespaces::ensure(run, namespace, item.work).await;
-        usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
+        let state = usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
+        let target = run.rules.target(namespace);
+        if comes {
+            trusted(run, |untrusted| untrusted.judge_namespace(target, state == NamespaceState::Created))?;
+        }
     }
     let (original, _memory) = read(run, item, notes).await?;
     still_of_use(run, item, &original)?;
+    of_a_user(run, item, &original)?;
     let Transformed { mut object, taken } = run.handler.transform(run, item, original, notes).await?;
     for problem in run.rules.modifiers.apply(&mut object, &item.id.resource) {
         notes.error(problem);
@@ -125,13 +137,14 @@ fn selected(run: &Run, item: &WorkItem, request: Request) -> Result<(), ItemOutc
     judged.map_err(|reason| ItemOutcome::NotSelected(reason.to_string()))
 }
 
-/// Whether objects of this type may be restored from the item's location.
-pub(super) fn trusted(run: &Run, resource: &GroupResource) -> Result<(), ItemOutcome> {
-    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
-    match run.untrusted.as_ref().filter(|_| privileged) {
-        None => Ok(()),
-        Some(location) => Err(ItemOutcome::Skipped(SkipReason::Untrusted { location: location.clone() })),
-    }
+/// Whether the item may be restored from its location. `judge` is asked only if the location is untrusted.
+pub(super) fn trusted(
+    run: &Run,
+    judge: impl FnOnce(&Untrusted) -> Result<(), Distrust>,
+) -> Result<(), ItemOutcome> {
+    let Some(untrusted) = &run.untrusted else { return Ok(()) };
+    let location = untrusted.location.clone();
+    judge(untrusted).map_err(|cause| ItemOutcome::Skipped(SkipReason::Untrusted { location, cause }))
 }
 
 /// The object, and the memory that is counted for it.
@@ -144,6 +157,21 @@ async fn read(
         |error: &dyn std::fmt::Display| notes.fail(format!("error decoding {}: {error}", item.resource_id()));
     let ReadItem { json, memory } = run.source.read(item.position).await.map_err(|error| failed(&error))?;
     Ok((serde_json::from_slice(&json).map_err(|error| failed(&error))?, memory))
+}
+
+/// Whether the object is neither a key of the server nor a part of a mover.
+fn of_a_user(run: &Run, item: &WorkItem, original: &Value) -> Result<(), ItemOutcome> {
+    let labels = serde_json::from_value(original["metadata"]["labels"].clone()).ok();
+    let facts = ObjectFacts {
+        name: &item.id.name,
+        namespace: item.id.namespace.as_deref(),
+        labels: labels.as_ref(),
+        deleting: false,
+    };
+    if run.rules.own.leaves_between(&item.id.resource, &facts, item.target.as_deref()) {
+        return Err(ItemOutcome::Skipped(SkipReason::Own));
+    }
+    Ok(())
 }
 
 /// Whether the object is of use in the cluster: completed pods and Jobs, for example, are not.

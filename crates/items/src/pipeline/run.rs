@@ -12,6 +12,7 @@ use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::items::priorities::Priorities;
 use lifeboat_plan::items::rules::ItemRules;
 use lifeboat_plan::items::scheduler::{Need, Scheduler};
+use lifeboat_plan::items::trust::Untrusted;
 use lifeboat_plan::items::waits::Wait;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -61,8 +62,8 @@ pub struct RunParts<'a> {
     pub handler: Arc<dyn ItemHandler>,
     pub recorder: Arc<dyn Recorder>,
     pub progress: Arc<Progress>,
-    /// The location, if its content is untrusted and the Restore does not allow privileged objects.
-    pub untrusted: Option<String>,
+    /// Set if the content of the location is untrusted and the Restore does not allow everything.
+    pub untrusted: Option<Untrusted>,
     pub limits: Limits,
     pub clock: Clock,
 }
@@ -77,7 +78,7 @@ pub struct Run {
     pub recorder: Arc<dyn Recorder>,
     pub progress: Arc<Progress>,
     pub namespaces: Namespaces,
-    pub untrusted: Option<String>,
+    pub untrusted: Option<Untrusted>,
     pub limits: Limits,
     clock: Clock,
     /// Which item is restored to which object, if several items could be restored to the same one.

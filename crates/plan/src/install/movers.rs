@@ -62,8 +62,15 @@ pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-/// The namespace of movers. Reading files of all owners requires Pod Security level `privileged`.
+/// The Pod Security level of the movers' namespace. Directories of nodes require `privileged`; without them whoever has
+/// the server's token cannot run a privileged pod there.
+fn level(options: &MoverOptions) -> &'static str {
+    if options.node_access { "privileged" } else { "baseline" }
+}
+
+/// The namespace of movers.
 fn namespace(options: &InstallOptions) -> Value {
+    let level = level(&options.movers);
     let mut namespace = json!({
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -72,9 +79,9 @@ fn namespace(options: &InstallOptions) -> Value {
             "labels": {
                 "app.kubernetes.io/name": "lifeboat",
                 "component": "velero",
-                "pod-security.kubernetes.io/enforce": "privileged",
-                "pod-security.kubernetes.io/audit": "privileged",
-                "pod-security.kubernetes.io/warn": "privileged",
+                "pod-security.kubernetes.io/enforce": level,
+                "pod-security.kubernetes.io/audit": level,
+                "pod-security.kubernetes.io/warn": level,
             },
         },
     });
@@ -144,6 +151,18 @@ mod tests {
         assert_eq!(namespace_of("backup"), "backup-movers");
         let long = namespace_of(&format!("{}-{}", "a".repeat(55), "b".repeat(7)));
         assert_eq!(long, format!("{}-movers", "a".repeat(55)));
+    }
+
+    #[test]
+    fn only_movers_with_node_access_may_be_privileged() {
+        for (node_access, level) in [(false, "baseline"), (true, "privileged")] {
+            let mut options = InstallOptions::new("lifeboat", "i:1");
+            options.movers.node_access = node_access;
+            let labels = namespace(&options)["metadata"]["labels"].clone();
+            for mode in ["enforce", "audit", "warn"] {
+                assert_eq!(labels[format!("pod-security.kubernetes.io/{mode}")], level, "{mode}");
+            }
+        }
     }
 
     #[test]

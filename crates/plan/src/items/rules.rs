@@ -8,6 +8,7 @@ use lifeboat_api::catalogue::GroupResource;
 use super::existing::ExistingPolicy;
 use super::filter::{RestoreFilter, StatusFilter};
 use super::modifiers::Modifiers;
+use crate::own::LeftOutOwn;
 
 /// The validated rules of one restore.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct ItemRules {
     pub modifiers: Modifiers,
     /// Types that are restored in a stored version other than the one that the source cluster preferred.
     pub versions: BTreeMap<GroupResource, String>,
+    /// Keys of the server and parts of its movers, which are not restored.
+    pub own: LeftOutOwn,
     /// The labels that [`super::sanitise::mark`] sets. An object that differs only in them is the same.
     pub own_labels: &'static [&'static str],
 }

@@ -1,6 +1,7 @@
 //! The objects that a mover gets in its own namespace: a claim made from a snapshot, through a second content with
 //! the same snapshot handle; or an empty claim like the one to fill.
 
+use lifeboat_api::common::names::EXCLUDE_FROM_BACKUP;
 use serde_json::{Value, json};
 
 use super::snapshots::{GROUP, SERVER, VERSION, grown};
@@ -32,7 +33,8 @@ pub struct Exposure<'a> {
 
 impl Exposure<'_> {
     fn labels(&self) -> Value {
-        json!({MADE_FOR: self.uid, SERVER: crate::label::value(self.server)})
+        // A backup of the movers' namespace would hold a claim without its data.
+        json!({MADE_FOR: self.uid, SERVER: crate::label::value(self.server), EXCLUDE_FROM_BACKUP: "true"})
     }
 }
 
@@ -185,6 +187,14 @@ mod tests {
         assert_eq!(made_for(&json!({"metadata": {"labels": {MADE_FOR: "u"}}}), "lifeboat"), None);
     }
 
+    #[test]
+    fn what_is_made_for_a_mover_stays_out_of_backups() {
+        let claims = [claim(MADE, None, &of(), ""), for_target(MADE, &json!({"spec": {}}))];
+        for object in claims.into_iter().chain([snapshot(MADE), content(&of(), MADE, "")]) {
+            assert_eq!(object["metadata"]["labels"]["velero.io/exclude-from-backup"], "true", "{object}");
+        }
+    }
+
     fn of() -> Value {
         json!({"metadata": {"labels": {MANAGED_BY: "b"}},
             "spec": {"driver": "d", "deletionPolicy": "Delete", "sourceVolumeMode": "Block"},
@@ -198,7 +208,7 @@ mod tests {
         assert_eq!(content["spec"]["deletionPolicy"], "Retain");
         assert_eq!(
             content["metadata"]["labels"],
-            json!({MADE_FOR: "u", SERVER: "lifeboat", MANAGED_BY: "b"})
+            json!({MADE_FOR: "u", SERVER: "lifeboat", MANAGED_BY: "b", EXCLUDE_FROM_BACKUP: "true"})
         );
         let reference = &content["spec"]["volumeSnapshotRef"];
         assert_eq!(

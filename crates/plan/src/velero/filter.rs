@@ -25,6 +25,7 @@ pub use types::{TypeFilter, uses_old_filters};
 
 use crate::facts::ObjectFacts;
 use crate::glob::GlobError;
+use crate::own::LeftOutOwn;
 use crate::policy::{Policies, ResourceRule};
 use crate::selector::{Selector, SelectorError};
 
@@ -50,6 +51,11 @@ pub enum Verdict {
     Leave(&'static str),
 }
 
+/// About the server's own keys and the parts of its movers, also where an action requires them.
+const OWN: Verdict = Verdict::Leave(
+    "it is a key of Lifeboat or belongs to a mover; a backup that names its namespace and its type has it",
+);
+
 /// A compiled filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
@@ -58,6 +64,7 @@ pub struct Filter {
     /// At least one of them must match; empty means that labels are not checked.
     selectors: Vec<Selector>,
     policies: FilterPolicies,
+    own: LeftOutOwn,
 }
 
 impl Filter {
@@ -77,7 +84,12 @@ impl Filter {
         let types = TypeFilter::new(spec, catalogue, namespaces.is_everything(), lists)?;
         let mut policies = FilterPolicies::new(policies, catalogue);
         policies.warnings.extend(unknown::warnings(spec, catalogue));
-        Ok(Self { namespaces, types, selectors: selectors(spec)?, policies })
+        Ok(Self { namespaces, types, selectors: selectors(spec)?, policies, own: LeftOutOwn::default() })
+    }
+
+    /// Leaves out the server's own keys and the parts of its movers.
+    pub(crate) fn without(self, own: LeftOutOwn) -> Self {
+        Self { own, ..self }
     }
 
     pub fn namespaces(&self) -> &NamespaceFilter {
@@ -118,6 +130,9 @@ impl Filter {
 
     /// Whether an object that was listed with [`Filter::queries`] is included.
     pub fn takes_listed(&self, kind: &ResourceType, object: &ObjectFacts<'_>) -> Verdict {
+        if self.own.leaves(&kind.id, object) {
+            return OWN;
+        }
         let (selectors, rule) = match self.policies.ruling(kind, object.namespace) {
             Ruling::NotListed => {
                 return Verdict::Leave("the resource policy does not list its type for its namespace");
@@ -149,6 +164,9 @@ impl Filter {
     /// Whether an additional or related item is included. Cluster-scoped ones are left out only if they are excluded.
     /// `must`: an action requires it in the backup regardless of the filters.
     pub fn takes_additional(&self, kind: &ResourceType, object: &ObjectFacts<'_>, must: bool) -> Verdict {
+        if self.own.leaves(&kind.id, object) {
+            return OWN;
+        }
         if must {
             return alive(object);
         }

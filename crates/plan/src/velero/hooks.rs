@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::pod_hooks::{
     DEFAULT_TIMEOUT, FROM_ANNOTATION, HookAnnotations, HookRule, HookRuleError, HookScope, container,
-    duration, labels,
+    duration, is_secret, labels,
 };
 use crate::glob::GlobError;
 use crate::includes::Includes;
@@ -32,6 +32,16 @@ pub struct Hook {
     /// Whether a failure keeps the pod out of the backup.
     pub fail: bool,
     pub timeout: Duration,
+    /// Whether nothing that the command prints may be written down.
+    #[serde(default)]
+    pub is_secret: bool,
+}
+
+impl Hook {
+    /// What the log shows of a command's output.
+    pub fn shown<'a>(&self, output: &'a str) -> &'a str {
+        if self.is_secret && !output.is_empty() { "(secret)" } else { output }
+    }
 }
 
 /// The hooks of one pod.
@@ -107,6 +117,9 @@ impl HookRules {
             Some(hook) => vec![hook],
             None => rules.iter().flat_map(|rule| of_spec(&rule.name, &rule.commands.post, first)).collect(),
         };
+        if is_secret(pod) {
+            hooks.pre.iter_mut().chain(&mut hooks.post).for_each(|hook| hook.is_secret = true);
+        }
         hooks
     }
 }
@@ -135,6 +148,7 @@ fn of_spec(name: &str, commands: &[BackupResourceHook], first: &str) -> Vec<Hook
         command: command.exec.command.clone(),
         fail: command.exec.on_error == Some(HookErrorMode::Fail),
         timeout: duration(command.exec.timeout).unwrap_or(DEFAULT_TIMEOUT),
+        is_secret: false,
     });
     hooks.collect()
 }
@@ -156,6 +170,7 @@ fn from_annotations(pod: &Value, half: &str, first: &str, warnings: &mut Vec<Str
         command,
         fail: annotations.fails(),
         timeout: duration(timeout).unwrap_or(DEFAULT_TIMEOUT),
+        is_secret: false,
     })
 }
 

@@ -17,6 +17,14 @@ pub(super) const FROM_ANNOTATION: &str = "<from-annotation>";
 /// The time limit of a command without one of its own.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Annotation of a pod, `secret`: the output of its hooks is not in the log, which is stored in the bucket.
+const HOOK_OUTPUT: &str = "lifeboat.io/hook-output";
+
+/// Whether nothing that the hooks of a pod print may be written down.
+pub(super) fn is_secret(pod: &Value) -> bool {
+    pod["metadata"]["annotations"][HOOK_OUTPUT] == "secret"
+}
+
 /// A hook of a spec, and the pods that it applies to. `C` holds its commands.
 #[derive(Clone, Debug)]
 pub(super) struct HookRule<C> {

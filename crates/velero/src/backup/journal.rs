@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::Backup;
+use lifeboat_api::velero::names::EXCLUDE_FROM_BACKUP;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_control::{ConfigMapJournal, JournalError};
 use lifeboat_plan::label;
@@ -312,7 +313,12 @@ impl Journal {
     async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), JournalError> {
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
+            // It holds commands of hooks and is of no use to another cluster.
+            labels: Some(
+                [(JOURNAL, "backup"), (EXCLUDE_FROM_BACKUP, "true")]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
             ..ObjectMeta::default()
         };
         let map = ConfigMapJournal::new(self.api.clone(), metadata);

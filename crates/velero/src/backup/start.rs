@@ -220,6 +220,7 @@ impl Start<'_> {
             snapshot_locations: &gathered.snapshot_locations,
             default_snapshot_locations: &settings.default_snapshot_locations,
             policies: gathered.policies.clone(),
+            own: gathered.own.clone(),
         });
         match valid {
             Ok(valid) => Ok((spec, valid)),

@@ -5,6 +5,7 @@ mod csi_groups;
 mod faults;
 mod leftovers;
 mod operations;
+mod own;
 mod snapshots;
 
 use std::sync::Arc;

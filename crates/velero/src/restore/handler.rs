@@ -121,12 +121,16 @@ impl ItemHandler for VeleroHandler {
         notes: &mut Notes,
     ) -> Result<Transformed, ItemOutcome> {
         let applicable = self.actions.for_type(&item.id.resource);
-        let untrusted_pod = run.untrusted.as_deref().filter(|_| item.is("pods"));
+        let untrusted = run.untrusted.as_ref().map(|untrusted| untrusted.location.as_str());
+        let untrusted_pod = untrusted.filter(|_| item.is("pods"));
         // Actions get the item as it is in the backup.
         let from_backup = (!applicable.is_empty()).then(|| {
             let mut copy = original.clone();
             if untrusted_pod.is_some() {
                 drop_hooks(&mut copy);
+            }
+            if untrusted.is_some() {
+                volumes::drop_snapshot(item, &mut copy);
             }
             copy
         });

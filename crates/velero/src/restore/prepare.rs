@@ -15,7 +15,7 @@ use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::items::trust::UNTRUSTED;
 use lifeboat_plan::items::versions::{VersionPreferences, choose};
 use lifeboat_plan::velero::restore::native::doubled;
-use lifeboat_plan::velero::restore::validate::{ValidRestore, compile};
+use lifeboat_plan::velero::restore::validate::{ValidRestore, compile, left_out};
 use lifeboat_plan::velero::restore::volumes::{DataIn, by_volume};
 use lifeboat_plugin::Registry;
 use lifeboat_plugin::actions::Intent;
@@ -31,6 +31,7 @@ use super::volume_data::{self, data};
 use super::{gather, status, validate};
 use crate::context::Context;
 use crate::locations::{self, Location};
+use crate::own;
 
 /// The name of the backup that is restored.
 pub(super) fn job_backup(restore: &Restore) -> &str {
@@ -128,6 +129,8 @@ async fn compiled(
     let mut valid = compile(&restore.spec, catalogue, modifiers)?;
     valid.rules.filter =
         valid.rules.filter.with_policies(&policies, catalogue).map_err(RestoreError::PolicyFilter)?;
+    let own = own::objects(context).await?;
+    valid.rules.own = left_out(&restore.spec, own, catalogue);
     valid.rules.versions = versions(context, spool, catalogue).await?;
     Ok(valid)
 }

@@ -3,6 +3,7 @@ mod ends;
 mod faults;
 mod killed;
 mod native;
+mod own;
 mod runs;
 mod setting;
 mod stages;

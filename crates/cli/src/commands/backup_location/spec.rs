@@ -119,8 +119,8 @@ pub(crate) struct LocationArgs {
     /// Labels of the location
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub(crate) labels: Option<ConfigArg>,
-    /// Others can write to this bucket: restores leave out RBAC, webhooks, CRDs, Lifeboat's own kinds and
-    /// hooks unless allowed
+    /// Others can write to this bucket: restores bring only what gives nobody rights, and name what they
+    /// leave out, unless allowed
     #[arg(long)]
     pub(crate) untrusted: bool,
 }

@@ -63,7 +63,7 @@ pub(crate) struct RestoreFlags {
     /// ConfigMap with rules that change objects before they are restored
     #[arg(long, value_name = "CONFIGMAP", help_heading = "How to restore")]
     pub(crate) resource_modifier_configmap: Option<String>,
-    /// Restore RBAC, webhooks, CRDs, Lifeboat's own kinds and hooks even from an untrusted location
+    /// Restore everything even from an untrusted location: rights, custom resources, privileged pods, hooks
     #[arg(long, help_heading = "How to restore")]
     pub(crate) allow_privileged: bool,
     /// Labels of the restore

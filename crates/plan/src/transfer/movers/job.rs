@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::common::names::EXCLUDE_FROM_BACKUP;
 use lifeboat_api::common::{NamespaceName, TaskId};
 use serde_json::{Value, json};
 
@@ -113,10 +114,17 @@ fn metadata(wanted: &MoverJob) -> Value {
     })
 }
 
-/// Names that may be invalid as label values are hashed; the annotations have them in full.
+/// Whether these are the labels of a mover's Job, pod or Secret.
+pub(crate) fn is_labelled(labels: &BTreeMap<String, String>) -> bool {
+    labels.get("app.kubernetes.io/name").is_some_and(|name| name == NAME) && labels.contains_key(TASK)
+}
+
+/// Names that may be invalid as label values are hashed; the annotations have them in full. The Secret has the password
+/// of a repository, so nothing of a mover is in a backup.
 fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
+        EXCLUDE_FROM_BACKUP: "true",
         SERVER: wanted.pod.server,
         TASK: label::value(wanted.task.as_str()),
         OWNER_KIND: wanted.owner.kind,
@@ -219,6 +227,15 @@ mod tests {
         let mut job = job(&wanted(on_node(false))).unwrap();
         job["spec"]["template"]["spec"] = json!("…");
         insta::assert_yaml_snapshot!([secret(&wanted(on_node(false))), job]);
+    }
+
+    #[test]
+    fn job_pod_and_secret_stay_out_of_backups() {
+        let wanted = wanted(on_node(false));
+        let (job, secret) = (job(&wanted).unwrap(), secret(&wanted));
+        for object in [&job, &secret, &job["spec"]["template"]] {
+            assert_eq!(object["metadata"]["labels"]["velero.io/exclude-from-backup"], "true", "{object}");
+        }
     }
 
     #[test]

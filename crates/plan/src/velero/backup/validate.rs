@@ -7,6 +7,7 @@ use lifeboat_api::catalogue::Catalogue;
 use lifeboat_api::velero::BackupSpec;
 
 use crate::includes::Includes;
+use crate::own::{LeftOutOwn, OwnObjects};
 use crate::policy::{Policies, PolicyError};
 use crate::velero::filter::{Filter, uses_old_filters};
 use crate::velero::hooks::HookRules;
@@ -50,6 +51,8 @@ pub struct Input<'a> {
     pub default_snapshot_locations: &'a BTreeMap<String, String>,
     /// The policies in the ConfigMap of `spec.resourcePolicy`, or why they cannot be used.
     pub policies: Option<Result<Policies, PoliciesProblem>>,
+    /// The server's own objects, which are left out.
+    pub own: OwnObjects,
 }
 
 /// A validated spec.
@@ -83,6 +86,7 @@ pub fn validate(input: Input<'_>) -> Result<ValidBackup, Vec<String>> {
     }
     let mut kept = |made: Result<Filter, _>| made.map_err(|error| problems.push(message(&error))).ok();
     let filter = kept(Filter::new(input.spec, input.catalogue, input.namespaces, policies.as_ref()));
+    let filter = filter.map(|filter| filter.without(left_out(input.spec, input.own, input.catalogue)));
     let hooks =
         HookRules::new(input.spec, input.catalogue).map_err(|error| problems.push(message(&error))).ok();
     let orders = orders(input.spec.ordered_resources.as_ref(), input.catalogue)
@@ -94,6 +98,13 @@ pub fn validate(input: Input<'_>) -> Result<ValidBackup, Vec<String>> {
         }
         _ => Err(problems),
     }
+}
+
+/// The server's own objects, unless the spec names them.
+fn left_out(spec: &BackupSpec, own: OwnObjects, catalogue: &Catalogue) -> LeftOutOwn {
+    let types = [&spec.included_resources, &spec.included_namespace_scoped_resources];
+    let namespaces = spec.included_namespaces.as_deref().unwrap_or_default();
+    LeftOutOwn::new(own, namespaces, types.into_iter().flatten().flatten(), catalogue)
 }
 
 fn message(error: &impl ToString) -> String {

@@ -44,6 +44,7 @@ fn verdict_with(
         snapshot_locations: &snapshot_locations,
         default_snapshot_locations,
         policies,
+        own: OwnObjects::default(),
     })
 }
 

@@ -46,10 +46,23 @@ fn a_spec_hook_runs_in_the_first_container_for_half_a_minute() {
         command: vec!["sync".into()],
         fail: false,
         timeout: Duration::from_secs(30),
+        is_secret: false,
     };
     assert_eq!(hooks.pre, [expected]);
     assert!(hooks.post[0].fail && hooks.post[0].container == "side");
     assert_eq!(hooks.post[0].timeout, Duration::from_mins(2));
+}
+
+#[test]
+fn a_pod_keeps_the_output_of_its_hooks_secret() {
+    let shown = |annotations: Value| {
+        let hooks = rules(&one_hook()).of_pod(&pod(&annotations));
+        [hooks.pre[0].shown("password").to_owned(), hooks.post[0].shown("password").to_owned()]
+    };
+    assert_eq!(shown(json!({})), ["password", "password"]);
+    assert_eq!(shown(json!({"lifeboat.io/hook-output": "secret"})), ["(secret)", "(secret)"]);
+    let own = json!({"lifeboat.io/hook-output": "secret", "pre.hook.backup.velero.io/command": "sync"});
+    assert_eq!(shown(own), ["(secret)", "(secret)"]);
 }
 
 #[test]

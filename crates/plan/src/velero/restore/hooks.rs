@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::items::filter::FilterError;
 use crate::velero::pod_hooks::{
     DEFAULT_TIMEOUT, FROM_ANNOTATION, HookAnnotations, HookRule, HookRuleError, HookScope, container,
-    duration, labels,
+    duration, is_secret, labels,
 };
 
 const EXEC: &str = "post.hook.restore.velero.io/";
@@ -40,6 +40,8 @@ pub struct ExecHook {
     pub wait: Option<Duration>,
     /// Whether to wait until the container is ready, not only running.
     pub ready: bool,
+    /// Whether nothing that the command prints may be written down.
+    pub is_secret: bool,
 }
 
 impl RestoreHooks {
@@ -79,7 +81,9 @@ impl RestoreHooks {
         let labels = labels(pod);
         let rules = self.rules.iter().filter(|rule| rule.applies_to(namespace, &labels));
         rules
-            .flat_map(|rule| rule.commands.iter().filter_map(|hook| exec_of_spec(&rule.name, hook, first)))
+            .flat_map(|rule| {
+                rule.commands.iter().filter_map(|hook| exec_of_spec(&rule.name, hook, pod, first))
+            })
             .collect()
     }
 
@@ -128,7 +132,7 @@ fn rule(hook: &RestoreResourceHookSpec) -> Result<HookRule<Vec<RestoreResourceHo
     })
 }
 
-fn exec_of_spec(name: &str, hook: &RestoreResourceHook, first: &str) -> Option<ExecHook> {
+fn exec_of_spec(name: &str, hook: &RestoreResourceHook, pod: &Value, first: &str) -> Option<ExecHook> {
     let exec = hook.exec.as_ref()?;
     Some(ExecHook {
         name: name.to_owned(),
@@ -138,6 +142,7 @@ fn exec_of_spec(name: &str, hook: &RestoreResourceHook, first: &str) -> Option<E
         timeout: duration(exec.exec_timeout).unwrap_or(DEFAULT_TIMEOUT),
         wait: duration(exec.wait_timeout),
         ready: exec.wait_for_ready == Some(true),
+        is_secret: is_secret(pod),
     })
 }
 
@@ -155,6 +160,7 @@ fn exec_of_annotations(pod: &Value, first: &str) -> Option<ExecHook> {
         ready: annotations
             .get("wait-for-ready")
             .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")),
+        is_secret: is_secret(pod),
     })
 }
 
@@ -203,6 +209,7 @@ mod tests {
             timeout: DEFAULT_TIMEOUT,
             wait: Some(Duration::from_mins(5)),
             ready: false,
+            is_secret: false,
         };
         assert_eq!(found[0], expected);
     }

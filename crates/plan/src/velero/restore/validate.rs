@@ -1,7 +1,7 @@
 //! Validates a Restore's spec, with upstream's messages, and fills in defaults. Called by the controller before the
 //! restore starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_api::catalogue::Catalogue;
 use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME, RESTORE_STATUS};
@@ -15,6 +15,7 @@ use crate::items::filter::{
 };
 use crate::items::modifiers::Modifiers;
 use crate::items::rules::ItemRules;
+use crate::own::{LeftOutOwn, OwnObjects};
 
 /// A validated Restore.
 #[derive(Clone, Debug)]
@@ -40,11 +41,27 @@ pub fn compile(
             existing: policy(spec).map(existing),
             modifiers,
             versions: BTreeMap::new(),
+            own: LeftOutOwn::default(),
             own_labels: &[BACKUP_NAME, RESTORE_NAME],
         },
         hooks: RestoreHooks::new(spec)?,
         volumes: spec.restore_pvs != Some(false),
     })
+}
+
+/// The server's own objects, unless the spec names them.
+pub fn left_out(spec: &RestoreSpec, own: OwnObjects, catalogue: &Catalogue) -> LeftOutOwn {
+    let namespaces = spec.included_namespaces.as_deref().unwrap_or_default();
+    LeftOutOwn::new(own, namespaces, spec.included_resources.iter().flatten(), catalogue)
+}
+
+/// The namespaces of the cluster that the spec names: in its list, without patterns, or as the target of a mapping.
+pub fn named_targets(spec: &RestoreSpec) -> BTreeSet<String> {
+    let mapping = spec.namespace_mapping.clone().unwrap_or_default();
+    let listed =
+        spec.included_namespaces.iter().flatten().filter(|name| !name.contains(['*', '?', '[', '{']));
+    let listed = listed.map(|name| mapping.get(name).unwrap_or(name).clone());
+    listed.chain(mapping.values().cloned()).collect()
 }
 
 /// Problems of the spec that need no cluster.

@@ -243,7 +243,11 @@ pub(crate) fn reported(uid: &str, outcome: Outcome) -> Value {
 }
 
 pub(crate) fn job(uid: &str) -> MoverJob {
-    let settings = MoverSettings { image: "localhost/lifeboat:dev".into(), ..MoverSettings::default() };
+    let settings = MoverSettings {
+        image: "localhost/lifeboat:dev".into(),
+        node_access: true,
+        ..MoverSettings::default()
+    };
     MoverJob {
         task: TaskId::new(uid),
         owner: Owner {

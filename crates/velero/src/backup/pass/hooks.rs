@@ -160,13 +160,14 @@ async fn run_hook(commands: &dyn Commands, report: &Report, pod: &OpenPod, hook:
     };
     match commands.run(&request).await {
         Ok(output) => {
-            let said = [("stdout", output.stdout.as_str()), ("stderr", output.stderr.as_str())];
+            let said = [("stdout", hook.shown(&output.stdout)), ("stderr", hook.shown(&output.stderr))];
             report.info(&format!("The {half} hook of pod {} ended", id.path()), &said);
             true
         }
         Err(error) => {
             let message = match &error {
                 ExecError::Api(error) => error.chain(),
+                other if hook.is_secret => other.without_output(),
                 other => other.to_string(),
             };
             report.error(

@@ -44,6 +44,7 @@ async fn input(
         snapshot_locations: &[],
         default_snapshot_locations: &BTreeMap::new(),
         policies: None,
+        own: lifeboat_plan::own::OwnObjects::default(),
     })
     .unwrap();
     let log = RunLog::create(&std::env::temp_dir(), &[], Level::Info).unwrap();

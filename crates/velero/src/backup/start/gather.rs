@@ -6,13 +6,15 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{BackupSpec, BackupStorageLocation, VolumeSnapshotLocation, names};
 use lifeboat_cluster::discovery::{Discovered, discover};
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_plan::own::OwnObjects;
 use lifeboat_plan::policy::Policies;
 use lifeboat_plan::velero::backup::defaults::Surroundings;
 use lifeboat_plan::velero::backup::validate::{LocationFacts, PoliciesProblem, SnapshotLocation};
 use serde_json::Value;
 
 use crate::context::Context;
+use crate::own;
 
 /// Everything that was read.
 pub(super) struct Gathered {
@@ -21,6 +23,7 @@ pub(super) struct Gathered {
     pub(super) around: Surroundings,
     pub(super) snapshot_locations: Vec<SnapshotLocation>,
     pub(super) policies: Option<Result<Policies, PoliciesProblem>>,
+    pub(super) own: OwnObjects,
     locations: Vec<DynamicObject>,
 }
 
@@ -45,7 +48,7 @@ pub(super) async fn gather(context: &Context, spec: &BackupSpec) -> Result<Gathe
     };
     let excluded_namespaces =
         namespaces.iter().filter(|one| excluded(one.labels())).map(ResourceExt::name_any).collect();
-    let locations = list::<BackupStorageLocation>(context).await?;
+    let locations = own::locations_of::<BackupStorageLocation>(context).await?;
     let is_default =
         |location: &&DynamicObject| location.data.pointer("/spec/default") == Some(&Value::Bool(true));
     let around = Surroundings {
@@ -53,7 +56,8 @@ pub(super) async fn gather(context: &Context, spec: &BackupSpec) -> Result<Gathe
         excluded_namespaces,
         version: discovered.version.clone(),
     };
-    let snapshot_locations = list::<VolumeSnapshotLocation>(context).await?;
+    let snapshot_locations = own::locations_of::<VolumeSnapshotLocation>(context).await?;
+    let own = own::of(context, locations.iter().chain(&snapshot_locations));
     let snapshot_locations = snapshot_locations.iter().map(|location| SnapshotLocation {
         name: location.name_any(),
         provider: location
@@ -68,17 +72,10 @@ pub(super) async fn gather(context: &Context, spec: &BackupSpec) -> Result<Gathe
         around,
         snapshot_locations: snapshot_locations.collect(),
         policies: policies(context, spec).await?,
+        own,
         locations,
         discovered,
     })
-}
-
-async fn list<K: kube::Resource<DynamicType = ()>>(
-    context: &Context,
-) -> Result<Vec<DynamicObject>, ApiError> {
-    let resource = objects::resource_of::<K>();
-    let api = objects::namespaced(&context.client, &context.namespace, &resource);
-    Ok(api.list(&ListParams::default()).await.attempt(format!("list {}", resource.plural))?.items)
 }
 
 async fn policies(

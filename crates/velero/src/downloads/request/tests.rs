@@ -72,6 +72,14 @@ async fn a_restores_file_is_in_the_location_of_its_backup() {
 }
 
 #[tokio::test]
+async fn the_key_of_links_stays_out_of_backups() {
+    let cluster = cluster(Some("https://x")).await;
+    downloads::sealing_secret(&cluster.context).await.unwrap();
+    let key = cluster.server.get("/api/v1/namespaces/lifeboat/secrets/lifeboat-download-key").unwrap();
+    assert_eq!(key["metadata"]["labels"]["velero.io/exclude-from-backup"], "true");
+}
+
+#[tokio::test]
 async fn a_link_to_what_is_not_there_and_a_forged_link_open_nothing() {
     let cluster = cluster(Some("https://x")).await;
     let request = asked(&cluster, "BackupResults", "b").await.unwrap();

@@ -145,6 +145,7 @@ impl PodHooks {
             timeout: hook.timeout,
         };
         self.commands.run(&request).await.map(drop).map_err(|error| {
+            let error = if hook.is_secret { error.without_output() } else { error.to_string() };
             format!(
                 "hook {} in container {} of pod {target} failed to execute, err: {error}",
                 hook.name, hook.container

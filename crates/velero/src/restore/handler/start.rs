@@ -13,8 +13,8 @@ use lifeboat_cluster::lookup::ClusterLookup;
 use lifeboat_cluster::write::{Throttle, Writer};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::items::priorities::Priorities;
-use lifeboat_plan::items::trust;
-use lifeboat_plan::velero::restore::validate::ValidRestore;
+use lifeboat_plan::items::trust::{self, Untrusted};
+use lifeboat_plan::velero::restore::validate::{ValidRestore, named_targets};
 use lifeboat_plan::velero::restore::volumes::DataIn;
 use lifeboat_plugin::actions::RestoreItemAction;
 use tokio_util::sync::CancellationToken;
@@ -176,6 +176,7 @@ async fn begin(job: Job, tools: &Tools, parts: Parts<'_>) -> (Arc<VeleroHandler>
     let archive = Arc::new(ArchiveItems(job.spool));
     let lookup = ClusterLookup::new(effects.clone(), tools.catalogue.clone()).remembering(REMEMBERED);
     let allowed = trust::is_allowed(job.restore.metadata.annotations.as_ref());
+    let untrusted = job.untrusted.map(|location| untrusted(location, &job.restore, &valid));
     let handler = Arc::new(VeleroHandler {
         restore: job.restore,
         archive: archive.clone(),
@@ -203,7 +204,7 @@ async fn begin(job: Job, tools: &Tools, parts: Parts<'_>) -> (Arc<VeleroHandler>
         handler: handler.clone(),
         recorder: recorder.clone(),
         progress: progress.clone(),
-        untrusted: job.untrusted.filter(|_| !allowed),
+        untrusted: untrusted.filter(|_| !allowed),
         limits: Limits { terminating: tools.times.terminating, resource: tools.times.resource, items },
         clock: tools.clock.clone(),
     });
@@ -215,6 +216,12 @@ async fn begin(job: Job, tools: &Tools, parts: Parts<'_>) -> (Arc<VeleroHandler>
         recorder.general_error(message);
     }
     (handler, run)
+}
+
+/// What restricts a restore from an untrusted location.
+fn untrusted(location: String, restore: &Restore, valid: &ValidRestore) -> Untrusted {
+    let own = valid.rules.own.homes().into_iter().map(str::to_owned).chain(restore.namespace());
+    Untrusted { location, named: named_targets(&restore.spec), own: own.collect() }
 }
 
 fn writer(tools: &Tools) -> Writer {

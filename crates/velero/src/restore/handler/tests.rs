@@ -5,6 +5,7 @@ mod generated;
 mod hooks;
 mod journal;
 mod plan;
+mod trust;
 mod waits;
 mod world;
 

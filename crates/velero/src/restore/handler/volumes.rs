@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use lifeboat_cluster::lookup;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::items::sanitise;
+use lifeboat_plan::items::{sanitise, trust};
+use lifeboat_plan::velero::csi::SNAPSHOT_NAME;
+use lifeboat_plan::velero::data_movement::UPLOAD_NAME;
 use lifeboat_plan::velero::restore::volumes::{DataIn, VolumePlan, plan};
 use serde_json::Value;
 
@@ -54,6 +56,9 @@ pub(super) async fn claim(
     if !item.is("persistentvolumeclaims") {
         return;
     }
+    if let Some(untrusted) = &run.untrusted {
+        refuse_storage(handler, &untrusted.location, item, object, notes);
+    }
     unbind(object, |volume| locked(&handler.provisioned).contains(volume));
     let Some(volume) = bound_to(object) else { return };
     if let Some(name) = locked(&handler.native).renamed.get(&volume.name) {
@@ -72,6 +77,34 @@ pub(super) async fn claim(
     if !restored && is_nowhere(run, &volume).await {
         notes.warn(unbound(&item.resource_id(), &volume.name));
         unbind(object, |_| true);
+    }
+}
+
+/// A claim from an untrusted location gets a new volume: a volume or snapshot that the backup names may be somebody
+/// else's. What is filled from a repository is not affected.
+fn refuse_storage(
+    handler: &VeleroHandler,
+    location: &str,
+    item: &WorkItem,
+    claim: &mut Value,
+    notes: &mut Notes,
+) {
+    let Some(volume) = bound_to(claim) else { return };
+    if !matches!(handler.volumes.get(&volume.name), Some(DataIn::PodVolume | DataIn::MovedSnapshot)) {
+        notes.warn(trust::data_left_out(&item.resource_id(), location));
+    }
+    unbind(claim, |_| true);
+}
+
+/// Hides from actions that a claim has a snapshot in the storage system, which only the backup vouches for. Data that was
+/// moved into a repository stays.
+pub(super) fn drop_snapshot(item: &WorkItem, claim: &mut Value) {
+    if !item.is("persistentvolumeclaims") {
+        return;
+    }
+    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations.filter(|all| !all.contains_key(UPLOAD_NAME)) {
+        annotations.remove(SNAPSHOT_NAME);
     }
 }
 

@@ -95,6 +95,7 @@ fn kind(plural: &str) -> &'static str {
         "configmaps" => "ConfigMap",
         "namespaces" => "Namespace",
         "pods" => "Pod",
+        "secrets" => "Secret",
         "persistentvolumes" => "PersistentVolume",
         "persistentvolumeclaims" => "PersistentVolumeClaim",
         "datauploads" => "DataUpload",

@@ -206,3 +206,21 @@ async fn an_action_that_hangs_fails_its_item_and_holds_nothing_else() {
     assert!(errors[0].contains("example.com/hangs did not end in time"), "{errors:?}");
     assert!(api.object("/apis/apps/v1/namespaces/shop/deployments/web").is_some());
 }
+
+#[tokio::test]
+async fn a_server_that_may_not_create_namespaces_restores_into_those_that_exist() {
+    let mut objects = shop();
+    objects.push(object("v1", "Namespace", "gone"));
+    objects.push(object("v1", "ConfigMap", "gone/settings"));
+    let mut world = World::new(objects);
+    world.there.push(("/api/v1/namespaces/shop", object("v1", "Namespace", "shop")));
+    world.rule = Box::new(|asked, _| {
+        (asked.method == "POST" && asked.path == "/api/v1/namespaces")
+            .then(|| failure(403, "namespaces is forbidden"))
+    });
+    let (ended, api) = world.restore().await;
+    assert!(api.object("/api/v1/namespaces/shop/configmaps/settings").is_some(), "{:?}", ended.results);
+    let errors = &ended.results.errors;
+    assert_eq!(errors.count(), 1, "{errors:?}");
+    assert!(errors.velero[0].contains("error creating namespace gone"), "{errors:?}");
+}

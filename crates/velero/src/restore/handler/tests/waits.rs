@@ -155,7 +155,7 @@ async fn a_hundred_unrelated_objects_come_while_one_waits_and_the_wait_is_told()
         (0..100).map(|number| object("networking.k8s.io/v1", "Ingress", &format!("shop/way{number}"))),
     );
     world.rule = Box::new(move |asked, _| {
-        if asked.method == "POST" && asked.path.ends_with("ingresss") {
+        if asked.method == "POST" && asked.path.ends_with("ingresses") {
             unrelated.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         None

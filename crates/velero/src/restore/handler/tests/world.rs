@@ -12,6 +12,7 @@ use lifeboat_control::Clock;
 use lifeboat_control::testing::{ApiServer, Requests, Verb, When, WriteKind};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
 use lifeboat_plan::items::modifiers::Modifiers;
+use lifeboat_plan::own::OwnObjects;
 use lifeboat_plan::velero::pod_volumes::Copied;
 use lifeboat_plan::velero::restore::native::Snapshot;
 use lifeboat_plan::velero::restore::validate;
@@ -198,6 +199,12 @@ impl World {
         let restore_object = restore_object(&spec, &self.annotations);
         let catalogue = Arc::new(catalogue(&spool, &self.serves));
         let mut valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
+        let own = OwnObjects {
+            server: "lifeboat".into(),
+            movers: "lifeboat-movers".into(),
+            ..OwnObjects::default()
+        };
+        valid.rules.own = validate::left_out(&restore_object.spec, own, &catalogue);
         valid.rules.versions = chosen_versions(&spool, &catalogue, None);
         let directory = tempfile::tempdir().unwrap();
         let mut actions = actions(self.actions, self.csi, &direct);
@@ -292,7 +299,8 @@ fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     match lower.as_str() {
         "endpoints" => lower,
-        _ if lower.ends_with("class") => format!("{lower}es"),
+        _ if lower.ends_with("ss") => format!("{lower}es"),
+        _ if lower.ends_with("policy") => lower.replace("policy", "policies"),
         _ => format!("{lower}s"),
     }
 }
