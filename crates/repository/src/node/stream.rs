@@ -231,7 +231,7 @@ mod tests {
             for name in names {
                 let xattrs = vec![crate::node::Xattr { name: "user.{\"a}".to_owned(), value: name.clone() }];
                 let mtime = NodeTime::new(5, 6);
-                builder.add(&Node { name, xattrs, mtime, ..Node::default() }).unwrap();
+                builder.add(&Node { name, mtime, xattrs, ..Node::default() }).unwrap();
             }
             let json = builder.finish();
             prop_assert_eq!(streamed(&json, at_once), parsed(&json));

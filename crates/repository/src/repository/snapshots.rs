@@ -97,8 +97,8 @@ impl Repository {
                 break;
             }
             let mut candidates: Vec<FoundSnapshot> = parent.into_iter().collect();
-            let loading = stream::iter(part.iter().map(|file| SnapshotId(file.id)));
-            let loading = loading.map(|id| async move { (id, self.load_snapshot(id).await) });
+            let ids: Vec<SnapshotId> = part.iter().map(|file| SnapshotId(file.id)).collect();
+            let loading = stream::iter(ids).map(|id| async move { (id, self.load_snapshot(id).await) });
             let mut loading = loading.buffer_unordered(CONCURRENT_READS);
             while let Some((id, read)) = loading.next().await {
                 match read {

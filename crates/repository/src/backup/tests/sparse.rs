@@ -42,7 +42,9 @@ async fn a_very_large_hole_is_stored_in_the_largest_chunks_and_comes_back() {
     let file = std::fs::File::create(&path).unwrap();
     let data = noise(700_000, 3);
     let places = [3, 40 * GIB + 12_345, 80 * GIB];
-    places.iter().for_each(|at| file.write_all_at(&data, *at).unwrap());
+    for at in places {
+        file.write_all_at(&data, at).unwrap();
+    }
     drop(file);
     let repository = memory_repository().await;
     let outcome = make(&repository, at_once(&path)).await.unwrap();
