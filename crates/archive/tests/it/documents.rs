@@ -1,5 +1,7 @@
 //! The files beside the archive, read and written again: the same JSON.
 
+use std::fmt::Write as _;
+
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{
     self, BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, RestoreAction, RestoreOperation,
@@ -91,7 +93,7 @@ fn a_list_of_few_bytes_that_needs_much_memory_is_refused_before_it_is_parsed() {
     let mut json = String::from("[");
     for number in 0..600_000_u64 {
         // Texts without a pattern, so that the ratio is an ordinary one.
-        json += &format!(r#"{{"pvName":"{:x}"}},"#, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let _ = write!(json, r#"{{"pvName":"{:x}"}},"#, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
     json += "{}]";
     let error = documents::decode_list::<BackupVolumeInfo>(&support::compressed(json.as_bytes()));
