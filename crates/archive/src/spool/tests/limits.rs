@@ -58,7 +58,7 @@ async fn an_item_that_is_small_as_text_and_large_in_memory_is_left_out_and_the_o
     ]))
     .await
     .unwrap();
-    assert_eq!(spool.len(), 1, "the bomb of {} bytes needs {} MiB", bomb.len(), 200_000 * 700 >> 20);
+    assert_eq!(spool.len(), 1, "the bomb of {} bytes needs {} MiB", bomb.len(), (200_000 * 700) >> 20);
     assert!(spool.unreadable()[0].problem.contains("more values than an object can have"));
 }
 
