@@ -82,7 +82,7 @@ mod tests {
 
     fn session(hosts: Vec<HostState>) -> SessionState {
         let total_hosts = i32::try_from(hosts.len()).ok();
-        let member = MemberState { hosts, total_hosts, ..MemberState::default() };
+        let member = MemberState { total_hosts, hosts, ..MemberState::default() };
         SessionState { members: vec![member], phase: SessionPhase::Running, ..SessionState::default() }
     }
 
