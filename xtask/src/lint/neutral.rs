@@ -29,12 +29,11 @@ const OF_ONE_API: [(&str, &[&str]); 2] = [
 const GROUPS: [&str; 2] = ["velero.io", "stash.appscode.com"];
 
 /// Files, and folders, whose texts may name the groups of one API, each with the reason.
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 4] = [
     ("crates/cluster/examples/load/", "it fills a cluster with objects, those of Velero's API included"),
     ("crates/plan/src/install/", "it makes the manifests of every API"),
     ("crates/plan/src/items/filter.rs", "it lists the types of every API that no restore creates"),
     ("crates/plan/src/items/priorities.rs", "it has upstream's order of types"),
-    ("crates/plan/src/items/trust.rs", "it judges the groups of every API"),
 ];
 
 /// How many lines of a file are known to name such kinds. These numbers may only become smaller.

@@ -50,9 +50,9 @@ fn a_kind_has_upstreams_names(
 #[rstest]
 #[case("BackupConfiguration", &["Task", "Schedule", "Paused", "Phase", "Age"])]
 #[case("BackupBatch", &["Schedule", "Paused", "Phase", "Age"])]
-#[case("BackupSession", &["Invoker-Type", "Invoker-Name", "Phase", "Duration", "Age"])]
-#[case("RestoreSession", &["Repository", "Phase", "Duration", "Age"])]
-#[case("Repository", &["Integrity", "Size", "Snapshot-Count", "Last-Successful-Backup", "Age"])]
+#[case("BackupSession", &["Invoker-Type", "Invoker-Name", "Phase", "Duration", "Age", "Message"])]
+#[case("RestoreSession", &["Repository", "Phase", "Duration", "Age", "Message"])]
+#[case("Repository", &["Integrity", "Size", "Snapshot-Count", "Last-Successful-Backup", "Age", "Reachable", "Message"])]
 #[case("BackupBlueprint", &["Task", "Schedule", "Age"])]
 #[case("AppBinding", &["Type", "Version", "Age"])]
 fn a_kind_has_the_columns_people_look_for(#[case] kind: &str, #[case] columns: &[&str]) {

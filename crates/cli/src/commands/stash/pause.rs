@@ -83,6 +83,9 @@ mod tests {
         let wrong = InvokerArgs::of(&names::invoker("ap").unwrap());
         let error = set_paused(&world.tenant, &wrong, true).await.unwrap_err();
         assert_eq!(error.to_string(), "there is no BackupConfiguration \"ap\" in namespace \"shop\"");
-        assert_eq!(miette::Diagnostic::help(&error).unwrap().to_string(), "there are: app");
+        assert_eq!(
+            miette::Diagnostic::help(&error).unwrap().to_string(),
+            "there are: app; -n names another namespace"
+        );
     }
 }

@@ -18,6 +18,7 @@ use lifeboat_plan::stash::session::{
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
+use lifeboat_transfer::repositories::RepositoryKey;
 
 use super::reserved::{NotReserved, Reserved};
 use super::work::BackupWork;
@@ -65,21 +66,20 @@ pub(super) async fn finish(
     };
     written(record.complete(&observed).await?)?;
     let state = record.state().await;
-    doubt(context, work, &state);
+    doubt(context, &work.invoker, work.key.as_ref(), &state);
     context.metrics.sessions.ended(&ended(work, &state, record.now()));
     Ok(())
 }
 
 /// After a session that failed, its invoker is looked at again, and its Repository if that was not reached: both may show a
 /// state of long ago.
-fn doubt(context: &Context, work: &BackupWork, state: &SessionState) {
+fn doubt(context: &Context, invoker: &Invoker, key: Option<&RepositoryKey>, state: &SessionState) {
     if state.phase == SessionPhase::Succeeded {
         return;
     }
-    context.invoker_doubts.add(&work.invoker.uid);
+    context.invoker_doubts.add(&invoker.uid);
     let steps = [ConditionType::BackendRepositoryInitialized, ConditionType::RepositoryMetricsPushed];
-    if let Some(key) = work.key.as_ref().filter(|_| steps.iter().any(|step| step.is_false(&state.conditions)))
-    {
+    if let Some(key) = key.filter(|_| steps.iter().any(|step| step.is_false(&state.conditions))) {
         context.repository_doubts.add(&key.to_string());
     }
 }
@@ -155,7 +155,11 @@ pub(super) async fn end(
 ) -> Result<(), Stopped> {
     written(record.fail(message).await?)?;
     if let Some(invoker) = invoker {
-        context.invoker_doubts.add(&invoker.uid);
+        let key = invoker.valid(|_| Vec::new()).ok().and_then(|valid| match valid.driver {
+            ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
+            ValidDriver::VolumeSnapshotter => None,
+        });
+        doubt(context, invoker, key.as_ref(), &record.state().await);
         context.metrics.sessions.failed(&labels_of(invoker));
     }
     Ok(())
