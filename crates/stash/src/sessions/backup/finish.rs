@@ -18,7 +18,6 @@ use lifeboat_plan::stash::session::{
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
-use lifeboat_transfer::repositories::RepositoryKey;
 
 use super::reserved::{NotReserved, Reserved};
 use super::work::BackupWork;
