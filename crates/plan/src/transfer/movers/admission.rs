@@ -6,12 +6,13 @@ pub enum DryRun {
     Allowed,
     /// Not admitted, with the message of the API server or of a webhook.
     Refused(String),
-    /// A webhook of the cluster does not take part in dry runs, so the API server gives no answer.
+    /// A webhook or policy of the cluster refuses dry runs as such, so nothing is known about the pod.
     DryRunsRefused,
 }
 
-/// Part of the API server's message if a webhook does not support dry runs; the code is 400.
-const NO_DRY_RUN: &str = "does not support dry run";
+/// What a refusal of dry runs as such names: `does not support dry run` if it is the API server's own, and whatever a webhook or policy says
+/// that refuses each request with `dryRun`.
+const DRY_RUN: [&str; 3] = ["dry run", "dry-run", "dryrun"];
 
 /// Part of the API server's message if the server may not create pods at all; it says nothing about the pod.
 const NOT_PERMITTED: &str = "cannot create resource";
@@ -34,8 +35,8 @@ impl DryRun {
     /// Reads the refusal of a pod; None if the code is not one of a refusal.
     pub fn refused(code: u16, message: &str) -> Option<Self> {
         match code {
-            400 if message.contains(NO_DRY_RUN) => Some(Self::DryRunsRefused),
             403 if message.contains(NOT_PERMITTED) => None,
+            400 | 403 | 422 if is_about_dry_runs(message) => Some(Self::DryRunsRefused),
             400 | 403 | 422 => Some(Self::Refused(message.to_owned())),
             _ => None,
         }
@@ -68,6 +69,11 @@ impl DryRun {
             Self::Allowed | Self::DryRunsRefused => false,
         }
     }
+}
+
+fn is_about_dry_runs(message: &str) -> bool {
+    let message = message.to_lowercase();
+    DRY_RUN.iter().any(|text| message.contains(text))
 }
 
 #[cfg(test)]
@@ -118,10 +124,18 @@ mod tests {
         assert_eq!((refused.refuses_permissions(), refused.requires_cpu_limit()), (permissions, cpu_limit));
     }
 
-    #[test]
-    fn a_webhook_without_dry_runs_is_no_refusal_of_the_pod() {
-        let message = "admission webhook \"inject.mesh.io\" does not support dry run";
-        assert_eq!(DryRun::refused(400, message), Some(DryRun::DryRunsRefused));
+    #[rstest]
+    #[case::by_the_api_server(400, "admission webhook \"inject.mesh.io\" does not support dry run")]
+    #[case::by_a_webhook(403, "admission webhook \"audit.example\" denied the request: no Dry-Run here")]
+    #[case::by_a_policy(
+        422,
+        "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: dryRun is not allowed"
+    )]
+    fn a_webhook_or_policy_without_dry_runs_is_no_refusal_of_the_pod(
+        #[case] code: u16,
+        #[case] message: &str,
+    ) {
+        assert_eq!(DryRun::refused(code, message), Some(DryRun::DryRunsRefused));
         assert_eq!(DryRun::refused(500, message), None);
     }
 }
