@@ -27,11 +27,17 @@ use crate::testing::{FakeCommands, World};
 pub(super) const SESSIONS: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop/restoresessions";
 pub(super) const BATCHES: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop/restorebatches";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
+const WORKLOADS: [&str; 2] =
+    ["/apis/apps/v1/namespaces/shop/", "/apis/apps.openshift.io/v1/namespaces/shop/"];
 const CLAIMS: &str = "/api/v1/namespaces/shop/persistentvolumeclaims";
 
 /// The target of a member: volume `data`, mounted at `/data`.
 pub(super) fn member(kind: &str, name: &str, alias: &str) -> Value {
-    let version = if kind == "PersistentVolumeClaim" { "v1" } else { "apps/v1" };
+    let version = match kind {
+        "PersistentVolumeClaim" => "v1",
+        "DeploymentConfig" => "apps.openshift.io/v1",
+        _ => "apps/v1",
+    };
     json!({
         "alias": alias,
         "ref": {"apiVersion": version, "kind": kind, "name": name},
@@ -71,7 +77,7 @@ impl Cluster {
             })
         });
         world.server.on_write(|server, write| {
-            if write.path.contains("/apis/apps/v1/namespaces/shop/") {
+            if WORKLOADS.iter().any(|workloads| write.path.contains(workloads)) {
                 follow(server, &write.path);
             }
         });
@@ -79,8 +85,8 @@ impl Cluster {
     }
 
     pub(super) fn path_of(&self, name: &str) -> String {
-        let found = self.world.server.paths("/apis/apps/v1/namespaces/shop/");
-        found.into_iter().find(|path| path.ends_with(&format!("/{name}"))).unwrap()
+        let mut found = WORKLOADS.iter().flat_map(|workloads| self.world.server.paths(workloads));
+        found.find(|path| path.ends_with(&format!("/{name}"))).unwrap()
     }
 
     pub(super) fn object(&self, name: &str) -> Value {
@@ -116,14 +122,23 @@ impl Cluster {
 
     /// A Deployment with the claim `NAME-data`, mounted at `/data`.
     pub(super) fn deployment(&self, name: &str, replicas: u32) {
+        self.of_one_claim("apps/v1", "Deployment", name, replicas);
+    }
+
+    /// Like a Deployment, as OpenShift has it.
+    pub(super) fn deployment_config(&self, name: &str, replicas: u32) {
+        self.of_one_claim("apps.openshift.io/v1", "DeploymentConfig", name, replicas);
+    }
+
+    fn of_one_claim(&self, version: &str, kind: &str, name: &str, replicas: u32) {
         let claim = format!("{name}-data");
         self.claim(&claim);
         let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
         let object = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
+            "apiVersion": version, "kind": kind,
             "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "main"}], "volumes": [volume]}}},
         });
-        self.workload("deployments", name, object);
+        self.workload(name, object);
     }
 
     /// A StatefulSet with claims `data-NAME-ORDINAL`; those of the first `claims` ordinals exist.
@@ -140,11 +155,13 @@ impl Cluster {
                 "volumeClaimTemplates": [template],
             },
         });
-        self.workload("statefulsets", name, object);
+        self.workload(name, object);
     }
 
-    fn workload(&self, plural: &str, name: &str, object: Value) {
-        let path = format!("/apis/apps/v1/namespaces/shop/{plural}/{name}");
+    fn workload(&self, name: &str, object: Value) {
+        let of = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let plural = format!("{}s", of("kind").to_lowercase());
+        let path = format!("/apis/{}/namespaces/shop/{plural}/{name}", of("apiVersion"));
         self.world.server.put(&path, object);
         follow(&self.world.server, &path);
     }
@@ -167,6 +184,12 @@ impl Cluster {
         let lock = LockOptions::default();
         let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;
         made.unwrap().snapshot_id.unwrap().to_string()
+    }
+
+    /// Stores what the safety copy of a restore is in a real repository.
+    pub(super) async fn copied(&self, host: &str, restore: &str) -> String {
+        let of = format!("lifeboat-session=uid-{restore}");
+        self.tagged(host, "/data", &["lifeboat-safety", &of]).await
     }
 
     pub(super) fn restore_session(&self, name: &str, spec: &Value, annotations: &Value) {

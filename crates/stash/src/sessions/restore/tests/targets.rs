@@ -44,6 +44,18 @@ async fn hosts_of_a_stateful_set_get_what_the_rules_say() {
 }
 
 #[tokio::test]
+async fn a_deployment_config_is_stopped_and_started_again() {
+    let cluster = Cluster::new().await;
+    cluster.deployment_config("web", 3);
+    cluster.snapshot("app", "/data").await;
+    cluster.restore_session("back", &json!({"target": member("DeploymentConfig", "web", "app")}), &json!({}));
+    let back = cluster.ended("back").await;
+    assert_eq!(back["status"]["phase"], "Succeeded", "{back}");
+    assert_eq!(back["status"]["standstill"]["replicas"], 3, "{back}");
+    assert_eq!((cluster.replicas("web"), cluster.works().len()), (3, 2), "it is copied and restored");
+}
+
+#[tokio::test]
 async fn missing_claims_of_a_stateful_set_are_made_from_its_templates() {
     let cluster = Cluster::new().await;
     cluster.stateful_set("db", 0, 1);
