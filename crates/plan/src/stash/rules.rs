@@ -21,6 +21,7 @@ mod tests;
 
 pub use existing::{Existing, ExistingHost, ExistingPath};
 pub use matching::{EffectiveRules, rule_of};
+pub use newest::safety_copies;
 pub use select::{rollback, select};
 
 use std::fmt;

@@ -31,7 +31,7 @@ mod snapshotted;
 mod tests;
 mod volumes;
 
-pub use backup::{backup_plan, continued_plan, unknown_volumes};
+pub use backup::{backup_plan, claims_of_replicas, continued_plan, unknown_volumes};
 pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
 pub use devices::{DeviceError, device_errors};
 pub use existing_claims::ClaimRemark;

@@ -7,6 +7,7 @@ mod blocking;
 mod by_snapshot;
 mod by_task;
 mod choice;
+mod copies;
 mod facts;
 mod find;
 pub(super) mod finish;

@@ -56,9 +56,10 @@ impl Standstill {
         let Self { restore, .. } = self;
         let (namespace, state) = (&restore.namespace, self.state_message(running));
         let rollback = match &self.safety_of {
-            Some(copy) => format!(
+            // Its own mounts have all that it, and an earlier restore before it, may have written.
+            Some(_) => format!(
                 "put the earlier data back: lifeboat stash rollback {} -n {namespace}",
-                copy.argument()
+                restore.argument()
             ),
             None => "there is no safety copy to go back to (lifeboat.io/safety-copy)".to_owned(),
         };

@@ -28,6 +28,10 @@ pub struct InPlaceFacts {
     pub settings: InPlaceSettings,
     /// The standstill that an earlier restore left the workload in.
     pub earlier: Option<Standstill>,
+    /// The claims of the target that an earlier restore may have half restored, and that this one does not write.
+    pub not_covered: BTreeSet<String>,
+    /// Whether the safety copies of the earlier restore have all mounts that this one overwrites.
+    pub is_copied: bool,
 }
 
 /// How a restore writes.
@@ -52,7 +56,7 @@ pub struct StopPlan {
     /// Whether what is overwritten is copied into the repository before.
     pub safety_copy: bool,
     /// The restore whose safety copy already has the data from before: one that failed and left the workload stopped. A copy of what it
-    /// half restored would be of no use, unless the workload ran with it since.
+    /// half restored would be of no use, unless the workload ran with it since. With `safety_copy`, what its copies lack is added to them.
     pub safety_of: Option<RestoreName>,
     /// The earlier restore that left the workload stopped with data that may be half restored, if there is one.
     pub held_by: Option<RestoreName>,
@@ -69,6 +73,13 @@ pub enum InPlaceError {
         owners = listed(.owners), annotation = FORCE_SCALE
     )]
     ScaleOwned { kind: TargetKind, name: String, owners: Vec<ScaleOwner> },
+    #[error(
+        "{kind} {name} stays stopped, because {restore} may have half restored {claims}, which this restore does not write, so it would start \
+         the workload on that data: restore all of it at once (rules for all hosts, all volumes in target.volumeMounts), put the earlier data \
+         back (lifeboat stash rollback {argument} -n {namespace}), or accept the data as it is (lifeboat stash resume {argument} -n {namespace})",
+        claims = joined(.claims), argument = .restore.argument(), namespace = .restore.namespace
+    )]
+    HalfRestored { kind: TargetKind, name: String, claims: BTreeSet<String>, restore: Box<RestoreName> },
     #[error(
         "StatefulSet {name} has spec.persistentVolumeClaimRetentionPolicy.whenScaled: Delete, so its PersistentVolumeClaims, with all data, \
          would be deleted when the restore scales it to zero; set whenScaled: Retain until the restore has ended"
@@ -145,12 +156,17 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
         return Err(InPlaceError::ScaleOwned { kind: facts.kind, name: facts.name.clone(), owners });
     }
     let earlier = facts.earlier.as_ref().filter(|earlier| now == 0 && earlier.step.may_have_written());
+    if let Some(earlier) = earlier.filter(|_| !facts.not_covered.is_empty()) {
+        let (name, claims) = (facts.name.clone(), facts.not_covered.clone());
+        let restore = Box::new(earlier.restore.clone());
+        return Err(InPlaceError::HalfRestored { kind: facts.kind, name, claims, restore });
+    }
     // A workload that was started and stopped by hand since then has written: the earlier copy would lose that.
     let has_copy = is_stopped && !was_scaled_since(workload);
     let safety_of = earlier.filter(|_| has_copy).and_then(|earlier| earlier.safety_of.clone());
     Ok(InPlace::Stop(StopPlan {
         replicas: if now == 0 { before } else { now },
-        safety_copy: facts.settings.safety_copy && safety_of.is_none(),
+        safety_copy: facts.settings.safety_copy && !(safety_of.is_some() && facts.is_copied),
         safety_of,
         held_by: earlier.map(|earlier| earlier.restore.clone()),
         forced: owners,
@@ -161,6 +177,10 @@ fn stop(facts: &InPlaceFacts, workload: &Value) -> Result<InPlace, InPlaceError>
 pub fn deletes_claims_when_scaled(workload: &Value) -> bool {
     let policy = workload.pointer("/spec/persistentVolumeClaimRetentionPolicy/whenScaled");
     policy.and_then(Value::as_str) == Some("Delete")
+}
+
+fn joined(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn listed<T: ToString>(things: &[T]) -> String {

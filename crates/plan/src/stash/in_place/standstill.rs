@@ -206,10 +206,15 @@ impl Standstill {
         Action::write(Self { step, ..self.clone() })
     }
 
-    /// The safety copy is in the repository.
+    /// The safety copy is in the repository. Copies that were added to those of an earlier restore belong to that one.
     fn copied(&self) -> Action {
-        let safety_of = Some(self.restore.clone());
+        let safety_of = self.safety_of.clone().or_else(|| Some(self.restore.clone()));
         Action::write(Self { step: Step::Restoring, safety_of, ..self.clone() })
+    }
+
+    /// UID of the restore to which the safety copies belong that this one makes.
+    pub fn copies_of(&self) -> &str {
+        self.safety_of.as_ref().map_or(&self.restore.uid, |earlier| &earlier.uid)
     }
 
     /// Nothing was written: the restore is Failed, and the workload gets its scale back. One that an earlier restore left down on

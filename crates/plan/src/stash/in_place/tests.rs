@@ -140,6 +140,8 @@ fn facts(kind: TargetKind, workload: Option<Value>) -> InPlaceFacts {
         with_pods_only: Vec::new(),
         settings: InPlaceSettings { force_scale: false, safety_copy: true, restore_running: false },
         earlier: None,
+        not_covered: BTreeSet::new(),
+        is_copied: true,
     }
 }
 
@@ -188,6 +190,9 @@ fn running(facts: &mut InPlaceFacts) {
 }, Ok(InPlace::IntoRunning))]
 #[case::claims_are_never_written_while_running(1, |facts: &mut InPlaceFacts| facts.settings.restore_running = true, Ok(InPlace::Stop(stop_plan(1))))]
 #[case::left_stopped_by_an_earlier_restore(0, |facts: &mut InPlaceFacts| facts.earlier = Some(earlier(Step::HeldDown)), Ok(InPlace::Stop(StopPlan { safety_copy: false, safety_of: Some(restore_name("first")), held_by: Some(restore_name("first")), ..stop_plan(3) })))]
+#[case::the_earlier_copies_lack_something(0, |facts: &mut InPlaceFacts| { facts.earlier = Some(earlier(Step::HeldDown)); facts.is_copied = false; }, Ok(InPlace::Stop(StopPlan { safety_copy: true, safety_of: Some(restore_name("first")), held_by: Some(restore_name("first")), ..stop_plan(3) })))]
+#[case::claims_stay_half_restored(0, |facts: &mut InPlaceFacts| { facts.earlier = Some(earlier(Step::HeldDown)); facts.not_covered = ["logs".to_owned()].into(); }, Err("RestoreSession demo/first may have half restored logs, which this restore does not write"))]
+#[case::half_restored_claims_of_a_workload_that_was_started(2, |facts: &mut InPlaceFacts| { facts.earlier = Some(earlier(Step::HeldDown)); facts.not_covered = ["logs".to_owned()].into(); }, Ok(InPlace::Stop(stop_plan(2))))]
 #[case::its_restore_vanished_while_it_wrote(0, |facts: &mut InPlaceFacts| facts.earlier = Some(earlier(Step::Restoring)), Ok(InPlace::Stop(StopPlan { safety_copy: false, safety_of: Some(restore_name("first")), held_by: Some(restore_name("first")), ..stop_plan(3) })))]
 #[case::its_restore_vanished_before_it_wrote(0, |facts: &mut InPlaceFacts| facts.earlier = Some(Standstill { safety_of: None, ..earlier(Step::Stopping) }), Ok(InPlace::Stop(stop_plan(3))))]
 #[case::left_stopped_and_its_pods_still_end(0, |facts: &mut InPlaceFacts| { running(facts); facts.earlier = Some(earlier(Step::HeldDown)); }, Ok(InPlace::Stop(StopPlan { held_by: Some(restore_name("first")), ..stop_plan(3) })))]

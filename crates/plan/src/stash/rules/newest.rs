@@ -73,6 +73,16 @@ pub(super) fn device_above<'a>(
     Some((above(newest)?, newest))
 }
 
+/// The IDs of the safety copies that belong to a restore, by path. `session`: its UID.
+pub fn safety_copies(
+    snapshots: &[SnapshotFact],
+    host: &HostName,
+    session: &str,
+) -> BTreeMap<CleanPath, String> {
+    let copies = oldest_copies(snapshots, host, session).into_iter();
+    copies.map(|(path, copy)| (path, copy.id.clone())).collect()
+}
+
 /// The oldest safety copy of each path of a host that a restore made.
 pub(super) fn oldest_copies<'a>(
     snapshots: &'a [SnapshotFact],

@@ -326,6 +326,18 @@ pub(super) fn template_volumes(workload: &Value, ordinal: Option<u32>) -> Vec<Va
     others.cloned().chain(claims.iter().cloned()).collect()
 }
 
+/// The claims that the pods of a workload use once it has this number of replicas.
+pub fn claims_of_replicas(workload: &Value, replicas: u32) -> BTreeSet<String> {
+    let each: Vec<Option<u32>> = if templates(workload).next().is_some() {
+        ordinals(workload, replicas).take(MOST_HOSTS).map(Some).collect()
+    } else {
+        vec![None]
+    };
+    let volumes = each.into_iter().flat_map(|ordinal| template_volumes(workload, ordinal));
+    let claims = volumes.map(|volume| text(&volume, "/persistentVolumeClaim/claimName").to_owned());
+    claims.filter(|claim| !claim.is_empty()).collect()
+}
+
 /// The ordinals for which a StatefulSet without replicas has claims of the mounts' volumes. If the mounts have none of its claim
 /// templates, all replicas share the volumes, and the first ordinal stands for them.
 pub(super) fn stored_ordinals(

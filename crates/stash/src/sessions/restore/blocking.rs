@@ -76,7 +76,7 @@ impl RestoreWork {
         self.change(member, |member| member.observe(&allowed, now)).await.map(drop)
     }
 
-    /// Removes the records of all restores from complete data, or that of this one from unchanged data.
+    /// Removes the records of all restores from the data that was restored, or that of this one from unchanged data.
     async fn unmark(
         &self,
         member: usize,
@@ -86,7 +86,10 @@ impl RestoreWork {
     ) -> Result<(), ApiError> {
         let (core, target) = (&self.context.core, self.target(member));
         if is_whole {
-            let claims = state.claims.iter().chain(&found.claims).cloned().collect();
+            let restored = written(state, found);
+            // Other claims of the target may still be half restored by an earlier restore. A target that is gone has no volumes.
+            let all = || state.claims.iter().chain(&found.claims).cloned().collect();
+            let claims = if found.destinations.is_empty() { all() } else { restored };
             return unfinished::clear(core, &self.on(member, claims), target).await;
         }
         unfinished::withdraw(core, &self.on(member, state.claims.clone()), target, &self.record.uid).await

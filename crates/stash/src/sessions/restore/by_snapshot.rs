@@ -19,6 +19,7 @@ use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::snapshots::Snapshots;
 use tokio_util::sync::CancellationToken;
 
+use super::copies::Copies;
 use super::find::{Ready, Tried, failed};
 use super::found::FoundMember;
 use super::work::RestoreWork;
@@ -60,11 +61,18 @@ pub(super) async fn try_find(
     }
     let found = found(claims);
     let on = work.on(member, found.claims.clone());
-    let busy = work.busy(&on).await?;
+    let busy = work.busy(member, &on).await?;
     if let Some(reason) = busy.or_else(|| work.take_turn(member, &on)) {
         return Ok(Tried::Queued { reason, on });
     }
-    Ok(Tried::Found(Box::new(Ready { found, on, selection, way: InPlace::AtOnce, uid: String::new() })))
+    Ok(Tried::Found(Box::new(Ready {
+        found,
+        on,
+        selection,
+        copies: Copies::default(),
+        way: InPlace::AtOnce,
+        uid: String::new(),
+    })))
 }
 
 /// Finds the claims of recorded hosts, which are derived from the spec.

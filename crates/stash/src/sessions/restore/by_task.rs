@@ -21,6 +21,7 @@ use lifeboat_transfer::gateway::Rights;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::{WritePart, is_restored};
+use super::copies::Copies;
 use super::find::{Ready, Tried, failed};
 use super::found::FoundMember;
 use super::work::RestoreWork;
@@ -91,13 +92,20 @@ pub(super) async fn try_find(
         return Err(NoHosts::Failed(problem));
     }
     let on = work.on(member, claims(work, member).await?);
-    let busy = work.busy(&on).await?;
+    let busy = work.busy(member, &on).await?;
     if let Some(reason) = busy.or_else(|| work.take_turn(member, &on)) {
         return Ok(Tried::Queued { reason, on });
     }
     locked(&work.tasks).insert(member, task);
     let found = FoundMember::default();
-    Ok(Tried::Found(Box::new(Ready { found, on, selection, way: InPlace::AtOnce, uid: String::new() })))
+    Ok(Tried::Found(Box::new(Ready {
+        found,
+        on,
+        selection,
+        copies: Copies::default(),
+        way: InPlace::AtOnce,
+        uid: String::new(),
+    })))
 }
 
 /// The claims of a target that a user's task restores.

@@ -6,22 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use lifeboat_api::stash::{RestoreRule, RestoreTarget};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::stash::hosts::{TargetKind, replicas};
-use lifeboat_plan::stash::in_place::{InPlace, InPlaceFacts, Standstill, UNFINISHED, decide, users};
+use lifeboat_plan::stash::in_place::{InPlace, InPlaceFacts, Standstill, decide, users};
 use lifeboat_plan::stash::invoker::ValidRestoreMember;
 use lifeboat_plan::stash::targets::{RestoreFacts, RestorePlan, Site, TargetFacts, active_pods};
 use serde_json::Value;
 
+use super::copies::{Left, is_unfinished};
 use super::find::{failed, joined, planned};
 use super::work::RestoreWork;
 use crate::sessions::engine::NoHosts;
 use crate::standstill::earlier;
 use crate::target::{self, TargetName};
-
-/// Whether one of these claims carries the record of a restore that has not succeeded.
-fn is_unfinished(target: &TargetFacts, claims: &BTreeSet<String>) -> bool {
-    let mut known = claims.iter().filter_map(|name| target.claims.get(name));
-    known.any(|known| !known.claim["metadata"]["annotations"][UNFINISHED].is_null())
-}
 
 /// Since that restore a person has allowed backups: the data counts as good again, and a copy of it is made before it is overwritten.
 fn without_copy(record: Standstill) -> Standstill {
@@ -30,18 +25,27 @@ fn without_copy(record: Standstill) -> Standstill {
 
 impl RestoreWork {
     /// Whether a workload has to be stopped, and may be.
-    pub(super) async fn way(&self, facts: &RestoreFacts, plan: &RestorePlan) -> Result<InPlace, NoHosts> {
+    pub(super) async fn way(
+        &self,
+        facts: &RestoreFacts,
+        plan: &RestorePlan,
+        left: &Left<'_>,
+    ) -> Result<InPlace, NoHosts> {
         let target = &facts.target;
         let claims = plan.claims();
         let workload = target.object.clone().filter(|_| target.kind.is_workload());
         let is_named = !target.name.is_empty();
         let name = if is_named { target.name.clone() } else { joined(&claims) };
         let before = workload.as_ref().and_then(earlier);
+        let before =
+            before.map(|record| if is_unfinished(target, &claims) { record } else { without_copy(record) });
+        let source = before.as_ref().and_then(|record| record.safety_of.as_ref());
         let facts = InPlaceFacts {
             kind: target.kind,
             name,
-            earlier: before
-                .map(|record| if is_unfinished(target, &claims) { record } else { without_copy(record) }),
+            not_covered: left.not_covered(facts, plan),
+            is_copied: source.is_some_and(|source| left.are_copied(&plan.mounts, &source.uid)),
+            earlier: before,
             autoscalers: if workload.is_some() { self.autoscalers().await? } else { Vec::new() },
             workload,
             own_pods: active_pods(target),

@@ -19,6 +19,7 @@ use lifeboat_repository::Retry;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::on_record;
+use super::copies::{Copies, Left};
 use super::found::FoundMember;
 use super::work::RestoreWork;
 use super::{by_snapshot, by_task};
@@ -48,6 +49,8 @@ pub(super) struct Ready {
     /// The target and its claims.
     pub(super) on: TargetVolumes,
     pub(super) selection: Selection,
+    /// The safety copies of the repository.
+    pub(super) copies: Copies,
     pub(super) way: InPlace,
     /// UID of the workload.
     pub(super) uid: String,
@@ -154,13 +157,16 @@ impl RestoreWork {
             Ok(snapshots) => snapshots,
             Err(observed) => return Ok(Tried::Waits(observed)),
         };
+        let copies = Copies::among(&snapshots);
         let selection = self.selection(rules, &plan, snapshots);
         if let Some(problem) = selection.problem() {
             return Err(NoHosts::Failed(problem));
         }
         let of_target = facts.target.claims.keys().cloned().chain(plan.claims());
         let on = self.on(member, of_target.collect());
-        let way = self.way(&facts, &plan).await?;
+        let busy = self.busy(member, &on).await?;
+        let left = Left { copies: &copies, selection: &selection, is_at_work: busy.is_some() };
+        let way = self.way(&facts, &plan, &left).await?;
         if let InPlace::Later { message } = way {
             return Ok(Tried::Leaving { reason: message, on });
         }
@@ -172,14 +178,13 @@ impl RestoreWork {
             }
         }
         unreachable(&plan, &selection)?;
-        let busy = self.busy(&on).await?;
         if let Some(reason) = busy.or_else(|| self.take_turn(member, &on)) {
             return Ok(Tried::Queued { reason, on });
         }
         let object = facts.target.object.as_ref();
         let uid = object.and_then(|object| object["metadata"]["uid"].as_str()).unwrap_or_default().to_owned();
         let found = FoundMember::of(&facts.target, plan);
-        Ok(Tried::Found(Box::new(Ready { found, on, selection, way, uid })))
+        Ok(Tried::Found(Box::new(Ready { found, on, selection, copies, way, uid })))
     }
 
     /// The snapshots of the repository. The inner error is what the restore waits for.
@@ -246,7 +251,7 @@ impl RestoreWork {
         valid: &ValidRestoreMember,
         ready: Ready,
     ) -> Result<Vec<HostName>, NoHosts> {
-        let Ready { found, on, selection, way, uid } = ready;
+        let Ready { found, on, selection, copies, way, uid } = ready;
         let standstill = match &way {
             InPlace::Stop(plan) => self.standstill(valid, plan, &uid),
             InPlace::AtOnce | InPlace::IntoRunning | InPlace::Later { .. } => None,
@@ -254,6 +259,7 @@ impl RestoreWork {
         let hosts = selection.hosts.iter().map(|host| HostState {
             name: host.name.clone(),
             paths: host.parts.as_deref().map(on_record).unwrap_or_default(),
+            snapshots: copies.known(&host.name, &way),
             ..HostState::default()
         });
         let hosts: Vec<HostState> = hosts.collect();

@@ -45,6 +45,10 @@ impl RestoreWork {
         let Some(destination) = found.destinations.get(&record.host) else {
             return record.failed(GONE).await.map(drop);
         };
+        let standstill = self.member_state(record.member).await.standstill;
+        // What is added to the copies of an earlier restore comes back with them.
+        let copies_of =
+            standstill.map_or_else(|| self.record.uid.clone(), |record| record.copies_of().to_owned());
         let parts = safety_parts(&found.mounts, &state.paths);
         let movers = by_mover(&destination.volumes, parts, |part| &part.volume);
         for (number, parts) in movers.into_iter().enumerate() {
@@ -63,7 +67,7 @@ impl RestoreWork {
             let target = self.member(record.member).and_then(|member| member.target.as_ref());
             let limits = target.map(|target| target.args.limits).unwrap_or_default();
             let args = BackupArgs { tags: vec![SAFETY_TAG.to_owned()], limits, ..BackupArgs::default() };
-            let options = CopyOptions { session: self.record.uid.clone(), args, ..CopyOptions::default() };
+            let options = CopyOptions { session: copies_of.clone(), args, ..CopyOptions::default() };
             let wanted = parts.parts.clone();
             let numbers = Arc::default();
             let copying =

@@ -12,6 +12,7 @@ mod hooks;
 mod interrupted;
 mod kills;
 mod not_written;
+mod scope;
 mod snapshots;
 mod targets;
 
@@ -93,6 +94,7 @@ async fn a_failed_restore_keeps_the_workload_down_and_the_next_one_gives_it_its_
     }
     assert_eq!(cluster.object("web")["spec"]["replicas"], 0);
 
+    cluster.copied("app", "back").await;
     // The restore that failed is deleted, as `kubectl replace --force` does.
     cluster.remove("back");
     cluster.restore_session("again", &spec, &json!({}));

@@ -18,8 +18,11 @@ impl RestoreWork {
         TargetVolumes::new(&self.record.namespace, target, claims)
     }
 
-    /// What the restore of a member waits for among other sessions on the same data; None if the data is free.
-    pub(super) async fn busy(&self, on: &TargetVolumes) -> Result<Option<String>, ApiError> {
+    /// What the restore of a member waits for among other members and other sessions on the same data; None if the data is free.
+    pub(super) async fn busy(&self, member: usize, on: &TargetVolumes) -> Result<Option<String>, ApiError> {
+        if let Some(reason) = self.busy_member(member, on).await {
+            return Ok(Some(reason));
+        }
         let (namespace, own) = (&self.record.namespace, self.record.key());
         let backups = others::backups(&self.context, namespace).await?;
         let mut restores = restores(&self.context.core, &self.context.abandoned, namespace).await?;
@@ -30,6 +33,21 @@ impl RestoreWork {
             MemberStart::Wait(reason) => Some(reason.to_string()),
             MemberStart::Refuse(reason) => Some(reason.to_string()),
         })
+    }
+
+    /// The other member of this restore that has begun on the same data. It goes on first, also with a server that follows: its workload
+    /// may be stopped.
+    async fn busy_member(&self, member: usize, on: &TargetVolumes) -> Option<String> {
+        let state = self.record.read(|state| state.members.clone()).await;
+        let begun = state
+            .iter()
+            .enumerate()
+            .filter(|(number, other)| *number != member && other.total_hosts.is_some() && !other.has_ended());
+        let mut shared = begun.filter_map(|(number, other)| {
+            let shared = on.shared(&self.on(number, other.claims.clone()))?;
+            Some(format!("waiting for member {} of this restore, which has {shared}", number + 1))
+        });
+        shared.next()
     }
 
     /// Takes the turn of a member. Returns what it waits for if another session, or another member, has it.

@@ -150,6 +150,18 @@ fn without_a_safety_copy_its_step_is_left_out() {
 }
 
 #[test]
+fn copies_that_are_added_belong_to_the_earlier_restore() {
+    let adding = Standstill { safety_copy: true, ..held(Step::SafetyCopy) };
+    assert_eq!(adding.copies_of(), "uid-first");
+    let Action::Write(copied) = adding.next(&working(Work::Done)) else { panic!() };
+    assert_eq!((copied.step, &copied.safety_of), (Step::Restoring, &Some(restore_name("first"))));
+    let own = record(Step::SafetyCopy);
+    assert_eq!(own.copies_of(), own.restore.uid);
+    let Action::Write(copied) = own.next(&working(Work::Done)) else { panic!() };
+    assert!(copied.has_own_copy());
+}
+
+#[test]
 fn a_workload_that_stays_down_names_the_ways_out() {
     let copied = Standstill { safety_of: Some(restore_name("first")), ..record(Step::Restoring) };
     let failed = working(Work::Failed("no space left on device.".into()));
@@ -158,7 +170,7 @@ fn a_workload_that_stays_down_names_the_ways_out() {
         held.failure.as_deref(),
         Some(
             "no space left on device. Deployment web stays stopped (it had 3 replicas). Try again: kubectl -n demo get restoresession back \
-             -o yaml | kubectl replace --force -f -; put the earlier data back: lifeboat stash rollback restoresession/first -n demo; start \
+             -o yaml | kubectl replace --force -f -; put the earlier data back: lifeboat stash rollback restoresession/back -n demo; start \
              it with the data as it is: lifeboat stash resume-workload restoresession/back -n demo"
         )
     );
