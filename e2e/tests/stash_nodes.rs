@@ -4,48 +4,31 @@
 
 use std::fs;
 
-use lifeboat_e2e::{Fault, StashTest};
+use lifeboat_e2e::{Fault, RESTORE_SESSIONS, StashTest};
 
 use crate::nodes::{LostNode, NODE};
+use crate::stash::workloads::{deployment, into, put_deployment_with};
 
-/// A Deployment that runs on that node only, and is not evicted while it is lost.
-const PINNED: &str = "apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: web}
-spec: {accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {requests: {storage: 64Mi}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      nodeSelector: {kubernetes.io/hostname: NODE}
-      tolerations: [{operator: Exists}]
-      containers:
-      - name: main
-        image: TEST_IMAGE
-        imagePullPolicy: IfNotPresent
-        command: [sleep, infinity]
-        volumeMounts: [{name: data, mountPath: /source/data}]
-      volumes: [{name: data, persistentVolumeClaim: {claimName: web}}]
-";
+const FLAGS: [&str; 4] = ["--mover-node-timeout", "10s", "--mover-prepare-timeout", "20s"];
 
-const TARGET: &str = "{alias: app, ref: {apiVersion: apps/v1, kind: Deployment, name: web}, paths: [/source/data], \
-                      volumeMounts: [{name: data, mountPath: /source/data}]}";
+/// The Deployment with a file, and BackupConfiguration `nightly`.
+fn shop() -> StashTest {
+    let test = StashTest::alone(&FLAGS);
+    test.put_repository("repo");
+    // It runs on that node only, and is not evicted while the node is lost.
+    let pinned = format!(
+        "nodeSelector: {{kubernetes.io/hostname: {NODE}}}\n      tolerations: [{{operator: Exists}}]"
+    );
+    put_deployment_with(&test, "web", &pinned, "");
+    fs::write(test.directory("web", 0, "data").join("which"), "web").unwrap();
+    test.put_configuration("nightly", &deployment("app", "web"), "");
+    test.wait_for_phase("BackupConfiguration", "nightly", "Ready");
+    test
+}
 
 #[test]
 fn a_session_whose_node_is_gone_fails_with_its_name_and_the_next_one_succeeds_when_it_is_back() {
-    let test = StashTest::alone(&["--mover-node-timeout", "10s", "--mover-prepare-timeout", "20s"]);
-    test.put_repository("repo");
-    test.tenant.apply(&PINNED.replace("NODE", NODE));
-    test.wait_for_ready("web", 1);
-    fs::write(test.directory("web", 0, "data").join("which"), "web").unwrap();
-    test.put_configuration("nightly", TARGET, "");
-    test.wait_for_phase("BackupConfiguration", "nightly", "Ready");
+    let test = shop();
     test.storage.close("PUT", "/data/", Fault::Hold, 1000);
     let session = test.begin("BackupConfiguration", "nightly");
     test.storage.wait_until_reached(90);
@@ -60,5 +43,30 @@ fn a_session_whose_node_is_gone_fails_with_its_name_and_the_next_one_succeeds_wh
     // It is unknown whether the mover on the lost node had ended: its lock stays, and is in nobody's way.
     test.run("BackupConfiguration", "nightly", "Succeeded");
     assert_eq!(test.backups("repo").len(), 1);
+    test.assert_no_mover_is_left();
+}
+
+/// Its mover may have written: the workload stays down, and is not started on another node either.
+#[test]
+fn a_restore_whose_node_is_gone_holds_the_workload_down_and_the_next_one_succeeds_when_it_is_back() {
+    let test = shop();
+    test.run("BackupConfiguration", "nightly", "Succeeded");
+    fs::write(test.directory("web", 0, "data").join("which"), "damaged").unwrap();
+    let pinned = format!("{{pod: {{nodeSelector: {{kubernetes.io/hostname: {NODE}}}}}}}");
+    let spec = format!("  target: {}\n  runtimeSettings: {pinned}", into("app", "Deployment", "web"));
+    test.hold_restore(&spec);
+    let node = LostNode::gone();
+    let failed = test.restored_as(RESTORE_SESSIONS, "back", "Failed");
+    let said = failed["status"].to_string();
+    assert!(said.contains(NODE), "{said}");
+    assert_eq!(failed["status"]["standstill"]["step"], "HeldDown", "{said}");
+    assert_eq!(test.replicas("deployments", "web"), 0, "{said}");
+    test.storage.open();
+    node.comes_back();
+    test.restore("again", &spec, "");
+    test.restored_as(RESTORE_SESSIONS, "again", "Succeeded");
+    test.wait_for_ready("web", 1);
+    assert_eq!(fs::read_to_string(test.directory("web", 0, "data").join("which")).unwrap(), "web");
+    test.run("BackupConfiguration", "nightly", "Succeeded");
     test.assert_no_mover_is_left();
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::StashTest;
-use crate::{get, wait_for};
+use crate::{Fault, get, wait_for};
 
 pub const RESTORE_SESSIONS: &str = "restoresessions.stash.appscode.com";
 pub const RESTORE_BATCHES: &str = "restorebatches.stash.appscode.com";
@@ -20,6 +20,18 @@ spec:
 {spec}
 "
         ));
+    }
+
+    /// Begins restore `back`, and waits until the mover that writes waits for storage, which holds all that it reads of the data.
+    pub fn hold_restore(&self, spec: &str) {
+        let mut is_copied = false;
+        self.storage.close_where(Fault::Hold, 0, usize::MAX, move |method, path| {
+            // The safety copy is stored; what is read next is the restore's own.
+            is_copied |= method == "PUT" && path.contains("/snapshots/");
+            is_copied && method == "GET" && path.contains("/data/")
+        });
+        self.restore("back", spec, "");
+        self.storage.wait_until_reached(120);
     }
 
     /// Creates a RestoreBatch on Repository `repo`; each member is a map in YAML, `more` are lines of the spec.

@@ -103,3 +103,23 @@ spec:
     before.assert_same(&contents(&test.directory("web", 0, "data")), "restored");
     test.assert_nothing_is_left("repo");
 }
+
+/// Names as long as the API server allows; labels, Jobs and snapshots have less room.
+#[test]
+fn names_at_their_limits_are_backed_up_and_come_back() {
+    let test = StashTest::start();
+    let (invoker, workload) = ("n".repeat(253), "w".repeat(57));
+    let host = format!("{}-last", "h".repeat(248));
+    let before = put_deployment(&test, &workload);
+    test.put_repository("repo");
+    test.put_configuration(&invoker, &deployment(&host, &workload), "");
+    test.run(CONFIGURATION, &invoker, "Succeeded");
+    test.assert_stored("repo", &host, "/source/data", &before);
+    fs::write(test.directory(&workload, 0, "data").join("which"), "damaged").unwrap();
+    let restore = "r".repeat(253);
+    test.restore(&restore, &format!("  target: {}", into(&host, "Deployment", &workload)), "");
+    test.restored_as(RESTORE_SESSIONS, &restore, "Succeeded");
+    test.wait_for_ready(&workload, 1);
+    before.assert_same(&contents(&test.directory(&workload, 0, "data")), "restored");
+    test.assert_nothing_is_left("repo");
+}

@@ -3,10 +3,11 @@
 use std::fs;
 
 use lifeboat_e2e::tree::Listing;
-use lifeboat_e2e::{Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, contents};
+use lifeboat_e2e::{Engine, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, contents, wait_for};
 
 use super::workloads::{
-    claim_target, content_of_claim, into, member, put_claim, put_daemon_set, put_workload, target,
+    claim_target, content_of_claim, into, member, put_claim, put_daemon_set, put_replicas, put_workload,
+    target,
 };
 
 const BATCH: &str = "BackupBatch";
@@ -206,5 +207,35 @@ fn a_daemon_set_comes_back_on_every_node_into_its_running_pods() {
     }
     pods.assert_unchanged();
     assert!(back["status"]["standstill"].is_null(), "nothing was stopped: {back}");
+    test.assert_nothing_is_left("repo");
+}
+
+/// Ordinals that begin at one: the first pod, and the claim that it leaves behind, are no part of the target any more.
+#[test]
+fn a_stateful_set_whose_ordinals_begin_later_comes_back_ordinal_by_ordinal() {
+    let test = StashTest::start();
+    put_replicas(&test, "db", "data", 2);
+    test.patch("statefulset", "db", r#"{"spec": {"ordinals": {"start": 1}}}"#);
+    wait_for("pods db-1 and db-2", 120, || {
+        let pods = test.pods("db");
+        let names: Vec<&str> = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+        if names == ["db-1", "db-2"] { Ok(()) } else { Err(names.join(", ")) }
+    });
+    test.wait_for_ready("db", 2);
+    fs::write(test.directory("db", 1, "data").join("which"), "db-2").unwrap();
+    let before: Vec<Listing> = (0..2).map(|number| contents(&test.directory("db", number, "data"))).collect();
+    test.put_repository("repo");
+    test.put_configuration("nightly", &target("app", "apps/v1", "StatefulSet", "db"), "");
+    test.run("BackupConfiguration", "nightly", "Succeeded");
+    assert_eq!(test.snapshots("repo"), ["app-1 /source/data", "app-2 /source/data"]);
+    for number in 0..2 {
+        fs::write(test.directory("db", number, "data").join("which"), "damaged").unwrap();
+    }
+    test.restore("back", &format!("  target: {}", into("app", "StatefulSet", "db")), "");
+    test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
+    test.wait_for_ready("db", 2);
+    for (number, listing) in before.iter().enumerate() {
+        listing.assert_same(&contents(&test.directory("db", number, "data")), "restored");
+    }
     test.assert_nothing_is_left("repo");
 }

@@ -9,41 +9,15 @@ use lifeboat_e2e::{Engine, RESTORE_SESSIONS, StashTest, contents, random};
 use rstest::rstest;
 use serde_json::Value;
 
-use super::workloads::{deployment, into};
+use super::workloads::{deployment, into, put_deployment_with};
 
 const CONFIGURATION: &str = "BackupConfiguration";
 /// The user of the app, and its group.
 const USER: u32 = 1000;
 
-/// An app that every level admits.
-const APP: &str = "apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: web}
-spec: {accessModes: [ReadWriteOnce], storageClassName: box-csi, resources: {requests: {storage: 64Mi}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      securityContext:
-        runAsUser: 1000
-        runAsGroup: 1000
-        runAsNonRoot: true
-        seccompProfile: {type: RuntimeDefault}
-      containers:
-      - name: main
-        image: TEST_IMAGE
-        imagePullPolicy: IfNotPresent
-        command: [sleep, infinity]
-        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-        volumeMounts: [{name: data, mountPath: /source/data}]
-      volumes: [{name: data, persistentVolumeClaim: {claimName: web}}]
-";
+/// What every level admits.
+const OF_POD: &str = "securityContext: {runAsUser: 1000, runAsGroup: 1000, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}";
+const OF_CONTAINER: &str = "securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}";
 
 /// Files of the app's user, which nobody else can read.
 fn fill(directory: &Path) -> Listing {
@@ -64,8 +38,7 @@ pub(crate) fn start(level: &str) -> (StashTest, Listing) {
     let label = format!("pod-security.kubernetes.io/enforce={level}");
     let test = StashTest::labelled(&[&label]);
     test.put_repository("repo");
-    test.tenant.apply(APP);
-    test.wait_for_ready("web", 1);
+    put_deployment_with(&test, "web", OF_POD, OF_CONTAINER);
     let before = fill(&test.directory("web", 0, "data"));
     test.put_configuration("nightly", &deployment("app", "web"), "");
     (test, before)

@@ -22,18 +22,6 @@ fn damaged_shop(test: &StashTest) -> String {
     format!("  target: {}", into("app", "Deployment", "web"))
 }
 
-/// Begins a restore, and waits until the mover that writes waits for storage, which holds all that it reads of the data.
-fn hold(test: &StashTest, spec: &str) {
-    let mut is_copied = false;
-    test.storage.close_where(Fault::Hold, 0, usize::MAX, move |method, path| {
-        // The safety copy is stored; what is read next is the restore's own.
-        is_copied |= method == "PUT" && path.contains("/snapshots/");
-        is_copied && method == "GET" && path.contains("/data/")
-    });
-    test.restore("back", spec, "");
-    test.storage.wait_until_reached(120);
-}
-
 /// Fails unless the workload runs again with the data that was backed up.
 fn assert_restored(test: &StashTest) {
     test.wait_for_ready("web", 1);
@@ -78,7 +66,7 @@ fn a_volume_that_is_full_fails_its_restore_and_with_space_the_next_one_succeeds(
 fn storage_that_is_away_for_a_while_delays_a_restore_only() {
     let test = StashTest::start();
     let spec = damaged_shop(&test);
-    hold(&test, &spec);
+    test.hold_restore(&spec);
     // Requests that were held are cut off; then some of each kind are refused, and finally all succeed.
     test.storage.open();
     for method in METHODS {
@@ -97,7 +85,7 @@ fn storage_that_is_away_for_a_while_delays_a_restore_only() {
 fn a_restore_whose_storage_stays_away_ends_in_time_and_holds_the_workload_down() {
     let test = StashTest::start();
     let spec = damaged_shop(&test);
-    hold(&test, &format!("  timeOut: 60s\n{spec}"));
+    test.hold_restore(&format!("  timeOut: 60s\n{spec}"));
     let failed = test.restored_as(RESTORE_SESSIONS, "back", "Failed");
     let said = failed["status"].to_string();
     assert_eq!(condition(&failed, "DeadlineExceeded").0, "True", "{said}");
@@ -122,7 +110,7 @@ fn a_restore_whose_storage_stays_away_ends_in_time_and_holds_the_workload_down()
 fn a_workload_that_is_deleted_during_its_restore_fails_it_and_a_new_one_is_restored() {
     let test = StashTest::start();
     let spec = damaged_shop(&test);
-    hold(&test, &spec);
+    test.hold_restore(&spec);
     test.delete(&["deployment", "web"]);
     let failed = test.restored_as(RESTORE_SESSIONS, "back", "Failed");
     let said = failed["status"].to_string();
@@ -146,7 +134,7 @@ fn a_workload_that_is_deleted_during_its_restore_fails_it_and_a_new_one_is_resto
 fn a_mover_of_a_restore_that_is_evicted_is_followed_by_another() {
     let test = StashTest::start();
     let spec = damaged_shop(&test);
-    hold(&test, &spec);
+    test.hold_restore(&spec);
     evict(&test, &test.wait_for_movers(1)[0]);
     test.storage.open();
     let back = test.restored_as(RESTORE_SESSIONS, "back", "Succeeded");
@@ -160,7 +148,7 @@ fn a_mover_of_a_restore_that_is_evicted_is_followed_by_another() {
 fn a_workload_that_is_rolled_out_during_its_restore_starts_with_its_new_template() {
     let test = StashTest::start();
     let spec = damaged_shop(&test);
-    hold(&test, &spec);
+    test.hold_restore(&spec);
     let template = r#"{"spec": {"template": {"metadata": {"annotations": {"example.org/rollout": "2"}}}}}"#;
     test.patch("deployment", "web", template);
     test.storage.open();

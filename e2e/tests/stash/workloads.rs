@@ -80,11 +80,13 @@ const POD: &str = "
     metadata: {labels: {app: NAME}}
     spec:
       terminationGracePeriodSeconds: 0
+      OF_POD
       containers:
       - name: main
         image: TEST_IMAGE
         imagePullPolicy: IfNotPresent
         command: [sleep, infinity]
+        OF_CONTAINER
         volumeMounts: [{name: data, mountPath: /source/data}]";
 
 /// A Deployment with a claim of its name, and files in it; gives its content.
@@ -107,7 +109,24 @@ pub(crate) fn put_workload(test: &StashTest, kind: &str, name: &str, mode: &str)
     fill(&test.directory(name, 0, "data"), name)
 }
 
+/// A Deployment of one running pod with an empty claim of its name. `of_pod`, `of_container`: further fields of its pod and of the container,
+/// as YAML; each line after the first is indented as in the template.
+pub(crate) fn put_deployment_with(test: &StashTest, name: &str, of_pod: &str, of_container: &str) {
+    let manifests = of_one_pod("Deployment", name, "ReadWriteOnce");
+    test.tenant.apply(&manifests.replace("OF_POD", of_pod).replace("OF_CONTAINER", of_container));
+    test.wait_for_ready(name, 1);
+}
+
 fn put_empty(test: &StashTest, kind: &str, name: &str, mode: &str) {
+    test.tenant.apply(&plain(&of_one_pod(kind, name, mode)));
+}
+
+/// Manifests without more fields.
+fn plain(manifests: &str) -> String {
+    manifests.replace("      OF_POD\n", "").replace("        OF_CONTAINER\n", "")
+}
+
+fn of_one_pod(kind: &str, name: &str, mode: &str) -> String {
     let (version, selector) = match kind {
         "ReplicationController" => ("v1", "{app: NAME}"),
         _ => ("apps/v1", "{matchLabels: {app: NAME}}"),
@@ -125,7 +144,7 @@ spec:
 ",
         claim(mode)
     );
-    test.tenant.apply(&manifests.replace("NAME", name));
+    manifests.replace("NAME", name)
 }
 
 /// A Deployment of one running pod whose volume exists only with it: an emptyDir with these settings, as the inside of a map.
@@ -140,7 +159,7 @@ spec:
       volumes: [{{name: data, emptyDir: {{{settings}}}}}]
 "
     );
-    test.tenant.apply(&manifests.replace("NAME", name));
+    test.tenant.apply(&plain(&manifests.replace("NAME", name)));
     test.wait_for_ready(name, 1);
 }
 
@@ -221,7 +240,7 @@ spec:
     );
     let pod_volume = format!("name: {volume}, mountPath: /source/data");
     let manifests = manifests.replace("name: data, mountPath: /source/data", &pod_volume);
-    test.tenant.apply(&manifests.replace("NAME", name));
+    test.tenant.apply(&plain(&manifests.replace("NAME", name)));
     test.wait_for_ready(name, replicas);
 }
 
@@ -237,7 +256,7 @@ spec:
       volumes: [{{name: data, emptyDir: {{}}}}]
 "
     );
-    test.tenant.apply(&manifests.replace("NAME", name));
+    test.tenant.apply(&plain(&manifests.replace("NAME", name)));
     test.wait_until_running(&format!("daemonset/{name}"));
     let pods = test.pods(name);
     let node = |number: usize| pods[number]["spec"]["nodeName"].as_str().unwrap().to_owned();
