@@ -74,6 +74,8 @@ fn a_volume_snapshot_becomes_ready_and_restores_the_bytes_of_its_moment() {
     namespace.apply(&pod(&node));
     let source = format!("pod-{node}");
     wait_until_ready(&namespace, &format!("pod/{source}"));
+    // The pod is Ready as soon as its command has begun.
+    assert_eq!(read(&namespace, &source, "/data/file"), format!("bytes-of-{node}\n"));
     namespace.apply(&format!(
         "
 apiVersion: snapshot.storage.k8s.io/v1
