@@ -35,6 +35,10 @@ pub enum PolicyError {
         "volumePolicies[{at}].conditions.capacity is {text:?}; write it like \"1Gi,10Gi\", \"1Gi,\" or \",10Gi\""
     )]
     Capacity { at: usize, text: String },
+    #[error(
+        "volumePolicies[{at}].conditions.csi.volumeAttributes is set without csi.driver, whose attributes they are; set csi.driver"
+    )]
+    AttributesWithoutDriver { at: usize },
     #[error("includeExcludePolicy: '*' cannot be used in its lists")]
     Star,
     #[error("includeExcludePolicy: {0:?} is both included and excluded")]
@@ -213,6 +217,9 @@ impl WirePolicy {
         let given = self.conditions;
         let text = given.capacity.clone().unwrap_or_default();
         let capacity = capacity(&text).ok_or(PolicyError::Capacity { at, text })?;
+        if given.csi.as_ref().is_some_and(|csi| csi.driver.is_empty() && !csi.volume_attributes.is_empty()) {
+            return Err(PolicyError::AttributesWithoutDriver { at });
+        }
         let conditions = Conditions {
             capacity,
             storage_class: given.storage_class,

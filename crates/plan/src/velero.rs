@@ -20,5 +20,6 @@ pub mod schedule;
 pub mod server_status;
 pub mod sync;
 pub mod typed;
+pub mod uploader;
 pub mod volume_plugin;
 pub mod volume_settings;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::{Backup, Restore};
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Why an action failed, as a message for the results of the backup or restore.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,6 +169,19 @@ impl RestoreOutcome {
     }
 }
 
+/// The right to ask an action whether items are ready, until it is dropped.
+#[derive(Debug, Default)]
+pub struct Turn {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    /// A turn that takes one of a limited number. None: there is no limit.
+    pub fn new(permit: Option<OwnedSemaphorePermit>) -> Self {
+        Self { _permit: permit }
+    }
+}
+
 /// Runs for each matching item before it is restored.
 #[async_trait]
 pub trait RestoreItemAction: Send + Sync {
@@ -178,12 +192,19 @@ pub trait RestoreItemAction: Send + Sync {
         input: RestoreInput<'_>,
         cluster: &dyn Lookup,
     ) -> Result<RestoreOutcome, ActionError>;
-    /// Whether the additional items are ready. Their namespaces are those of the backup, as in stock Velero.
+    /// Waits until the action may be asked [`Self::are_ready`] once more: of questions that take minutes it answers only
+    /// some at a time.
+    async fn turn(&self) -> Turn {
+        Turn::default()
+    }
+    /// Whether the additional items are ready. Their namespaces are those of the backup, as in stock Velero. `limit`: how
+    /// long the answer may take; a program that has not answered by then is ended.
     async fn are_ready(
         &self,
         _items: &[ItemId],
         _restore: &Restore,
         _cluster: &dyn Lookup,
+        _limit: Duration,
     ) -> Result<bool, ActionError> {
         Ok(true)
     }

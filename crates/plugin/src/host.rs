@@ -15,6 +15,7 @@ mod program;
 mod session;
 mod settings;
 mod slot;
+mod spares;
 mod usage;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub use log::{LogLevel, LogLine, LogSink, ServerLog};
 pub use session::Session;
 pub use settings::{HostSettings, Timeouts, plugin_environment};
 pub(crate) use slot::{Call, Init, Slot, moving};
+pub(crate) use spares::ARE_READY;
 pub use usage::Used;
 
 /// One installed plugin. A program may serve several.

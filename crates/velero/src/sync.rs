@@ -1,9 +1,11 @@
 //! Syncs the backups of buckets with the cluster: each location is listed when it is due; backups without an object
-//! get one, and objects whose backup is gone are deleted. Nothing is concluded from a listing that failed.
+//! get one, objects of their snapshots that were lost are created again, and objects whose backup is gone are deleted.
+//! Nothing is concluded from a listing that failed.
 
 mod bring;
 mod look;
 mod remove;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -90,6 +92,10 @@ struct Past {
     looked: BTreeMap<String, Looked>,
     /// The number of syncs.
     syncs: u64,
+    /// The backup whose lost objects were looked for last.
+    last_repaired: Option<String>,
+    /// How many VolumePluginBackups a backup had after storage was read for it.
+    repaired: BTreeMap<String, usize>,
 }
 
 /// The names of all Backup objects, and of those in one location.
@@ -185,6 +191,7 @@ async fn sync(
     let listed: BTreeSet<String> = listed.into_iter().filter(|name| BackupFiles::new(name).is_ok()).collect();
     let missing: BTreeSet<&String> = listed.difference(&in_cluster.all).collect();
     look::bring(context, location, &missing, past).await?;
+    repair::repair(context, location, &in_cluster.here, past).await;
     let absent = past.absences.observe(&listed, &in_cluster.here);
     remove::remove(context, location, &absent).await
 }

@@ -311,7 +311,7 @@ pub(crate) async fn left_by_plugin(
             continue;
         }
         let name = object.name_any();
-        let labelled = objects::merge(&api, object, subject.adoption(&json)).await;
+        let labelled = objects::merge(&api, object, subject.adoption(&json, None)).await;
         let Ok(labelled) = labelled else { continue };
         let made = json.pointer("/status/snapshotID").and_then(Value::as_str).unwrap_or_default();
         if plan::operation_state(&json) == OperationState::Completed && !made.is_empty() && found.is_none() {

@@ -63,6 +63,17 @@ impl Plugins {
         self.directory.path().to_owned()
     }
 
+    /// Waits for a file that a program writes.
+    pub async fn file(&self, name: &str) {
+        for _ in 0..1_500 {
+            if self.path().join(name).exists() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("there is no file {name:?}");
+    }
+
     pub fn environment(&mut self, name: &str, value: impl Into<OsString>) {
         self.settings.environment.push((name.into(), value.into()));
     }

@@ -96,8 +96,21 @@ impl RestoreItemAction for Misbehaving {
         match items.first().map(|item| item.name.as_str()) {
             Some("error") => Err(Error::new("the test requested a failure")),
             Some("never") => Ok(false),
+            Some(name) if name.starts_with("until-") => {
+                until(name.trim_start_matches("until-")).await;
+                Ok(true)
+            }
             _ => Ok(true),
         }
+    }
+}
+
+/// Tells the test that the question arrived, and waits for its file.
+async fn until(file: &str) {
+    let directory = std::env::temp_dir();
+    let _ = std::fs::write(directory.join(format!("asked-{file}")), "");
+    while !directory.join(file).exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

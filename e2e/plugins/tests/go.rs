@@ -128,7 +128,10 @@ async fn restore_actions_of_both_versions_run_and_version_two_waits() {
     let one = registry.restore[0].execute(input(), &NoCluster).await.unwrap();
     assert_eq!(mark(&one.item, "restore-v1"), "again");
     assert!(!one.wait_for_additional_items && !one.skip);
-    assert_eq!(registry.restore[0].are_ready(&[secret()], &restore(), &NoCluster).await, Ok(true));
+    assert_eq!(
+        registry.restore[0].are_ready(&[secret()], &restore(), &NoCluster, Duration::from_mins(1)).await,
+        Ok(true)
+    );
 
     let two = registry.restore[1].execute(input(), &NoCluster).await.unwrap();
     assert!(two.wait_for_additional_items);
@@ -137,7 +140,10 @@ async fn restore_actions_of_both_versions_run_and_version_two_waits() {
     let mut answers = Vec::new();
     for _ in 0..3 {
         answers.push(
-            registry.restore[1].are_ready(&two.additional_items, &restore(), &NoCluster).await.unwrap(),
+            registry.restore[1]
+                .are_ready(&two.additional_items, &restore(), &NoCluster, Duration::from_mins(1))
+                .await
+                .unwrap(),
         );
     }
     assert_eq!(answers, [false, false, true]);

@@ -116,6 +116,7 @@ fn items_that_failed_are_left_out_of_the_question() {
     server.assert_phase(&restore, &["PartiallyFailed"]);
     assert!(exists(&app.name, "waiting"));
     let asked = server.recorded("restore-v2", "AreAdditionalItemsReady");
+    assert!(!asked.is_empty(), "the wait was requested, so the plugin is asked");
     assert!(asked.iter().all(|call| call["items"].as_array().is_none_or(Vec::is_empty)), "{asked:?}");
 }
 

@@ -40,7 +40,7 @@ async fn an_application_is_ready_when_its_database_answers() {
     assert_eq!(line.fields["item"], "shop");
 
     let again = restore();
-    let ready = || action.are_ready(&outcome.additional_items, &again, &NoCluster);
+    let ready = || action.are_ready(&outcome.additional_items, &again, &NoCluster, Duration::from_mins(1));
     let closed = tokio::spawn(async move {
         drop(listener.accept().await.unwrap());
         listener

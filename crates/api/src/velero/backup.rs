@@ -197,7 +197,7 @@ pub struct BackupSpec {
     /// Data mover that copies the snapshots. Default, also for `velero`: the built-in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datamover: Option<String>,
-    /// Settings for the copying of files. Accepted for compatibility; Lifeboat ignores it.
+    /// Settings for the copying of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_config: Option<UploaderConfigForBackup>,
 }
@@ -211,11 +211,11 @@ pub struct Metadata {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// Settings for the copying of files during a backup. Accepted for compatibility; Lifeboat ignores them.
+/// Settings for the copying of files during a backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UploaderConfigForBackup {
-    /// Number of files to read in parallel. Ignored: a mover uses up to 4 threads.
+    /// Number of files that a mover reads in parallel, at most 16. Default: one for each core, at most 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_files_upload: Option<i64>,
 }

@@ -106,7 +106,7 @@ pub struct DataDownloadSpec {
     pub snapshot_id: String,
     /// Namespace from which the volume was backed up. It differs from the target's if namespaces are mapped.
     pub source_namespace: String,
-    /// Settings for the data mover. The built-in one ignores them. Default: none.
+    /// Settings of the data mover, from `uploaderConfig`. The built-in one reads ParallelFilesDownload, WriteSparseFiles. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_config: Option<BTreeMap<String, String>>,
     /// Set to true to cancel the transfer. Default: false.

@@ -117,7 +117,7 @@ pub struct DataUploadSpec {
     pub backup_storage_location: String,
     /// Namespace of the claim and of its snapshot.
     pub source_namespace: String,
-    /// Settings for the data mover. The built-in one ignores them. Default: none.
+    /// Settings of the data mover, from `uploaderConfig`. The built-in one reads ParallelFilesUpload. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_config: Option<BTreeMap<String, String>>,
     /// Set to true to cancel the transfer. Default: false.

@@ -132,7 +132,7 @@ pub struct PodVolumeBackupSpec {
     /// Tags of the snapshot in the repository, such as the backup, pod and volume it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
-    /// Settings for the program that copies. Accepted for compatibility; Lifeboat ignores them.
+    /// Settings of the mover, from `uploaderConfig`: ParallelFilesUpload. Others are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_settings: Option<BTreeMap<String, String>>,
     /// Set to true to cancel the transfer. Default: false.

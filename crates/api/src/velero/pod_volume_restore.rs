@@ -124,7 +124,7 @@ pub struct PodVolumeRestoreSpec {
     pub snapshot_id: String,
     /// Namespace from which the volume was backed up; it determines the repository.
     pub source_namespace: String,
-    /// Settings for the program that copies. Accepted for compatibility; Lifeboat ignores them.
+    /// Settings of the mover, from `uploaderConfig`: ParallelFilesDownload, WriteSparseFiles. Others are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_settings: Option<BTreeMap<String, String>>,
     /// Set to true to cancel the transfer. Default: false.

@@ -160,7 +160,7 @@ pub struct RestoreSpec {
     #[schemars(transform = atomic)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_policy: Option<TypedLocalObjectReference>,
-    /// Settings for the writing of files. Accepted for compatibility; Lifeboat ignores it.
+    /// Settings for the writing of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_config: Option<UploaderConfigForRestore>,
 }
@@ -189,14 +189,14 @@ pub struct RestoreStatusSpec {
     pub excluded_resources: Option<Vec<String>>,
 }
 
-/// Settings for the writing of files during a restore. Accepted for compatibility; Lifeboat ignores them.
+/// Settings for the writing of files during a restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UploaderConfigForRestore {
-    /// Whether to write sparse files. Ignored: a mover always writes sparse files.
+    /// Whether to leave holes where files have zeros. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_sparse_files: Option<bool>,
-    /// Number of files to write in parallel. Ignored: a mover uses up to 4 threads.
+    /// Number of files that a mover writes in parallel, at most 16. Default: one for each core, at most 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_files_download: Option<i64>,
 }

@@ -53,7 +53,7 @@ impl VolumeOperationProgress {
 
 /// The phases known to the server. A plugin may write any string.
 pub mod phase {
-    /// The plugin has not started yet. The server itself starts with `InProgress`.
+    /// The plugin has not started yet. Only plugins write it: the server's objects start with `InProgress`.
     pub const NEW: &str = "New";
     /// The plugin is working.
     pub const IN_PROGRESS: &str = "InProgress";

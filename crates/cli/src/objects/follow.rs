@@ -89,17 +89,23 @@ impl State {
             "Queued" if self.queue > 1 => format!("{} other backups before it", self.queue - 1),
             "Queued" => "a running backup to end".to_owned(),
             "ReadyToStart" => "the start".to_owned(),
-            "InProgress" => match self.waits.waits.as_slice() {
-                [] => "objects".to_owned(),
-                [wait] if self.waits.more == 0 => format!("objects; {wait}"),
-                [wait, rest @ ..] => format!("objects; {wait}; {} more wait", rest.len() + self.waits.more),
-            },
+            "InProgress" => format!("objects{}", self.listed_waits()),
             "WaitingForPluginOperations" | "WaitingForPluginOperationsPartiallyFailed" => {
                 let (begun, good, bad) = self.operations;
-                format!("plugins: {} of {begun} operations have ended", good + bad)
+                let ended = good + bad;
+                format!("plugins: {ended} of {begun} operations have ended{}", self.listed_waits())
             }
             "Finalizing" | "FinalizingPartiallyFailed" => "the last files to be written".to_owned(),
             other => other.to_owned(),
+        }
+    }
+
+    /// The longest of the waits, and the number of the others.
+    fn listed_waits(&self) -> String {
+        match self.waits.waits.as_slice() {
+            [] => String::new(),
+            [wait] if self.waits.more == 0 => format!("; {wait}"),
+            [wait, rest @ ..] => format!("; {wait}; {} more wait", rest.len() + self.waits.more),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use lifeboat_plan::items::waits::{Wait, Waits};
 use serde_json::{Map, Value, json};
 
 /// A value of a description.
@@ -80,6 +81,19 @@ impl Page {
     pub(crate) fn items(&mut self, done: i64, total: i64, ended: bool) {
         let text = if ended && done == total { done.to_string() } else { format!("{done} of {total}") };
         self.say("Items", text, json!({"done": done, "total": total}));
+    }
+
+    /// Adds what the object waits for, from its annotation.
+    pub(crate) fn waits(&mut self, annotation: Option<&String>, now: Timestamp) {
+        let waits = Waits::read(annotation.map(String::as_str));
+        let line = |wait: &Wait| format!("{wait}, for {} now", span(now.duration_since(wait.since)));
+        let mut lines: Vec<String> = waits.waits.iter().map(line).collect();
+        if waits.more > 0 {
+            lines.push(format!("and {} more", waits.more));
+        }
+        if !lines.is_empty() {
+            self.put("Waiting", Node::List(lines));
+        }
     }
 
     /// Adds a block with a heading that differs from its JSON key.

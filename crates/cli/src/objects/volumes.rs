@@ -2,34 +2,33 @@
 //! volumes (PodVolumeBackup, PodVolumeRestore) and moved snapshot data (DataUpload, DataDownload), as text and JSON.
 //! Shown by `describe` and, while they run, by `watch`.
 
+mod running;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, ListParams};
-use kube::{Client, ResourceExt};
+use kube::{Api, Client};
 use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::transfer::attempts::CONSISTENCY;
 use lifeboat_plan::velero::pod_volumes::CHANGED_FILES;
 use lifeboat_plan::velero::volume_plugin::{
-    Kind, OperationState, PROVIDER_VOLUME, SNAPSHOT_LOCATION, hung, operation_state, progress,
+    Kind, OURS, OperationState, PROVIDER_VOLUME, SNAPSHOT_LOCATION, does_not_end, hung, one_per_operation,
+    operation_state, progress,
 };
 use serde_json::{Value, json};
 
-use super::Noun;
 use super::results::{Fetched, NotFetched};
 use super::show::{Page, span};
 use crate::units::bytes;
+pub(crate) use running::Running;
 
-/// How often running ones are listed.
-const INTERVAL: Duration = Duration::from_secs(2);
-/// Without a terminal: how often the progress of a volume is printed while it changes.
-const PRINT_INTERVAL: Duration = Duration::from_secs(10);
+/// How many keys of a plugin are shown, and how much of each key and value.
+const MOST_SPECIFIC: usize = 20;
+const LONGEST_SPECIFIC: usize = 200;
 
 /// One volume that is backed up or restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +44,10 @@ pub(crate) struct Volume {
     at_provider: String,
     phase: String,
     message: String,
+    /// What the plugin says about it, as its own keys and values.
+    plugin_specific: BTreeMap<String, String>,
+    /// What it waits for, if that is unusual.
+    waits_for: Option<String>,
     started: Option<Timestamp>,
     completed: Option<Timestamp>,
     /// Bytes done, and the total if it is known.
@@ -134,6 +137,8 @@ impl Volume {
                 .to_owned(),
             phase: first(text("/status/phase"), "New".to_owned()),
             message: text("/status/message"),
+            plugin_specific: plugin_specific(object),
+            waits_for: does_not_end(object).filter(|_| Copied::of(object).is_none()),
             started: time("/status/startTimestamp"),
             completed: time("/status/completionTimestamp"),
             bytes: progress(object).map(|(done, total)| (counted(done), counted(total))),
@@ -191,6 +196,9 @@ impl Volume {
         if !self.message.is_empty() {
             text = format!("{text}: {}", self.message);
         }
+        if let Some(waits_for) = &self.waits_for {
+            text = format!("{text}; waits for {waits_for}");
+        }
         text
     }
 
@@ -204,6 +212,7 @@ impl Volume {
             named("volume", &self.at_provider),
         ];
         let mut about: Vec<String> = about.into_iter().flatten().collect();
+        about.extend(self.plugin_specific.iter().map(|(key, value)| format!("{key}: {value}")));
         if let Some(copy) = &self.copy {
             let way = match copy.way {
                 Method::Files => "copied files",
@@ -238,6 +247,7 @@ impl Volume {
             "changedFiles": self.copy.as_ref().map(|copy| copy.changed.parse::<u64>().unwrap_or_default()),
             "bytesAdded": self.copy.as_ref().and_then(|copy| copy.added), "plugin": self.plugin, "location": self.location, "snapshot": self.snapshot,
             "providerVolume": self.at_provider, "phase": self.phase, "message": self.message,
+            "pluginSpecific": self.plugin_specific, "waitsFor": self.waits_for,
             "started": time(self.started), "completed": time(self.completed), "bytesDone": done,
             "totalBytes": total, "percent": self.percent(), "bytesPerSecond": self.rate(),
             "secondsLeft": self.rest().map(|rest| rest.as_secs()), "noChangeSince": time(self.quiet_since),
@@ -261,6 +271,9 @@ pub(crate) async fn list(
     for (version, (kind_name, plural)) in kinds {
         let resource = objects::resource("velero.io", version, kind_name, plural);
         let api = objects::namespaced(client, namespace, &resource);
+        if kind_name == "VolumePluginBackup" {
+            found.extend(not_adopted(&api, owner).await);
+        }
         let of_owner = ListParams::default().labels(&kind.name_selector(owner));
         match api.list(&of_owner).await.attempt(format!("list {plural}")) {
             Ok(listed) => found.extend(listed.items.iter().map(objects::to_json)),
@@ -269,7 +282,24 @@ pub(crate) async fn list(
             Err(error) => return Err(error),
         }
     }
-    Ok(found)
+    Ok(one_per_operation(found))
+}
+
+/// The objects that plugins made for snapshots of a Backup and that the server has not labelled yet, because their calls
+/// still run. A server that cannot list them shows its own objects for these calls.
+async fn not_adopted(api: &Api<DynamicObject>, backup: &str) -> Vec<Value> {
+    let own = ListParams::default().labels(&format!("!{OURS},!{}", names::BACKUP_UID));
+    let Ok(listed) = api.list(&own).await else { return Vec::new() };
+    let objects = listed.items.iter().map(objects::to_json);
+    objects.filter(|object| object["spec"]["backup"] == backup).collect()
+}
+
+/// The keys and values that a plugin wrote. Their number and lengths are bounded, because the plugin chooses them.
+fn plugin_specific(object: &Value) -> BTreeMap<String, String> {
+    let short = |text: &str| text.chars().filter(|one| !one.is_control()).take(LONGEST_SPECIFIC).collect();
+    let all = object.pointer("/spec/pluginSpecific").and_then(Value::as_object).into_iter().flatten();
+    let texts = all.filter_map(|(key, value)| Some((short(key), short(value.as_str()?))));
+    texts.take(MOST_SPECIFIC).collect()
 }
 
 /// Running and failed volumes are always listed, the others with details.
@@ -298,75 +328,4 @@ pub(crate) fn put(
 /// Lists the objects for a description.
 pub(crate) async fn fetch(client: &Client, namespace: &str, kind: Kind, owner: &str) -> Fetched<Vec<Value>> {
     Some(list(client, namespace, kind, owner).await.map_err(NotFetched::Objects))
-}
-
-/// Shows running volumes: a bar for each on a terminal, lines otherwise.
-pub(crate) struct Running {
-    bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
-    asked: Instant,
-    printed: BTreeMap<String, (String, Instant)>,
-}
-
-impl Running {
-    pub(crate) fn new(terminal: Option<MultiProgress>) -> Self {
-        let bars = terminal.map(|terminal| (terminal, BTreeMap::new()));
-        Self { bars, asked: Instant::now(), printed: BTreeMap::new() }
-    }
-
-    /// Lists and shows running volumes, if the interval has passed. Errors of listing are ignored.
-    pub(crate) async fn show(&mut self, client: &Client, noun: Noun, owner: &DynamicObject) {
-        if self.asked.elapsed() < INTERVAL {
-            return;
-        }
-        self.asked = Instant::now();
-        let kind = if noun.one == "backup" { Kind::Backup } else { Kind::Restore };
-        let namespace = owner.namespace().unwrap_or_default();
-        let Ok(objects) = list(client, &namespace, kind, &owner.name_any()).await else { return };
-        let now = Timestamp::now();
-        let volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
-        let running: Vec<Volume> = volumes.into_iter().filter(Volume::is_running).collect();
-        if self.bars.is_some() { self.draw(&running) } else { self.print(&running) }
-    }
-
-    fn draw(&mut self, running: &[Volume]) {
-        let Some((terminal, bars)) = &mut self.bars else { return };
-        bars.retain(|name, bar| {
-            let stays = running.iter().any(|volume| volume.name == *name);
-            if !stays {
-                bar.finish_and_clear();
-            }
-            stays
-        });
-        for volume in running {
-            let bar = bars.entry(volume.name.clone()).or_insert_with(|| {
-                let style = ProgressStyle::with_template("  {prefix} {bar:24} {msg}");
-                let bar = terminal.add(ProgressBar::new(0));
-                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-                bar.set_prefix(volume.name.clone());
-                bar
-            });
-            let (done, total) = volume.bytes.unwrap_or_default();
-            bar.set_length(total.max(done));
-            bar.set_position(done);
-            bar.set_message(volume.state());
-            bar.tick();
-        }
-    }
-
-    fn print(&mut self, running: &[Volume]) {
-        for volume in running {
-            let state = volume.state();
-            let known = self.printed.get(&volume.name);
-            if known.is_none_or(|(before, when)| *before != state && when.elapsed() >= PRINT_INTERVAL) {
-                eprintln!("  volume {}: {state}", volume.name);
-                self.printed.insert(volume.name.clone(), (state, Instant::now()));
-            }
-        }
-    }
-
-    pub(crate) fn clear(&self) {
-        for bar in self.bars.iter().flat_map(|(_, bars)| bars.values()) {
-            bar.finish_and_clear();
-        }
-    }
 }

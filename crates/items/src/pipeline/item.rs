@@ -92,6 +92,7 @@ async fn restore(run: &Arc<Run>, item: &WorkItem, request: Request) -> bool {
     };
     let exists = outcome.is_in_cluster();
     run.recorder.item(item, outcome, notes);
+    run.progress.ended(&item.resource_id());
     exists
 }
 

@@ -188,6 +188,13 @@ impl Run {
         self.progress.wait(item.work, wait)
     }
 
+    /// How long an item waited for its action under a server that was interrupted.
+    pub fn waited_before(&self, item: &WorkItem, action: &str) -> Duration {
+        let now = self.clock.now();
+        let since = self.progress.waits_since(&Wait::new(&item.resource_id(), &[], action, now));
+        since.and_then(|since| Duration::try_from(now.duration_since(since)).ok()).unwrap_or_default()
+    }
+
     /// Takes work that waits for something outside out of its barrier.
     pub fn wait(&self, work: usize) {
         self.scheduler().wait(work);

@@ -2,6 +2,7 @@
 //! while it runs, read by the CLI for `describe` and `watch`. The size is bounded regardless of what plugins name.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ pub const WAITING: &str = "lifeboat.io/waiting";
 const MOST: usize = 20;
 /// How many objects are shown per waiting item.
 const MOST_THINGS: usize = 5;
+/// How long the answer may take that an item gets whose time was over before its server was restarted.
+const LAST_ANSWER: Duration = Duration::from_mins(1);
 /// The maximum length of a name that is shown.
 const LONGEST: usize = 300;
 
@@ -53,6 +56,16 @@ impl Wait {
         let shown: Vec<String> = things.iter().take(MOST_THINGS).map(|thing| cut(thing)).collect();
         Self { item: cut(item), more: things.len() - shown.len(), things: shown, action: cut(action), since }
     }
+
+    /// Whether both are the same action's wait for the same item.
+    pub fn is_of_same(&self, other: &Self) -> bool {
+        self.item == other.item && self.action == other.action
+    }
+
+    /// Whether this item waits; `item` may be too long to be shown as a whole.
+    pub fn is_item(&self, item: &str) -> bool {
+        self.item == cut(item)
+    }
 }
 
 impl fmt::Display for Wait {
@@ -92,12 +105,29 @@ impl Waits {
     }
 }
 
+/// How long an item may still wait for its additional items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remaining {
+    pub wait: Duration,
+    /// How long the first answer may take. It is asked for in any case: after a restart that outlasted the wait, the
+    /// items may be ready.
+    pub first_answer: Duration,
+}
+
+/// `before`: how long the item waited until the server was restarted, and for the restart.
+pub fn remaining(limit: Duration, before: Duration) -> Remaining {
+    let wait = limit.saturating_sub(before);
+    Remaining { wait, first_answer: wait.max(limit.min(LAST_ANSWER)) }
+}
+
 fn cut(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn wait(item: &str, things: usize, since: i64) -> Wait {
@@ -124,6 +154,23 @@ mod tests {
         let text = waits.annotation().unwrap();
         assert!(text.len() < 32 * 1024, "{}", text.len());
         assert_eq!(Waits::read(Some(&text)), waits);
+    }
+
+    #[rstest]
+    #[case::no_restart(600, 0, 600, 600)]
+    #[case::in_the_middle(600, 400, 200, 200)]
+    #[case::near_its_end(600, 590, 10, 60)]
+    #[case::over(600, 10_000, 0, 60)]
+    #[case::a_short_wait_that_is_over(5, 60, 0, 5)]
+    fn the_time_before_a_restart_counts_and_there_is_one_more_question(
+        #[case] limit: u64,
+        #[case] before: u64,
+        #[case] wait: u64,
+        #[case] first_answer: u64,
+    ) {
+        let seconds = Duration::from_secs;
+        let expected = Remaining { wait: seconds(wait), first_answer: seconds(first_answer) };
+        assert_eq!(remaining(seconds(limit), seconds(before)), expected);
     }
 
     #[test]

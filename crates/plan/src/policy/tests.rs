@@ -79,6 +79,11 @@ fn a_pods_volume_has_a_type_too() {
     "version: v1\nvolumePolicies:\n- conditions: {capacity: 10Gi}\n  action: {type: skip}",
     "\"10Gi\""
 )]
+// It would match every CSI volume, and with `skip` leave out all their data.
+#[case::attributes_of_no_driver(
+    "version: v1\nvolumePolicies:\n- conditions: {csi: {volumeAttributes: {tier: a}}}\n  action: {type: skip}",
+    "volumePolicies[0].conditions.csi.volumeAttributes"
+)]
 #[case::star("version: v1\nincludeExcludePolicy: {includedClusterScopedResources: [\"*\"]}", "'*'")]
 #[case::both(
     "version: v1\nincludeExcludePolicy: {includedNamespaceScopedResources: [a], excludedNamespaceScopedResources: [a]}",

@@ -13,6 +13,7 @@ use lifeboat_api::velero::{BackupPhase, names};
 use serde_json::{Map, Value, json};
 
 use crate::conditions::Fact;
+use crate::json::text;
 use crate::label;
 use crate::velero::ownership::{EXPIRATION_UNPROVEN, OwnershipKeys};
 use crate::velero::volume_plugin;
@@ -192,7 +193,12 @@ pub fn volume_plugin_backup(stored: &Stored<'_>, json: &Value, backup_uid: &Back
     if volume_plugin::operation_state(json) == volume_plugin::OperationState::Open {
         return None;
     }
-    of_volume(stored, "VolumePluginBackup", json, backup_uid)
+    let mut object = of_volume(stored, "VolumePluginBackup", json, backup_uid)?;
+    let id = json.pointer("/status/snapshotID").and_then(Value::as_str);
+    if let Some((label, value)) = volume_plugin::id_label(id) {
+        object["metadata"]["labels"][label] = value.into();
+    }
+    Some(object)
 }
 
 fn of_volume(stored: &Stored<'_>, kind: &str, json: &Value, backup_uid: &BackupUid) -> Option<Value> {
@@ -246,6 +252,23 @@ impl Absences {
         }
         self.missing.iter().filter(|(_, times)| **times >= LISTINGS).map(|(name, _)| name.clone()).collect()
     }
+}
+
+/// How many VolumePluginBackups a Backup of this location should have: those of a backup that has ended. None are
+/// expected where it is being deleted.
+pub fn snapshots_with_objects(backup: &Value, location: &LocationName) -> usize {
+    let here = text(backup, "/spec/storageLocation") == location.as_str();
+    let attempted = backup.pointer("/status/volumeSnapshotsAttempted").and_then(Value::as_u64);
+    let attempted = attempted.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    if here && may_go(backup) { attempted } else { 0 }
+}
+
+/// The next names after `last`, in a circle.
+pub fn next_in_turn(all: &BTreeSet<String>, last: Option<&str>, most: usize) -> Vec<String> {
+    let after = |name: &&String| last.is_none_or(|last| name.as_str() > last);
+    let rest = all.iter().filter(after);
+    let first = all.iter().filter(|name| !after(name));
+    rest.chain(first).take(most).cloned().collect()
 }
 
 /// Whether an object whose backup is gone may be deleted: only if the backup completed. A failed backup may never

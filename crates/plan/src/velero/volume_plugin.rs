@@ -18,17 +18,24 @@ use crate::label;
 
 mod late;
 mod name;
+mod single;
 mod state;
 
 pub use late::is_over;
-pub use name::can_be_name;
-pub use state::{HUNG_AFTER, OperationState, given_up, hung, is_bad, last_change, operation_state};
+pub use name::{can_be_name, snapshot_label};
+pub use single::one_per_operation;
+pub use state::{
+    HUNG_AFTER, OperationState, does_not_end, given_up, hung, is_bad, last_change, operation_state, waits,
+};
 
 /// Label of objects that the server created: it writes their status.
 pub const OURS: &str = "lifeboat.io/volume-plugin";
 
 /// Label: the VolumeSnapshotLocation of the snapshotter.
 pub const SNAPSHOT_LOCATION: &str = "lifeboat.io/snapshot-location";
+
+/// Label of the objects of both kinds: the snapshot's ID as [`snapshot_label`] writes it, once it is known.
+pub const SNAPSHOT_ID: &str = "velero.io/snapshot-id";
 
 /// Annotation of the server's objects: when their progress last changed.
 pub const PROGRESS_CHANGED: &str = "lifeboat.io/progress-changed";
@@ -128,13 +135,15 @@ impl Subject {
     pub fn labels(&self) -> BTreeMap<String, String> {
         let (_, name, uid) = self.kind.owner();
         let text = |value: &str| label::value(value);
-        [
+        let mut labels: BTreeMap<String, String> = [
             (names::BACKUP_NAME.to_owned(), text(&self.backup)),
             (name.to_owned(), text(&self.owner.0)),
             (uid.to_owned(), text(&self.owner.1)),
             (SNAPSHOT_LOCATION.to_owned(), text(&self.location)),
         ]
-        .into()
+        .into();
+        labels.extend(id_label(Some(&self.snapshot_id)));
+        labels
     }
 
     pub fn owner_reference(&self) -> Value {
@@ -164,6 +173,9 @@ impl Subject {
         });
         let patch = self.patch(shown, now);
         object["metadata"]["annotations"] = without_nulls(&patch["metadata"]["annotations"]);
+        for (label, value) in without_nulls(&patch["metadata"]["labels"]).as_object().into_iter().flatten() {
+            object["metadata"]["labels"][label] = value.clone();
+        }
         object["status"] = without_nulls(&patch["status"]);
         if !shown.plugin_specific.is_empty() {
             object["spec"]["pluginSpecific"] = json!(shown.plugin_specific);
@@ -176,14 +188,19 @@ impl Subject {
         patch(self.kind, &self.volume, shown, now)
     }
 
-    /// The patch for a plugin's own object: Lifeboat's labels and owner reference.
-    pub fn adoption(&self, object: &Value) -> Value {
+    /// The patch for a plugin's own object: Lifeboat's labels and owner reference. `made`: the ID that the call returned.
+    pub fn adoption(&self, object: &Value, made: Option<&str>) -> Value {
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let mut owners: Vec<Value> = owners.cloned().unwrap_or_default();
         if owners.iter().all(|owner| owner["uid"] != self.owner.1.as_str()) {
             owners.push(self.owner_reference());
         }
-        json!({"metadata": {"labels": self.labels(), "ownerReferences": owners}})
+        let mut labels = self.labels();
+        if self.kind == Kind::Backup {
+            let shown = object.pointer("/status/snapshotID").and_then(Value::as_str);
+            labels.extend(id_label(made.or(shown)));
+        }
+        json!({"metadata": {"labels": labels, "ownerReferences": owners}})
     }
 
     /// Selects the objects that may be a plugin's own for this operation: not created by the server and not adopted
@@ -245,11 +262,22 @@ pub fn patch(kind: Kind, volume: &str, shown: &ObjectState, now: Timestamp) -> V
             }),
         },
     });
+    if kind == Kind::Backup {
+        // None removes the label of an earlier attempt.
+        let value = id_label(made.as_deref()).map(|(_, value)| value);
+        patch["metadata"]["labels"] = json!({SNAPSHOT_ID: value});
+    }
     patch["status"][kind.made()] = json!(made);
     if !shown.plugin_specific.is_empty() {
         patch["spec"] = json!({"pluginSpecific": shown.plugin_specific});
     }
     patch
+}
+
+/// The label with a snapshot's ID, if there is one.
+pub(crate) fn id_label(snapshot_id: Option<&str>) -> Option<(String, String)> {
+    let id = snapshot_id.filter(|id| !id.is_empty())?;
+    Some((SNAPSHOT_ID.to_owned(), snapshot_label(id)))
 }
 
 /// Whether two plugin names are equal: `aws` means `velero.io/aws`.

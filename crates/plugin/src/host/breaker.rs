@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::error::PluginError;
 use super::slot::Call;
+use super::spares::ARE_READY;
 
 /// Consecutive timeouts after which a plugin is given up; each costs its whole timeout.
 const MOST_TIMEOUTS: u32 = 3;
@@ -54,7 +55,9 @@ impl CircuitBreaker {
 
     /// Records how a call ended.
     pub(super) fn note<T>(&self, call: &Call, answer: &Result<T, PluginError>) {
-        if call.what == NEVER_GIVEN_UP {
+        let is_late = matches!(answer, Err(PluginError::TimedOut { .. }));
+        // How long such a question may take is the item's own limit, at whose end any question may be in the middle.
+        if call.what == NEVER_GIVEN_UP || (call.what == ARE_READY && is_late) {
             return;
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +65,7 @@ impl CircuitBreaker {
             Err(error @ (PluginError::TimedOut { .. } | PluginError::Gone { .. })) => {
                 let lost = all.entry(key(call)).or_default();
                 lost.times += 1;
-                lost.timeouts += u32::from(matches!(error, PluginError::TimedOut { .. }));
+                lost.timeouts += u32::from(is_late);
                 lost.last = error.to_string();
             }
             Err(PluginError::Closed) => {}
@@ -168,6 +171,17 @@ mod tests {
             breaker.note(&call("Progress"), &late());
         }
         assert_eq!(breaker.check(&call("Progress")), Ok(()));
+    }
+
+    #[test]
+    fn questions_that_outlast_their_items_wait_do_not_count_and_crashes_do() {
+        let breaker = CircuitBreaker::default();
+        for _ in 0..100 {
+            breaker.note(&call(ARE_READY), &late());
+        }
+        assert_eq!(breaker.check(&call(ARE_READY)), Ok(()));
+        (0..10).for_each(|_| breaker.note(&call(ARE_READY), &gone()));
+        assert!(breaker.check(&call(ARE_READY)).is_err());
     }
 
     #[test]

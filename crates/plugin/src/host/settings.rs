@@ -11,7 +11,7 @@ pub struct Timeouts {
     pub start: Duration,
     /// Any call that is not listed below.
     pub call: Duration,
-    /// Calls that are repeated: AppliesTo, readiness, progress, cancel.
+    /// Calls that are repeated: AppliesTo, progress, cancel.
     pub poll: Duration,
     /// CreateSnapshot and CreateVolumeFromSnapshot.
     pub volume: Duration,

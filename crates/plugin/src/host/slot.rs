@@ -1,5 +1,5 @@
-//! One program within a session: its process, which is started when it is needed and again after a crash, and the calls
-//! to it. Adapters make calls; sessions create and close slots.
+//! One program within a session: its process, which is started when it is needed and again after a crash, the calls
+//! to it, and its spare processes. Adapters make calls; sessions create and close slots.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -20,6 +20,7 @@ use super::kind::Kind;
 use super::log::LogSink;
 use super::process::Process;
 use super::settings::{HostSettings, Timeouts};
+use super::spares::{self, Seat, Spares};
 use super::usage::Usage;
 
 /// After this many consecutive failed starts a program is not started again.
@@ -52,6 +53,7 @@ pub(crate) struct Slot {
     usage: Arc<Usage>,
     breaker: Arc<CircuitBreaker>,
     state: Mutex<State>,
+    pub(super) spares: Spares,
 }
 
 #[derive(Default)]
@@ -74,7 +76,21 @@ impl Slot {
         closed: bool,
     ) -> Arc<Self> {
         let state = Mutex::new(State { closed, ..State::default() });
-        Arc::new(Self { program, settings, sink, usage, breaker: Arc::default(), state })
+        let (breaker, spares) = (Arc::default(), Spares::default());
+        Arc::new(Self { program, settings, sink, usage, breaker, state, spares })
+    }
+
+    /// Another process of the program; a plugin that is given up is given up in both.
+    pub(super) fn spare(&self) -> Arc<Self> {
+        Arc::new(Self {
+            program: self.program.clone(),
+            settings: self.settings.clone(),
+            sink: Arc::clone(&self.sink),
+            usage: Arc::clone(&self.usage),
+            breaker: Arc::clone(&self.breaker),
+            state: Mutex::default(),
+            spares: Spares::default(),
+        })
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -83,21 +99,21 @@ impl Slot {
 
     /// Makes a call that counts towards the program's limit of concurrent calls. If the limit is one, the call
     /// continues when its caller drops it, because the program cannot cancel it.
-    pub(crate) async fn call<T, F, R>(&self, call: Call, make: F) -> Result<T, PluginError>
+    pub(crate) async fn call<T, F, R>(self: &Arc<Self>, call: Call, make: F) -> Result<T, PluginError>
     where
         T: Send + 'static,
         F: FnOnce(Channel) -> R + Send + 'static,
         R: Future<Output = Result<Response<T>, Status>> + Send,
     {
-        let (process, permit) = self.permit(&call).await?;
+        let Seat { slot, process, permit } = spares::seat(self, &call).await?;
         let serial = process.serial;
-        let (usage, breaker) = (Arc::clone(&self.usage), Arc::clone(&self.breaker));
         let work = async move {
             let _permit = permit;
             let began = Instant::now();
-            let lost = Watched::begin(&breaker, &call);
-            let answer = watched(&process, &call, make(process.channel.clone())).await;
-            usage.add(&call.plugin, call.what, began.elapsed());
+            let lost = Watched::begin(&slot.breaker, &call);
+            let answer = watched(&process, &call, make(process.channel.clone()));
+            let answer = slot.spares.run(&call, answer).await;
+            slot.usage.add(&call.plugin, call.what, began.elapsed());
             lost.end(&answer);
             if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
                 // Its permit is released when the process is gone, so that no call is made to a process that is being
@@ -111,6 +127,11 @@ impl Slot {
             return work.await;
         }
         tokio::spawn(work).await.unwrap_or(Err(PluginError::Closed))
+    }
+
+    /// Waits until the program may be asked another question that may take long; None if the slot was closed.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.spares.turn().await
     }
 
     /// Makes a call that does not count towards the limit, for object stores: dropping it cancels it.
@@ -154,9 +175,16 @@ impl Slot {
         if let Some(process) = process {
             process.stop().await;
         }
+        for spare in self.spares.close() {
+            // A spare has no spares.
+            Box::pin(spare.close()).await;
+        }
     }
 
-    async fn permit(&self, call: &Call) -> Result<(Arc<Process>, OwnedSemaphorePermit), PluginError> {
+    pub(super) async fn permit(
+        &self,
+        call: &Call,
+    ) -> Result<(Arc<Process>, OwnedSemaphorePermit), PluginError> {
         let mut how = String::new();
         for _ in 0..MOST_RESTARTS {
             self.breaker.check(call)?;
@@ -214,6 +242,7 @@ impl Slot {
             Ok(process) => {
                 state.failures = 0;
                 let process = Arc::new(process);
+                self.spares.started(process.permits.available_permits());
                 state.process = Some(Arc::clone(&process));
                 Ok(process)
             }

@@ -1,6 +1,8 @@
 //! Restore item actions served by plugin processes, in both versions of the protocol. The requests of version 1 are those
 //! of version 2; its answers lack the operation and the wait for additional items, which are therefore always ready.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use lifeboat_api::catalogue::ItemId;
 use lifeboat_api::velero::Restore;
@@ -15,8 +17,9 @@ use tonic::{Response, Status};
 use super::convert::{self, Answer, GroupKind};
 use super::{LARGEST_ANSWER, Remote, Version};
 use crate::actions::{
-    ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome,
+    ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome, Turn,
 };
+use crate::host::ARE_READY;
 
 const EXECUTE: &str = "Execute";
 
@@ -73,11 +76,19 @@ impl RestoreItemAction for RestoreAction {
         self.version == Version::V2
     }
 
+    async fn turn(&self) -> Turn {
+        match self.version {
+            Version::V1 => Turn::default(),
+            Version::V2 => Turn::new(self.remote.slot.turn().await),
+        }
+    }
+
     async fn are_ready(
         &self,
         items: &[ItemId],
         restore: &Restore,
         _cluster: &dyn Lookup,
+        limit: Duration,
     ) -> Result<bool, ActionError> {
         if self.version == Version::V1 {
             return Ok(true);
@@ -89,7 +100,7 @@ impl RestoreItemAction for RestoreAction {
         };
         let answer = self
             .remote
-            .poll("AreAdditionalItemsReady", |channel| async move {
+            .send(ARE_READY, limit, |channel| async move {
                 ClientV2::new(channel).are_additional_items_ready(request).await
             })
             .await?;

@@ -115,6 +115,7 @@ impl Steps for Host {
             place: MoverPlace::Volumes { volumes: vec![volume("one"), volume("two")], node: None },
             pod,
             rates: Rates { upload: Some(102_400), download: Some(2_048) },
+            threads: None,
             shown: json!({}),
         })
     }

@@ -82,6 +82,8 @@ pub struct Prepared {
     pub place: MoverPlace,
     pub pod: PodSettings,
     pub rates: Rates,
+    /// The mover's threads, each of which copies one file; None for the mover's own default.
+    pub threads: Option<usize>,
     /// Fields of the object's status that identify the data that is copied.
     pub shown: Value,
 }
@@ -92,7 +94,13 @@ impl Prepared {
         let parts = vec![Part { uid: transfer.task().to_string(), work }];
         let context = &transfer.work;
         let pod = context.settings.pod(&context.core.namespace);
-        Self { parts, place, pod, rates: Rates::default(), shown }
+        Self { parts, place, pod, rates: Rates::default(), threads: None, shown }
+    }
+
+    /// With this number of threads, if it is given.
+    #[must_use]
+    pub fn with_threads(self, threads: Option<usize>) -> Self {
+        Self { threads, ..self }
     }
 }
 
@@ -205,11 +213,11 @@ impl Transfer {
             repository: Some(reach.task),
             lock,
             limits: Limits {
+                threads: prepared.threads,
                 upload: prepared.rates.upload,
                 download: prepared.rates.download,
                 scratch: Some(SCRATCH.into()),
                 nice: prepared.pod.nice,
-                ..Limits::default()
             },
             deadline: Some(self.deadline),
         };

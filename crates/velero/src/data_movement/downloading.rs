@@ -14,6 +14,7 @@ use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
+use lifeboat_plan::velero::uploader::{self, Writing};
 use lifeboat_transfer::attempts::{
     NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,
 };
@@ -74,6 +75,9 @@ impl Steps for Downloading<'_> {
         if self.transfer.is_late() {
             return Err(NotPrepared::Because(self.transfer.late()));
         }
+        let settings = uploader::writing(self.object.spec.data_mover_config.as_ref());
+        let Writing { threads, sparse } =
+            settings.map_err(|error| NotPrepared::Because(error.to_string()))?;
         let handover = self.handover();
         let Unfilled { claim, node } = handover.unfilled(cancel).await?;
         let restore = self.object.labels().get(names::RESTORE_NAME).map(String::as_str);
@@ -84,9 +88,9 @@ impl Steps for Downloading<'_> {
             )));
         }
         let EmptyClaim { name, block } = handover.make_empty(&claim).await?;
-        let work = task::TaskWork::Restore(self.work(block));
+        let work = task::TaskWork::Restore(self.work(block, sparse));
         let place = MoverPlace::Claim { claim: name, block, writable: true, node };
-        Ok(Prepared::single(&self.transfer, work, place, json!({})))
+        Ok(Prepared::single(&self.transfer, work, place, json!({})).with_threads(threads))
     }
 
     /// The data is in the mover's volume and verified: from here on it is only handed over.
@@ -126,13 +130,13 @@ impl Steps for Downloading<'_> {
 }
 
 impl Downloading<'_> {
-    fn work(&self, block: bool) -> RestoreWork {
+    fn work(&self, block: bool, sparse: bool) -> RestoreWork {
         let target = if block {
             Target::BlockDevice { path: DEVICE.into() }
         } else {
             Target::Path { path: DATA.into(), proof: None }
         };
         let snapshot = self.object.spec.snapshot_id.clone();
-        RestoreWork { sparse: true, ..RestoreWork::new(snapshot, target) }
+        RestoreWork { sparse, ..RestoreWork::new(snapshot, target) }
     }
 }

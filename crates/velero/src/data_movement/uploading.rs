@@ -15,6 +15,7 @@ use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{backup_tag, has_ended, report_key, status};
+use lifeboat_plan::velero::uploader;
 use lifeboat_transfer::attempts::{
     End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, failed, run_transfer,
     wrong_result,
@@ -80,6 +81,8 @@ impl Steps for Uploading<'_> {
         if self.transfer.is_late() {
             return Err(NotPrepared::Because(self.transfer.late()));
         }
+        let threads = uploader::reading_threads(self.object.spec.data_mover_config.as_ref());
+        let threads = threads.map_err(|error| NotPrepared::Because(error.to_string()))?;
         let limit = self.transfer.work.settings.prepare_timeout;
         let waiting = Waiting { record: self.record.as_ref(), limit, cancel };
         let exposed = self.exposures().expose(&self.record.uid, self.source()?, waiting).await?;
@@ -88,7 +91,7 @@ impl Steps for Uploading<'_> {
         // A file system that was snapshotted while in use is repaired when it is mounted.
         let place = MoverPlace::Claim { claim, block, writable: false, node };
         let shown = json!({"path": if block { DEVICE } else { DATA }});
-        Ok(Prepared::single(&self.transfer, work, place, shown))
+        Ok(Prepared::single(&self.transfer, work, place, shown).with_threads(threads))
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {

@@ -13,6 +13,7 @@ use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::transfer::attempts::incomplete;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, host, report_key, status, stayed};
+use lifeboat_plan::velero::uploader;
 use lifeboat_transfer::attempts::{
     AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, failed,
     run_transfer, wrong_result,
@@ -81,6 +82,8 @@ impl Steps for Copying<'_> {
             return Err(NotPrepared::Because(self.transfer.late()));
         }
         let (work, volume) = (&self.transfer.work, &self.object.spec.volume);
+        let threads = uploader::reading_threads(self.object.spec.uploader_settings.as_ref());
+        let threads = threads.map_err(|error| NotPrepared::Because(error.to_string()))?;
         let pod = self.running_pod().await?;
         let Some(volume) = gather::volume(&pod, volume) else {
             return Err(NotPrepared::Because(format!("pod {} has no volume {volume}", self.pod())));
@@ -93,7 +96,7 @@ impl Steps for Copying<'_> {
         let work = task::TaskWork::Backup(self.work(source, claim.as_deref()));
         let shown = json!({"path": directory.on_node()});
         let place = MoverPlace::NodeDirectory { node, directory: directory.mount, writable: false };
-        Ok(Prepared::single(&self.transfer, work, place, shown))
+        Ok(Prepared::single(&self.transfer, work, place, shown).with_threads(threads))
     }
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {

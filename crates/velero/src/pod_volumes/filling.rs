@@ -15,6 +15,7 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::directory::ClaimOf;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_plan::velero::pod_volumes::{DONE_DIRECTORY, WaitState, files, started, status};
+use lifeboat_plan::velero::uploader::{self, Writing};
 use lifeboat_transfer::attempts::{
     NotPrepared, Prepared, Steps, Transfer, WorkContext, failed, run_transfer, wrong_result,
 };
@@ -164,8 +165,11 @@ impl Filling<'_> {
         }
         let (node, directory) = gather::directory_on_node(work, pod, volume, claim.as_ref()).await?;
         let (path, proof) = gather::in_mover(&directory);
+        let settings = uploader::writing(self.object.spec.uploader_settings.as_ref());
+        let Writing { threads, sparse } =
+            settings.map_err(|error| NotPrepared::Because(error.to_string()))?;
         let work = RestoreWork {
-            sparse: true,
+            sparse,
             paths: self.note(files::PATH).into_iter().collect(),
             into: self.into(),
             // No init container waits for files that are restored beside existing ones.
@@ -180,7 +184,8 @@ impl Filling<'_> {
         };
         let shown = json!({"node": node});
         let place = MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true };
-        Ok(Prepared::single(&self.transfer, task::TaskWork::Restore(work), place, shown))
+        let prepared = Prepared::single(&self.transfer, task::TaskWork::Restore(work), place, shown);
+        Ok(prepared.with_threads(threads))
     }
 
     fn note(&self, name: &str) -> Option<String> {

@@ -119,6 +119,22 @@ async fn a_volume_is_copied_and_the_object_says_so() {
     assert_eq!((node.as_str(), *writable), ("a", false));
 }
 
+#[rstest]
+#[case::given(json!({"ParallelFilesUpload": "7"}), Some(7))]
+#[case::not_given(json!({}), None)]
+#[tokio::test]
+async fn a_mover_reads_as_many_files_at_once_as_the_settings_say(
+    #[case] settings: Value,
+    #[case] threads: Option<usize>,
+) {
+    let world = World::new().await;
+    world.add(&json!({"spec": {"uploaderSettings": settings}}));
+    world.fake.will(backed_up(0));
+    world.fake.holds("o-1-1", "abc");
+    world.run(&CancellationToken::new()).await;
+    assert_eq!(world.fake.requests.lock().unwrap()[0].task.limits.threads, threads);
+}
+
 #[tokio::test]
 async fn a_copy_that_misses_files_has_failed_and_keeps_its_snapshot() {
     let world = World::new().await;
@@ -227,6 +243,8 @@ async fn a_copy_of_a_pod_that_went_meanwhile_is_none(#[case] change: Value) {
 #[case::kopia(true, json!({"spec": {"uploaderType": "kopia"}}), "kopia is not supported")]
 #[case::no_such_volume(true, json!({"spec": {"volume": "other"}}), "has no volume other")]
 #[case::another_pod(true, json!({"spec": {"pod": {"uid": "p-0"}}}), "pod lifeboat/db-0 is gone")]
+#[case::no_number(true, json!({"spec": {"uploaderSettings": {"ParallelFilesUpload": "many"}}}),
+    "ParallelFilesUpload is \"many\"; expected a number of files")]
 #[case::late(true, json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}), "it did not end within 4h0m0s")]
 #[tokio::test]
 async fn what_cannot_be_copied_says_why(#[case] node_access: bool, #[case] more: Value, #[case] words: &str) {

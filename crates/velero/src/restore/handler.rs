@@ -11,6 +11,7 @@ mod native;
 mod operations;
 mod pod_volume_objects;
 mod pod_volumes;
+mod readiness;
 pub(crate) mod report;
 mod source;
 mod start;

@@ -47,7 +47,8 @@ pub(super) async fn items<'a>(
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.rules.mapping.clone());
     log.info(&format!("Starting restore of backup {}/{}", context.namespace, job_backup(restore)), &[]);
-    let progress = Progress::going_on(restore.annotations().get(WAITING).map(String::as_str));
+    let started = restore.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
+    let progress = Progress::going_on(restore.annotations().get(WAITING).map(String::as_str), started);
     let (progress, name) = (Arc::new(progress), restore.name_any());
     let ended = tokio::select! {
         ended = handler::restore(job, &tools, &progress, &order.cancel) => ended,

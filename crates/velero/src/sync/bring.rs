@@ -10,7 +10,7 @@ use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::{Backup, PodVolumeBackup, VolumePluginBackup};
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{DocumentError, LoadError, check_list, decode_each, fetch_reserved, weigh};
-use lifeboat_archive::memory::{Memory, Share};
+use lifeboat_archive::memory::{Memory, NoMemory, Share};
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::velero::ownership::OwnershipKeys;
 use lifeboat_plan::velero::sync::{self, Incoming, Stored};
@@ -85,24 +85,34 @@ pub(super) async fn bring_one(
 }
 
 /// The stored lists of a backup's volumes.
-struct Lists {
+pub(super) struct Lists {
     copies: Vec<Bytes>,
-    snapshots: Vec<Bytes>,
+    pub(super) snapshots: Vec<Bytes>,
     /// What the heaviest of them needs when it is parsed.
-    weight: usize,
+    pub(super) weight: usize,
     _stored: Share,
 }
 
+/// The key of a list, what it has, and whether that is copies of volumes.
+type ListFile = (String, &'static str, bool);
+
 impl Lists {
     async fn read(location: &Location, files: &BackupFiles) -> Result<Self, SyncError> {
-        let share = Memory::of_process().stored.take(3 * LIST_LIMIT).await;
-        let share = share.map_err(|error| SyncError::list("volumes", error.into()))?;
+        let copies = (files.volume_copies(), "copies of volumes", true);
+        let of_pods = (files.pod_volume_backups(), "pod volume backups", true);
+        Self::read_files(location, vec![copies, of_pods, of_snapshots(files)]).await
+    }
+
+    /// Reads only the list of VolumePluginBackups.
+    pub(super) async fn of_snapshots(location: &Location, files: &BackupFiles) -> Result<Self, SyncError> {
+        Self::read_files(location, vec![of_snapshots(files)]).await
+    }
+
+    async fn read_files(location: &Location, files: Vec<ListFile>) -> Result<Self, SyncError> {
+        let share = Memory::of_process().stored.take(files.len() * LIST_LIMIT).await;
+        let share = share.map_err(SyncError::memory)?;
         let mut lists = Self { copies: Vec::new(), snapshots: Vec::new(), weight: 0, _stored: share };
-        for (key, what, is_copy) in [
-            (files.volume_copies(), "copies of volumes", true),
-            (files.pod_volume_backups(), "pod volume backups", true),
-            (files.volume_plugin_backups(), "volume plugin backups", false),
-        ] {
+        for (key, what, is_copy) in files {
             let fetched = fetch_reserved(location.store.as_ref(), &key, LIST_LIMIT).await;
             let Some(stored) = fetched.map_err(|error| SyncError::list(what, error))? else { continue };
             let looked = {
@@ -122,7 +132,16 @@ impl Lists {
     }
 }
 
+fn of_snapshots(files: &BackupFiles) -> ListFile {
+    (files.volume_plugin_backups(), "volume plugin backups", false)
+}
+
 impl SyncError {
+    /// The memory for a list is in use.
+    pub(super) fn memory(error: NoMemory) -> Self {
+        Self::list("volumes", error.into())
+    }
+
     fn list(what: &'static str, error: LoadError) -> Self {
         match error {
             LoadError::Store(error) => Self::Store(error),
@@ -132,7 +151,7 @@ impl SyncError {
 }
 
 /// Creates an object for each element of a list that gives one.
-async fn create_all<K: Resource<DynamicType = ()>>(
+pub(super) async fn create_all<K: Resource<DynamicType = ()>>(
     context: &Context,
     list: Bytes,
     object: impl Fn(&Value) -> Option<Value>,

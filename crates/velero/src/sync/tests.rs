@@ -95,6 +95,71 @@ async fn the_volume_snapshots_of_a_backup_come_with_it() {
     assert_eq!(object["status"]["progress"]["BytesDone"], 7);
 }
 
+/// A backup with two snapshots that was synced.
+async fn with_snapshots() -> (Cluster, Past) {
+    let cluster = Cluster::new().await;
+    let store = cluster.store();
+    let files = BackupFiles::new("one").unwrap();
+    let mut metadata = backup("one", "Completed");
+    metadata["status"]["volumeSnapshotsAttempted"] = 2.into();
+    store.put(&files.metadata(), metadata.to_string()).await.unwrap();
+    let object = |name: &str| {
+        json!({"metadata": {"name": name}, "spec": {"volume": name, "backup": "one"},
+        "status": {"phase": "Completed", "snapshotID": name}})
+    };
+    let objects = json!([object("snap-1"), object("snap-2")]);
+    store.put(&files.volume_plugin_backups(), documents::encode(&objects).unwrap()).await.unwrap();
+    let mut past = Past::default();
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("volumepluginbackups"), ["snap-1", "snap-2"]);
+    (cluster, past)
+}
+
+#[tokio::test]
+async fn volume_snapshots_that_a_synced_backup_lost_come_back() {
+    let (cluster, mut past) = with_snapshots().await;
+    let labels = cluster.get("volumepluginbackups", "snap-1").unwrap()["metadata"]["labels"].clone();
+    assert_eq!(labels["velero.io/snapshot-id"], "snap-1");
+    cluster.shared().remove("volumepluginbackups", "snap-1");
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("volumepluginbackups"), ["snap-1", "snap-2"]);
+    // A server that ended before it created any, and its successor.
+    for name in ["snap-1", "snap-2"] {
+        cluster.shared().remove("volumepluginbackups", name);
+    }
+    synced(&cluster, &mut Past::default()).await.unwrap();
+    assert_eq!(cluster.names("volumepluginbackups"), ["snap-1", "snap-2"]);
+    let uid = cluster.get("backups", "one").unwrap()["metadata"]["uid"].clone();
+    let object = cluster.get("volumepluginbackups", "snap-1").unwrap();
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid);
+}
+
+#[tokio::test]
+async fn storage_is_not_read_again_for_snapshots_that_it_has_no_objects_of() {
+    let (cluster, mut past) = with_snapshots().await;
+    cluster.shared().remove("volumepluginbackups", "snap-2");
+    let key = BackupFiles::new("one").unwrap().volume_plugin_backups();
+    cluster.store().delete_many([key.as_str()]).await.unwrap();
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(past.repaired.get("one"), Some(&1));
+    // What came later is not looked for until the number of objects changes or the server is another one.
+    let late = json!([{"metadata": {"name": "late"}, "spec": {}, "status": {"phase": "Completed"}}]);
+    cluster.store().put(&key, documents::encode(&late).unwrap()).await.unwrap();
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("volumepluginbackups"), ["snap-1"]);
+}
+
+#[tokio::test]
+async fn a_backup_whose_objects_cannot_be_created_again_keeps_no_sync_from_its_end() {
+    let (cluster, mut past) = with_snapshots().await;
+    cluster.shared().remove("volumepluginbackups", "snap-1");
+    let key = BackupFiles::new("one").unwrap().volume_plugin_backups();
+    cluster.store().put(&key, "no gzip").await.unwrap();
+    store_backup(&cluster.store(), "two", "Completed").await;
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("backups"), ["one", "two"]);
+}
+
 #[tokio::test]
 async fn a_backup_whose_pod_volumes_cannot_be_read_comes_once_they_can() {
     let cluster = Cluster::new().await;

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_api::velero::{Backup, Restore};
@@ -25,6 +26,8 @@ pub(crate) struct Acts<Out> {
     pub(crate) called: Mutex<Vec<String>>,
     /// The items of each question whether they are ready.
     pub(crate) asked: Mutex<Vec<Vec<ItemId>>>,
+    /// How long each answer may take.
+    pub(crate) limits: Mutex<Vec<Duration>>,
     pub(crate) cancelled: Mutex<Vec<String>>,
     questions: AtomicUsize,
 }
@@ -41,6 +44,7 @@ impl<Out> Acts<Out> {
             operates: false,
             called: Mutex::default(),
             asked: Mutex::default(),
+            limits: Mutex::default(),
             cancelled: Mutex::default(),
             questions: AtomicUsize::new(0),
         }
@@ -101,7 +105,14 @@ impl RestoreItemAction for Acts<RestoreOutcome> {
         self.operates
     }
 
-    async fn are_ready(&self, items: &[ItemId], _: &Restore, _: &dyn Lookup) -> Result<bool, ActionError> {
+    async fn are_ready(
+        &self,
+        items: &[ItemId],
+        _: &Restore,
+        _: &dyn Lookup,
+        limit: Duration,
+    ) -> Result<bool, ActionError> {
+        self.limits.lock().unwrap().push(limit);
         self.asked.lock().unwrap().push(items.to_vec());
         if self.questions.load(Ordering::Relaxed) == usize::MAX {
             return std::future::pending().await;

@@ -86,7 +86,7 @@ impl<'a> Kept<'a> {
         if own.is_none() && before.is_some() {
             own = self.others().await.unwrap_or_default().into_iter().find(is_own);
         }
-        let adopted = match self.label(own?).await {
+        let adopted = match self.label(own?, made).await {
             Ok(adopted) => adopted?,
             Err(error) => {
                 self.log_once(Err(error));
@@ -111,9 +111,13 @@ impl<'a> Kept<'a> {
     }
 
     /// Adds our labels and owner. None if the object is gone.
-    async fn label(&self, mut own: DynamicObject) -> Result<Option<DynamicObject>, ApiError> {
+    async fn label(
+        &self,
+        mut own: DynamicObject,
+        made: Option<&str>,
+    ) -> Result<Option<DynamicObject>, ApiError> {
         for attempt in 1.. {
-            let patch = self.operation.subject.adoption(&objects::to_json(&own));
+            let patch = self.operation.subject.adoption(&objects::to_json(&own), made);
             match objects::merge(&self.api, &own, patch).await {
                 // The plugin wrote in the meantime, which may happen often.
                 Err(error) if error.is_conflict() && attempt < TRIES => {}

@@ -195,6 +195,7 @@ async fn a_plugin_that_says_nothing_gets_phase_and_times(
     );
     assert_eq!(object.pointer(field), Some(&json!(made)));
     assert_eq!(done.object.unwrap()["metadata"]["name"], names[0]);
+    assert_eq!(object["metadata"]["labels"]["velero.io/snapshot-id"], "snap-pv");
 }
 
 #[tokio::test]
@@ -311,6 +312,7 @@ async fn a_plugins_own_object_is_adopted_and_ours_goes(
     let own = cluster.get(kind.plural(), name).unwrap();
     assert_eq!(own["status"], status, "the plugin's to write");
     assert_eq!(own["metadata"]["labels"]["velero.io/backup-name"], "b");
+    assert_eq!(own["metadata"]["labels"]["velero.io/snapshot-id"], "snap-pv");
     assert_eq!(own["metadata"]["ownerReferences"][0]["uid"], "uid-b");
     if expected == OperationState::Open {
         let message = "its time is over";

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
-use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
+use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome, RestoreItemAction};
 use lifeboat_plugin::{ActionError, Registry};
 use lifeboat_test_plugins::{NoCluster, Plugins, backup, config_map, restore, restore_input};
 use rstest::rstest;
 use serde_json::json;
 
 use super::PROGRAM;
+
+/// Longer than any answer in these tests.
+const LIMIT: Duration = Duration::from_mins(2);
 
 async fn action(plugins: &Plugins) -> (Arc<dyn BackupItemAction>, lifeboat_plugin::host::Session) {
     let session = plugins.session().await;
@@ -182,11 +185,70 @@ async fn readiness_is_asked_and_an_error_is_one() {
     assert!(outcome.wait_for_additional_items);
     assert_eq!(outcome.ready_timeout, Some(Duration::from_secs(3)));
     let named = |name: &str| [ItemId::namespaced(GroupResource::new("", "secrets"), "ns", name)];
-    assert_eq!(action.are_ready(&named("never"), &restore(), &NoCluster).await, Ok(false));
-    assert_eq!(action.are_ready(&[], &restore(), &NoCluster).await, Ok(true));
-    let error = action.are_ready(&named("error"), &restore(), &NoCluster).await.unwrap_err();
+    assert_eq!(action.are_ready(&named("never"), &restore(), &NoCluster, LIMIT).await, Ok(false));
+    assert_eq!(action.are_ready(&[], &restore(), &NoCluster, LIMIT).await, Ok(true));
+    let error = action.are_ready(&named("error"), &restore(), &NoCluster, LIMIT).await.unwrap_err();
     assert!(error.to_string().contains("the test requested a failure"));
     let error = action.progress("x", &restore()).await.unwrap_err();
     assert!(error.to_string().contains("has no operations"), "{error}");
     session.close().await;
+}
+
+/// An action with questions that are answered when a file exists, and the directory of those files.
+async fn asked(plugins: &Plugins) -> (Arc<dyn RestoreItemAction>, lifeboat_plugin::host::Session) {
+    let session = plugins.session().await;
+    let registry = Registry::default().with_plugins(&session);
+    (Arc::clone(&registry.restore[0]), session)
+}
+
+async fn executed(action: &dyn RestoreItemAction) -> Result<(), ActionError> {
+    let (item, of) = (config_map(&json!({})), restore());
+    action.execute(restore_input(&item, &of), &NoCluster).await.map(drop)
+}
+
+fn until(file: &str) -> [ItemId; 1] {
+    [ItemId::namespaced(GroupResource::new("", "secrets"), "ns", format!("until-{file}"))]
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_long_is_no_error_and_no_wall_for_other_calls() {
+    let mut plugins = Plugins::new().with("p", PROGRAM);
+    // Shorter than the questions take: their limit is the item's.
+    plugins.settings.timeouts.poll = Duration::from_secs(1);
+    let (action, session) = asked(&plugins).await;
+    let ask = |file: &'static str| {
+        let action = Arc::clone(&action);
+        tokio::spawn(async move {
+            let _turn = action.turn().await;
+            action.are_ready(&until(file), &restore(), &NoCluster, LIMIT).await
+        })
+    };
+    let questions = [ask("a"), ask("b")];
+    for file in ["a", "b"] {
+        plugins.file(&format!("asked-{file}")).await;
+    }
+    executed(&*action).await.unwrap();
+    assert!(plugins.processes().len() >= 3, "each question has a process, and other calls have one");
+    for file in ["a", "b"] {
+        std::fs::write(plugins.path().join(file), "").unwrap();
+    }
+    for question in questions {
+        assert_eq!(question.await.unwrap(), Ok(true));
+    }
+    session.close().await;
+    plugins.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_question_that_outlasts_its_limit_ends_with_its_process() {
+    let plugins = Plugins::new().with("p", PROGRAM);
+    let (action, session) = asked(&plugins).await;
+    for _ in 0..4 {
+        let limit = Duration::from_secs(2);
+        let error = action.are_ready(&until("never"), &restore(), &NoCluster, limit).await.unwrap_err();
+        assert!(error.to_string().contains("took longer than 2s and was ended"), "{error}");
+    }
+    executed(&*action).await.unwrap();
+    session.close().await;
+    plugins.nothing_left().await;
 }

@@ -13,6 +13,7 @@ use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{
     Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest, HookStatus,
 };
+use lifeboat_plan::items::waits::WAITING;
 use serde_json::{Value, json};
 
 use crate::commands::describe::Records;
@@ -70,6 +71,7 @@ fn head(page: &mut Page, backup: &Backup, store: Option<&str>, now: Timestamp) {
         let (done, total) = (progress.items_backed_up, progress.total_items);
         page.items(done.unwrap_or_default(), total.unwrap_or_default(), phase.is_terminal());
     }
+    page.waits(backup.annotations().get(WAITING).filter(|_| !phase.is_terminal()), now);
     times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
     if let Some(Time(expires)) = status.expiration {
         page.say("Expires", format!("{} ({})", moment(expires), relative(expires, now)), instant(expires));

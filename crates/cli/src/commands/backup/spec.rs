@@ -84,7 +84,7 @@ pub(crate) struct BackupFlags {
     /// Data mover that copies the data of snapshots [default: the built-in one]
     #[arg(long, value_name = "NAME", help_heading = "Volumes")]
     pub(crate) data_mover: Option<String>,
-    /// Accepted for compatibility and ignored: a mover uses up to 4 threads
+    /// How many files a mover reads in parallel, at most 16 [default: one for each core, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), allow_negative_numbers = true, help_heading = "Volumes")]
     pub(crate) parallel_files_upload: Option<u16>,
     /// How long to wait for a CSI snapshot [default: 10m]

@@ -75,10 +75,10 @@ pub(crate) struct RestoreFlags {
     /// Whether to restore the data of volumes [default: true]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) restore_volumes: Option<bool>,
-    /// Accepted for compatibility and ignored: a mover always writes sparse files
+    /// Whether movers leave holes where files have zeros [default: true]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) write_sparse_files: Option<bool>,
-    /// Accepted for compatibility and ignored: a mover uses up to 4 threads
+    /// How many files a mover writes in parallel, at most 16 [default: one for each core, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), allow_negative_numbers = true, help_heading = "Volumes")]
     pub(crate) parallel_files_download: Option<u16>,
     /// How long operations of actions (data movement, plugins) may take [default: the server's setting]

@@ -107,3 +107,29 @@ fn details_show_all_and_a_glance_what_runs_or_failed() {
     ");
     assert!(!text(false).contains("snap-a") && text(false).contains("snap-b"));
 }
+
+#[test]
+fn what_a_plugin_says_about_a_snapshot_is_shown_and_bounded() {
+    let many: serde_json::Map<_, _> = (0..100).map(|number| (format!("k{number:03}"), json!("v"))).collect();
+    let of = |specific: Value| {
+        json!({"metadata": {"name": "x"}, "spec": {"volume": "pv-1", "pluginSpecific": specific},
+            "status": {"phase": "Completed"}})
+    };
+    let now = START.parse().unwrap();
+    let one = Volume::of(&of(json!({"method": "copy\u{1b}[2J", "zone": "a", "odd": 5})), now);
+    assert!(one.line().ends_with("method: copy[2J, zone: a"), "{}", one.line());
+    assert_eq!(one.to_json()["pluginSpecific"], json!({"method": "copy[2J", "zone": "a"}));
+    assert_eq!(Volume::of(&of(many.into()), now).plugin_specific.len(), 20);
+}
+
+#[test]
+fn a_plugins_own_object_that_does_not_say_that_it_ended_names_what_is_missing() {
+    let object = json!({"metadata": {"name": "snap-1"}, "spec": {"volume": "pv-1", "plugin": "x"},
+        "status": {"phase": "Succeeded"}});
+    let state = Volume::of(&object, START.parse().unwrap()).state();
+    assert_eq!(
+        state,
+        "Succeeded; waits for status.phase Completed or Failed, or status.completionTimestamp: the plugin wrote phase \
+         \"Succeeded\", which does not say that it has ended"
+    );
+}

@@ -5,12 +5,14 @@ use lifeboat_api::common::Time;
 use lifeboat_api::velero::{
     DataDownload, DataMoveOperationProgress, DataMovePhase, DataUpload, DataUploadStatus,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{SELECTOR, text};
 use crate::label;
 use crate::transfer::attempts::CONSISTENCY;
 use crate::transfer::snapshots::SNAPSHOT;
+use crate::velero::uploader::{self, UploaderSettings};
 
 /// The operation ID for moving a claim's data; also the object's label. `prefix`: `du-` or `dd-`, as upstream.
 pub fn operation(prefix: &str, owner_uid: &str, claim_uid: &str) -> String {
@@ -38,6 +40,7 @@ pub fn upload(backup: &Value, claim: &Value, snapshot: &Value, content: &Value, 
     if !mover.is_empty() {
         spec["datamover"] = json!(mover);
     }
+    configure(&mut spec, &uploader::for_backup(config(backup).as_ref()));
     json!({
         "apiVersion": "velero.io/v2alpha1",
         "kind": "DataUpload",
@@ -101,6 +104,7 @@ pub fn download(
     if !mover.is_empty() {
         spec["datamover"] = json!(mover);
     }
+    configure(&mut spec, &uploader::for_restore(config(restore).as_ref()));
     json!({
         "apiVersion": "velero.io/v2alpha1",
         "kind": "DataDownload",
@@ -116,6 +120,18 @@ pub fn download(
         },
         "spec": spec,
     })
+}
+
+/// The `uploaderConfig` of a Backup or Restore. Both are typed objects, so it is there as a whole or not at all.
+fn config<T: DeserializeOwned>(owner: &Value) -> Option<T> {
+    owner.pointer("/spec/uploaderConfig").and_then(|config| T::deserialize(config).ok())
+}
+
+/// Passes the settings to the data mover, the built-in or another one.
+fn configure(spec: &mut Value, settings: &UploaderSettings) {
+    if !settings.is_empty() {
+        spec["dataMoverConfig"] = json!(settings);
+    }
 }
 
 /// A claim that waits for its data: no volume is bound to it before.
@@ -235,7 +251,7 @@ mod tests {
     #[test]
     fn an_upload_names_its_snapshot_its_claim_and_its_backup_always_the_same_way() {
         let backup = json!({"metadata": {"name": "nightly", "namespace": "lifeboat", "uid": "bu"},
-            "spec": {"storageLocation": "default", "csiSnapshotTimeout": "0s"}});
+            "spec": {"storageLocation": "default", "csiSnapshotTimeout": "0s", "uploaderConfig": {"parallelFilesUpload": 9}}});
         let claim = json!({"metadata": {"name": "data", "namespace": "shop", "uid": "cu"}, "spec": {"storageClassName": "fast"}});
         let snapshot = json!({"metadata": {"name": "s"}, "spec": {"volumeSnapshotClassName": "c"}});
         let content = json!({"spec": {"driver": "d"}});
@@ -245,6 +261,7 @@ mod tests {
         assert_eq!(made["metadata"]["labels"]["velero.io/async-operation-id"], "du-bu.cu");
         assert_eq!(made["spec"]["csiSnapshot"]["volumeSnapshot"], "s");
         assert_eq!(made["spec"]["operationTimeout"], "10m0s");
+        assert_eq!(made["spec"]["dataMoverConfig"], json!({"ParallelFilesUpload": "9"}));
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "bu");
         assert_eq!(made["metadata"]["annotations"]["lifeboat.io/consistency"], "Snapshot");
     }
@@ -255,8 +272,11 @@ mod tests {
             "progress": {"totalBytes": 7}}});
         let upload: DataUpload = read(&upload).unwrap();
         let result = result_of(&upload, "default").unwrap();
-        let restore = json!({"metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru"}});
+        let restore = json!({"metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru"},
+            "spec": {"uploaderConfig": {"writeSparseFiles": false, "parallelFilesDownload": 2}}});
         let made = download(&restore, &result, "data", "copy", "dd-ru.cu", "10m0s");
+        let config = json!({"WriteSparseFiles": "false", "ParallelFilesDownload": "2"});
+        assert_eq!(made["spec"]["dataMoverConfig"], config);
         assert_eq!(made["spec"]["targetVolume"], json!({"pvc": "data", "pv": "", "namespace": "copy"}));
         assert_eq!((&made["spec"]["snapshotID"], &made["spec"]["snapshotSize"]), (&json!("abc"), &json!(7)));
         let failed: DataUpload = read(&json!({"status": {"phase": "Failed"}})).unwrap();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::label;
 use crate::transfer::attempts::{CONSISTENCY, LIVE, QUIESCED};
+use crate::velero::uploader::UploaderSettings;
 
 /// How many characters of a backup's or restore's name go into the names of its objects.
 const NAME_PART: usize = 46;
@@ -38,6 +39,8 @@ pub struct CopySettings<'a> {
     pub quiesced: bool,
     /// The time limit, from the Backup's annotation.
     pub timeout: Option<&'a str>,
+    /// What the mover is to do, from the Backup's `uploaderConfig`.
+    pub settings: &'a UploaderSettings,
 }
 
 /// The name of a volume's PodVolumeBackup.
@@ -65,7 +68,7 @@ pub fn backup_object(of: &PodVolume, wanted: &CopySettings<'_>) -> Value {
     if let Some(timeout) = wanted.timeout {
         annotations[names::POD_VOLUME_TIMEOUT] = json!(timeout);
     }
-    json!({
+    let mut object = json!({
         "apiVersion": "velero.io/v1",
         "kind": "PodVolumeBackup",
         "metadata": {
@@ -86,7 +89,11 @@ pub fn backup_object(of: &PodVolume, wanted: &CopySettings<'_>) -> Value {
             "tags": tags(of, wanted.backup, wanted.backup_uid),
         },
         "status": {"phase": "New"},
-    })
+    });
+    if !wanted.settings.is_empty() {
+        object["spec"]["uploaderSettings"] = json!(wanted.settings);
+    }
+    object
 }
 
 /// The tags of the restic snapshot: upstream's.
@@ -150,10 +157,12 @@ mod tests {
             location: &LocationName::new("default"),
             quiesced: true,
             timeout: Some("2h"),
+            settings: &[("ParallelFilesUpload".to_owned(), "7".to_owned())].into(),
         };
         let object = backup_object(&volume(), &wanted);
         let parsed: lifeboat_api::velero::PodVolumeBackup = serde_json::from_value(object.clone()).unwrap();
         assert_eq!(parsed.spec.tags.unwrap()["pvc-uid"], "c-1");
+        assert_eq!(object["spec"]["uploaderSettings"], json!({"ParallelFilesUpload": "7"}));
         assert_eq!(object["metadata"]["labels"]["velero.io/pvc-uid"], "c-1");
         assert_eq!(object["metadata"]["annotations"]["velero.io/pvc-name"], "data-db-0");
         assert_eq!(object["metadata"]["annotations"]["lifeboat.io/consistency"], "Quiesced");

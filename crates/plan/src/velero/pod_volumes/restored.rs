@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::object::named;
 use super::text;
 use crate::label;
+use crate::velero::uploader::UploaderSettings;
 
 /// The copy of one volume. Names and namespaces are those in the backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,6 +119,8 @@ pub struct PodOf<'a> {
     pub name: &'a str,
     pub uid: &'a str,
     pub timeout: Option<&'a str>,
+    /// What the mover is to do, from the Restore's `uploaderConfig`.
+    pub settings: &'a UploaderSettings,
 }
 
 /// The name of a volume's PodVolumeRestore. It is the same for all pods that share a claim, which is filled once.
@@ -167,6 +170,9 @@ pub fn restore_object(pod: &PodOf<'_>, copy: &Copied) -> Value {
     if let Some(bytes) = copy.bytes {
         object["spec"]["snapshotSize"] = json!(bytes);
     }
+    if !pod.settings.is_empty() {
+        object["spec"]["uploaderSettings"] = json!(pod.settings);
+    }
     object
 }
 
@@ -213,8 +219,10 @@ mod tests {
             name: "db-0",
             uid: "p-9",
             timeout: None,
+            settings: &[("WriteSparseFiles".to_owned(), "false".to_owned())].into(),
         };
         let object = restore_object(&pod, &copy);
+        assert_eq!(object["spec"]["uploaderSettings"], json!({"WriteSparseFiles": "false"}));
         let parsed: lifeboat_api::velero::PodVolumeRestore = serde_json::from_value(object).unwrap();
         assert_eq!((parsed.spec.source_namespace.as_str(), parsed.spec.snapshot_id.as_str()), ("shop", "a"));
         assert_eq!(parsed.metadata.name, Some(restore_name(&pod, &copy)));

@@ -191,3 +191,32 @@ fn the_condition_names_ten_backups_and_counts_the_others(#[case] count: usize, #
     let fact = all_synced(&problems);
     assert!(!fact.holds && fact.message.contains(part) && !fact.message.contains("b-10"), "{}", fact.message);
 }
+
+#[test]
+fn backups_take_turns_and_none_is_looked_at_twice_in_one_sync() {
+    let all: BTreeSet<String> = ["a", "b", "c"].map(str::to_owned).into();
+    let turns = |last, most| next_in_turn(&all, last, most).join(" ");
+    assert_eq!(turns(None, 2), "a b");
+    assert_eq!(turns(Some("b"), 2), "c a");
+    assert_eq!(turns(Some("bb"), 9), "c a b");
+    assert_eq!(turns(Some("c"), 1), "a");
+    assert_eq!(next_in_turn(&BTreeSet::new(), Some("a"), 3), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::ended(json!({}), 2)]
+#[case::running(json!({"status": {"phase": "InProgress"}}), 0)]
+#[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), 0)]
+#[case::of_another_location(json!({"spec": {"storageLocation": "other"}}), 0)]
+#[case::without_snapshots(json!({"status": {"volumeSnapshotsAttempted": null}}), 0)]
+#[case::nonsense(json!({"status": {"volumeSnapshotsAttempted": -3}}), 0)]
+fn a_backup_that_ended_should_have_an_object_for_each_snapshot(#[case] more: Value, #[case] expected: usize) {
+    let mut backup = json!({"metadata": {}, "spec": {"storageLocation": "default"},
+        "status": {"phase": "PartiallyFailed", "volumeSnapshotsAttempted": 2}});
+    for part in ["metadata", "spec", "status"] {
+        for (field, value) in more[part].as_object().into_iter().flatten() {
+            backup[part][field] = value.clone();
+        }
+    }
+    assert_eq!(snapshots_with_objects(&backup, &LocationName::new("default")), expected);
+}

@@ -8,10 +8,15 @@ use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::volume_plugin::phase;
 use serde_json::{Value, json};
 
-use super::PROGRESS_CHANGED;
+use super::{PROGRESS_CHANGED, is_ours, progress};
+use crate::items::waits::{Wait, Waits};
+use crate::json::text;
 
 /// An operation whose progress has not changed for this long is shown as possibly hung.
 pub const HUNG_AFTER: Duration = Duration::from_mins(10);
+
+/// How much of a plugin's own phase is repeated in a message.
+const LONGEST_PHASE: usize = 60;
 
 /// The state of an object of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +41,41 @@ pub fn operation_state(object: &Value) -> OperationState {
         return OperationState::Completed;
     }
     OperationState::Open
+}
+
+/// What a plugin has to write before its own object counts as ended, if the object looks as if it had: a phase that is not
+/// known, no completion time, and no bytes that are still to be copied.
+pub fn does_not_end(object: &Value) -> Option<String> {
+    if operation_state(object) != OperationState::Open || is_ours(object) {
+        return None;
+    }
+    let said = text(object, "/status/phase");
+    let is_known = ["", phase::NEW, phase::IN_PROGRESS].iter().any(|known| said.eq_ignore_ascii_case(known));
+    if is_known || progress(object).is_some_and(|(done, total)| done < total) {
+        return None;
+    }
+    let said: String = said.chars().take(LONGEST_PHASE).collect();
+    Some(format!(
+        "status.phase {} or {}, or status.completionTimestamp: the plugin wrote phase {said:?}, which does not say that it has ended",
+        phase::COMPLETED,
+        phase::FAILED
+    ))
+}
+
+/// What a Backup waits for whose snapshots have not all ended. `since`: when the Backup started, for objects without a
+/// start of their own.
+pub fn waits(objects: &[Value], since: Timestamp) -> Waits {
+    let of = |object: &Value| {
+        if operation_state(object) != OperationState::Open {
+            return None;
+        }
+        let reason = does_not_end(object).unwrap_or_else(|| "the plugin to finish it".to_owned());
+        let start = text(object, "/status/startTimestamp").parse().unwrap_or(since);
+        let item = format!("volumepluginbackups/{}", text(object, "/metadata/name"));
+        let things = format!("the snapshot of {}: {reason}", text(object, "/spec/volume"));
+        Some(Wait::new(&item, &[things], text(object, "/spec/plugin"), start))
+    };
+    Waits::new(objects.iter().filter_map(of).collect())
 }
 
 /// Whether a plugin's own phase means failure: a completion time is recorded then, too.

@@ -116,10 +116,62 @@ fn a_plugins_own_restore_object_is_found_by_what_it_is_about(
 #[test]
 fn adoption_keeps_the_owners_that_are_there() {
     let object = json!({"metadata": {"ownerReferences": [{"uid": "x"}]}});
-    let patch = subject(Kind::Backup).adoption(&object);
+    let patch = subject(Kind::Backup).adoption(&object, Some("snap-1"));
     assert_eq!(patch["metadata"]["ownerReferences"].as_array().unwrap().len(), 2);
-    assert_eq!(subject(Kind::Backup).adoption(&patch), patch);
+    assert_eq!(subject(Kind::Backup).adoption(&patch, Some("snap-1")), patch);
     assert_eq!(patch["metadata"]["labels"].get(OURS), None);
+}
+
+#[rstest]
+#[case::as_it_is("snap-0a.B_c", true)]
+#[case::a_path("arn:aws:snapshot/1", false)]
+#[case::a_dash_at_the_end("snap-", false)]
+#[case::long(&"s".repeat(64), false)]
+fn a_snapshot_s_objects_are_found_by_its_id(#[case] id: &str, #[case] is_valid: bool) {
+    let is_hash = |value: &str| value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let value = snapshot_label(id);
+    assert!(if is_valid { value == id } else { is_hash(&value) }, "{value}");
+    let made = ObjectState { made: Some(id.to_owned()), ..ObjectState::begun(at(0)) };
+    let backup = subject(Kind::Backup);
+    let of = |object: &Value| object["metadata"]["labels"][SNAPSHOT_ID].clone();
+    assert_eq!(of(&backup.patch(&made, at(1))), value);
+    assert_eq!(of(&backup.object(&made, at(1))), value);
+    assert_eq!(of(&backup.adoption(&json!({}), Some(id))), value);
+    assert_eq!(of(&backup.adoption(&json!({"status": {"snapshotID": id}}), None)), value);
+    let restore = Subject { snapshot_id: id.to_owned(), ..subject(Kind::Restore) };
+    assert_eq!(of(&restore.object(&ObjectState::begun(at(0)), at(1))), value);
+}
+
+#[test]
+fn before_the_call_returns_no_id_is_known() {
+    let object = subject(Kind::Backup).object(&ObjectState::begun(at(0)), at(1));
+    assert_eq!(object["metadata"]["labels"].get(SNAPSHOT_ID), None);
+}
+
+#[rstest]
+#[case::unknown(json!({"phase": "Succeeded"}), json!({}), Some("the plugin wrote phase \"Succeeded\""))]
+#[case::running(json!({"phase": "InProgress"}), json!({}), Some("the plugin to finish it"))]
+#[case::on_its_way(json!({"phase": "Uploading", "progress": {"bytesDone": 1, "totalBytes": 2}}), json!({}),
+    Some("the plugin to finish it"))]
+#[case::of_the_server(json!({"phase": "Uploading"}), json!({OURS: "server"}), Some("the plugin to finish it"))]
+#[case::ended(json!({"phase": "Succeeded", "completionTimestamp": "2026-01-01T00:00:00Z"}), json!({}), None)]
+fn what_is_not_finished_says_why(
+    #[case] status: Value,
+    #[case] labels: Value,
+    #[case] expected: Option<&str>,
+) {
+    let object = json!({"metadata": {"name": "snap-1", "labels": labels},
+        "spec": {"volume": "pv-1", "plugin": "example.com/x"}, "status": status});
+    let waits = waits(&[object], at(0)).waits;
+    assert_eq!(waits.is_empty(), expected.is_none());
+    let shown = waits.first().map(ToString::to_string).unwrap_or_default();
+    if let Some(expected) = expected {
+        assert!(shown.starts_with("volumepluginbackups/snap-1 waits for the snapshot of pv-1: "), "{shown}");
+        assert!(
+            shown.contains(expected) && shown.ends_with("since 1970-01-01T00:00:00Z (example.com/x)"),
+            "{shown}"
+        );
+    }
 }
 
 #[test]

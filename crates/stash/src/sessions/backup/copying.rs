@@ -76,6 +76,7 @@ impl Steps for Copying<'_> {
             place: place(&source, Writable::No),
             pod: self.pod.clone(),
             rates: rates(self.options.args.limits),
+            threads: None,
             shown: Value::Null,
         })
     }

@@ -50,6 +50,7 @@ impl Steps for Writing {
             place: place(&self.parts.source, Writable::Yes),
             pod: self.pod.clone(),
             rates: rates(self.args.limits),
+            threads: None,
             shown: Value::Null,
         })
     }

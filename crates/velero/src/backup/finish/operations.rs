@@ -9,6 +9,7 @@ use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, OperationPhase};
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
+use lifeboat_plan::items::waits::WAITING;
 use lifeboat_plan::velero::backup::phase::{self, Counts};
 use lifeboat_plan::velero::backup::{CANCEL, is_cancelled};
 use lifeboat_plugin::Registry;
@@ -18,7 +19,7 @@ use crate::backup::State;
 use crate::backup::pass::longest;
 use crate::backup::problem::{BackupProblem, wait};
 use crate::backup::status::Run;
-use crate::backup::status::write;
+use crate::backup::status::write_noted;
 use crate::backup::storage::{open, put, read};
 use crate::backup::volumes::csi::ended;
 use crate::backup::volumes::native::follow::{Snapshots, follow as follow_snapshots};
@@ -42,8 +43,11 @@ pub(in crate::backup) async fn follow(
     locked(&state.problem).remove(&this.uid);
     let counts = counts(backup, &polled.operations, &polled.snapshots);
     let open = counts.operations_open + counts.snapshots_open;
-    if polled.has_changed || open == 0 {
-        write(context, state, &this, &status(&counts, polled.csi_ready)).await?;
+    let waits = polled.snapshots.waits.annotation();
+    let is_shown = backup.annotations().get(WAITING) == waits.as_ref();
+    if polled.has_changed || open == 0 || !is_shown {
+        let (status, annotations) = (status(&counts, polled.csi_ready), json!({WAITING: waits}));
+        write_noted(context, state, &this, &status, &annotations).await?;
     }
     Ok(Action::requeue(if open == 0 { Duration::from_secs(1) } else { LOOK }))
 }

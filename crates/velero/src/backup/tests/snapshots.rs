@@ -306,3 +306,32 @@ async fn a_backup_that_is_deleted_while_its_snapshots_go_on_takes_them_along(
     let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
     assert_eq!(keys.is_empty(), all, "the list of what remains stays: {keys:?}");
 }
+
+#[tokio::test]
+async fn a_backup_says_what_a_snapshot_lacks_that_does_not_say_that_it_ended() {
+    let mut server = Server::new().await;
+    server.world.pod("shop", "db-1", &["data"], false);
+    let world = server.world.clone();
+    let create = Box::new(move |_: &lifeboat_plugin::volume::SnapshotRequest| {
+        world.put(
+            &format!("{OBJECTS}snap-pv-data"),
+            json!({"metadata": {"name": "snap-pv-data"}, "spec": {"backup": "b", "volume": "pv-data"},
+                "status": {"phase": "Succeeded", "snapshotID": "snap-pv-data"}}),
+        );
+        Ok("snap-pv-data".to_owned())
+    });
+    add_location(&mut server, "disk", FakeSnapshotter { create, ..FakeSnapshotter::default() });
+    server.add("b", json!({"includedNamespaces": ["shop"]}), &json!({}));
+    let shown = |server: &Server| server.get("b")["metadata"]["annotations"]["lifeboat.io/waiting"].clone();
+    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
+    let waits = shown(&server).as_str().unwrap().to_owned();
+    for text in
+        ["volumepluginbackups/snap-pv-data", "the plugin wrote phase", "Succeeded", "completionTimestamp"]
+    {
+        assert!(waits.contains(text), "{text:?} is missing in {waits}");
+    }
+    let end = json!({"status": {"completionTimestamp": "2026-01-01T00:00:00Z"}});
+    server.world.change(&format!("{OBJECTS}snap-pv-data"), &end);
+    assert_eq!(server.settle("b").await, "Completed");
+    assert_eq!(shown(&server), Value::Null);
+}

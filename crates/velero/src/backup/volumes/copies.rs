@@ -17,6 +17,7 @@ use lifeboat_plan::transfer::attempts::{CONSISTENCY, LIVE};
 use lifeboat_plan::transfer::directory::{ClaimOf, claim_of};
 use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
 use lifeboat_plan::velero::pod_volumes::{CopySettings, PodVolume, Verdict, backup_object, choose};
+use lifeboat_plan::velero::uploader;
 use lifeboat_transfer::MoverSettings;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -198,6 +199,7 @@ impl Pass {
         let (backup, uid) = (self.backup.name_any(), self.backup.backup_uid());
         let location = self.location();
         let annotations = self.backup.annotations();
+        let settings = uploader::for_backup(self.backup.spec.uploader_config.as_ref());
         let wanted = CopySettings {
             namespace: &self.copying.namespace,
             backup: &backup,
@@ -205,6 +207,7 @@ impl Pass {
             location: &location,
             quiesced: self.made().quiesced.contains(&of.pod_uid),
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
+            settings: &settings,
         };
         self.note_repository(&of.namespace).await?;
         let object = backup_object(&of, &wanted);

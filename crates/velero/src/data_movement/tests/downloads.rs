@@ -56,6 +56,33 @@ async fn run(bench: &Bench) {
     object.run_transfer(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
+#[rstest]
+#[case::given(json!({"WriteSparseFiles": "false", "ParallelFilesDownload": "3"}), false, Some(3))]
+#[case::not_given(json!({}), true, None)]
+#[tokio::test]
+async fn the_data_movers_config_is_followed(
+    #[case] config: Value,
+    #[case] sparse: bool,
+    #[case] threads: Option<usize>,
+) {
+    let bench = bench().await;
+    bench.world.change(DOWNLOAD, &json!({"spec": {"dataMoverConfig": config}}));
+    run(&bench).await;
+    let sent = bench.effects.requests.lock().unwrap();
+    let TaskWork::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
+    assert_eq!((work.sparse, sent[0].task.limits.threads), (sparse, threads));
+}
+
+#[tokio::test]
+async fn a_config_without_a_meaning_is_named() {
+    let bench = bench().await;
+    bench.world.change(DOWNLOAD, &json!({"spec": {"dataMoverConfig": {"WriteSparseFiles": "yes"}}}));
+    run(&bench).await;
+    let status = bench.status(DOWNLOAD);
+    assert_eq!((&status["phase"], bench.movers()), (&json!("Failed"), 0));
+    assert!(status["message"].as_str().unwrap().contains("WriteSparseFiles is \"yes\""), "{status}");
+}
+
 fn assert_handed_over(bench: &Bench) {
     assert_eq!(bench.status(DOWNLOAD)["phase"], "Completed", "{}", bench.status(DOWNLOAD));
     let volume = bench.world.get(VOLUME).unwrap();

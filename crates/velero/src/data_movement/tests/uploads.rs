@@ -39,6 +39,14 @@ async fn run(bench: &Bench) {
     object.run_transfer(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
+#[tokio::test]
+async fn the_data_movers_config_says_how_many_files_are_read_at_once() {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.world.change(UPLOAD, &json!({"spec": {"dataMoverConfig": {"ParallelFilesUpload": "7"}}}));
+    run(&bench).await;
+    assert_eq!(bench.effects.requests.lock().unwrap()[0].task.limits.threads, Some(7));
+}
+
 /// The CSI snapshot was deleted with its data, and nothing that was made for the mover is left.
 fn assert_clear(bench: &Bench) {
     assert_eq!(bench.left(), Vec::<String>::new());

@@ -75,6 +75,23 @@ async fn a_pod_that_waits_gets_its_data() {
 }
 
 #[rstest]
+#[case::given(json!({"WriteSparseFiles": "false", "ParallelFilesDownload": "3"}), false, Some(3))]
+#[case::not_given(json!({}), true, None)]
+#[tokio::test]
+async fn files_are_written_as_the_settings_say(
+    #[case] settings: Value,
+    #[case] sparse: bool,
+    #[case] threads: Option<usize>,
+) {
+    let world = world(&json!({"running": {}}), "r").await;
+    world.fake.will(restored(0));
+    run(&world, &json!({"spec": {"uploaderSettings": settings}}), &CancellationToken::new()).await;
+    let sent = world.fake.requests.lock().unwrap();
+    let TaskWork::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
+    assert_eq!((work.sparse, sent[0].task.limits.threads), (sparse, threads));
+}
+
+#[rstest]
 #[case::not_equal(restored(1), "1 files could not be restored (a)")]
 #[case::died(died(false), "the mover was killed")]
 #[tokio::test]

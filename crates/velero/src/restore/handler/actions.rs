@@ -5,20 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lifeboat_api::common::GoDuration;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::items::sanitise::remove_annotations;
 use lifeboat_plan::velero::restore::volumes::DataIn;
 use lifeboat_plugin::actions::{ActionError, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::timeout;
 
+use super::readiness::await_ready;
 use super::{VeleroHandler, operations, volumes};
 use crate::applying::{Applying, applying};
 use lifeboat_control::locked;
-use lifeboat_items::effects::{Awaited, Waited};
 use lifeboat_items::outcome::{ItemOutcome, Notes, SkipReason};
-use lifeboat_items::pace::Pace;
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::{Request, Run};
 
@@ -27,11 +25,6 @@ const MUST_INCLUDE: &str = "restore.velero.io/must-include-additional-items";
 
 /// How many additional items that are not in the backup are named per call.
 const MOST_NAMED: usize = 10;
-/// How long an item stays in its barrier while its action does not answer.
-const SOON: Duration = Duration::from_millis(200);
-
-/// The longest wait for additional items, whatever a plugin asks for, so that no clock overflows.
-const LONGEST_WAIT: Duration = Duration::from_hours(24 * 30);
 
 /// All actions, and the items they apply to.
 #[derive(Default)]
@@ -193,8 +186,8 @@ async fn additional(
     let there = restore_all(acted, outcome.additional_items, request, notes).await;
     if outcome.wait_for_additional_items {
         let own = outcome.ready_timeout.filter(|limit| !limit.is_zero());
-        let limit = own.unwrap_or(handler.times.ready).min(LONGEST_WAIT);
-        if let Err(error) = await_ready(acted, one, &there, limit).await {
+        let limit = own.unwrap_or(handler.times.ready);
+        if let Err(error) = await_ready(acted, one.0.action.as_ref(), &there, limit).await {
             notes.error(format!(
                 "error verifying additional items are ready to use: {error} (action {} for {}, which was then restored all the same)",
                 one.name(),
@@ -233,65 +226,4 @@ async fn restore_all(
         notes.warn(format!("{more} more additional items of {} are not in the backup", item.id));
     }
     there
-}
-
-/// Why additional items are not known to be ready.
-#[derive(Debug, thiserror::Error)]
-enum NotReady {
-    #[error(transparent)]
-    Action(#[from] ActionError),
-    // Upstream's text, with the limit and the items.
-    #[error("context deadline exceeded: not ready after {limit}: {items}")]
-    Late { limit: GoDuration, items: String },
-}
-
-/// Asks the action until its additional items are ready, at most for `limit`. The item leaves its barrier when the
-/// first answer is no, or does not arrive.
-async fn await_ready(
-    acted: &Acted<'_>,
-    one: &Applicable,
-    items: &[ItemId],
-    limit: Duration,
-) -> Result<(), NotReady> {
-    let Acted { handler, run, item, .. } = acted;
-    let (start, mut pace, mut waiting) = (Instant::now(), Pace::default(), None);
-    let until = start + limit;
-    let begin = || {
-        let things: Vec<String> = items.iter().map(ToString::to_string).collect();
-        run.waiting(item, &things, one.name())
-    };
-    loop {
-        let asked = timeout_at(until, one.0.action.are_ready(items, &handler.restore, &handler.lookup));
-        tokio::pin!(asked);
-        let answer = tokio::select! {
-            biased;
-            answer = &mut asked => answer,
-            () = sleep(SOON), if waiting.is_none() => {
-                waiting = Some(begin());
-                asked.await
-            }
-        };
-        if answer.map_err(|_elapsed| late(items, limit))?? {
-            if waiting.is_some() {
-                let waited = GoDuration::from(Duration::from_secs(start.elapsed().as_secs()));
-                let message = format!("its additional items are ready after {waited}");
-                run.recorder.info(&message, Some(&item.id));
-            }
-            return Ok(());
-        }
-        waiting.get_or_insert_with(&begin);
-        if Instant::now() >= until {
-            return Err(late(items, limit));
-        }
-        let pause = pace.pause().min(until.saturating_duration_since(Instant::now()));
-        if run.effects.wait(Awaited::Ready, pause).await == Waited::Assume {
-            return Ok(());
-        }
-    }
-}
-
-fn late(items: &[ItemId], limit: Duration) -> NotReady {
-    let named: Vec<String> = items.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-    let more = if items.len() > named.len() { ", …" } else { "" };
-    NotReady::Late { limit: GoDuration::from(limit), items: format!("{}{more}", named.join(", ")) }
 }

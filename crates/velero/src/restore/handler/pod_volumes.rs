@@ -17,6 +17,7 @@ use lifeboat_plan::transfer::directory::claim_of;
 use lifeboat_plan::velero::pod_volumes::{
     CONTAINER, Copied, CopyFor, PodOf, Wait, copies_for, mark, restore_object, unusable,
 };
+use lifeboat_plan::velero::uploader::{self, UploaderSettings};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +48,8 @@ pub(crate) struct Filler {
     location: LocationName,
     /// How long one volume may take, from the Restore's annotation.
     timeout: Option<String>,
+    /// The Restore's settings for movers.
+    settings: UploaderSettings,
     limit: Duration,
     copies: Vec<Copied>,
     state: Mutex<State>,
@@ -102,6 +105,7 @@ impl Filler {
             location,
             limit: limit(timeout.as_deref(), context.movers.settings().copy_timeout),
             timeout,
+            settings: uploader::for_restore(restore.spec.uploader_config.as_ref()),
             copies,
             state: Mutex::default(),
         }
@@ -127,6 +131,7 @@ impl Filler {
             restore: ("r".to_owned(), "ru".to_owned()),
             location: LocationName::new("default"),
             timeout: None,
+            settings: UploaderSettings::new(),
             limit: Duration::ZERO,
             copies,
             state: Mutex::default(),
@@ -237,6 +242,7 @@ impl Filler {
             name: &target.name,
             uid: pod["metadata"]["uid"].as_str().unwrap_or_default(),
             timeout: self.timeout.as_deref(),
+            settings: &self.settings,
         };
         let object = restore_object(&of, copy);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();

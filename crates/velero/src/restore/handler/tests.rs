@@ -237,7 +237,13 @@ impl RestoreItemAction for Waits {
         })
     }
 
-    async fn are_ready(&self, items: &[ItemId], _: &Restore, _: &dyn Lookup) -> Result<bool, ActionError> {
+    async fn are_ready(
+        &self,
+        items: &[ItemId],
+        _: &Restore,
+        _: &dyn Lookup,
+        _: Duration,
+    ) -> Result<bool, ActionError> {
         assert_eq!(items.len(), 1, "what is not there is left out of the question");
         Ok(self.asked.fetch_add(1, Ordering::Relaxed) >= self.noes)
     }

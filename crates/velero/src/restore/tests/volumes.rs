@@ -151,7 +151,8 @@ async fn errors(setting: &Setting) -> Vec<String> {
 
 #[tokio::test]
 async fn a_pod_waits_for_the_data_of_its_volumes() {
-    let setting = with_copies(json!({}), "restic", json!({"phase": "Completed"})).await;
+    let spec = json!({"uploaderConfig": {"writeSparseFiles": false}});
+    let setting = with_copies(spec, "restic", json!({"phase": "Completed"})).await;
     let status = setting.run().await;
     assert_eq!(status["phase"], "Completed", "{status} {:?}", errors(&setting).await);
     let pod = setting.object("/api/v1/namespaces/shop/pods/web").unwrap();
@@ -163,6 +164,7 @@ async fn a_pod_waits_for_the_data_of_its_volumes() {
     let objects = filled(&setting);
     assert_eq!(objects.len(), 1);
     assert_eq!(objects[0]["spec"]["snapshotID"], "abc");
+    assert_eq!(objects[0]["spec"]["uploaderSettings"], json!({"WriteSparseFiles": "false"}));
     assert_eq!(objects[0]["metadata"]["labels"]["velero.io/restore-uid"], "ru");
     let made: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
     assert_eq!(made[0]["restoreMethod"], "PodVolumeRestore");

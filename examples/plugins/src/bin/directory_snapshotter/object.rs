@@ -30,14 +30,15 @@ pub(crate) struct Shown {
 impl Shown {
     pub(crate) fn snapshot(id: &str, request: &SnapshotRequest) -> Self {
         let tag = |name: &str| request.tags.get(name).cloned().unwrap_or_default();
-        let spec =
-            json!({"volume": tag("velero.io/pv"), "backup": tag("velero.io/backup"), "plugin": PLUGIN});
+        let spec = json!({"volume": tag("velero.io/pv"), "backup": tag("velero.io/backup"), "plugin": PLUGIN,
+            "pluginSpecific": {"method": "copy"}});
         Self { kind: "VolumePluginBackup", name: Some(id.to_owned()), spec, known: json!({"snapshotID": id}) }
     }
 
     /// The backup is not known here.
     pub(crate) fn volume(snapshot_id: &str, volume_id: &str) -> Self {
-        let spec = json!({"snapshotID": snapshot_id, "backup": "", "plugin": PLUGIN});
+        let specific = json!({"method": "copy"});
+        let spec = json!({"snapshotID": snapshot_id, "backup": "", "plugin": PLUGIN, "pluginSpecific": specific});
         Self { kind: "VolumePluginRestore", name: None, spec, known: json!({"volumeID": volume_id}) }
     }
 

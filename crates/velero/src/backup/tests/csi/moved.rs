@@ -10,7 +10,9 @@ const UPLOADS: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datauploads"
 #[tokio::test]
 async fn data_is_moved_in_the_background_and_the_backup_says_where_it_is() {
     let server = server(Driver::Ready, &["fast"]).await;
-    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &json!({}));
+    let config = json!({"parallelFilesUpload": 3});
+    let spec = json!({"includedNamespaces": ["shop"], "snapshotMoveData": true, "uploaderConfig": config});
+    server.add("b", spec, &json!({}));
     let stale = json!({"metadata": {"name": "zz-stale", "namespace": "lifeboat", "labels": {"velero.io/backup-uid": "uid-b",
         "velero.io/async-operation-id": "du-of-a-claim-that-is-gone"}}, "spec": {}});
     server.world.put(&format!("{UPLOADS}/zz-stale"), stale);
@@ -20,6 +22,7 @@ async fn data_is_moved_in_the_background_and_the_backup_says_where_it_is() {
     let upload = server.world.get(&path).unwrap();
     assert!(upload["spec"].get("cancel").is_none());
     assert_eq!(upload["spec"]["csiSnapshot"]["volumeSnapshot"], *snapshot());
+    assert_eq!(upload["spec"]["dataMoverConfig"], json!({"ParallelFilesUpload": "3"}));
     assert_eq!(
         (&upload["spec"]["sourceNamespace"], &upload["spec"]["sourcePVC"]),
         (&json!("shop"), &json!("data"))

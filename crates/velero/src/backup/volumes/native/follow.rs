@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
 use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_plan::items::waits::Waits;
 use lifeboat_plan::json::text;
 use lifeboat_plan::velero::volume_plugin::{
-    OperationState, SNAPSHOT_LOCATION, is_over, operation_state, stored,
+    OperationState, SNAPSHOT_LOCATION, is_over, operation_state, stored, waits,
 };
 use lifeboat_plugin::host::Session;
 use serde_json::Value;
@@ -28,6 +29,8 @@ pub(in crate::backup) struct Snapshots {
     pub(in crate::backup) failed: usize,
     /// Whether anything changed since the last poll.
     pub(in crate::backup) changed: bool,
+    /// What the backup waits for.
+    pub(in crate::backup) waits: Waits,
 }
 
 /// Polls all of them once.
@@ -72,7 +75,9 @@ pub(in crate::backup) async fn follow(
     let count = |wanted: fn(&OperationState) -> bool| {
         objects.iter().filter(|one| wanted(&operation_state(one))).count()
     };
+    let since = started(backup).unwrap_or_else(|| context.now());
     Ok(Snapshots {
+        waits: waits(&objects, since),
         open: count(|standing| *standing == OperationState::Open),
         failed: count(|standing| matches!(standing, OperationState::Failed(_))),
         changed,
@@ -103,9 +108,12 @@ async fn poll(
 
 /// Why a snapshot is given up, if its time is over.
 fn late(backup: &Backup, object: &Value, now: Timestamp) -> Option<String> {
-    let since = backup.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
-    is_over(object, since, longest(backup), now)
+    is_over(object, started(backup), longest(backup), now)
         .then(|| "the snapshot did not end in time (spec.itemOperationTimeout)".to_owned())
+}
+
+fn started(backup: &Backup) -> Option<Timestamp> {
+    backup.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0))
 }
 
 /// Adds snapshots that failed after their call to the results, the list of snapshots and the list of volumes.

@@ -174,17 +174,60 @@ async fn a_hundred_unrelated_objects_come_while_one_waits_and_the_wait_is_told()
 
 #[tokio::test]
 async fn a_wait_that_an_earlier_server_saw_goes_on_since_then() {
-    let since = Timestamp::from_second(1_700_000_000).unwrap();
+    let since = Timestamp::from_second(Timestamp::now().as_second() - 60).unwrap();
     let before = Waits::new(vec![Wait::new("pods/shop/web-1", &[], "example.io/acts", since)]);
-    let progress = Arc::new(Progress::going_on(before.annotation().as_deref()));
+    let progress = Arc::new(Progress::going_on(before.annotation().as_deref(), None));
     let seen: Arc<std::sync::Mutex<Vec<Waits>>> = Arc::default();
     let (told, kept) = (progress.clone(), seen.clone());
     let action = Arc::new(waits(true).ready(move |number, _| {
-        kept.lock().unwrap().push(told.waits());
+        if number > 0 {
+            kept.lock().unwrap().push(told.waits());
+        }
         Ok(number == 1)
     }));
     let mut world = world(&action);
+    world.times.ready = Duration::from_hours(1);
     world.progress = progress;
     world.restore().await;
-    assert_eq!(seen.lock().unwrap()[1].waits[0].since, since);
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[0].waits[0].since, since, "the second question");
+}
+
+/// A wait of an item for example.io/acts that began so many seconds ago under another server.
+fn interrupted(seconds: i64) -> Arc<Progress> {
+    let since = Timestamp::now().checked_sub(jiff::SignedDuration::from_secs(seconds)).unwrap();
+    let before = Waits::new(vec![Wait::new("pods/shop/web-1", &[], "example.io/acts", since)]);
+    Arc::new(Progress::going_on(before.annotation().as_deref(), None))
+}
+
+#[tokio::test]
+async fn the_time_before_a_restart_counts_and_the_action_is_asked_once_more() {
+    let action = Arc::new(waits(true).ready(|_, _| Ok(false)));
+    let mut world = world(&action);
+    (world.times.ready, world.progress) = (Duration::from_hours(1), interrupted(7200));
+    let (ended, api) = tokio::time::timeout(Duration::from_secs(20), world.restore()).await.unwrap();
+    let errors = &ended.results.errors.namespaces["shop"];
+    assert!(errors.iter().any(|error| error.contains("not ready after 1h0m0s")), "{errors:?}");
+    assert_eq!(action.asked.lock().unwrap().len(), 1);
+    assert!(api.object("/api/v1/namespaces/shop/pods/web-1").is_some());
+}
+
+#[tokio::test]
+async fn items_that_became_ready_while_no_server_ran_are_no_error() {
+    let action = Arc::new(waits(true));
+    let mut world = world(&action);
+    (world.times.ready, world.progress) = (Duration::from_hours(1), interrupted(7200));
+    let (ended, _) = world.restore().await;
+    let errors = ended.results.errors.all().filter(|(_, message)| !message.contains("refused")).count();
+    assert_eq!(errors, 0, "{:?}", ended.results);
+}
+
+#[tokio::test]
+async fn an_answer_may_take_as_long_as_the_item_may_still_wait() {
+    let action = Arc::new(waits(true));
+    let mut world = world(&action);
+    (world.times.ready, world.progress) = (Duration::from_hours(3), interrupted(3600));
+    world.restore().await;
+    let limit = action.limits.lock().unwrap()[0];
+    assert!(limit > Duration::from_secs(7000) && limit < Duration::from_secs(7300), "{limit:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_api::velero::Restore;
@@ -68,8 +69,9 @@ impl RestoreItemAction for Watched {
         items: &[ItemId],
         restore: &Restore,
         cluster: &dyn Lookup,
+        limit: Duration,
     ) -> Result<bool, ActionError> {
-        self.action.are_ready(items, restore, cluster).await
+        self.action.are_ready(items, restore, cluster, limit).await
     }
 
     fn may_operate(&self) -> bool {
