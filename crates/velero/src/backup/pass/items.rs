@@ -171,7 +171,7 @@ impl Pass {
             self.report.error(&About::Item(id), error, None);
         }
         if action == CLAIM_BACKUPPER {
-            self.note_csi(id, made);
+            self.note_csi(id, made).await;
         }
         self.note_operation(id, action, made).await;
     }
