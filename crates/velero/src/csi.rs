@@ -5,6 +5,7 @@
 mod backup;
 mod backup_parts;
 mod delete;
+mod earlier;
 mod group;
 mod movement;
 mod objects;
@@ -18,6 +19,7 @@ use kube::Client;
 use lifeboat_control::Clock;
 use lifeboat_plugin::actions::{BackupItemAction, DeleteItemAction, RestoreItemAction};
 
+pub(crate) use earlier::{group_of, was_begun};
 pub(crate) use movement::{cancel_unused, upload_of};
 pub(crate) use objects::{Snapshots, Unusable};
 pub(crate) use tidy::{backups, discard, origins, release, remove, unused};

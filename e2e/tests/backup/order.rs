@@ -69,13 +69,74 @@ fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String) -> Vec<String> {
     assert_workers();
     let arguments = ["--include-namespaces", &namespaces, "--ordered-resources", &order];
     assert_phase(&backup(&name, &arguments), "Completed");
+    logged(&one, "a1", &log)
+}
+
+/// The `pod step` lines of the hooks, sorted by time.
+fn logged(namespace: &Namespace, pod: &str, log: &str) -> Vec<String> {
     let said = wait_for("the log of the hooks", 10, || {
-        let read = one.kubectl().args(["exec", "a1", "--", "cat", &format!("/log/{log}")]).run();
+        let read = namespace.kubectl().args(["exec", pod, "--", "cat", &format!("/log/{log}")]).run();
         if read.code == 0 { Ok(read.stdout) } else { Err(read.stderr) }
     });
     let mut lines: Vec<&str> = said.lines().collect();
     lines.sort_unstable();
     lines.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+}
+
+/// The names in the lines of a backup's log that contain a text.
+fn named(backup: &str, text: &str) -> Vec<String> {
+    let log = lifeboat().args(["backup", "logs", backup]).ok();
+    let lines = log.lines().filter(|line| line.contains(text));
+    lines.map(|line| line.split(" name=").nth(1).unwrap().split(' ').next().unwrap().to_owned()).collect()
+}
+
+/// Ready pods in a namespace, on one node.
+fn ready(namespace: &Namespace, pods: &str) {
+    namespace.apply(&pods.replace("NODE", &node()));
+    namespace.kubectl().args(["wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s"]).ok();
+}
+
+#[test]
+fn csi_snapshots_are_taken_in_the_order_of_the_volumes() {
+    installed();
+    let (namespace, log) = (Namespace::new("order-volumes"), unique("order-volumes"));
+    ready(&namespace, &["p1", "p2", "p3"].map(|name| pod(name, &log)).concat());
+    let volume = |claim: &str| {
+        let claim = lifeboat_e2e::get(&["-n", &namespace.name, "pvc", claim]);
+        claim["spec"]["volumeName"].as_str().unwrap().to_owned()
+    };
+    let order = format!("persistentvolumes={},{},{}", volume("c-p3"), volume("c-p1"), volume("c-p2"));
+    let name = unique("order-volumes");
+    assert_workers();
+    let made = backup(&name, &["--include-namespaces", &namespace.name, "--ordered-resources", &order]);
+    assert_phase(&made, "Completed");
+    assert_eq!(named(&name, "Took CSI snapshot"), ["c-p3", "c-p1", "c-p2"]);
+    let log = lifeboat().args(["backup", "logs", &name]).ok();
+    assert!(!log.contains("orderedResources"), "nothing contradicts the order:\n{log}");
+    let restored = format!("{}:{}-back", namespace.name, namespace.name);
+    let back = super::restore(&name, &name, &["--namespace-mappings", &restored]);
+    assert_phase(&back, "Completed");
+    lifeboat_e2e::delete_namespace(&format!("{}-back", namespace.name));
+}
+
+#[test]
+fn a_claim_that_listed_and_unlisted_pods_share_is_snapshotted_while_all_are_quiet() {
+    installed();
+    let (namespace, log) = (Namespace::new("order-shared"), unique("order-shared"));
+    let pods = ["p1", "p2", "p3"].map(|name| pod(name, &log)).concat();
+    ready(&namespace, &pods.replace("claimName: c-p3", "claimName: c-p1"));
+    let name = unique("order-shared");
+    let order = format!("pods={0}/p1,{0}/p2", namespace.name);
+    let made = backup(&name, &["--include-namespaces", &namespace.name, "--ordered-resources", &order]);
+    assert_phase(&made, "Completed");
+    let mut steps = logged(&namespace, "p1", &log);
+    assert_eq!(steps.split_off(4), ["p2 pre", "p2 post"]);
+    assert_eq!(steps, ["p1 pre", "p3 pre", "p1 post", "p3 post"]);
+    let described = lifeboat().args(["backup", "describe", &name, "--details"]).ok();
+    for word in ["Quiesced", "p3", "p2"] {
+        assert!(described.contains(word), "{word} is not in:\n{described}");
+    }
+    assert_eq!(named(&name, "Backing up ordered item"), ["p1", "p2"]);
 }
 
 /// Checks that each listed pod is finished before the next one starts, and all of them before any other pod starts.
@@ -140,7 +201,7 @@ fn namespaces_and_claims_without_pods_are_taken_in_order() {
         let field = format!("resource={kind}");
         let lines =
             log.lines().filter(|line| line.contains("Backing up ordered item") && line.contains(&field));
-        lines.map(|line| line.split("name=").nth(1).unwrap().split(' ').next().unwrap().to_owned()).collect()
+        lines.map(|line| line.split(" name=").nth(1).unwrap().split(' ').next().unwrap().to_owned()).collect()
     };
     assert_eq!(of("persistentvolumeclaims"), ["second", "first"], "{log}");
     assert_eq!(of("namespaces"), [two.name.clone(), one.name.clone()], "{log}");

@@ -281,6 +281,38 @@ spec: {{provider: example.io/snapshotter, config: {location}}}
 }
 
 #[test]
+fn snapshotters_are_called_in_the_order_of_the_volumes() {
+    let server = super::recorder("ordered-snapshots", &[]);
+    let apps = ["one", "two", "three"].map(|name| Namespace::new(&format!("ordered-{name}")));
+    let volumes: Vec<String> = apps.iter().map(|app| format!("pv-{}", app.name)).collect();
+    apply(&format!(
+        "apiVersion: velero.io/v1
+kind: VolumeSnapshotLocation
+metadata: {{name: recorded, namespace: {}}}
+spec: {{provider: example.io/snapshotter, config: {{region: here}}}}
+",
+        server.namespace
+    ));
+    for (app, volume) in apps.iter().zip(&volumes) {
+        apply(&directory_volume(volume, &app.name, &format!("/{volume}")));
+        bound(&app.name);
+    }
+    let namespaces = apps.iter().map(|app| app.name.as_str()).collect::<Vec<_>>().join(",");
+    let order = format!("persistentvolumes={},{},{}", volumes[2], volumes[0], volumes[1]);
+    let flags = ["--include-namespaces", &namespaces, "--ordered-resources", &order];
+    let location = ["--volume-snapshot-locations", "recorded"];
+    let backup = server.backup("ordered", &[&flags[..], &location[..]].concat());
+    server.assert_phase(&backup, &["Completed"]);
+    let asked = server.recorded("snapshotter", "CreateSnapshot");
+    let asked: Vec<&str> = asked.iter().filter_map(|call| call["volume"].as_str()).collect();
+    let expected = [2, 0, 1].map(|at: usize| format!("/{}", volumes[at]));
+    assert_eq!(asked, expected.each_ref().map(String::as_str));
+    for volume in &volumes {
+        kubectl().args(["delete", "pv", volume, "--wait=false"]).ok();
+    }
+}
+
+#[test]
 fn a_server_killed_during_a_snapshot_makes_no_second_one() {
     let mut setting = Setting::new("snapshots-killed", ", bytesPerSecond: '1000000'");
     setting.begin("killed");

@@ -3,23 +3,24 @@
 //! type, or the problems. Called by the backup controller (validation), the pipeline (sorting) and the CLI (parsing
 //! the flag).
 //!
-//! An entry is `namespace/name`, or `name` for cluster-scoped types; `*`, `?` and `[…]` make it a pattern; a leading
-//! `~` makes it an anchored regular expression over the whole `namespace/name`, in which `,` `;` `=` are written
-//! `\x2c` `\x3b` `\x3d`.
+//! Commas separate entries; a semicolon does not, because it separates types in the text of the command line. An entry
+//! is `namespace/name`, or `name` for cluster-scoped types; `*`, `?` and `[…]` make it a pattern; a leading `~` makes it
+//! an anchored regular expression over the whole `namespace/name`, in which `,` `;` `=` are written `\x2c` `\x3b`
+//! `\x3d`.
 
+mod blocks;
 mod entry;
 #[cfg(test)]
 mod tests;
 mod text;
-mod volumes;
 
 use std::collections::BTreeMap;
 
+pub use blocks::{List, Object, Sequence, Step, order_blocks};
 use entry::Entry;
 pub use entry::EntryError;
 use lifeboat_api::catalogue::{Catalogue, GroupResource};
 pub use text::{OrderTextError, parse_ordered_resources};
-pub use volumes::{Claimed, Listed, Mounts, Step, VolumeOrder, order_volumes};
 
 /// Errors in `spec.orderedResources` as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +140,8 @@ impl Order {
         if paths.iter().any(|path| entry.matches(path)) {
             return format!("orderedResources lists {text:?} for {key} again; the first place counts");
         }
-        format!("orderedResources lists {text:?} for {key}, but nothing in this backup has that name")
+        let hint =
+            if entry.has_semicolon() { "; names are separated by commas, not by semicolons" } else { "" };
+        format!("orderedResources lists {text:?} for {key}, but nothing in this backup has that name{hint}")
     }
 }

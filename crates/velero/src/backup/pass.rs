@@ -21,6 +21,7 @@ mod stream;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod upload;
 mod written;
 
@@ -57,6 +58,7 @@ pub(crate) use report::{About, Report};
 pub(crate) use upload::{UploadError, upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
+use turns::Turns;
 use written::Written;
 
 /// How long an item that is being processed may continue when the pass is stopped.
@@ -124,6 +126,7 @@ pub(super) struct Pass {
     pub(super) report: Report,
     pub(super) writer: ArchiveWriter,
     written: Written,
+    turns: Turns,
     pub(super) counters: Arc<Counters>,
     pub(super) stop: CancellationToken,
     pub(super) page_size: u32,
@@ -156,7 +159,7 @@ pub(super) struct PassResults {
     pub(super) repositories: BTreeSet<String>,
     /// Claims whose files are copied, by namespace and name.
     pub(super) copied_claims: BTreeSet<(String, String)>,
-    /// Pods that pre hooks quiesced, by UID.
+    /// Pods between their pre hooks, which succeeded, and their post hooks; by UID.
     pub(super) quiesced: BTreeSet<String>,
     pub(super) csi: csi::CsiSnapshots,
     /// One record per volume, once all are known.
@@ -166,8 +169,9 @@ pub(super) struct PassResults {
     pub(super) types: BTreeSet<GroupResource>,
     /// Namespaces in which the server may not list some types.
     pub(super) forbidden: BTreeSet<String>,
-    /// Additional items nested too deeply, and whether they must be included.
-    pub(super) deep: Vec<(ItemId, bool)>,
+    /// Additional items that are backed up after the others, and whether they must be included: nested too deeply, or
+    /// ordered and not among the items that the filters take.
+    pub(super) later: Vec<(ItemId, bool)>,
     pub(super) hooks_attempted: usize,
     pub(super) hooks_failed: usize,
     /// The number of items of each type, for the log.
@@ -201,6 +205,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         report: input.report,
         writer,
         written: Written::default(),
+        turns: Turns::default(),
         counters: input.counters,
         stop: input.stop,
         page_size: input.page_size,
@@ -248,10 +253,13 @@ impl Pass {
             Self::run_streams(self).await;
         };
         tokio::join!(in_blocks, streams);
-        self.soon(self.take_deep()).await;
+        self.soon(self.take_later()).await;
         self.finish_copies().await;
         self.soon(Self::take_namespaces(self)).await;
+        self.turns.finish(&[GroupResource::new("", "namespaces")]);
+        self.soon(self.take_later()).await;
         self.soon(self.take_definitions()).await;
+        self.report_idle_entries();
         self.ended()
     }
 

@@ -18,6 +18,7 @@ use lifeboat_plugin::actions::{
 };
 use serde_json::{Value, json};
 
+use super::earlier::group_of;
 use super::movement::{self, Movement};
 use super::objects::{NotTaken, Snapshots, Taken, TimeLimit, text};
 use super::together::{GroupError, Groups, Origin};
@@ -142,12 +143,7 @@ impl ClaimAction {
         let class = csi::of_claim(&classes, driver, claim, backup.annotations());
         let class = class.map_err(|error| none(SnapshotError::NoClass(error)))?;
         let class = text(class, "/metadata/name");
-        let of_backup = OfBackup {
-            name: backup.name_any(),
-            uid: backup.backup_uid(),
-            location: LocationName::new(backup.spec.storage_location.as_deref().unwrap_or_default()),
-            namespace: NamespaceName::new(backup.namespace().unwrap_or_default()),
-        };
+        let of_backup = of_backup(backup);
         let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
         let snapshot = csi::snapshot_name(name, text(claim, "/metadata/uid"), &of_backup.uid);
         let wanted = csi::snapshot(&snapshot, claim, class, &of_backup);
@@ -176,8 +172,7 @@ impl ClaimAction {
         let (namespace, snapshot) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
         let limit = GoDuration::set(backup.spec.csi_snapshot_timeout).and_then(GoDuration::to_std);
         let limit = TimeLimit { time: limit.unwrap_or(TIMEOUT), setting: "spec.csiSnapshotTimeout" };
-        let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
-        let group = VolumeGroup::of(claim, key, of_backup);
+        let group = group_of(claim, backup);
         let origin = match &group {
             Some(group) => {
                 self.snapshots.settled(namespace, snapshot, limit).await?;
@@ -252,8 +247,18 @@ fn alone(group: &VolumeGroup) -> String {
     )
 }
 
+/// What the snapshots of a backup record of it.
+pub(super) fn of_backup(backup: &Backup) -> OfBackup {
+    OfBackup {
+        name: backup.name_any(),
+        uid: backup.backup_uid(),
+        location: LocationName::new(backup.spec.storage_location.as_deref().unwrap_or_default()),
+        namespace: NamespaceName::new(backup.namespace().unwrap_or_default()),
+    }
+}
+
 /// The ID of the operation that moves the data of a claim.
-fn operation_of(claim: &Value, backup: &Backup) -> String {
+pub(super) fn operation_of(claim: &Value, backup: &Backup) -> String {
     data_movement::operation("du-", &backup.uid().unwrap_or_default(), text(claim, "/metadata/uid"))
 }
 

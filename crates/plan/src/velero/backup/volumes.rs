@@ -103,6 +103,8 @@ struct Mount {
     opted_out: bool,
     /// Used as a block device, without files.
     device: bool,
+    /// Its pod has ended, and writes no more.
+    ended: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +131,7 @@ impl VolumeBook {
         };
         let (chosen, left_out) = (listed(names::BACKUP_VOLUMES), listed(names::BACKUP_VOLUMES_EXCLUDES));
         let devices = used(pod, "volumeDevices");
+        let ended = matches!(text(pod, "/status/phase").as_str(), "Succeeded" | "Failed");
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
             if is_never_copied(volume).is_some() {
                 continue;
@@ -139,6 +142,7 @@ impl VolumeBook {
                 opted_in: chosen.contains(&volume_name),
                 opted_out: left_out.contains(&volume_name),
                 device: devices.contains(volume_name.as_str()),
+                ended,
                 pod: (namespace.clone(), name.clone(), volume_name),
                 pod_uid: text(pod, "/metadata/uid"),
                 claim,
@@ -174,9 +178,10 @@ impl VolumeBook {
         self.csi.insert(claim);
     }
 
-    /// Whether all processed pods that mount a claim were quiesced by hooks.
+    /// Whether all of these pods that mount a claim, and have not ended, are among the quiesced ones.
     pub fn is_quiesced(&self, claim: &(String, String), quiesced: &BTreeSet<String>) -> bool {
-        let of_claim = |mount: &&Mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1);
+        let of_claim =
+            |mount: &&Mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1) && !mount.ended;
         let mut mounts = self.mounts.iter().filter(of_claim).peekable();
         mounts.peek().is_some() && mounts.all(|mount| quiesced.contains(&mount.pod_uid))
     }

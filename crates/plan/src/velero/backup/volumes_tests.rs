@@ -189,6 +189,8 @@ fn a_pod_that_was_copied_speaks_for_the_claim_of_one_that_was_not() {
 #[case::at_rest(&["a"], &["a"], true)]
 #[case::one_goes_on(&["a", "b"], &["a"], false)]
 #[case::all_at_rest(&["a", "b"], &["a", "b", "c"], true)]
+#[case::one_has_ended(&["a", "ended"], &["a"], true)]
+#[case::all_have_ended(&["ended"], &["ended"], false)]
 fn a_claim_is_at_rest_when_all_its_pods_are(
     #[case] pods: &[&str],
     #[case] quiesced: &[&str],
@@ -196,8 +198,11 @@ fn a_claim_is_at_rest_when_all_its_pods_are(
 ) {
     let mut book = VolumeBook::default();
     for pod in pods {
-        book.add_pod(&json!({"metadata": {"namespace": "shop", "name": pod, "uid": pod},
-            "spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}}));
+        let phase = if *pod == "ended" { "Succeeded" } else { "Running" };
+        book.add_pod(
+            &json!({"metadata": {"namespace": "shop", "name": pod, "uid": pod}, "status": {"phase": phase},
+            "spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}}),
+        );
     }
     let quiesced = quiesced.iter().map(|uid| (*uid).to_owned()).collect();
     assert_eq!(book.is_quiesced(&("shop".into(), "data".into()), &quiesced), expected);

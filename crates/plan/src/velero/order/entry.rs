@@ -45,6 +45,11 @@ impl Entry {
         &self.text
     }
 
+    /// Whether it looks like several names that were separated by semicolons.
+    pub(super) fn has_semicolon(&self) -> bool {
+        self.text.contains(';') && !matches!(self.is, Is::Regex(_))
+    }
+
     pub(super) fn matches(&self, path: &str) -> bool {
         match &self.is {
             Is::Name => self.text == path,

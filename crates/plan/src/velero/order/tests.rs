@@ -129,16 +129,6 @@ fn malformed_text_is_refused_with_the_entry(#[case] text: &str, #[case] entry: &
     assert_eq!(parse_ordered_resources(text).unwrap_err().entry, entry);
 }
 
-/// A cluster in which pod `n/pI` mounts the given claims, and claim `n/cI` is bound to volume `vI`.
-fn pods(mounts: &[Vec<usize>]) -> Vec<Mounts> {
-    let claims = |list: &[usize]| list.iter().map(|claim| format!("n/c{claim}")).collect();
-    mounts
-        .iter()
-        .enumerate()
-        .map(|(at, list)| Mounts { pod: format!("n/p{at}"), claims: claims(list) })
-        .collect()
-}
-
 /// `01|2`: the first pod mounts claims 0 and 1, the second claim 2.
 fn read(mounts: &str) -> Vec<Vec<usize>> {
     let digits =
@@ -146,57 +136,134 @@ fn read(mounts: &str) -> Vec<Vec<usize>> {
     mounts.split('|').map(digits).collect()
 }
 
-fn claims(count: usize) -> Vec<Claimed> {
-    (0..count).map(|at| Claimed { claim: format!("n/c{at}"), volume: Some(format!("v{at}")) }).collect()
+/// The block of each pod and of each claim: pods that share a claim are in one, which has the number of its first pod,
+/// and a claim without a pod has its own.
+fn blocks(mounts: &[Vec<usize>], claims: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut of_pod: Vec<usize> = (0..mounts.len()).collect();
+    for claim in 0..claims {
+        let sharing: Vec<usize> = (0..mounts.len()).filter(|pod| mounts[*pod].contains(&claim)).collect();
+        let known: Vec<usize> = sharing.iter().map(|pod| of_pod[*pod]).collect();
+        let Some(first) = known.iter().min().copied() else { continue };
+        of_pod.iter_mut().filter(|block| known.contains(block)).for_each(|block| *block = first);
+    }
+    let of_claim = |claim: usize| {
+        let pod = mounts.iter().position(|mounted| mounted.contains(&claim));
+        pod.map_or(100 + claim, |pod| of_pod[pod])
+    };
+    let of_claim = (0..claims).map(of_claim).collect();
+    (of_pod, of_claim)
 }
 
-fn chain(listed: [&str; 3], mounts: &[Vec<usize>], bound: usize, volumes: usize) -> VolumeOrder {
-    let made = listed.map(|names| (!names.is_empty()).then(|| order(names)));
-    let [pod_order, claim_order, volume_order] = &made;
-    let listed =
-        Listed { pods: pod_order.as_ref(), claims: claim_order.as_ref(), volumes: volume_order.as_ref() };
-    let volumes: Vec<_> = (0..volumes).map(|at| format!("v{at}")).collect();
-    order_volumes(listed, &pods(mounts), &claims(bound), &volumes)
-}
-
-fn p(places: &[usize]) -> Step {
-    Step::Pods(places.into())
+/// The sequence of a cluster in which pod `n/pI` mounts the given claims, and claim `n/cI` is bound to volume `vI`. Each
+/// step has the names that have a place in it.
+fn sequence(
+    listed: [&str; 3],
+    mounts: &[Vec<usize>],
+    claims: usize,
+    volumes: usize,
+) -> (Vec<Vec<String>>, Sequence) {
+    let (of_pod, of_claim) = blocks(mounts, claims);
+    let object = |path: String, block, volume| Object { path, block: Some(block), volume };
+    let pods: Vec<_> =
+        of_pod.iter().enumerate().map(|(at, of)| object(format!("n/p{at}"), *of, None)).collect();
+    let claimed = |(at, of): (usize, &usize)| object(format!("n/c{at}"), *of, Some(format!("v{at}")));
+    let claims: Vec<_> = of_claim.iter().enumerate().map(claimed).collect();
+    let of_volume = |at: usize| of_claim.get(at).copied().unwrap_or(200 + at);
+    let volumes: Vec<_> = (0..volumes).map(|at| object(format!("v{at}"), of_volume(at), None)).collect();
+    let mut all = [("pods", pods), ("persistentvolumeclaims", claims), ("persistentvolumes", volumes)];
+    let sorted: Vec<Sorted> = all
+        .iter()
+        .zip(listed)
+        .map(|((_, objects), names)| {
+            let paths: Vec<String> = objects.iter().map(|object| object.path.clone()).collect();
+            if names.is_empty() { Sorted::default() } else { order(names).sort(&paths) }
+        })
+        .collect();
+    let placed: std::collections::BTreeSet<_> = all
+        .iter()
+        .zip(&sorted)
+        .flat_map(|((_, objects), sorted)| sorted.listed.iter().map(move |at| objects[*at].block))
+        .collect();
+    for object in all.iter_mut().flat_map(|(_, objects)| objects) {
+        object.block = object.block.filter(|block| placed.contains(&Some(*block)));
+    }
+    let lists: Vec<List<'_>> = all
+        .iter()
+        .zip(&sorted)
+        .map(|((key, objects), sorted)| List { key, objects, listed: &sorted.listed })
+        .collect();
+    let made = order_blocks(&lists);
+    let name = |(kind, at): &(usize, usize)| lists[*kind].objects[*at].path.clone();
+    (made.steps.iter().map(|step| step.first.iter().map(name).collect()).collect(), made)
 }
 
 #[rstest]
-#[case::pods_alone(["n/p1,n/p0", "", ""], "0|1|2", vec![p(&[1]), p(&[0])], 0)]
-#[case::claims_order_their_pods(["", "n/c2,n/c0", ""], "0|1|2", vec![p(&[2]), p(&[0])], 0)]
-#[case::volumes_order_their_pods(["", "", "v1,v0"], "0|1", vec![p(&[1]), p(&[0])], 0)]
+#[case::pods_alone(["n/p1,n/p0", "", ""], "0|1|2", "n/p1 | n/p0", 0)]
+#[case::claims_order_their_pods(["", "n/c2,n/c0", ""], "0|1|2", "n/c2 | n/c0", 0)]
+#[case::volumes_order_their_pods_and_claims(
+    ["", "", "v1,v0"], "0|1", "v1 n/c1 | v0 n/c0", 0)]
+#[case::volumes_order_the_claims_of_one_pod(["", "", "v1,v0"], "01", "v1 n/c1 v0 n/c0", 0)]
+#[case::claims_of_one_pod(["", "n/c1,n/c0", ""], "01", "n/c1 n/c0", 0)]
 #[case::a_claim_without_a_pod_keeps_its_place(
-    ["", "n/c1,n/c2,n/c0", ""], "0|1", vec![p(&[1]), Step::Claim(2), p(&[0])], 0)]
-#[case::a_volume_without_a_claim(["", "", "v3,v0"], "0", vec![Step::Volume(3), p(&[0])], 0)]
-#[case::pods_that_share_a_listed_claim_are_one_step(["", "n/c0", ""], "0|0", vec![p(&[0, 1])], 0)]
-#[case::a_listed_pod_is_a_step_of_its_own(["n/p1", "n/c0", ""], "0|0", vec![p(&[1])], 0)]
-#[case::unlisted_pods_come_after_listed_ones(
-    ["n/p2", "n/c0", ""], "0|1|2", vec![p(&[2]), p(&[0])], 0)]
-#[case::orders_that_agree(["n/p1,n/p0", "n/c1,n/c0", ""], "0|1", vec![p(&[1]), p(&[0])], 0)]
-#[case::orders_that_contradict(["n/p1,n/p0", "n/c0,n/c1", ""], "0|1", vec![p(&[1]), p(&[0])], 1)]
+    ["", "n/c1,n/c2,n/c0", ""], "0|1", "n/c1 | n/c2 | n/c0", 0)]
+#[case::a_volume_without_a_claim(["", "", "v3,v0"], "0", "v3 | v0 n/c0", 0)]
+#[case::unlisted_pods_that_share_a_listed_claim(["", "n/c0", ""], "0|0", "n/c0", 0)]
+#[case::a_listed_pod_that_shares_a_listed_claim(["n/p1", "n/c0", ""], "0|0", "n/c0 n/p1", 0)]
+#[case::listed_pods_that_share_a_claim(["n/p2,n/p0,n/p1", "", ""], "0|1|0", "n/p2 n/p0 | n/p1", 0)]
+#[case::a_pod_that_another_one_pulls_forward(
+    ["n/p0,n/p1,n/p2", "", ""], "0|1|0", "n/p0 n/p2 | n/p1", 1)]
+#[case::an_unlisted_pod_that_a_listed_one_pulls_forward(
+    ["n/p0,n/p1", "", ""], "0|1|0", "n/p0 | n/p1", 1)]
+#[case::unlisted_pods_come_after_listed_ones_and_so_do_their_claims(
+    ["n/p2", "n/c0", ""], "0|1|2", "n/p2 | n/c0", 1)]
+#[case::an_unlisted_claim_of_a_listed_pod(
+    ["n/p0,n/p1", "n/c1", ""], "0|1", "n/p0 | n/c1 n/p1", 1)]
+#[case::orders_that_agree(
+    ["n/p1,n/p0", "n/c1,n/c0", ""], "0|1", "n/c1 n/p1 | n/c0 n/p0", 0)]
+#[case::orders_that_contradict(
+    ["n/p1,n/p0", "n/c0,n/c1", ""], "0|1", "n/c1 n/p1 | n/c0 n/p0", 1)]
 #[case::an_unlisted_pod_against_a_listed_one(
-    ["n/p1", "n/c0,n/c1", ""], "0|1", vec![p(&[1]), p(&[0])], 1)]
-#[case::one_pod_with_two_claims(["", "n/c0,n/c1,n/c2", ""], "02|1", vec![p(&[0]), p(&[1])], 1)]
-#[case::missing_names_warn(["n/x", "n/y", "z"], "0", vec![], 3)]
-fn the_three_orders_become_one_chain(
+    ["n/p1", "n/c0,n/c1", ""], "0|1", "n/c1 n/p1 | n/c0", 1)]
+#[case::one_pod_with_two_claims(["", "n/c0,n/c1,n/c2", ""], "02|1", "n/c0 n/c2 | n/c1", 1)]
+fn the_three_orders_become_one_sequence_of_blocks(
     #[case] listed: [&str; 3],
     #[case] mounts: &str,
-    #[case] expected: Vec<Step>,
+    #[case] expected: &str,
     #[case] warnings: usize,
 ) {
-    let made = chain(listed, &read(mounts), 3, 4);
-    assert_eq!(made.steps, expected);
+    let (steps, made) = sequence(listed, &read(mounts), 3, 4);
+    let steps: Vec<_> = steps.iter().map(|names| names.join(" ")).collect();
+    assert_eq!(steps.join(" | "), expected);
     assert_eq!(made.warnings.len(), warnings, "{:?}", made.warnings);
 }
 
-#[test]
-fn a_contradiction_names_both() {
-    let made = chain(["n/p1,n/p0", "n/c0,n/c1", ""], &read("0|1"), 2, 2);
-    for name in ["n/c0", "n/c1", "n/p0", "n/p1"] {
-        assert!(made.warnings[0].contains(name), "{}", made.warnings[0]);
+#[rstest]
+#[case::claims_against_pods(["n/p1,n/p0", "n/c0,n/c1", ""], "0|1", &["\"n/c0\"", "\"n/c1\"", "pods n/p0", "pods n/p1"])]
+#[case::a_shared_claim(["n/p0,n/p1,n/p2", "", ""], "0|1|0", &["\"n/p1\"", "\"n/p2\"", "pods n/p0, n/p2"])]
+#[case::an_unlisted_claim(["n/p0,n/p1", "n/c1", ""], "0|1", &["\"n/c0\"", "\"n/c1\"", "pods n/p0"])]
+#[case::an_unlisted_pod(["n/p0,n/p1", "", ""], "0|1|0", &["\"n/p2\"", "\"n/p1\"", "pods n/p0, n/p2"])]
+fn a_contradiction_names_both(#[case] listed: [&str; 3], #[case] mounts: &str, #[case] named: &[&str]) {
+    let (_, made) = sequence(listed, &read(mounts), 2, 2);
+    assert_eq!(made.warnings.len(), 1, "{:?}", made.warnings);
+    for name in named {
+        assert!(made.warnings[0].contains(name), "{name}: {}", made.warnings[0]);
     }
+}
+
+#[test]
+fn listed_pods_in_one_block_are_noted() {
+    let (_, made) = sequence(["n/p2,n/p0,n/p1", "", ""], &read("0|1|0"), 2, 2);
+    assert!(made.notes.len() == 1 && made.notes[0].contains("pods n/p2, n/p0 "), "{:?}", made.notes);
+}
+
+#[test]
+fn semicolons_inside_an_entry_are_pointed_out_where_it_matches_nothing() {
+    let items = paths(&["n/a", "n/b"]);
+    let sorted = order("n/a;n/b").sort(&items);
+    assert!(sorted.listed.is_empty());
+    assert!(sorted.warnings[0].contains("commas, not by semicolons"), "{:?}", sorted.warnings);
+    let sorted = order("~n/x;y").sort(&items);
+    assert!(!sorted.warnings[0].contains("semicolons"), "{:?}", sorted.warnings);
 }
 
 proptest! {
@@ -219,46 +286,42 @@ proptest! {
         prop_assert_eq!(all, (0..items.len()).collect::<Vec<_>>());
     }
 
-    /// No pod has two steps, listed pods keep their order, and there is a warning exactly if claims cannot keep
-    /// theirs.
+    /// No block has two steps, and there is a warning exactly if listed objects cannot keep their order, or if an object
+    /// that is not listed comes before a listed one.
     #[test]
-    fn a_chain_keeps_its_promises_or_says_so(
+    fn a_sequence_keeps_its_promises_or_warns(
         mounts in proptest::collection::vec(proptest::collection::vec(0..6_usize, 0..3), 0..6),
-        pod_list in proptest::collection::vec(0..6_usize, 0..5),
+        pod_list in proptest::sample::subsequence((0..6_usize).collect::<Vec<_>>(), 0..6).prop_shuffle(),
         claim_list in proptest::sample::subsequence((0..6_usize).collect::<Vec<_>>(), 0..6).prop_shuffle(),
     ) {
         let names = |letter: char, list: &[usize]| {
             list.iter().map(|at| format!("n/{letter}{at}")).collect::<Vec<_>>().join(",")
         };
         let (pod_text, claim_text) = (names('p', &pod_list), names('c', &claim_list));
-        let made = chain([&pod_text, &claim_text, ""], &mounts, 6, 0);
-
-        let in_steps: Vec<usize> = made.steps.iter().flat_map(|step| match step {
-            Step::Pods(pods) => pods.clone(),
-            _ => Vec::new(),
-        }).collect();
-        let mut once = in_steps.clone();
+        let (_, made) = sequence([&pod_text, &claim_text, ""], &mounts, 6, 0);
+        let mut once: Vec<usize> = made.steps.iter().map(|step| step.block).collect();
         once.sort_unstable();
         once.dedup();
-        prop_assert_eq!(once.len(), in_steps.len(), "a pod has two steps");
+        prop_assert_eq!(once.len(), made.steps.len(), "a block has two steps");
 
-        let mut expected: Vec<usize> = Vec::new();
-        for pod in pod_list.iter().filter(|pod| **pod < mounts.len()) {
-            if !expected.contains(pod) {
-                expected.push(*pod);
+        let (of_pod, of_claim) = blocks(&mounts, 6);
+        let step = |block: usize| made.steps.iter().position(|step| step.block == block);
+        for (letter, list, of) in [('p', &pod_list, &of_pod), ('c', &claim_list, &of_claim)] {
+            let listed: Vec<_> = list.iter().filter(|at| **at < of.len()).copied().collect();
+            let steps: Vec<_> = listed.iter().map(|at| step(of[*at])).collect();
+            prop_assert!(steps.iter().all(Option::is_some), "a listed object has no step");
+            let key = if letter == 'p' { "for pods" } else { "for persistentvolumeclaims" };
+            let of_key: Vec<_> = made.warnings.iter().filter(|warning| warning.contains(key)).collect();
+            let contradicted = of_key.iter().any(|warning| warning.contains("in the other order"));
+            prop_assert_eq!(contradicted, !steps.is_sorted(), "{:?}", made.warnings);
+            for at in (0..of.len()).filter(|at| !listed.contains(at)) {
+                let name = format!("{:?}", format!("n/{letter}{at}"));
+                let early = step(of[at]).is_some_and(|step| steps.iter().flatten().any(|other| *other > step));
+                let warned = of_key.iter().any(|warning| {
+                    warning.split(" for ").next().is_some_and(|unlisted| unlisted.contains("does not list") && unlisted.contains(&name))
+                });
+                prop_assert_eq!(warned, early, "{} {:?}", name, made.warnings);
             }
         }
-        let explicit: Vec<_> = in_steps.iter().filter(|pod| expected.contains(pod)).copied().collect();
-        prop_assert_eq!(&explicit, &expected);
-
-        let step_of = |claim: usize| made.steps.iter().position(|step| match step {
-            Step::Pods(pods) => pods.iter().any(|pod| mounts[*pod].contains(&claim)),
-            Step::Claim(at) => *at == claim,
-            Step::Volume(_) => false,
-        });
-        let steps: Vec<_> = claim_list.iter().map(|claim| step_of(*claim)).collect();
-        prop_assert!(steps.iter().all(Option::is_some), "a listed claim has no step");
-        let warned = made.warnings.iter().any(|warning| warning.contains("in the other order"));
-        prop_assert_eq!(warned, !steps.is_sorted());
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lifeboat_api::catalogue::ItemId;
 use lifeboat_api::velero::{Backup, names};
+use lifeboat_plan::transfer::directory::claim_of;
 use serde_json::Value;
 
 use super::cache::PerBackup;
@@ -92,9 +93,9 @@ impl ClaimBlock {
                 continue;
             }
             for volume in pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten() {
-                let claim = text(volume, "/persistentVolumeClaim/claimName");
-                if !claim.is_empty() {
-                    mounts.entry(claim.to_owned()).or_default().push(text(&pod, "/metadata/name").to_owned());
+                let name = text(&pod, "/metadata/name");
+                if let Some(claim) = claim_of(name, volume) {
+                    mounts.entry(claim).or_default().push(name.to_owned());
                 }
             }
         }
@@ -110,7 +111,7 @@ async fn grouped(
     backup: &Backup,
     cluster: &dyn Lookup,
 ) -> Result<Vec<ItemId>, ActionError> {
-    let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or_default();
+    let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
     let group = item["metadata"]["labels"][key].as_str().unwrap_or_default();
     if key.is_empty() || group.is_empty() {
         return Ok(Vec::new());

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::Backup;
+use lifeboat_plan::transfer::directory::claim_of;
 use serde_json::Value;
 
 use super::{core, text};
@@ -50,8 +51,20 @@ impl ItemBlockAction for PodBlock {
         _backup: &Backup,
         _cluster: &dyn Lookup,
     ) -> Result<Vec<ItemId>, ActionError> {
-        Ok(related(item))
+        let mut items = related(item);
+        // The claims of its ephemeral volumes, which the cluster creates: its hooks are for them, too.
+        items.extend(ephemeral_claims(item));
+        Ok(items)
     }
+}
+
+fn ephemeral_claims(pod: &Value) -> impl Iterator<Item = ItemId> {
+    let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten();
+    let ephemeral = volumes.filter(|volume| volume.get("ephemeral").is_some());
+    let claims = ephemeral.filter_map(move |volume| claim_of(text(pod, "/metadata/name"), volume));
+    claims.map(move |claim| {
+        ItemId::namespaced(core("persistentvolumeclaims"), text(pod, "/metadata/namespace"), &claim)
+    })
 }
 
 fn related(pod: &Value) -> Vec<ItemId> {
@@ -88,5 +101,14 @@ mod tests {
         assert_eq!(outcome.item, pod);
         let related = PodBlock.related_items(&pod, &backup(), &Objects::default()).await.unwrap();
         assert_eq!(related, outcome.additional_items);
+    }
+
+    #[tokio::test]
+    async fn the_claim_of_an_ephemeral_volume_is_in_the_block_of_its_pod() {
+        let pod = json!({"metadata": {"namespace": "shop", "name": "db-0"},
+            "spec": {"volumes": [{"name": "scratch", "ephemeral": {}}]}});
+        let related = PodBlock.related_items(&pod, &backup(), &Objects::default()).await.unwrap();
+        let names: Vec<_> = related.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["persistentvolumeclaims shop/db-0-scratch"]);
     }
 }

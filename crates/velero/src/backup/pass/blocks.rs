@@ -28,6 +28,8 @@ pub(super) struct Settling {
 /// The items of one block.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
+    /// Listed items that were not collected, such as volumes that only claims name; processed first.
+    first: Vec<ItemId>,
     /// Indexes into the collection.
     pub(super) items: Vec<usize>,
     /// Related items that were not collected.
@@ -35,8 +37,28 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn of(items: Vec<usize>) -> Self {
-        Self { items, others: Vec::new() }
+    /// All of its items.
+    pub(super) fn ids(&self, collected: &Collection) -> impl Iterator<Item = ItemId> {
+        let items = self.items.iter().map(|at| collected.id(*at));
+        items.chain(self.others.iter().cloned())
+    }
+
+    /// Moves items to the beginning, in this order.
+    pub(super) fn beginning_with<'a>(
+        mut self,
+        collected: &Collection,
+        first: impl Iterator<Item = &'a ItemId>,
+    ) -> Self {
+        let mut items = Vec::new();
+        for id in first {
+            match collected.place_of(id) {
+                Some(at) => items.push(at),
+                None => self.first.push(id.clone()),
+            }
+        }
+        let moved: BTreeSet<usize> = items.iter().copied().collect();
+        items.extend(self.items.into_iter().filter(|at| !moved.contains(at)));
+        Self { items, ..self }
     }
 }
 
@@ -97,24 +119,36 @@ impl Pass {
             if in_block[at] || self.is_written(collected, at) {
                 continue;
             }
-            let Some(block) = self.unless_stopped(self.grow(collected, at, &mut in_block)).await else {
-                return;
-            };
+            let seeds = [at];
+            let grown = self.grow(collected, &seeds, &mut in_block, |_| false);
+            let Some(block) = self.unless_stopped(grown).await else { return };
             if self.stop.is_cancelled() || sender.send(block).await.is_err() {
                 return;
             }
         }
     }
 
-    /// The block of an item: all items related to it, directly or through others.
-    async fn grow(&self, collected: &Collection, first: usize, in_block: &mut [bool]) -> Block {
+    /// The block of some items: all items related to them, directly or through others. `elsewhere`: types whose items are
+    /// not in this block even if they are related.
+    pub(super) async fn grow(
+        &self,
+        collected: &Collection,
+        seeds: &[usize],
+        in_block: &mut [bool],
+        elsewhere: impl Fn(&GroupResource) -> bool,
+    ) -> Block {
         let mut block = Block::default();
-        let mut queue = VecDeque::from([first]);
-        in_block[first] = true;
+        let mut queue = VecDeque::new();
+        for seed in seeds {
+            if !std::mem::replace(&mut in_block[*seed], true) {
+                queue.push_back(*seed);
+            }
+        }
         while let Some(at) = queue.pop_front() {
             block.items.push(at);
             for id in self.related(collected, at).await {
                 match collected.place_of(&id) {
+                    _ if elsewhere(&id.resource) => {}
                     Some(other) if in_block[other] || self.is_written(collected, other) => {}
                     Some(other) => {
                         in_block[other] = true;
@@ -162,6 +196,7 @@ impl Pass {
             return Settling { hooked: Hooked::default(), copies: Vec::new() };
         };
         let hooked = self.run_pre_hooks(collected, block).await;
+        self.take_others(&block.first).await;
         for at in &block.items {
             if self.stop.is_cancelled() || hooked.left_out.contains(at) {
                 continue;
@@ -179,7 +214,19 @@ impl Pass {
                 }
             }
         }
-        for id in &block.others {
+        self.take_others(&block.others).await;
+        let pods: BTreeSet<(String, String)> = block
+            .ids(collected)
+            .filter(|id| id.resource == GroupResource::new("", "pods"))
+            .map(|id| (id.namespace.unwrap_or_default(), id.name))
+            .collect();
+        let copies = if pods.is_empty() { Vec::new() } else { self.copies_of(&pods) };
+        Settling { hooked, copies }
+    }
+
+    /// Backs up items of a block that were not collected.
+    async fn take_others(&self, others: &[ItemId]) {
+        for id in others {
             if self.stop.is_cancelled() {
                 break;
             }
@@ -188,13 +235,6 @@ impl Pass {
                 self.report.error(&About::Item(id), "Error backing up related item", Some(&error));
             }
         }
-        let items = block.items.iter().map(|at| collected.id(*at)).chain(block.others.iter().cloned());
-        let pods: BTreeSet<(String, String)> = items
-            .filter(|id| id.resource == GroupResource::new("", "pods"))
-            .map(|id| (id.namespace.unwrap_or_default(), id.name))
-            .collect();
-        let copies = if pods.is_empty() { Vec::new() } else { self.copies_of(&pods) };
-        Settling { hooked, copies }
     }
 
     /// Waits for the copies of a block, then runs its post hooks.

@@ -129,6 +129,7 @@ impl Pass {
 
     pub(super) async fn run_post_hooks(&self, hooked: Hooked) {
         for pod in hooked.open {
+            self.made().quiesced.remove(&pod.uid);
             for hook in &pod.post {
                 let succeeded = self.run_hook(&pod, hook, "post").await;
                 if !succeeded && hook.fail {

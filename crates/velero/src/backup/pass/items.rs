@@ -89,6 +89,7 @@ impl Pass {
             if !self.written.claim(&id, &kind.version) {
                 return Ok(Taken::Yes);
             }
+            self.note_ordered(kind, &id);
             self.counters.see(1);
             let actions = self.actions.of(&kind.id, &item.meta);
             let (id, json) = if actions.is_empty() && !is_watched(&id) {
@@ -171,7 +172,7 @@ impl Pass {
             self.report.error(&About::Item(id), error, None);
         }
         if action == CLAIM_BACKUPPER {
-            self.note_csi(id, made);
+            self.note_csi(id, made).await;
         }
         self.note_operation(id, action, made).await;
     }
@@ -189,8 +190,14 @@ impl Pass {
         if self.written.has(id, &kind.version) {
             return Ok(());
         }
+        if self.waits_for_its_place(id) {
+            self.report
+                .info_about(id, "An action asked for this item, which waits for its place in the order");
+            self.keep_for_later(id, must);
+            return Ok(());
+        }
         if depth > DEEPEST {
-            self.made().deep.push((id.clone(), must));
+            self.made().later.push((id.clone(), must));
             return Ok(());
         }
         let Some(item) = self.find(&kind, id).await? else {
@@ -203,22 +210,6 @@ impl Pass {
                 Ok(())
             }
             Verdict::Take => self.process(&kind, item, depth).await.map(drop),
-        }
-    }
-
-    /// Backs up the additional items that were nested too deeply.
-    pub(super) async fn take_deep(&self) {
-        loop {
-            let deep = std::mem::take(&mut self.made().deep);
-            if deep.is_empty() || self.stop.is_cancelled() {
-                return;
-            }
-            for (id, must) in deep {
-                if let Err(error) = self.take_additional(&id, must, 1).await {
-                    let error = error.to_string();
-                    self.report.error(&About::Item(&id), "Error backing up additional item", Some(&error));
-                }
-            }
         }
     }
 

@@ -41,25 +41,18 @@ impl Pass {
         }
         self.counters.expect(items.len());
         let names: Vec<_> = items.iter().flatten().map(|item| item.meta.name.clone()).collect();
-        let mut ordered = 0;
         let places = match self.valid.orders.by_type.get(&resource) {
             Some(order) => {
                 let sorted = order.sort(&names);
-                for warning in &sorted.warnings {
-                    self.report.warning(&About::Server, warning, None);
-                }
-                ordered = sorted.listed.len();
+                self.turns.know(&resource, names);
                 sorted.listed.into_iter().chain(sorted.unlisted).collect()
             }
             None => (0..items.len()).collect::<Vec<_>>(),
         };
-        for (number, place) in places.into_iter().enumerate() {
+        for place in places {
             if let Some(item) = items[place].take()
                 && !self.stop.is_cancelled()
             {
-                if number < ordered {
-                    self.report.info_about(&item.meta.id(&kind), "Backing up ordered item");
-                }
                 self.take(&kind, item).await;
             }
         }
@@ -95,8 +88,15 @@ impl Pass {
             return;
         }
         let taken = self.made().types.clone();
-        for id in taken.iter().filter(|id| id.group.contains('.')) {
-            let definition = ItemId::cluster(resource.clone(), id.to_string());
+        let mut names: Vec<String> =
+            taken.iter().filter(|id| id.group.contains('.')).map(ToString::to_string).collect();
+        if let Some(order) = self.valid.orders.by_type.get(&resource) {
+            let sorted = order.sort(&names);
+            self.turns.know(&resource, names.clone());
+            names = sorted.listed.into_iter().chain(sorted.unlisted).map(|at| names[at].clone()).collect();
+        }
+        for name in names {
+            let definition = ItemId::cluster(resource.clone(), name);
             if let Err(error) = self.take_definition(kind, &definition).await {
                 self.report.error(&About::Item(&definition), "Error backing up item", Some(&error.chain()));
             }

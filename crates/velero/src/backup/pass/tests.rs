@@ -3,6 +3,7 @@
 mod actions;
 mod copies;
 mod faults;
+mod order;
 
 use lifeboat_archive::{Level, RunLog};
 use lifeboat_cluster::discovery::discover;

@@ -2,6 +2,7 @@
 
 mod moved;
 mod orphans;
+mod quiet;
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
 use lifeboat_plan::transfer::snapshots::SERVER;

@@ -159,6 +159,48 @@ async fn the_claims_of_a_group_are_snapshotted_at_one_moment() {
     assert_eq!(server.get("b")["status"]["csiVolumeSnapshotsCompleted"], 2);
 }
 
+#[rstest]
+#[case::no_order(None)]
+#[case::one_pod_is_listed(Some("shop/db-1"))]
+#[case::both_pods_are_listed(Some("shop/db-2,shop/db-1"))]
+#[tokio::test]
+async fn a_group_is_snapshotted_when_the_pods_of_all_its_claims_are_quiet(#[case] listed: Option<&str>) {
+    let server = taking().await;
+    let world = &server.world;
+    for (pod, claim) in [("db-1", "data"), ("db-2", "logs")] {
+        let volumes = json!([{"name": claim, "persistentVolumeClaim": {"claimName": claim}}]);
+        let hooks =
+            json!({"pre.hook.backup.velero.io/command": "pre", "post.hook.backup.velero.io/command": "post"});
+        let spec = json!({"containers": [{"name": "main"}], "volumes": volumes});
+        let object =
+            json!({"metadata": {"annotations": hooks}, "status": {"phase": "Running"}, "spec": spec});
+        world.remove(&format!("/api/v1/namespaces/shop/pods/{pod}"));
+        world.add("pods", "shop", pod, object);
+    }
+    let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = ran.clone();
+    world.on_create(move |world, path| {
+        if path.starts_with(GROUPS) {
+            *seen.lock().unwrap() = world.ran();
+            take_group(world, path);
+        }
+        if path.starts_with(SNAPSHOTS) {
+            bind(world, path);
+        }
+    });
+    let mut spec = spec();
+    if let Some(pods) = listed {
+        spec["orderedResources"] = json!({"pods": pods});
+    }
+    server.add("b", spec, &json!({}));
+    assert_eq!(server.settle("b").await, "Completed", "{:?}", results(&server).await.errors);
+    let ran = ran.lock().unwrap().clone();
+    for pod in ["db-1", "db-2"] {
+        assert!(ran.contains(&format!("pre {pod}")) && !ran.contains(&format!("post {pod}")), "{ran:?}");
+    }
+    assert!(volumes(&server).await.iter().all(|info| info["consistency"] == "Quiesced"));
+}
+
 #[tokio::test]
 async fn without_group_snapshots_claims_are_snapshotted_one_by_one_with_a_warning() {
     let server = server(Driver::Takes, ["csi.example.com"; 2], false).await;

@@ -1,6 +1,7 @@
 //! Backups with volume snapshotters made of functions.
 
 mod attempts;
+mod order;
 
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results, decode, decode_list};
 use lifeboat_plugin::ActionError;

@@ -196,6 +196,11 @@ impl Pass {
             volume: volume.to_owned(),
             claim: claim.map(|of| (text(&of.claim, "/metadata/name"), text(&of.claim, "/metadata/uid"))),
         };
+        let quiet = self.made().quiesced.clone();
+        let quiesced = match &of.claim {
+            Some((claim, _)) => self.is_quiesced(&(of.namespace.clone(), claim.clone()), &quiet).await,
+            None => quiet.contains(&of.pod_uid),
+        };
         let (backup, uid) = (self.backup.name_any(), self.backup.backup_uid());
         let location = self.location();
         let annotations = self.backup.annotations();
@@ -205,7 +210,7 @@ impl Pass {
             backup: &backup,
             backup_uid: &uid,
             location: &location,
-            quiesced: self.made().quiesced.contains(&of.pod_uid),
+            quiesced,
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
             settings: &settings,
         };

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::native::Unwanted;
+use super::quiesced::MomentKey;
 use crate::backup::journal::NotStarted;
 use crate::backup::pass::{About, Pass};
 use crate::csi::{Snapshots, Unusable, cancel_unused, unused};
@@ -61,6 +62,8 @@ pub(in crate::backup) struct Drivers {
 #[derive(Default)]
 pub(in crate::backup) struct CsiSnapshots {
     claims: BTreeMap<(String, String), ClaimSnapshot>,
+    /// The pods that were quiet before the snapshot of a claim or of a volume group was taken, by UID.
+    pub(super) moments: BTreeMap<MomentKey, BTreeSet<String>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -71,7 +74,7 @@ struct ClaimSnapshot {
     began: Option<Time>,
     /// The operation that moves its data.
     moved: Option<String>,
-    /// Whether hooks had quiesced its pods when it was taken.
+    /// Whether all pods that mount it were quiet when it was taken.
     quiesced: bool,
 }
 
@@ -109,11 +112,9 @@ impl CsiSnapshots {
     }
 
     /// Fills the entry of a claim's snapshot in the list of volumes. A snapshot that is not ready has no result yet.
-    /// `quiesced`: whether all its pods were quiesced, including those backed up later.
     pub(in crate::backup) fn describe(
         &self,
         claim: &(String, String),
-        quiesced: bool,
         operations: &[BackupOperation],
         mover: &str,
         info: &mut BackupVolumeInfo,
@@ -122,7 +123,7 @@ impl CsiSnapshots {
         if let Some((one, operation)) = self.claims.get(claim).and_then(|one| Some((one, one.moved.clone()?)))
         {
             info.snapshot_data_moved = true;
-            snapshots::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
+            snapshots::consistency(one.quiesced).clone_into(&mut info.consistency);
             info.start_timestamp.clone_from(&one.began);
             info.snapshot_data_movement_info = Some(DataMovementInfo {
                 data_mover: mover.to_owned(),
@@ -137,7 +138,7 @@ impl CsiSnapshots {
             "failed".clone_into(&mut info.result);
             return;
         };
-        snapshots::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
+        snapshots::consistency(one.quiesced).clone_into(&mut info.consistency);
         let mut made = one.info.clone();
         let of_snapshot = operations.iter().find(|operation| {
             let item = &operation.spec.resource_identifier;
@@ -251,20 +252,15 @@ impl Pass {
             return undecided(&error.to_string());
         }
         let note = || async { self.journal.note_csi().await.map_err(NotStarted) };
-        match self.csi.noted.get_or_init(note).await {
-            Ok(()) => true,
-            Err(error) => undecided(&error.to_string()),
+        if let Err(error) = self.csi.noted.get_or_init(note).await {
+            return undecided(&error.to_string());
         }
-    }
-
-    /// Whether hooks have quiesced the pods of a claim.
-    fn is_quiesced(&self, claim: &(String, String)) -> bool {
-        let made = self.made();
-        made.book.is_quiesced(claim, &made.quiesced)
+        self.note_moment(claim).await;
+        true
     }
 
     /// Records what the action made for a claim.
-    pub(in crate::backup) fn note_csi(&self, id: &ItemId, made: &BackupOutcome) {
+    pub(in crate::backup) async fn note_csi(&self, id: &ItemId, made: &BackupOutcome) {
         let snapshot = made.item["metadata"]["annotations"][SNAPSHOT_NAME].as_str();
         let began = !made.additional_items.is_empty() || made.operation_id.is_some();
         let snapshot = snapshot.filter(|_| made.errors.is_empty() && began);
@@ -279,7 +275,7 @@ impl Pass {
             snapshot: snapshot.unwrap_or_default().to_owned(),
             moved: made.operation_id.clone(),
             began: Some(Time(self.clock.now())),
-            quiesced: self.is_quiesced(&claim),
+            quiesced: snapshot.is_some() && self.was_quiesced(&made.item).await,
             ..ClaimSnapshot::default()
         };
         let mut all = self.made();

@@ -61,8 +61,7 @@ impl Pass {
             let mut info = info(record, snapshot, copy);
             if let (Fate::CsiSnapshotted, Some(claim)) = (fate, claim) {
                 let mover = self.backup.spec.datamover.as_deref().unwrap_or("velero");
-                let quiesced = made.book.is_quiesced(&claim, &made.quiesced);
-                made.csi.describe(&claim, quiesced, &made.operations, mover, &mut info);
+                made.csi.describe(&claim, &made.operations, mover, &mut info);
             }
             info
         };

@@ -155,3 +155,31 @@ async fn a_pass_that_is_told_to_stop_waits_for_no_copy_and_lets_its_pod_go() {
     let object = world.get(&world.paths("/podvolumebackups/")[0]).unwrap();
     assert_eq!(object["metadata"]["annotations"]["lifeboat.io/consistency"], "Live");
 }
+
+#[rstest]
+#[case::all_have_hooks(true, "Quiesced")]
+#[case::one_has_none(false, "Live")]
+#[tokio::test]
+async fn the_copy_of_a_shared_claim_is_quiesced_if_all_its_pods_are(
+    #[case] hooks: bool,
+    #[case] expected: &str,
+) {
+    let world = shop();
+    pod(&world, "db-0", &["data"], true);
+    pod(&world, "db-1", &["data"], hooks);
+    end_copies(&world, completed());
+    let mut spec = all();
+    spec["orderedResources"] = json!({"pods": "shop/db-0"});
+    let outcome = ended(&world, spec).await;
+    assert_eq!(outcome.copies.len(), 1);
+    assert_eq!(outcome.copies[0]["metadata"]["annotations"]["lifeboat.io/consistency"], expected);
+    let ran = world.ran();
+    assert!(
+        ran.ends_with(&if hooks {
+            vec!["post db-0".to_owned(), "post db-1".to_owned()]
+        } else {
+            vec!["post db-0".to_owned()]
+        }),
+        "{ran:?}"
+    );
+}

@@ -54,13 +54,14 @@ impl Pass {
         Ok(found.map(|item| serde_json::from_slice(&item.json)).transpose()?)
     }
 
-    /// What the pods of a namespace mount.
-    async fn pods(&self, namespace: &str) -> Pods {
+    /// What the pods of a namespace mount; they are listed once for each pass.
+    pub(in crate::backup) async fn pods(&self, namespace: &str) -> Pods {
         let cell = locked(&self.pods.0).entry(namespace.to_owned()).or_default().clone();
         cell.get_or_init(|| self.list_pods(namespace)).await.clone()
     }
 
-    async fn list_pods(&self, namespace: &str) -> Pods {
+    /// What the pods of a namespace mount now.
+    pub(in crate::backup) async fn list_pods(&self, namespace: &str) -> Pods {
         let mut book = VolumeBook::default();
         let Some(kind) = self.catalogue.get(&GroupResource::new("", "pods")).cloned() else {
             return Ok(Arc::default());
