@@ -4,4 +4,5 @@
 pub(super) mod copies;
 pub(super) mod csi;
 pub(super) mod native;
+pub(super) mod places;
 mod records;

@@ -13,6 +13,7 @@ use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{
     Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest, HookStatus,
 };
+use lifeboat_plan::items::waits::{WAITING, Waits};
 use serde_json::{Value, json};
 
 use crate::commands::describe::Records;
@@ -70,6 +71,7 @@ fn head(page: &mut Page, backup: &Backup, store: Option<&str>, now: Timestamp) {
         let (done, total) = (progress.items_backed_up, progress.total_items);
         page.items(done.unwrap_or_default(), total.unwrap_or_default(), phase.is_terminal());
     }
+    waiting(page, &backup.metadata, phase.is_terminal(), now);
     times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
     if let Some(Time(expires)) = status.expiration {
         page.say("Expires", format!("{} ({})", moment(expires), relative(expires, now)), instant(expires));
@@ -82,6 +84,24 @@ fn head(page: &mut Page, backup: &Backup, store: Option<&str>, now: Timestamp) {
     if matches!(phase, BackupPhase::Failed | BackupPhase::PartiallyFailed) {
         page.text("Next step", format!("lifeboat backup logs {}", backup.name_any()));
     }
+}
+
+/// Lists what a backup or restore waits for while it runs.
+pub(crate) fn waiting(page: &mut Page, metadata: &kube::api::ObjectMeta, has_ended: bool, now: Timestamp) {
+    let annotation = metadata.annotations.as_ref().and_then(|all| all.get(WAITING));
+    let waits = Waits::read(annotation.map(String::as_str));
+    if waits.waits.is_empty() || has_ended {
+        return;
+    }
+    let mut lines: Vec<String> = waits
+        .waits
+        .iter()
+        .map(|wait| format!("{wait}, for {} now", span(now.duration_since(wait.since))))
+        .collect();
+    if waits.more > 0 {
+        lines.push(format!("and {} more", waits.more));
+    }
+    page.put("Waiting", Node::List(lines));
 }
 
 /// Adds start, end and duration.

@@ -4,15 +4,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{ExistingResourcePolicy, Restore, RestorePhase, RestoreSpec, RestoreStatus};
-use lifeboat_plan::items::waits::{WAITING, Waits};
 
 use crate::commands::backup::page::{
-    metadata, put_hooks, put_operations, resources, times, validation, volumes,
+    metadata, put_hooks, put_operations, resources, times, validation, volumes, waiting,
 };
 use crate::commands::describe::Records;
 use crate::objects::get::selector_text;
 use crate::objects::results;
-use crate::objects::show::{Node, Page, span};
+use crate::objects::show::{Node, Page};
 use crate::objects::volumes as objects_volumes;
 
 /// Everything that the page is made from.
@@ -62,28 +61,11 @@ fn head(page: &mut Page, facts: &Facts, status: &RestoreStatus, now: Timestamp) 
         let (done, total) = (progress.items_restored, progress.total_items);
         page.items(done.unwrap_or_default(), total.unwrap_or_default(), restore.phase().is_terminal());
     }
-    waiting(page, restore, now);
+    waiting(page, &restore.metadata, restore.phase().is_terminal(), now);
     times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
     if matches!(restore.phase(), RestorePhase::Failed | RestorePhase::PartiallyFailed) {
         page.text("Next step", format!("lifeboat restore logs {}", restore.name_any()));
     }
-}
-
-/// Lists the items that wait while the restore runs.
-fn waiting(page: &mut Page, restore: &Restore, now: Timestamp) {
-    let waits = Waits::read(restore.annotations().get(WAITING).map(String::as_str));
-    if waits.waits.is_empty() || restore.phase().is_terminal() {
-        return;
-    }
-    let mut lines: Vec<String> = waits
-        .waits
-        .iter()
-        .map(|wait| format!("{wait}, for {} now", span(now.duration_since(wait.since))))
-        .collect();
-    if waits.more > 0 {
-        lines.push(format!("and {} more", waits.more));
-    }
-    page.put("Waiting", Node::List(lines));
 }
 
 fn spec(spec: &RestoreSpec, details: bool) -> Page {
@@ -166,6 +148,7 @@ fn hooks(page: &mut Page, spec: &RestoreSpec, status: &RestoreStatus) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use lifeboat_plan::items::waits::WAITING;
     use serde_json::json;
 
     use super::*;
