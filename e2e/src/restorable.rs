@@ -64,7 +64,7 @@ impl HostServer {
     /// the backup is Completed and every object is the same. Returns the Backup.
     pub fn backup_and_compare(&self, name: &str, namespaces: &[&str], arguments: &[&str]) -> Value {
         let included = namespaces.join(",");
-        let made = self.backup(name, &[&["--include-namespaces", &included], arguments].concat());
+        let made = self.backup(name, &[&["--include-namespaces", included.as_str()][..], arguments].concat());
         self.assert_restores(&made, namespaces);
         made
     }

@@ -30,7 +30,7 @@ fn backup(name: &str, arguments: &[&str]) -> Value {
 /// Backs namespaces up, which must end Completed, restores them under other names and compares the objects.
 fn backup_and_compare(name: &str, namespaces: &[&str], arguments: &[&str]) -> Value {
     let included = namespaces.join(",");
-    let made = backup(name, &[&["--include-namespaces", &included], arguments].concat());
+    let made = backup(name, &[&["--include-namespaces", included.as_str()][..], arguments].concat());
     assert_phase(&made, "Completed");
     assert_restores(&lifeboat, "lifeboat", &made, namespaces);
     made
