@@ -53,7 +53,7 @@ pub(crate) async fn open_patient(
 ) -> Result<Location, LocationError> {
     let limit = context.settings.storage.outage_timeout;
     let retry = RetryPolicy::default().with_outage(limit);
-    open_with(context, find(context, name).await?, retry, outage).await
+    Box::pin(open_with(context, find(context, name).await?, retry, outage)).await
 }
 
 /// Opens a location that was already read.
@@ -61,7 +61,7 @@ pub(crate) async fn open_found(
     context: &Context,
     object: BackupStorageLocation,
 ) -> Result<Location, LocationError> {
-    open_with(context, object, RetryPolicy::default(), &Outage::default()).await
+    Box::pin(open_with(context, object, RetryPolicy::default(), &Outage::default())).await
 }
 
 async fn open_with(

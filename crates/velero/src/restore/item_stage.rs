@@ -87,13 +87,20 @@ pub(super) async fn items<'a>(
     if tools.maker.is_some() {
         volumes::add_continued(&mut rest).await;
     }
-    unreadable.into_iter().for_each(|(namespace, message)| rest.error(namespace.as_deref(), message));
+    report_unreadable(&mut rest, unreadable);
     if wants_data {
         report_missing_data(&mut rest, &mapping, &ended.volumes.filled, &ended.reported);
     }
     tokio::select! {
         ended = Box::pin(end(rest)) => ended,
         () = show(api, restore, &progress, &away) => Err(RestoreError::Overtaken),
+    }
+}
+
+/// Adds errors about items that cannot be read.
+fn report_unreadable(rest: &mut FinishingRestore<'_>, unreadable: Vec<(Option<String>, String)>) {
+    for (namespace, message) in unreadable {
+        rest.error(namespace.as_deref(), message);
     }
 }
 
