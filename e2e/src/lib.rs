@@ -24,6 +24,7 @@ mod one_volume;
 mod recorder;
 mod release;
 mod rest_server;
+mod restorable;
 mod sample;
 mod stash;
 #[cfg(feature = "torture")]
@@ -56,6 +57,7 @@ pub use one_volume::{OneVolume, Way, anew, mover_process, no_snapshot_is_left, r
 pub use recorder::recorded_item;
 pub use release::Release;
 pub use rest_server::RestServer;
+pub use restorable::assert_restores;
 pub use sample::{sample_app, wait_until_running};
 pub use stash::{PASSWORD, RESTORE_BATCHES, RESTORE_SESSIONS, StashTest, Undisturbed, User, condition};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};

@@ -5,7 +5,7 @@ mod faults;
 mod order;
 mod round_trip;
 
-use lifeboat_e2e::{Installation, get, lifeboat, wait_for};
+use lifeboat_e2e::{Installation, assert_restores, get, lifeboat, wait_for};
 use serde_json::Value;
 
 /// Lifeboat with an available location.
@@ -25,6 +25,15 @@ fn unique(prefix: &str) -> String {
 fn backup(name: &str, arguments: &[&str]) -> Value {
     lifeboat().args(["backup", "create", name, "--wait"]).args(arguments).run();
     ended("backup", name)
+}
+
+/// Backs namespaces up, which must end Completed, restores them under other names and compares the objects.
+fn backup_and_compare(name: &str, namespaces: &[&str], arguments: &[&str]) -> Value {
+    let included = namespaces.join(",");
+    let made = backup(name, &[&["--include-namespaces", included.as_str()][..], arguments].concat());
+    assert_phase(&made, "Completed");
+    assert_restores(&lifeboat, "lifeboat", &made, namespaces);
+    made
 }
 
 /// Restores and waits for the end; returns the object.

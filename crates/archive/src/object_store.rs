@@ -14,7 +14,7 @@ use lifeboat_store::{Retry, Store};
 use url::Url;
 
 pub use bounded::Bounded;
-pub(crate) use bounded::STORAGE_TIMEOUT;
+use bounded::STORAGE_TIMEOUT;
 
 /// The most memory that the keys of a listing may need, in bytes.
 const LARGEST_LISTING: usize = 64 * 1024 * 1024;
@@ -124,6 +124,11 @@ pub trait ObjectStore: Send + Sync {
     /// that no writer is active there. Some servers (MinIO) only list an upload when they are asked for its complete
     /// key, so pass the key where it is known. Stores that drop such uploads themselves have nothing to do.
     async fn abort_uploads(&self, prefix: &str) -> Result<u64, StoreError>;
+
+    /// How long a stream may be stalled because storage takes no data.
+    fn stall_limit(&self) -> Duration {
+        STORAGE_TIMEOUT
+    }
 
     /// Reads an object of at most `limit` bytes into memory.
     async fn get(&self, key: &str, limit: usize) -> Result<Bytes, StoreError> {

@@ -14,7 +14,7 @@ use lifeboat_api::catalogue::ItemId;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::FORMAT_VERSION;
-use crate::object_store::{ObjectStore, STORAGE_TIMEOUT, StoreError};
+use crate::object_store::{ObjectStore, StoreError};
 use crate::upload::GzipUpload;
 
 /// The uncompressed size of a block: large enough for a good ratio, small enough to be distributed over cores.
@@ -73,7 +73,8 @@ struct Open {
 impl ArchiveWriter {
     /// Starts the archive at `key` with the version of its format. Needs a tokio runtime.
     pub fn start(store: Arc<dyn ObjectStore>, key: impl Into<String>, options: &WriterOptions) -> Self {
-        Self::start_with_limit(store, key.into(), options, STORAGE_TIMEOUT)
+        let limit = store.stall_limit();
+        Self::start_with_limit(store, key.into(), options, limit)
     }
 
     /// `stall_limit`: how long storage may accept no data before the upload fails.

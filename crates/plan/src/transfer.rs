@@ -9,6 +9,7 @@ pub mod directory;
 pub mod exposed;
 pub mod gateway;
 pub mod handover;
+pub mod limits;
 pub mod movers;
 pub mod provisioning;
 pub mod repository_notes;

@@ -201,14 +201,17 @@ impl Lock {
     }
 
     /// Fails unless the lock is still in the store and was renewed in time. Called before an index or a snapshot is
-    /// written, and before anything is deleted. The time is limited, in case the store does not respond.
+    /// written, and before anything is deleted. A store that does not respond is asked again for as long as the lock is
+    /// valid without being renewed.
     pub async fn verify(&self) -> Result<()> {
-        let lost = |detail: &str| Error::LockLost { detail: detail.to_owned() };
-        tokio::select! {
-            outcome = tokio::time::timeout(STORE_TIMEOUT * 2, self.look()) => {
-                outcome.unwrap_or_else(|_| Err(lost("the store did not confirm in time that it still exists")))
+        loop {
+            tokio::select! {
+                looked = tokio::time::timeout(STORE_TIMEOUT * 2, self.look()) => match looked {
+                    Ok(outcome) => return outcome,
+                    Err(_elapsed) => tracing::warn!("the store does not confirm that our lock still exists"),
+                },
+                () = self.state.lost.cancelled() => return Err(Error::LockLost { detail: TOO_LATE.to_owned() }),
             }
-            () = self.state.lost.cancelled() => Err(lost(TOO_LATE)),
         }
     }
 

@@ -13,6 +13,7 @@ const RETRY: RetryPolicy = RetryPolicy {
     first_pause: Duration::from_millis(200),
     longest_pause: Duration::from_secs(5),
     deadline: Some(Duration::from_mins(2)),
+    outage: None,
 };
 
 /// The largest file that the server reads into memory. An index file of any program has some megabytes at most.

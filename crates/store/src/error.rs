@@ -185,6 +185,8 @@ impl Error {
             | Self::Listing { .. }
             | Self::Deadline { .. }
             | Self::Changed { .. }
+            // Storage is full.
+            | Self::Rejected { status: 507, .. }
             | Self::ForeignDirectories { .. }
             | Self::Disk { .. }
             | Self::Other { .. } => Retry::Later,

@@ -8,6 +8,7 @@ pub mod bandwidth;
 pub(crate) mod fault;
 pub mod limit;
 pub mod observe;
+pub mod outage;
 pub mod retry;
 
 use std::fmt;

@@ -32,6 +32,7 @@ pub use error::{BadCertificate, BadCredentials, Error, Result, Retry, Unreachabl
 pub use guard::Guard;
 pub use key::Key;
 pub use layers::bandwidth::Bandwidth;
+pub use layers::outage::{Away, Outage};
 pub use layers::retry::RetryPolicy;
 pub use open::{RestConfig, open, open_for_tenant};
 pub use probe::{LOCATION_DIRECTORIES, probe};

@@ -22,6 +22,7 @@ use crate::layers::Layered;
 use crate::layers::bandwidth::{Bandwidth, Pace};
 use crate::layers::limit::Limit;
 use crate::layers::observe::{Observe, Observer};
+use crate::layers::outage::Outage;
 use crate::layers::retry::{Retry, RetryPolicy};
 
 pub use list::Directory;
@@ -47,6 +48,8 @@ pub struct Tuning {
     pub observer: Option<Arc<dyn Observer>>,
     /// The most bytes of an object that is read into memory as a whole. Storage of a tenant may announce any size.
     pub largest_read: u64,
+    /// Shows whether storage is away.
+    pub outage: Outage,
 }
 
 impl Default for Tuning {
@@ -60,6 +63,7 @@ impl Default for Tuning {
             bandwidth: Bandwidth::default(),
             observer: None,
             largest_read: u64::MAX,
+            outage: Outage::default(),
         }
     }
 }
@@ -308,7 +312,8 @@ fn layered(backend: Arc<dyn Backend>, tuning: &Tuning) -> Arc<dyn Backend> {
         Arc::new(Layered::new(Pace(tuning.bandwidth.clone()), observed))
     };
     let limited = Arc::new(Layered::new(Limit::new(tuning.concurrency), paced));
-    Arc::new(Layered::new(Retry::new(tuning.retry.clone(), tuning.seed), limited))
+    let retry = Retry::new(tuning.retry.clone(), tuning.seed).shown_in(tuning.outage.clone());
+    Arc::new(Layered::new(retry, limited))
 }
 
 /// Fails a body that is shorter or longer than announced, whatever the backend reports.

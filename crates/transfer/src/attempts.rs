@@ -18,7 +18,6 @@ mod transfer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 
@@ -63,9 +62,4 @@ impl From<ApiError> for NotPrepared {
     fn from(error: ApiError) -> Self {
         Self::Api(error)
     }
-}
-
-/// The seconds until the deadline, as a pod's `activeDeadlineSeconds` wants them; at least one.
-fn seconds_left(deadline: Timestamp, now: Timestamp) -> u64 {
-    u64::try_from(deadline.as_second() - now.as_second()).unwrap_or(0).max(1)
 }

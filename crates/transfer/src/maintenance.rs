@@ -249,7 +249,7 @@ impl Maintenance<'_> {
         job.pod = self.record.pod(&job).await?;
         let task = Task { limits, ..Task::single(task.as_str(), work, access.task, lock) };
         let keys = Arc::new(SourceKeys { source: self.host.clone(), key: self.key.clone() });
-        Ok(MoverRequest { job, task, keys })
+        Ok(MoverRequest { job, task, keys, turn: None })
     }
 
     /// Whether the repository is empty and is recorded as having been emptied by Lifeboat. If it has a snapshot, because a

@@ -11,6 +11,7 @@ mod looked;
 mod make;
 mod metrics;
 mod records;
+mod reserve;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -20,16 +21,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_api::common::TaskId;
+use jiff::Timestamp;
+use lifeboat_api::common::{GoDuration, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::{Core, locked};
 use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::Task;
+use lifeboat_plan::transfer::limits::TimeLimits;
 use lifeboat_plan::transfer::movers::queue::Candidate;
 use lifeboat_plan::transfer::movers::verdict::Dead;
 use lifeboat_plan::transfer::movers::{MoverJob, job};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::Keys;
@@ -41,7 +45,8 @@ pub use looked::{LinesLost, ListedSnapshots};
 use metrics::MoverMetrics;
 use records::AllRecords;
 pub use records::{TaskRecords, TaskState};
-use turn::{MoverQueue, Waited};
+pub use reserve::{PlaceRequest, Reserved};
+use turn::{Ends, MoverQueue, Waited};
 
 /// How often the state of a mover is read if no watch reports a change.
 const LOOK: Duration = Duration::from_secs(2);
@@ -68,6 +73,51 @@ pub struct MoverRequest {
     pub task: Task,
     /// The credentials of the repository, read when the mover gets its turn.
     pub keys: Arc<dyn Keys>,
+    /// When the mover must get its turn and end, if that depends on the turn; otherwise Job and task have their deadlines
+    /// already.
+    pub turn: Option<TurnTerms>,
+}
+
+/// The time limits of a mover that waits for its turn.
+#[derive(Clone, Debug)]
+pub struct TurnTerms {
+    pub limits: TimeLimits,
+    /// The number of the attempt, from 1.
+    pub attempt: u64,
+    /// The UID of the pod whose volume is read.
+    pub pod: Option<String>,
+}
+
+impl MoverRequest {
+    /// Sets the deadlines of a mover that starts at this time.
+    pub fn begin(&mut self, start: Timestamp) {
+        let Some(turn) = &self.turn else { return };
+        let end = turn.limits.end_of_mover(start);
+        // As a pod's `activeDeadlineSeconds` wants them.
+        let seconds = u64::try_from(end.as_second() - start.as_second()).unwrap_or(0).max(1);
+        // A mover that waits for a lock in vain needs time to report who holds the lock.
+        self.task.lock.wait_seconds = seconds - (seconds / 10).min(30);
+        self.task.deadline = Some(end);
+        self.job.deadline_seconds = seconds;
+    }
+
+    /// The time at which the mover must have its turn.
+    fn start_by(&self) -> Option<Timestamp> {
+        self.turn.as_ref().and_then(|turn| turn.limits.start_by(turn.attempt))
+    }
+
+    fn candidate(&self) -> Candidate {
+        let pod = self.turn.as_ref().and_then(|turn| turn.pod.clone());
+        Candidate { pods: pod.into_iter().collect(), ..Candidate::of(&self.job) }
+    }
+}
+
+/// The message for a mover that had to wait too long for its turn.
+pub fn late_in_queue(limit: Duration) -> String {
+    let limit = GoDuration::from(limit);
+    format!(
+        "its mover did not start within {limit} (--mover-queue-timeout), because others were ahead of it in the queue"
+    )
 }
 
 /// Receives the state of a mover and writes it to the status of an object. Its methods are not called concurrently.
@@ -174,7 +224,7 @@ impl Movers {
 
     async fn run_to_end(
         &self,
-        request: MoverRequest,
+        mut request: MoverRequest,
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<MoverEnd, ApiError> {
@@ -184,22 +234,31 @@ impl Movers {
         }
         self.count_running().await?;
         let jobs = self.jobs(request.job.namespace.as_str());
-        let (job, candidate) = (&request.job, Candidate::of(&request.job));
-        let (turn, found) = match self.adoptable(&jobs, job).await? {
-            Some(found) => (self.queue.adopt(&self.metrics, candidate), found),
+        let candidate = request.candidate();
+        let (turn, found) = match self.adoptable(&jobs, &request.job).await? {
+            Some(found) => {
+                request.begin(created(&found).unwrap_or_else(|| self.core.now()));
+                (self.queue.adopt(&self.metrics, candidate), found)
+            }
             None if cancel.is_cancelled() => {
                 return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: true });
             }
             None => {
-                if let Some(refused) = make::refused(&self.settings, job) {
+                if let Some(refused) = make::refused(&self.settings, &request.job) {
                     return Ok(MoverEnd::Died(Death::new(refused, None)));
                 }
-                let turn = match self.queue.wait(&self.metrics, candidate, observer, cancel, &shutdown).await
-                {
+                let until = request.start_by().map(|start_by| self.instant(start_by));
+                let ends = Ends { cancel, shutdown: &shutdown, until };
+                let turn = match self.queue.wait(&self.metrics, candidate, observer, ends).await {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(MoverEnd::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(MoverEnd::Left),
+                    Waited::Late => {
+                        let message = late_in_queue(self.settings.queue_timeout);
+                        return Ok(MoverEnd::Died(Death::new(Dead::new(DeathCause::Refused, message), None)));
+                    }
                 };
+                request.begin(self.core.now());
                 match self.make(&jobs, &request).await? {
                     Ok(made) => (turn, made),
                     Err(refused) => return Ok(MoverEnd::Died(Death::new(refused, None))),
@@ -217,6 +276,12 @@ impl Movers {
     /// Removes the Job, its pod and its Secret; called after the result was recorded.
     pub async fn clear(&self, namespace: &str, task: &TaskId) -> Result<(), ApiError> {
         clear(&self.jobs(namespace), &job::name(task)).await
+    }
+
+    /// When this time is, by the clock that is waited with.
+    fn instant(&self, time: Timestamp) -> Instant {
+        let left = time.duration_since(self.core.now());
+        Instant::now() + Duration::try_from(left).unwrap_or_default()
     }
 
     /// The existing Job of this name, if it was created for this task.
@@ -263,6 +328,11 @@ impl MoverObserver for Settling<'_> {
     async fn line(&self, line: &LogLine) {
         self.observer.line(line).await;
     }
+}
+
+/// When a Job was created.
+fn created(job: &Value) -> Option<Timestamp> {
+    job["metadata"]["creationTimestamp"].as_str()?.parse().ok()
 }
 
 async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {

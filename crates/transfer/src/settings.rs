@@ -29,8 +29,10 @@ pub struct MoverSettings {
     pub prepare_timeout: Duration,
     /// How long a node may be silent before its movers count as lost.
     pub node_timeout: Duration,
-    /// How long the transfer of one volume may take if the Backup or Restore sets no limit.
+    /// How long the transfer of one volume may take, from the start of its mover, if the Backup or Restore sets no limit.
     pub copy_timeout: Duration,
+    /// How long a volume may wait for the turn of its mover.
+    pub queue_timeout: Duration,
     /// How often a repository is maintained if it sets no frequency.
     pub maintenance_frequency: Duration,
 }
@@ -77,6 +79,7 @@ impl Default for MoverSettings {
             prepare_timeout: Duration::from_mins(30),
             node_timeout: Duration::from_mins(5),
             copy_timeout: Duration::from_hours(4),
+            queue_timeout: Duration::from_hours(24),
             maintenance_frequency: Duration::from_hours(24),
         }
     }

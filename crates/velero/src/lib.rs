@@ -31,6 +31,7 @@ mod server_part;
 mod server_status;
 pub mod settings;
 mod snapshot_locations;
+mod storage_away;
 mod storage_problem;
 mod sync;
 #[cfg(test)]

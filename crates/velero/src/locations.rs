@@ -2,6 +2,7 @@
 //! with it; every other controller reads and writes through it.
 
 pub(crate) mod controller;
+mod open;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -9,28 +10,25 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
-use lifeboat_archive::{Bounded, ObjectStore};
-use lifeboat_cluster::{ApiError, Attempt, chain, objects};
+use lifeboat_api::velero::BackupStorageLocation;
+use lifeboat_archive::ObjectStore;
+use lifeboat_cluster::{ApiError, Attempt, chain};
 use lifeboat_control::unreadable;
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
 use lifeboat_plan::velero::garbage::LocationState;
 use lifeboat_plan::velero::location::{self, CaSource, SecretKey, ValidLocation};
 use lifeboat_plugin::host::{Kind, PluginHost, qualified};
 use lifeboat_plugin::remote::ObjectStoreLocation;
-use lifeboat_store::{Provider, Retry, StoreConfig, Tuning};
+use lifeboat_store::{Outage, Provider, Retry, StoreConfig};
 use lifeboat_transfer::repositories::storage_message;
 use secrecy::SecretSlice;
 
 use crate::context::Context;
 pub(crate) use crate::plugin_store::PluginOpening;
 pub(crate) use crate::storage_problem::Problem;
+pub(crate) use open::{find, open, open_found, open_patient, open_plugin};
+use open::{find_in, unavailable};
 pub(crate) use stored::{Metadata, MetadataError, stored_backup, stored_phase};
-
-/// Archives come out of one compressor: two parts in flight keep up with it and need little memory. S3 accepts no
-/// parts below 5 MiB.
-const PART: usize = 5 * 1024 * 1024;
-const PARTS_AT_ONCE: usize = 2;
 
 /// The values of a Secret; the version shows whether it changed.
 #[derive(Clone)]
@@ -64,6 +62,8 @@ pub(crate) struct Location {
     pub(crate) name: String,
     pub(crate) object: BackupStorageLocation,
     pub(crate) store: Arc<dyn ObjectStore>,
+    /// Whether storage is away; of plugins' storage that is not known.
+    pub(crate) outage: Outage,
 }
 
 /// Why a location cannot be opened.
@@ -99,72 +99,6 @@ impl LocationError {
             Self::Api(_) => LocationState::Unknown,
         }
     }
-}
-
-/// Reads the location called `name`.
-pub(crate) async fn find(context: &Context, name: &str) -> Result<BackupStorageLocation, LocationError> {
-    find_in(&context.client, &context.namespace, name).await
-}
-
-async fn find_in(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-) -> Result<BackupStorageLocation, LocationError> {
-    let resource = objects::resource_of::<BackupStorageLocation>();
-    let api = objects::namespaced(client, namespace, &resource);
-    let missing = || LocationError::NotFound(name.to_owned());
-    if name.is_empty() {
-        return Err(missing());
-    }
-    let found = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
-    let object = found.ok_or_else(missing)?;
-    objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error)))
-}
-
-/// Opens the location called `name`: it must exist, be Available, and have usable settings.
-pub(crate) async fn open(context: &Context, name: &str) -> Result<Location, LocationError> {
-    open_found(context, find(context, name).await?).await
-}
-
-/// Opens a location that was already read.
-pub(crate) async fn open_found(
-    context: &Context,
-    object: BackupStorageLocation,
-) -> Result<Location, LocationError> {
-    let name = object.name_any();
-    if object.phase() != Some(&BackupStorageLocationPhase::Available) {
-        let message = object.status.as_ref().and_then(|status| status.message.clone());
-        let message =
-            message.filter(|text| !text.is_empty()).unwrap_or_else(|| "it was not validated yet".into());
-        return Err(LocationError::Unavailable { name, message });
-    }
-    let secrets = secrets(context, &object).await?;
-    let opening =
-        opening(&object, &secrets, &context.plugins).map_err(|problem| unavailable(&name, problem))?;
-    let store: Arc<dyn ObjectStore> = match opening {
-        Opening::BuiltIn(config) => {
-            let tuning = Tuning { part_size: PART, upload_concurrency: PARTS_AT_ONCE, ..Tuning::default() };
-            let store = lifeboat_store::open(&config, &context.settings.cloud, tuning).await;
-            Arc::new(store.map_err(|error| unavailable(&name, problem(&error)))?)
-        }
-        Opening::Plugin(opening) => {
-            open_plugin(context, &opening).map_err(|problem| unavailable(&name, problem))?
-        }
-    };
-    Ok(Location { name, object, store: Arc::new(Bounded::new(store)) })
-}
-
-/// The store of a location that uses a plugin.
-pub(crate) fn open_plugin(
-    context: &Context,
-    opening: &PluginOpening,
-) -> Result<Arc<dyn ObjectStore>, Problem> {
-    context.stores.open(&context.plugins, &context.settings.storage.spool_directory, opening)
-}
-
-fn unavailable(name: &str, problem: Problem) -> LocationError {
-    LocationError::Unavailable { name: name.to_owned(), message: problem.message }
 }
 
 /// Reads the Secrets that a location names.

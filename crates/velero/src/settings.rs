@@ -59,6 +59,8 @@ pub struct StorageSettings {
     pub spool_directory: PathBuf,
     /// How large a spool may become; None for what the disk has.
     pub spool_bytes: Option<u64>,
+    /// How long a backup or restore waits for storage that is away.
+    pub outage_timeout: Duration,
 }
 
 impl Default for StorageSettings {
@@ -69,6 +71,7 @@ impl Default for StorageSettings {
             downloads: None,
             spool_directory: std::env::temp_dir(),
             spool_bytes: None,
+            outage_timeout: Duration::from_mins(15),
         }
     }
 }

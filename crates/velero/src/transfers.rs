@@ -18,6 +18,7 @@ use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{DataMovePhase, names};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_control::Core;
+use lifeboat_plan::transfer::limits::Counted;
 use lifeboat_plan::velero::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners};
 use lifeboat_transfer::attempts::{ServerEffects, Transfer, TransferSpec, WorkContext};
 use serde::de::DeserializeOwned;
@@ -74,7 +75,7 @@ pub(crate) fn work_context(context: &Context) -> WorkContext {
     WorkContext::new(&context.core, context.movers.settings().clone(), Arc::new(effects))
 }
 
-/// How long one volume may take: by the annotation, or else the server's setting.
+/// How long one volume may take from the start of its mover: by the annotation, or else the server's setting.
 pub(crate) fn limit(annotation: Option<&str>, setting: Duration) -> Duration {
     let noted = annotation.and_then(|text| text.parse::<GoDuration>().ok()).and_then(GoDuration::to_std);
     noted.filter(|limit| !limit.is_zero()).unwrap_or(setting)
@@ -90,6 +91,8 @@ pub(crate) struct TransferRequest<'a> {
     pub(crate) phase: &'a DataMovePhase,
     /// When an earlier attempt started.
     pub(crate) started: Option<Timestamp>,
+    /// The UID of the pod whose volume is copied.
+    pub(crate) pod: Option<String>,
     pub(crate) shows: Shows,
 }
 
@@ -112,6 +115,9 @@ pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
         group: request.group,
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         limit: limit(note(names::POD_VOLUME_TIMEOUT), work.settings.copy_timeout),
+        counted: Counted::FromStart { queue: work.settings.queue_timeout },
+        was_running: request.started.is_some(),
+        pod: request.pod,
         is_new: matches!(request.phase, DataMovePhase::New),
         attempt: note(ATTEMPT).map(|text| attempt(Some(text))),
         dead_owners: dead_owners(note(DEAD_OWNERS)),

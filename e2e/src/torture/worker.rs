@@ -189,6 +189,7 @@ impl<'a> Worker<'a> {
             first_pause: Duration::from_millis(1),
             longest_pause: Duration::from_millis(10),
             deadline: None,
+            outage: None,
         };
         Ok(Store::new(Arc::new(chaos), "", Tuning { retry, ..Tuning::default() })?)
     }

@@ -1,9 +1,9 @@
 //! Ordered resources: hooks in the pods write the time of each step into one file, which shows the order.
 
-use lifeboat_e2e::{Namespace, lifeboat, wait_for};
+use lifeboat_e2e::{Namespace, assert_restores, lifeboat, wait_for};
 use rstest::rstest;
 
-use super::{assert_phase, backup, installed, unique};
+use super::{backup_and_compare, installed, unique};
 
 /// A pod with a claim `c-POD`, whose hooks append to a log on the node that all pods of the test share.
 fn pod(name: &str, log: &str) -> String {
@@ -65,10 +65,8 @@ fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String) -> Vec<String> {
     }
     let name = unique(test);
     let order = ordered(&one.name, &two.name);
-    let namespaces = format!("{},{}", one.name, two.name);
     assert_workers();
-    let arguments = ["--include-namespaces", &namespaces, "--ordered-resources", &order];
-    assert_phase(&backup(&name, &arguments), "Completed");
+    backup_and_compare(&name, &[&one.name, &two.name], &["--ordered-resources", &order]);
     logged(&one, "a1", &log)
 }
 
@@ -192,10 +190,8 @@ fn namespaces_and_claims_without_pods_are_taken_in_order() {
         namespace.apply(&format!("{}---\n{}", claim("first"), claim("second")));
     }
     let name = unique("order-ns");
-    let namespaces = format!("{},{}", one.name, two.name);
     let order = format!("namespaces={1},{0};pvc={1}/second,{0}/first", one.name, two.name);
-    let made = backup(&name, &["--include-namespaces", &namespaces, "--ordered-resources", &order]);
-    assert_phase(&made, "Completed");
+    backup_and_compare(&name, &[&one.name, &two.name], &["--ordered-resources", &order]);
     let log = lifeboat().args(["backup", "logs", &name]).ok();
     let of = |kind: &str| -> Vec<String> {
         let field = format!("resource={kind}");
@@ -218,7 +214,7 @@ fn null_is_no_order() {
          spec: {{includedNamespaces: [{}], orderedResources: null}}\n",
         namespace.name
     ));
-    assert_phase(&super::ended("backup", &name), "Completed");
+    assert_restores(&lifeboat, "lifeboat", &super::ended("backup", &name), &[&namespace.name]);
 }
 
 #[test]
@@ -228,8 +224,7 @@ fn what_does_not_exist_is_a_warning() {
     namespace.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n");
     let name = unique("order-unknown");
     let order = format!("configmaps={0}/gone,{0}/there;widgets=x;secrets=", namespace.name);
-    let made = backup(&name, &["--include-namespaces", &namespace.name, "--ordered-resources", &order]);
-    assert_phase(&made, "Completed");
+    let made = backup_and_compare(&name, &[&namespace.name], &["--ordered-resources", &order]);
     assert!(made["status"]["warnings"].as_i64().unwrap() >= 3, "{}", made["status"]);
     let described = lifeboat().args(["backup", "describe", &name]).ok();
     for word in ["gone", "widgets", "secrets"] {

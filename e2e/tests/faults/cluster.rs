@@ -15,8 +15,7 @@ fn a_list_that_expires_is_begun_again_and_nothing_is_doubled_or_lost() {
     let path = format!("/api/v1/namespaces/{}/configmaps?&limit=10&continue=", app.name);
     let expired = status(410, "Expired", "The provided continue parameter is too old");
     server.cluster.close("GET", &path, Fault::Answer(410, expired), 1);
-    let made = backup(&server, "expired", &app.name);
-    server.assert_phase(&made, &["Completed"]);
+    server.backup_and_compare("expired", &[&app.name], &[]);
     let said = server.described("backup", "expired");
     let names: Vec<&str> = said.lines().map(str::trim).filter(|line| line.contains("/map-")).collect();
     let unique: BTreeSet<&&str> = names.iter().collect();
@@ -34,8 +33,7 @@ fn a_type_that_disappears_while_it_is_listed_is_a_warning() {
     fill(&app, 5);
     let gone = status(404, "NotFound", "the server could not find the requested resource");
     server.cluster.close("GET", "/podtemplates?", Fault::Answer(404, gone), 1);
-    let made = backup(&server, "vanished", &app.name);
-    server.assert_phase(&made, &["Completed"]);
+    let made = server.backup_and_compare("vanished", &[&app.name], &[]);
     assert!(made["status"]["warnings"].as_i64().unwrap_or_default() >= 1, "{}", made["status"]);
     assert!(server.described("backup", "vanished").contains("podtemplates"));
 }
@@ -107,7 +105,7 @@ fn an_aggregated_api_that_is_down_makes_a_backup_partial_unless_the_spec_exclude
     drop(broken);
     server.assert_phase(&made, &["PartiallyFailed"]);
     assert!(server.described("backup", "aggregated").contains("broken.example.com"));
-    server.assert_phase(&without, &["Completed"]);
+    server.assert_restores(&without, &[&app.name]);
 }
 
 #[test]

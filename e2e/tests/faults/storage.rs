@@ -32,7 +32,7 @@ fn a_backup_says_why_storage_did_not_take_it(#[case] fault: Fault, #[case] texts
     server.storage.open();
     assert_nothing_is_left(&server, "refused");
     // The next backup is not affected.
-    server.assert_phase(&backup(&server, "next", &app.name), &["Completed"]);
+    server.backup_and_compare("next", &[&app.name], &[]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_bucket_that_fills_up_half_way_leaves_nothing_behind() {
 
 #[test]
 fn a_backup_ends_when_storage_breaks_every_connection() {
-    let server = HostServer::start("cutstore", &[]);
+    let server = HostServer::start("cutstore", &["--storage-outage-timeout=5s"]);
     let app = Namespace::new("cutstore-app");
     fill(&app, 5);
     server.storage.close("PUT", "", Fault::Cut, usize::MAX);
@@ -70,8 +70,27 @@ fn a_backup_survives_storage_that_breaks_some_connections() {
     fill(&app, 5);
     server.storage.close("PUT", ".tar.gz", Fault::Cut, 1);
     server.storage.close("PUT", "-logs.gz", Fault::Answer(503, refused("SlowDown", "slow down")), 2);
-    server.assert_phase(&backup(&server, "flaky", &app.name), &["Completed"]);
+    server.backup_and_compare("flaky", &[&app.name], &[]);
     assert!(server.described("backup", "flaky").contains("map-4"));
+}
+
+#[test]
+fn a_backup_waits_for_storage_that_is_away_and_says_since_when() {
+    let server = HostServer::start("awaystore", &[]);
+    let app = Namespace::new("awaystore-app");
+    fill(&app, 5);
+    server.storage.close("PUT", "", Fault::Cut, usize::MAX);
+    let namespace = ["--include-namespaces", &app.name];
+    server.lifeboat().args(["backup", "create", "away"]).args(namespace).ok();
+    // Longer than the seven tries of a request that does not wait.
+    wait_for("the backup to show what it waits for", 60, || {
+        let said = server.described("backup", "away");
+        if said.contains("the backup waits for storage location default") { Ok(()) } else { Err(said) }
+    });
+    server.storage.open();
+    let made = server.ended("backup", "away");
+    server.assert_restores(&made, &[&app.name]);
+    assert!(!server.described("backup", "away").contains("waits for"));
 }
 
 /// It is not listed as a backup, and no upload is left open.

@@ -1,6 +1,6 @@
 //! `velero schedule`: create, get, describe, pause, unpause, delete, and the backups of a schedule.
 
-use lifeboat_e2e::{Installation, get, kubectl, lifeboat, velero, wait_for};
+use lifeboat_e2e::{Installation, Namespace, assert_restores, get, kubectl, lifeboat, velero, wait_for};
 use serde_json::Value;
 
 use super::{Own, row};
@@ -97,18 +97,11 @@ fn a_backup_is_made_from_a_schedule_by_hand() {
 fn a_due_backup_is_named_by_the_time_it_was_due() {
     Installation::ensure().leader();
     let _schedule = Own::new("schedules.velero.io", "cli-minutely");
+    let app = Namespace::new("minutely");
+    app.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n");
     remove_backups("cli-minutely");
-    lifeboat()
-        .args([
-            "schedule",
-            "create",
-            "cli-minutely",
-            "--schedule",
-            "* * * * *",
-            "--include-namespaces",
-            "default",
-        ])
-        .ok();
+    let create = ["schedule", "create", "cli-minutely", "--schedule", "* * * * *"];
+    lifeboat().args(create).args(["--include-namespaces", &app.name]).ok();
     let last = wait_for("a backup of the schedule that is noted", 90, || {
         let found = schedule("cli-minutely");
         let last = found["status"]["lastBackup"].as_str().map(|time| time.replace(['-', ':', 'T', 'Z'], ""));
@@ -116,11 +109,14 @@ fn a_due_backup_is_named_by_the_time_it_was_due() {
     });
     velero().args(["schedule", "pause", "cli-minutely"]).ok();
     assert!(last.ends_with("00"), "a cron expression has no seconds: {last}");
-    let names: Vec<_> = backups("cli-minutely").iter().map(|made| made["metadata"]["name"].clone()).collect();
-    assert!(
-        names.iter().any(|name| name.as_str().is_some_and(|name| name.ends_with(&last))),
-        "{last}: {names:?}"
-    );
+    let made = wait_for("the end of the backup that was due then", 90, || {
+        let of_time =
+            |made: &Value| made["metadata"]["name"].as_str().is_some_and(|name| name.ends_with(&last));
+        let all = backups("cli-minutely");
+        let found = all.iter().find(|made| of_time(made) && made["status"]["phase"] == "Completed");
+        found.cloned().ok_or_else(|| format!("{last}: {all:?}"))
+    });
+    assert_restores(&lifeboat, "lifeboat", &made, &[&app.name]);
     velero()
         .args(["backup", "delete", "--selector", "velero.io/schedule-name=cli-minutely", "--confirm"])
         .run();

@@ -29,6 +29,13 @@ impl Bounded {
         Self { inner, limit: STORAGE_TIMEOUT }
     }
 
+    /// The time limit of storage that waits itself while it is away: a call may wait this much longer.
+    #[must_use]
+    pub fn waiting_for(self, outage: Duration) -> Self {
+        let limit = self.limit.saturating_add(outage);
+        self.with_limit(limit)
+    }
+
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -93,6 +100,10 @@ impl ObjectStore for Bounded {
 
     async fn signed_url(&self, key: &str, ttl: Duration) -> Result<Url, StoreError> {
         self.call("sign a link", self.inner.signed_url(key, ttl)).await
+    }
+
+    fn stall_limit(&self) -> Duration {
+        self.limit
     }
 
     async fn abort_uploads(&self, prefix: &str) -> Result<u64, StoreError> {

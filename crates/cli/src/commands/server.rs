@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Maximum size of a restore's archive in that directory, in MiB [default: free space of the disk]
     #[arg(long, value_name = "MIB", overrides_with = "spool_size")]
     spool_size: Option<u64>,
+    /// How long a backup or restore waits for storage that is away (unreachable, failing, throttling); 0 for a few seconds
+    #[arg(long, default_value = "15m0s", value_parser = duration)]
+    storage_outage_timeout: Duration,
     /// Default of skipImmediately: skip a backup that is due when a schedule is created or unpaused
     #[arg(long)]
     schedule_skip_immediately: bool,
@@ -98,6 +101,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             downloads: args.download_url.map(|url| DownloadSettings { url, address: args.download_address }),
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
+            outage_timeout: args.storage_outage_timeout,
         },
         restore: args
             .restores

@@ -45,9 +45,15 @@ pub(super) async fn settle(run: &Arc<Run>, conflict: Conflict<'_>, notes: &mut N
         let found = match run.effects.get(target).await {
             Ok(found) => found,
             Err(_) if !already_exists(&error) => None,
+            // It is unknown whether the existing object is the one of the backup, and it was not updated where that was asked
+            // for.
             Err(error) => {
-                notes.warn(error.chain());
-                return ItemOutcome::Failed.into();
+                let message = format!(
+                    "error restoring {}: it exists already, and the existing object cannot be read: {}",
+                    item.resource_id(),
+                    error.chain()
+                );
+                return notes.fail(message).into();
             }
         };
         match found {

@@ -1,5 +1,6 @@
 //! What the items of a restore wait for, and since when: written by the server into an annotation of the Restore
-//! while it runs, read by the CLI for `describe` and `watch`. The size is bounded regardless of what plugins name.
+//! while it runs, read by the CLI for `describe` and `watch`. Backups have it while storage is away. The size is bounded
+//! regardless of what plugins name.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Annotation of a Restore: its current waits, as JSON; absent if it waits for nothing.
+/// Annotation of a Restore or Backup: its current waits, as JSON; absent if it waits for nothing.
 pub const WAITING: &str = "lifeboat.io/waiting";
 
 /// How many waits are shown, the longest ones first.
@@ -68,6 +69,13 @@ impl Wait {
     }
 }
 
+impl Wait {
+    /// A backup or restore (`what`) waits because its storage is away; `problem` is the failure.
+    pub fn for_storage(what: &str, storage: &str, problem: &str, since: Timestamp) -> Self {
+        Self::new(what, &[format!("{storage} ({problem})")], "", since)
+    }
+}
+
 impl fmt::Display for Wait {
     /// `pods/shop/web waits for services/shop/db since 2026-11-16T08:00:00Z (example.io/x)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,6 +100,14 @@ impl Waits {
         let more = all.len().saturating_sub(MOST);
         all.truncate(MOST);
         Self { waits: all, more }
+    }
+
+    /// With one more wait.
+    #[must_use]
+    pub fn and(self, wait: Option<Wait>) -> Self {
+        let more = self.more;
+        let all = Self::new(self.waits.into_iter().chain(wait).collect());
+        Self { more: all.more + more, ..all }
     }
 
     /// The annotation's value; None if nothing waits.
@@ -171,6 +187,20 @@ mod tests {
         let seconds = Duration::from_secs;
         let expected = Remaining { wait: seconds(wait), first_answer: seconds(first_answer) };
         assert_eq!(remaining(seconds(limit), seconds(before)), expected);
+    }
+
+    #[test]
+    fn storage_that_is_away_is_one_of_the_waits() {
+        let since = Timestamp::from_second(5).unwrap();
+        let storage =
+            Wait::for_storage("the restore", "storage location default", "connection refused", since);
+        assert_eq!(
+            storage.to_string(),
+            "the restore waits for storage location default (connection refused) since 1970-01-01T00:00:05Z"
+        );
+        let full = Waits::new((0..25).map(|at| wait("a", 1, at)).collect());
+        assert_eq!((full.clone().and(None), full.clone().and(Some(storage.clone())).more), (full, 6));
+        assert_eq!(Waits::default().and(Some(storage.clone())).waits, [storage]);
     }
 
     #[test]

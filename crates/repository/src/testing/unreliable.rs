@@ -152,6 +152,7 @@ pub(crate) fn store(backend: Arc<dyn Backend>) -> Store {
         first_pause: Duration::ZERO,
         longest_pause: Duration::ZERO,
         deadline: None,
+        outage: None,
     };
     Store::new(backend, "", Tuning { retry, ..Tuning::default() }).unwrap()
 }

@@ -195,7 +195,7 @@ async fn call_by_mover(
         let task = run.tasks.task(attempt);
         let file = Task { limits: Limits::default(), ..Task::call(task.as_str(), work.clone()) };
         let job = MoverJob { task, ..job.clone() };
-        let request = MoverRequest { job, task: file, keys: Arc::new(NoKeys) };
+        let request = MoverRequest { job, task: file, keys: Arc::new(NoKeys), turn: None };
         match context.movers.carry_out(request, &Silent, cancel).await.map_err(HookFailure::Api)? {
             MoverEnd::Died(death) if death.may_retry && attempt < ATTEMPTS => {
                 tracing::warn!(

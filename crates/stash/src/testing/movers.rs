@@ -196,7 +196,7 @@ impl Effects for MemoryMovers {
         observer: &dyn MoverObserver,
         _cancel: &CancellationToken,
     ) -> Result<MoverEnd, ApiError> {
-        let MoverRequest { job, task, keys } = request;
+        let MoverRequest { job, task, keys, .. } = request;
         locked(&self.sent).push((job.clone(), task.clone()));
         if let Some(end) = locked(&self.ends).pop_front() {
             return Ok(end);

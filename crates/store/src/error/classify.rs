@@ -154,6 +154,10 @@ fn from_response(site: &Site, operation: Operation<'_>, response: &ErrorResponse
         (404, _) => Error::NotFound { key },
         (409 | 412, _) if operation.create => Error::AlreadyExists { key },
         (412, _) if operation.pinned => Error::Changed { key },
+        // Storage is full. Waiting does not help, unlike with other errors of a server.
+        (507, _) | (_, "XMinioStorageFull") => {
+            Error::Rejected { endpoint, action: operation.action(), status: 507, detail }
+        }
         (408 | 500 | 502..=599, _) | (_, "InternalError") => {
             Error::Server { endpoint, action: operation.action(), detail }
         }

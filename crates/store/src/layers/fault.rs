@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::Future;
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ pub struct Faults {
     random: Option<(u64, u64)>,
     counts: Arc<Mutex<BTreeMap<RequestKind, u64>>>,
     bodies: Arc<AtomicU64>,
+    /// Every request fails, whatever the rules say.
+    away: Arc<AtomicBool>,
     log: Option<Arc<File>>,
 }
 
@@ -83,6 +85,11 @@ impl Faults {
     /// `seed` decides which.
     pub fn random(seed: u64, per_thousand: u64) -> Self {
         Self { random: Some((seed, per_thousand)), ..Self::default() }
+    }
+
+    /// While set, every request fails without an effect.
+    pub fn set_away(&self, is_away: bool) {
+        self.away.store(is_away, Ordering::Relaxed);
     }
 
     /// Writes a line to `log` for every fault, at once, so that a process that is killed has logged all earlier
@@ -126,6 +133,9 @@ impl Faults {
     }
 
     fn decide(&self, kind: RequestKind, number: u64, of_body: bool) -> Option<Fault> {
+        if !of_body && self.away.load(Ordering::Relaxed) {
+            return Some(Fault::Before);
+        }
         let hit = |rule: &&Rule| {
             rule.kind == kind
                 && rule.fault.is_of_body() == of_body

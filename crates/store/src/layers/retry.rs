@@ -2,6 +2,10 @@
 //! time are limited, pauses grow and are jittered, and only errors that are temporary are repeated. An interrupted
 //! body is resumed at the same offset, pinned to the same version of the object. A create-only write whose outcome is
 //! unknown is not repeated here: `Store::create` first checks whether it took effect.
+//!
+//! With `RetryPolicy::outage`, requests also wait while storage is away, whatever their number of attempts. The limit
+//! counts from the first failure since storage last answered, for all requests of the store together: when storage does
+//! not come back, requests that start later do not wait that long again.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::outage::Outage;
 use super::{Layer, Reopen, Request};
 use crate::backend::{ReadOptions, Reading, RequestKind};
 use crate::error::{Error, Result, Retry as When};
@@ -26,16 +31,20 @@ pub struct RetryPolicy {
     pub longest_pause: Duration,
     /// The time limit for a request with all its attempts; `None` leaves it to the HTTP timeouts.
     pub deadline: Option<Duration>,
+    /// How long storage may be away (unreachable, failing, throttling); requests are repeated until then even if they
+    /// have had all their attempts. `None`: only the attempts count.
+    pub outage: Option<Duration>,
 }
 
 impl Default for RetryPolicy {
-    /// For backups and restores: long enough for a store that restarts.
+    /// Long enough for a store that restarts.
     fn default() -> Self {
         Self {
             attempts: 7,
             first_pause: Duration::from_millis(200),
             longest_pause: Duration::from_secs(15),
             deadline: None,
+            outage: None,
         }
     }
 }
@@ -48,7 +57,14 @@ impl RetryPolicy {
             first_pause: Duration::from_millis(200),
             longest_pause: Duration::from_millis(200),
             deadline: Some(deadline),
+            outage: None,
         }
+    }
+
+    /// With this limit for the time that storage may be away.
+    #[must_use]
+    pub fn with_outage(self, limit: Duration) -> Self {
+        Self { outage: Some(limit), ..self }
     }
 
     fn pause(&self, failures: u32, random: u64) -> Duration {
@@ -65,12 +81,27 @@ impl RetryPolicy {
 pub struct Retry {
     policy: RetryPolicy,
     random: Arc<AtomicU64>,
+    outage: Outage,
 }
 
 impl Retry {
     /// `seed` makes the jitter reproducible.
     pub fn new(policy: RetryPolicy, seed: u64) -> Self {
-        Self { policy, random: Arc::new(AtomicU64::new(seed)) }
+        Self { policy, random: Arc::new(AtomicU64::new(seed)), outage: Outage::default() }
+    }
+
+    /// Shows in `outage` whether storage is away.
+    #[must_use]
+    pub fn shown_in(self, outage: Outage) -> Self {
+        Self { outage, ..self }
+    }
+
+    /// Records how a request ended. Any answer of storage ends an outage.
+    fn note(&self, error: Option<&Error>) {
+        match error {
+            Some(error) if error.retry() == When::Now => self.outage.begin(error),
+            _ => self.outage.end(),
+        }
     }
 
     fn random(&self) -> u64 {
@@ -86,15 +117,16 @@ impl Retry {
         &self,
         kind: RequestKind,
         error: &Error,
-        failures: u32,
+        failures: &Failures,
         deadline: Option<Instant>,
     ) -> Option<Duration> {
         let repeatable =
             error.retry() == When::Now && !(kind == RequestKind::Create && error.outcome_unknown());
-        if !repeatable || failures >= self.policy.attempts {
+        let waits = |limit| self.outage.is_shorter_than(limit) && failures.since().elapsed() < limit;
+        if !repeatable || failures.count >= self.policy.attempts && !self.policy.outage.is_some_and(waits) {
             return None;
         }
-        let pause = self.policy.pause(failures, self.random());
+        let pause = self.policy.pause(failures.count, self.random());
         deadline.is_none_or(|end| Instant::now() + pause < end).then_some(pause)
     }
 }
@@ -108,7 +140,7 @@ impl Layer for Retry {
     {
         let deadline = self.policy.deadline.map(|limit| Instant::now() + limit);
         let mut last: Option<Error> = None;
-        let mut failures = 0;
+        let mut failures = Failures::default();
         loop {
             let result = match deadline {
                 None => run().await,
@@ -118,15 +150,16 @@ impl Layer for Retry {
                     Err(_) => return Err(last.unwrap_or_else(|| out_of_time(request, self.policy.deadline))),
                 },
             };
+            self.note(result.as_ref().err());
             let error = match result {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            failures += 1;
-            match self.next_pause(request.kind, &error, failures, deadline) {
+            failures.add();
+            match self.next_pause(request.kind, &error, &failures, deadline) {
                 None => return Err(error),
                 Some(pause) => {
-                    tracing::debug!(request = request.kind.as_str(), key = request.key, %error, failures, "repeating");
+                    tracing::debug!(request = request.kind.as_str(), key = request.key, %error, failures = failures.count, "repeating");
                     last = Some(error);
                     sleep(pause).await;
                 }
@@ -144,7 +177,7 @@ impl Layer for Retry {
             etag,
             position: reading.range.start,
             end: reading.range.end,
-            failures: 0,
+            failures: Failures::default(),
             body: reading.body,
             reopen,
         };
@@ -161,6 +194,25 @@ fn out_of_time(request: Request<'_>, limit: Option<Duration>) -> Error {
     Error::Deadline { action, seconds: limit.unwrap_or_default().as_secs() }
 }
 
+/// The failures of one request, or of one body since its last chunk.
+#[derive(Debug, Default)]
+struct Failures {
+    count: u32,
+    first: Option<Instant>,
+}
+
+impl Failures {
+    fn add(&mut self) {
+        self.count += 1;
+        self.first.get_or_insert_with(Instant::now);
+    }
+
+    /// The first failure; a request that answers now and then must not wait for ever because of the others' answers.
+    fn since(&self) -> Instant {
+        self.first.unwrap_or_else(Instant::now)
+    }
+}
+
 /// A body that is resumed after an interruption.
 struct Resume {
     retry: Retry,
@@ -168,7 +220,7 @@ struct Resume {
     etag: String,
     position: u64,
     end: u64,
-    failures: u32,
+    failures: Failures,
     body: stream::BoxStream<'static, Result<bytes::Bytes>>,
     reopen: Reopen,
 }
@@ -179,7 +231,8 @@ impl Resume {
             let error = match self.body.next().await {
                 Some(Ok(chunk)) => {
                     self.position += chunk.len() as u64;
-                    self.failures = 0;
+                    self.failures = Failures::default();
+                    self.retry.outage.end();
                     return Ok(Some(chunk));
                 }
                 // All bytes were received; an error after the last byte does not matter.
@@ -190,8 +243,9 @@ impl Resume {
                 },
                 Some(Err(error)) => error,
             };
-            self.failures += 1;
-            let Some(pause) = self.retry.next_pause(RequestKind::Get, &error, self.failures, None) else {
+            self.failures.add();
+            self.retry.note(Some(&error));
+            let Some(pause) = self.retry.next_pause(RequestKind::Get, &error, &self.failures, None) else {
                 return Err(error);
             };
             tracing::debug!(key = %self.key, %error, position = self.position, "resuming an interrupted read");

@@ -37,6 +37,7 @@ fn s3_error(code: &str) -> String {
 #[case::too_many(429, "TooManyRequests", "throttled", Retry::Now)]
 #[case::internal(500, "InternalError", "server_error", Retry::Now)]
 #[case::gateway(502, "", "server_error", Retry::Now)]
+#[case::full(507, "XMinioStorageFull", "rejected", Retry::Later)]
 #[case::odd(418, "Teapot", "rejected", Retry::Never)]
 #[tokio::test]
 async fn an_answer_of_s3_becomes_a_cause(

@@ -9,7 +9,7 @@ use lifeboat_store::backend::{Backend, RequestKind};
 use lifeboat_store::layers::Layered;
 use lifeboat_store::layers::observe::Observer;
 use lifeboat_store::testing::{Fault, Faults, Rule};
-use lifeboat_store::{Error, Memory, RetryPolicy, Store, Tuning};
+use lifeboat_store::{Error, Memory, Outage, RetryPolicy, Store, Tuning};
 use rstest::rstest;
 
 fn over(faults: &Faults, memory: Arc<Memory>, tuning: Tuning) -> Store {
@@ -289,4 +289,86 @@ async fn no_more_requests_run_at_once_than_allowed() {
         "twelve of one second each, four at a time, on a paused clock"
     );
     assert_eq!(seen.0.lock().unwrap().len(), 12);
+}
+
+/// A store that waits while storage is away.
+fn patient(faults: &Faults, memory: Arc<Memory>) -> Store {
+    let retry = RetryPolicy::default().with_outage(Duration::from_mins(15));
+    over(faults, memory, Tuning { retry, part_size: 64, ..Tuning::default() })
+}
+
+/// All requests fail from now on for ten minutes, then none.
+async fn ten_minutes_away(faults: &Faults) {
+    faults.set_away(true);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    faults.set_away(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_is_away_for_ten_minutes_delays_what_is_written() {
+    let (faults, memory) = (Faults::new([]), Arc::new(Memory::new()));
+    let store = patient(&faults, memory.clone());
+    let content = Bytes::from(vec![7_u8; 1000]);
+    let chunks = content.chunks(50).map(Bytes::copy_from_slice).map(Ok::<_, Error>).collect::<Vec<_>>();
+    let begun = tokio::time::Instant::now();
+    let writing = async { tokio::join!(store.put("a", "x"), store.put_stream("b", stream::iter(chunks))) };
+    let ((), (small, large)) = tokio::join!(ten_minutes_away(&faults), writing);
+    small.unwrap();
+    assert_eq!(large.unwrap(), 1000);
+    assert_eq!((store.get("a").await.unwrap(), store.get("b").await.unwrap()), ("x".into(), content));
+    let taken = begun.elapsed();
+    assert!((10..11).contains(&(taken.as_secs() / 60)), "{taken:?}");
+    assert_eq!(memory.open_uploads(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_breaks_when_storage_goes_away_is_read_on_ten_minutes_later() {
+    let rule = |first, times, fault| Rule { kind: RequestKind::Get, first, times, fault };
+    let faults = Faults::new([rule(1, 1, Fault::CutBody(100)), rule(2, 50, Fault::Before)]);
+    let store = patient(&faults, Arc::new(Memory::new()));
+    let content = Bytes::from((0..=255).cycle().take(1000).collect::<Vec<u8>>());
+    store.put("a", content.clone()).await.unwrap();
+    assert_eq!(store.get("a").await.unwrap(), content);
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_stays_away_fails_requests_in_bounded_time_and_later_ones_sooner() {
+    let faults = Faults::always(RequestKind::Put, Fault::Before);
+    let store = patient(&faults, Arc::new(Memory::new()));
+    let begun = tokio::time::Instant::now();
+    assert_eq!(store.put("a", "x").await.unwrap_err().category(), "server_error");
+    let first = begun.elapsed();
+    assert!((Duration::from_mins(14)..Duration::from_mins(16)).contains(&first), "{first:?}");
+    assert_eq!(store.put("b", "x").await.unwrap_err().category(), "server_error");
+    let second = begun.elapsed().saturating_sub(first);
+    assert!(second < Duration::from_mins(1), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_no_outage() {
+    let faults = Faults::always(RequestKind::Put, Fault::Deny);
+    let store = patient(&faults, Arc::new(Memory::new()));
+    let begun = tokio::time::Instant::now();
+    assert_eq!(store.put("a", "x").await.unwrap_err().category(), "access_denied");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_shown_since_when_storage_is_away() {
+    let outage = Outage::default();
+    let faults = Faults::new([Rule { kind: RequestKind::Put, first: 1, times: 20, fault: Fault::Before }]);
+    let retry = RetryPolicy::default().with_outage(Duration::from_mins(15));
+    let store =
+        over(&faults, Arc::new(Memory::new()), Tuning { retry, outage: outage.clone(), ..Tuning::default() });
+    assert_eq!(outage.now(), None);
+    let begun = tokio::time::Instant::now();
+    let look = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        outage.now().unwrap()
+    };
+    let (written, away) = tokio::join!(store.put("a", "x"), look);
+    written.unwrap();
+    assert_eq!(away.since, begun);
+    assert!(away.problem.contains("500"), "{}", away.problem);
+    assert_eq!(outage.now(), None);
 }

@@ -93,7 +93,8 @@ fn config(server: &Server) -> RestConfig {
 
 fn quick() -> Tuning {
     let pause = Duration::from_millis(1);
-    let retry = RetryPolicy { attempts: 3, first_pause: pause, longest_pause: pause, deadline: None };
+    let retry =
+        RetryPolicy { attempts: 3, first_pause: pause, longest_pause: pause, deadline: None, outage: None };
     Tuning { retry, ..Tuning::default() }
 }
 

@@ -12,7 +12,8 @@ use super::server::{Reply, Seen, Server, hollow};
 
 fn quick() -> Tuning {
     let pause = Duration::from_millis(1);
-    let retry = RetryPolicy { attempts: 2, first_pause: pause, longest_pause: pause, deadline: None };
+    let retry =
+        RetryPolicy { attempts: 2, first_pause: pause, longest_pause: pause, deadline: None, outage: None };
     Tuning { retry, ..Tuning::default() }
 }
 

@@ -18,6 +18,7 @@ fn quick() -> Tuning {
         first_pause: Duration::from_millis(1),
         longest_pause: Duration::from_millis(1),
         deadline: None,
+        outage: None,
     };
     Tuning { retry, ..Tuning::default() }
 }

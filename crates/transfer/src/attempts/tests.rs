@@ -9,6 +9,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::testing::ApiServer;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, PartResult, PartResults, Restored};
 use lifeboat_mover::task::{BackupWork, Part, RestoreWork, Source, Target, TaskWork};
+use lifeboat_plan::transfer::limits::Counted;
 use lifeboat_plan::transfer::movers::{MoverPlace, MoverVolume, Owner, data};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -166,6 +167,9 @@ async fn host(effects: &Arc<FakeEffects>, restores: bool) -> Host {
         group: "nightly".into(),
         created: None,
         limit: Duration::from_hours(1),
+        counted: Counted::FromCreation,
+        was_running: false,
+        pod: None,
         is_new: true,
         attempt: None,
         dead_owners: Vec::new(),

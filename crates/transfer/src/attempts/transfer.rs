@@ -9,15 +9,16 @@ use lifeboat_api::common::{GoDuration, NamespaceName, TaskId};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{Limits, LockTerms, Part, Task, TaskWork};
 use lifeboat_plan::transfer::attempts::task_uid;
+use lifeboat_plan::transfer::limits::{Counted, TimeLimits};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, PodSettings, SCRATCH};
 use serde_json::Value;
 
-use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};
+use super::{Accepted, AttemptRecord, Reach, WorkContext};
 use crate::gateway::GatewayPass;
-use crate::movers::MoverRequest;
+use crate::movers::{MoverRequest, TurnTerms, late_in_queue};
 use crate::repositories::RepositoryKey;
 
-/// How long after its deadline a transfer still tries to clean up.
+/// How long after its last moment a transfer still tries to clean up.
 const GRACE: Duration = Duration::from_mins(10);
 
 /// What an object asks for, and what earlier servers recorded in it.
@@ -35,8 +36,13 @@ pub struct TransferSpec {
     /// The backup or restore that the transfer is part of: groups take turns in the queue of movers.
     pub group: String,
     pub created: Option<Timestamp>,
-    /// How long the transfer may take.
+    /// How long the transfer may take, counted as `counted` says.
     pub limit: Duration,
+    pub counted: Counted,
+    /// Whether an earlier server saw its mover run.
+    pub was_running: bool,
+    /// The UID of the pod whose volume is copied, for which a backup may have reserved a place in the queue.
+    pub pod: Option<String>,
     /// No server has started the transfer yet.
     pub is_new: bool,
     /// The recorded attempt, from 1.
@@ -59,8 +65,9 @@ pub struct Transfer {
     pub(super) repository: String,
     pub(super) make: bool,
     pub(super) dead_owners: Vec<String>,
-    deadline: Timestamp,
-    limit: Duration,
+    limits: TimeLimits,
+    was_running: bool,
+    pod: Option<String>,
     is_new: bool,
     attempt: AtomicU64,
     begun: AtomicBool,
@@ -118,8 +125,9 @@ impl Transfer {
             repository: spec.repository,
             make: spec.make,
             dead_owners: spec.dead_owners,
-            deadline: created.checked_add(spec.limit).unwrap_or(Timestamp::MAX),
-            limit: spec.limit,
+            limits: TimeLimits { created, limit: spec.limit, counted: spec.counted },
+            was_running: spec.was_running,
+            pod: spec.pod,
             is_new: spec.is_new,
             attempt: AtomicU64::new(spec.attempt.unwrap_or(1)),
             begun: AtomicBool::new(spec.attempt.is_some()),
@@ -170,24 +178,34 @@ impl Transfer {
         self.work.core.now()
     }
 
-    /// Whether the deadline has passed.
+    /// Whether no mover may be started any more.
     pub fn is_late(&self) -> bool {
-        self.now() >= self.deadline
+        self.now() >= self.over()
     }
 
-    pub fn deadline(&self) -> Timestamp {
-        self.deadline
+    /// The time after which nothing is started or waited for in this attempt.
+    pub fn over(&self) -> Timestamp {
+        self.limits.over(self.attempt(), self.was_running)
+    }
+
+    /// The message for a transfer whose mover was not started in time.
+    pub fn not_started(&self) -> String {
+        match self.limits.counted {
+            Counted::FromStart { queue } if !self.was_running => late_in_queue(queue),
+            _ => self.late(),
+        }
     }
 
     /// The message for a transfer whose time is over: names the limit and the setting that extends it.
     pub fn late(&self) -> String {
-        let (limit, setting) = (GoDuration::from(self.limit), self.record.limit_setting());
+        let (limit, setting) = (GoDuration::from(self.limits.limit), self.record.limit_setting());
         format!("it did not end within {limit} ({setting})")
     }
 
     /// Whether an error would prevent the transfer from ever ending, because every further try would fail in the same way.
     pub(super) fn is_hopeless(&self, error: &ApiError) -> bool {
-        is_refusal(error) || self.deadline.checked_add(GRACE).is_ok_and(|over| self.now() >= over)
+        let over = self.limits.over(self.attempt(), self.has_begun());
+        is_refusal(error) || over.checked_add(GRACE).is_ok_and(|over| self.now() >= over)
     }
 
     /// Records the attempt. False if the object is gone.
@@ -203,10 +221,8 @@ impl Transfer {
 
     /// The request for the mover of this attempt.
     pub(super) fn request(&self, dead_owners: &[String], reach: Reach, prepared: Prepared) -> MoverRequest {
-        let (id, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
-        // A mover that waits for a lock in vain needs time to report who holds the lock.
-        let wait_seconds = seconds - (seconds / 10).min(30);
-        let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
+        let id = self.task();
+        let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds: 0 };
         let mut task = Task {
             uid: id.to_string(),
             parts: prepared.parts,
@@ -219,7 +235,7 @@ impl Transfer {
                 scratch: Some(SCRATCH.into()),
                 nice: prepared.pod.nice,
             },
-            deadline: Some(self.deadline),
+            deadline: None,
         };
         let job = MoverJob {
             task: id,
@@ -227,7 +243,7 @@ impl Transfer {
             place: prepared.place,
             repository: self.key.to_string(),
             group: self.group.clone(),
-            deadline_seconds: seconds,
+            deadline_seconds: 0,
             namespace: NamespaceName::new(&self.namespace),
             pod: prepared.pod,
         };
@@ -235,10 +251,13 @@ impl Transfer {
             None => reach.keys,
             Some(gateway) => {
                 task.repository = None;
-                gateway.keys(&self.key, &job, self.deadline)
+                gateway.keys(&self.key, &job, self.limits.over(self.attempt(), true))
             }
         };
-        MoverRequest { job, task, keys }
+        let turn = TurnTerms { limits: self.limits, attempt: self.attempt(), pod: self.pod.clone() };
+        let mut request = MoverRequest { job, task, keys, turn: Some(turn) };
+        request.begin(self.now());
+        request
     }
 
     /// Removes the movers of all attempts.
@@ -263,8 +282,10 @@ impl Transfer {
 
     /// Records that snapshots which these tasks stored, or may still store, are to be forgotten.
     pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = TaskId>) {
+        // A mover that runs now has started before.
+        let end = self.limits.end_of_mover(self.now());
         for task in tasks.into_iter().filter(|_| self.make) {
-            self.work.effects.give_up(&self.key, &task, self.deadline).await;
+            self.work.effects.give_up(&self.key, &task, end).await;
         }
     }
 

@@ -1,6 +1,7 @@
 pub(crate) mod cluster;
 mod looks;
 mod namespaces;
+mod time;
 
 use lifeboat_control::testing::{Requests, Verb, When};
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome};

@@ -52,9 +52,18 @@ pub(super) enum Waited {
     Turn(Turn),
     Cancelled,
     Left,
+    Late,
 }
 
-/// A running mover's turn, or its place in the queue; given back when dropped.
+/// What ends the wait for a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) cancel: &'a CancellationToken,
+    pub(super) shutdown: &'a CancellationToken,
+    pub(super) until: Option<Instant>,
+}
+
+/// A running mover's turn, a reserved place, or a place in the queue; given back when dropped.
 pub(super) struct Turn {
     queue: MoverQueue,
     metrics: MoverMetrics,
@@ -114,14 +123,19 @@ impl MoverQueue {
         Turn { queue: self.clone(), metrics: metrics.clone(), task }
     }
 
+    /// Whether this task waits for its turn.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn has_waiting(&self, task: &TaskId) -> bool {
+        locked(&self.state).queue.message(task).is_some()
+    }
+
     /// Waits for a turn; the observer is informed what the mover waits for.
     pub(super) async fn wait(
         &self,
         metrics: &MoverMetrics,
         candidate: Candidate,
         observer: &dyn MoverObserver,
-        cancel: &CancellationToken,
-        shutdown: &CancellationToken,
+        ends: Ends<'_>,
     ) -> Waited {
         let mut news = self.news.subscribe();
         let task = candidate.task.clone();
@@ -151,9 +165,16 @@ impl MoverQueue {
                 }
                 report_at = Instant::now() + REPORT;
             }
+            let late = async {
+                match ends.until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                () = cancel.cancelled() => return Waited::Cancelled,
-                () = shutdown.cancelled() => return Waited::Left,
+                () = ends.cancel.cancelled() => return Waited::Cancelled,
+                () = ends.shutdown.cancelled() => return Waited::Left,
+                () = late => return Waited::Late,
                 _ = news.changed() => {}
                 () = sleep_until(report_at) => {}
             }

@@ -11,6 +11,7 @@ use lifeboat_api::velero::{Backup, names};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::catalogue::Catalogue;
+use lifeboat_plan::items::waits::WAITING;
 use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::velero::backup::validate::ValidBackup;
 use lifeboat_plan::velero::backup::{ARCHIVE_BYTES, phase};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::plugin_lines::CountedLines;
 use super::status::{Run, stop, write_noted};
-use super::storage::{Storage, open};
+use super::storage::{Storage, open_patient};
 use super::undo::{Undoing, abort_uploads, discard_others, write_failure};
 use super::volumes::native::open::open as open_snapshotters;
 use super::{State, finish};
@@ -32,8 +33,9 @@ use crate::backup::problem::BackupProblem;
 use crate::backup::volumes::copies::Copying;
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;
-use crate::locations::message;
+use crate::locations::{Location, message};
 use crate::ownership;
+use crate::storage_away::StorageAway;
 use lifeboat_plan::velero::ownership::OwnerId;
 
 /// A Backup that was claimed.
@@ -68,7 +70,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     let (this, report, journal) = (ready.run.clone(), ready.report.clone(), ready.journal.clone());
     let backup = ready.backup.clone();
     let mut over = Over { context, state, run: &this, backup: &backup, journal: &journal, storage: None };
-    let storage = match open(context, &backup).await {
+    let storage = match open_patient(context, &backup).await {
         Ok(storage) => storage,
         Err(BackupProblem::Api(error)) => return Err(error),
         Err(problem) => return over.fail(&problem.into(), BTreeMap::new()).await,
@@ -78,14 +80,17 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     }
     over.storage = Some(&storage);
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
-    let copying = Copying::new(&context.client, &context.namespace, context.movers.settings());
+    let copying = Copying::new(&context.client, &context.namespace, &context.movers);
     let copying = Arc::new(copying.within(timeout));
-    let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone());
-    let outcome =
-        Box::pin(watched(context, ready, storage.location.store.clone(), &watch, copying.clone())).await;
+    let location = &storage.location;
+    let shown = format!("storage location {}", location.name);
+    let away = StorageAway::new("the backup", shown, &location.outage, &context.clock);
+    let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone())
+        .with_storage(away);
+    let outcome = Box::pin(watched(context, ready, location, &watch, copying.clone())).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
-            Box::pin(over.written(&outcome, &report, &copying)).await
+            Box::pin(over.written(&outcome, &report, &copying, &watch)).await
         }
         Err(PassError::Failed(failure)) => over.failed(&report, &failure.into(), &copying).await,
         other => match stop_reason(context, state, &this, &watch).await? {
@@ -131,6 +136,7 @@ impl Over<'_> {
         outcome: &Outcome,
         report: &Report,
         copying: &Copying,
+        watch: &Watch,
     ) -> Result<AttemptEnd, ApiError> {
         let (context, state, this) = (self.context, self.state, self.run);
         let Some(storage) = self.storage else { return Ok(Action::await_change().into()) };
@@ -145,7 +151,20 @@ impl Over<'_> {
         let keys = ownership::keys(context).await?;
         let owner = OwnerId { backup: storage.files.name(), uid: this.uid.as_str() };
         let proofs = (&keys, owner);
-        if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report, proofs).await {
+        let uploading = upload_outcome(storage.store(), &storage.files, outcome, report, proofs);
+        let counters = Counters::of_written(outcome.counts.items);
+        let uploaded = tokio::select! {
+            uploaded = uploading => uploaded,
+            // Storage may be away for long, and the files may be written again by another attempt.
+            () = watch.follow(&counters) => {
+                return match watch.reason() {
+                    Some(Stop::Cancelled) => self.failed(report, &AttemptError::Cancelled, copying).await,
+                    Some(Stop::Deleted) => self.deleted(Some(size), copying).await,
+                    _ => Ok(Action::await_change().into()),
+                };
+            }
+        };
+        if let Err(error) = uploaded {
             return self.failed(report, &error.into(), copying).await;
         }
         if !outcome.snapshots.is_empty() {
@@ -272,7 +291,7 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
 async fn watched(
     context: &Context,
     ready: Ready,
-    store: Arc<dyn ObjectStore>,
+    location: &Location,
     watch: &Watch,
     copying: Arc<Copying>,
 ) -> Result<Outcome, PassError> {
@@ -295,7 +314,8 @@ async fn watched(
         commands: context.commands.clone(),
         journal: ready.journal,
         report: ready.report,
-        store,
+        store: location.store.clone(),
+        outage: location.outage.clone(),
         counters: counters.clone(),
         stop: watch.stop.clone(),
         page_size: settings.page_size,
@@ -332,7 +352,7 @@ async fn passed(
     outcome: &Outcome,
 ) -> Result<Option<Action>, ApiError> {
     let size = outcome.size.compressed;
-    let notes = json!({ARCHIVE_BYTES: size.to_string()});
+    let notes = json!({ARCHIVE_BYTES: size.to_string(), WAITING: null});
     let status = phase::passed(&outcome.counts);
     let Some(object) = write_noted(context, state, this, &status, &notes).await? else {
         return Ok(None);

@@ -41,6 +41,7 @@ use lifeboat_plan::velero::backup::phase::Counts;
 use lifeboat_plan::velero::backup::validate::ValidBackup;
 use lifeboat_plan::velero::backup::volumes::{Copies, VolumeBook};
 use lifeboat_plugin::Registry;
+use lifeboat_store::Outage;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
@@ -92,6 +93,8 @@ pub(crate) struct PassInput {
     pub(crate) copying: Arc<Copying>,
     /// Whether the file that Velero reads lists the copies too.
     pub(crate) velero_compatible: bool,
+    /// Whether storage is away.
+    pub(crate) outage: Outage,
 }
 
 /// What a pass wrote.
@@ -137,6 +140,7 @@ pub(super) struct Pass {
     pub(super) snapshotters: Arc<Snapshotters>,
     pub(super) copying: Arc<Copying>,
     pub(super) velero_compatible: bool,
+    outage: Outage,
     pub(super) pods: native::PodsByNamespace,
     pub(super) csi: csi::Drivers,
     pub(super) made: Mutex<PassResults>,
@@ -161,6 +165,8 @@ pub(super) struct PassResults {
     pub(super) copied_claims: BTreeSet<(String, String)>,
     /// Pods between their pre hooks, which succeeded, and their post hooks; by UID.
     pub(super) quiesced: BTreeSet<String>,
+    /// Pods for whose volumes no place in the queue of movers could be reserved, by UID.
+    pub(super) without_place: BTreeSet<String>,
     pub(super) csi: csi::CsiSnapshots,
     /// One record per volume, once all are known.
     pub(super) volumes: Vec<BackupVolumeInfo>,
@@ -216,6 +222,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         snapshotters: input.snapshotters,
         copying: input.copying.clone(),
         velero_compatible: input.velero_compatible,
+        outage: input.outage,
         pods: native::PodsByNamespace::default(),
         csi: csi::Drivers::default(),
         made: Mutex::default(),

@@ -8,6 +8,7 @@ use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
 use lifeboat_plan::velero::backup::undo::Files;
 use lifeboat_plan::velero::deletion::Stored;
+use lifeboat_store::Outage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +25,17 @@ pub(super) struct Storage {
 /// Opens the storage of a Backup.
 pub(super) async fn open(context: &Context, backup: &Backup) -> Result<Storage, BackupProblem> {
     let name = backup.spec.storage_location.clone().unwrap_or_default();
-    let location = locations::open(context, &name).await.map_err(|error| match error {
+    of_backup(locations::open(context, &name).await, backup)
+}
+
+/// Opens the storage of a Backup for its pass: requests wait while storage is away.
+pub(super) async fn open_patient(context: &Context, backup: &Backup) -> Result<Storage, BackupProblem> {
+    let name = backup.spec.storage_location.clone().unwrap_or_default();
+    of_backup(locations::open_patient(context, &name, &Outage::default()).await, backup)
+}
+
+fn of_backup(opened: Result<Location, LocationError>, backup: &Backup) -> Result<Storage, BackupProblem> {
+    let location = opened.map_err(|error| match error {
         LocationError::Api(error) => BackupProblem::Api(error),
         gone @ LocationError::NotFound(_) => BackupProblem::Gone(gone.to_string()),
         other => BackupProblem::Storage(other.to_string()),

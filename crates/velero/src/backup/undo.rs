@@ -14,13 +14,14 @@ use kube::{Resource, ResourceExt};
 use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::items::waits::WAITING;
 use lifeboat_plan::velero::backup::phase;
 use lifeboat_plan::velero::backup::undo::{Effect, Ending, Files, Record, Stage, undo};
 use serde_json::{Value, json};
 
 use super::State;
 use super::start::report;
-use super::status::{Run, write};
+use super::status::{Run, write, write_noted};
 use super::storage::Storage;
 use crate::backup::counted::count;
 use crate::backup::journal::Journal;
@@ -106,7 +107,8 @@ impl Undoing<'_> {
         let (context, plan) = (self.context, self.plan());
         let left = self.apply(&plan.before, reason).await;
         let mut reason = left.added_to(reason);
-        let Some(object) = write(context, state, run, &phase::failed(&reason, context.now())).await? else {
+        let (status, notes) = (phase::failed(&reason, context.now()), json!({WAITING: null}));
+        let Some(object) = write_noted(context, state, run, &status, &notes).await? else {
             return Ok(false);
         };
         let left = self.apply(&plan.after, &reason).await;

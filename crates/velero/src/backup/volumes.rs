@@ -4,5 +4,6 @@
 pub(super) mod copies;
 pub(super) mod csi;
 pub(super) mod native;
+pub(super) mod places;
 mod quiesced;
 mod records;

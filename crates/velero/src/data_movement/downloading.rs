@@ -50,6 +50,7 @@ impl TransferKind for DataDownload {
             group: self.labels().get(names::RESTORE_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            pod: None,
             shows: Shows { is_of_pod: false, node: true },
         };
         let (transfer, record) = transfer(work, self, request);
@@ -73,7 +74,7 @@ impl Steps for Downloading<'_> {
     /// Creates the empty claim for the mover.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         if self.transfer.is_late() {
-            return Err(NotPrepared::Because(self.transfer.late()));
+            return Err(NotPrepared::Because(self.transfer.not_started()));
         }
         let settings = uploader::writing(self.object.spec.data_mover_config.as_ref());
         let Writing { threads, sparse } =

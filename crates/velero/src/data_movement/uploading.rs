@@ -55,6 +55,7 @@ impl TransferKind for DataUpload {
             group: self.labels().get(names::BACKUP_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            pod: None,
             shows: Shows { is_of_pod: false, node: true },
         };
         let (transfer, record) = transfer(work, self, request);
@@ -79,7 +80,7 @@ impl Steps for Uploading<'_> {
 
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         if self.transfer.is_late() {
-            return Err(NotPrepared::Because(self.transfer.late()));
+            return Err(NotPrepared::Because(self.transfer.not_started()));
         }
         let threads = uploader::reading_threads(self.object.spec.data_mover_config.as_ref());
         let threads = threads.map_err(|error| NotPrepared::Because(error.to_string()))?;

@@ -44,6 +44,7 @@ impl TransferKind for PodVolumeBackup {
             group: backup_of(self),
             phase: self.phase(),
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            pod: self.spec.pod.uid.clone(),
             shows: Shows { is_of_pod: true, node: false },
         };
         let (transfer, record) = transfer(work, self, request);
@@ -79,7 +80,7 @@ impl Steps for Copying<'_> {
 
     async fn prepare(&self, _cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         if self.transfer.is_late() {
-            return Err(NotPrepared::Because(self.transfer.late()));
+            return Err(NotPrepared::Because(self.transfer.not_started()));
         }
         let (work, volume) = (&self.transfer.work, &self.object.spec.volume);
         let threads = uploader::reading_threads(self.object.spec.uploader_settings.as_ref());

@@ -45,6 +45,7 @@ impl TransferKind for PodVolumeRestore {
             group: label(self, names::RESTORE_NAME),
             phase: self.phase(),
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            pod: None,
             shows: Shows { is_of_pod: true, node: true },
         };
         let (transfer, record) = transfer(work, self, request);
@@ -77,7 +78,7 @@ impl Steps for Filling<'_> {
         let patience = self.transfer.work.settings.prepare_timeout;
         let made = self.object.metadata.creation_timestamp.as_ref();
         let since = made.map_or_else(|| self.transfer.now(), |time| time.0);
-        let until = since.checked_add(patience).unwrap_or(Timestamp::MAX).min(self.transfer.deadline());
+        let until = since.checked_add(patience).unwrap_or(Timestamp::MAX).min(self.transfer.over());
         let mut said = String::new();
         loop {
             let Some(pod) = self.found_pod().await? else {

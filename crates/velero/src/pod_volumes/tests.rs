@@ -245,7 +245,7 @@ async fn a_copy_of_a_pod_that_went_meanwhile_is_none(#[case] change: Value) {
 #[case::another_pod(true, json!({"spec": {"pod": {"uid": "p-0"}}}), "pod lifeboat/db-0 is gone")]
 #[case::no_number(true, json!({"spec": {"uploaderSettings": {"ParallelFilesUpload": "many"}}}),
     "ParallelFilesUpload is \"many\"; expected a number of files")]
-#[case::late(true, json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}), "it did not end within 4h0m0s")]
+#[case::late(true, json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}), "its mover did not start within 24h0m0s (--mover-queue-timeout)")]
 #[tokio::test]
 async fn what_cannot_be_copied_says_why(#[case] node_access: bool, #[case] more: Value, #[case] words: &str) {
     let world = World::with_node_access(node_access).await;

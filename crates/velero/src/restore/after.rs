@@ -37,7 +37,7 @@ use crate::plugins::Acting;
 use crate::restore::handler::OpenVolume;
 
 /// How often a location that cannot be reached is tried again.
-const NEXT_TRY: Duration = Duration::from_secs(10);
+pub(super) const NEXT_TRY: Duration = Duration::from_secs(10);
 
 /// A restore after its items, in memory and in storage.
 pub(super) struct FinishingRestore<'a> {

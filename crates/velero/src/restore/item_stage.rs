@@ -13,6 +13,7 @@ use lifeboat_archive::{RestoreFiles, RunLog};
 use lifeboat_plan::items::waits::WAITING;
 use lifeboat_plan::velero::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
+use lifeboat_store::Outage;
 use serde_json::{Value, json};
 
 use super::after::{FinishingRestore, created, csi, operations, volumes};
@@ -25,10 +26,14 @@ use super::volume_data::{incomplete_claims, unreported};
 use super::{Order, status};
 use crate::context::Context;
 use crate::plugins::Acting;
+use crate::storage_away::StorageAway;
 use lifeboat_items::progress::Progress;
 
 /// How often progress is written.
 const SHOWN: Duration = Duration::from_secs(1);
+
+/// How long the files of a cancelled restore may take.
+const LAST_FILES: Duration = Duration::from_mins(1);
 
 /// Runs the first stage: all items of the backup, and hooks. Its files are written before the next phase.
 pub(super) async fn items<'a>(
@@ -39,11 +44,16 @@ pub(super) async fn items<'a>(
     acting: &'a Acting,
 ) -> Result<FinishingRestore<'a>, RestoreError> {
     let restore = &order.restore;
-    let failed = |error| RestoreError::Preparation(Box::new(error));
+    let (outage, storage) = (Outage::default(), format!("the storage of backup {}", job_backup(restore)));
+    let away = StorageAway::new("the restore", storage, &outage, &context.clock);
+    let none_yet = Progress::default();
+    let preparing = Box::pin(prepare(context, restore, log, &acting.actions, Intent::Restore, &outage));
     let prepared = tokio::select! {
-        prepared = prepare(context, restore, log, &acting.actions, Intent::Restore) => prepared.map_err(failed)?,
+        prepared = preparing => prepared,
         () = order.cancel.cancelled() => return Err(RestoreError::Cancelled),
+        () = show(api, restore, &none_yet, &away) => return Err(RestoreError::Overtaken),
     };
+    let prepared = prepared.map_err(|error| RestoreError::Preparation(Box::new(error)))?;
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.rules.mapping.clone());
     log.info(&format!("Starting restore of backup {}/{}", context.namespace, job_backup(restore)), &[]);
@@ -52,9 +62,8 @@ pub(super) async fn items<'a>(
     let (progress, name) = (Arc::new(progress), restore.name_any());
     let ended = tokio::select! {
         ended = handler::restore(job, &tools, &progress, &order.cancel) => ended,
-        () = show(api, restore, &progress) => return Err(RestoreError::Overtaken),
+        () = show(api, restore, &progress, &away) => return Err(RestoreError::Overtaken),
     };
-    let of_items = items_status(&progress, ended.hooks);
     let mut made = ended.volumes.infos;
     made.extend(csi::infos(&volumes, &ended.volumes.filled, &mapping));
     let mut rest = FinishingRestore {
@@ -73,19 +82,27 @@ pub(super) async fn items<'a>(
         made,
         open: ended.volumes.open,
         partial: false,
-        of_items,
+        of_items: items_status(&progress, ended.hooks),
         changed: true,
     };
     if tools.maker.is_some() {
         volumes::add_continued(&mut rest).await;
     }
-    for (namespace, message) in unreadable {
-        rest.error(namespace.as_deref(), message);
-    }
+    report_unreadable(&mut rest, unreadable);
     if wants_data {
         report_missing_data(&mut rest, &mapping, &ended.volumes.filled, &ended.reported);
     }
-    end(rest).await
+    tokio::select! {
+        ended = Box::pin(end(rest)) => ended,
+        () = show(api, restore, &progress, &away) => Err(RestoreError::Overtaken),
+    }
+}
+
+/// Adds errors about items that cannot be read.
+fn report_unreadable(rest: &mut FinishingRestore<'_>, unreadable: Vec<(Option<String>, String)>) {
+    for (namespace, message) in unreadable {
+        rest.error(namespace.as_deref(), message);
+    }
 }
 
 /// The status fields of a Restore's items.
@@ -134,14 +151,21 @@ async fn end(mut rest: FinishingRestore<'_>) -> Result<FinishingRestore<'_>, Res
         }
         rest.results.errors.velero.push(message);
         operations::cancel_all(&mut rest).await;
-        let _ = rest.write_all().await;
+        // Storage may be away for long.
+        let _ = tokio::time::timeout(LAST_FILES, rest.write_all()).await;
         return Err(RestoreError::Cancelled);
     }
     if let Some(log) = &log {
         rest.acting.log_usage(log);
         log.info("restore completed", &[]);
     }
-    if let Err(error) = rest.write_all().await {
+    let cancel = rest.cancel.clone();
+    let written = tokio::select! {
+        written = rest.write_all() => written,
+        // The next stage ends the restore.
+        () = cancel.cancelled() => Err(RestoreError::Cancelled),
+    };
+    if let Err(error) = written {
         rest.results.errors.velero.push(error.to_string());
     }
     rest.show().await;
@@ -176,15 +200,18 @@ fn holders(
 }
 
 /// Writes progress, and what items wait for, once per second; ends when another server has taken the restore over.
-async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress) {
+async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress, away: &StorageAway) {
     let mut shown = ((0, 0), restore.annotations().get(WAITING).cloned());
     loop {
         tokio::time::sleep(SHOWN).await;
-        let now = (progress.now(), progress.waits().annotation());
+        let now = (progress.now(), progress.waits().and(away.now()).annotation());
         if now != shown {
             let ((total, restored), waits) = &now;
-            let patch = json!({"metadata": {"annotations": {WAITING: waits}},
-                "status": {"progress": {"totalItems": total.max(restored), "itemsRestored": restored}}});
+            let mut patch = json!({"metadata": {"annotations": {WAITING: waits}}});
+            if now.0 != shown.0 {
+                patch["status"]["progress"] =
+                    json!({"totalItems": total.max(restored), "itemsRestored": restored});
+            }
             shown = now;
             match status::write(api, restore, &patch).await {
                 Ok(Written::Done) => {}

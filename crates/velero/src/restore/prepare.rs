@@ -19,8 +19,10 @@ use lifeboat_plan::velero::restore::validate::{ValidRestore, compile, left_out};
 use lifeboat_plan::velero::restore::volumes::{DataIn, by_volume};
 use lifeboat_plugin::Registry;
 use lifeboat_plugin::actions::Intent;
+use lifeboat_store::Outage;
+use tokio::time::{Instant, sleep};
 
-use super::after::operation_timeout;
+use super::after::{NEXT_TRY, operation_timeout};
 use super::error::RestoreError;
 use super::gather::Gathered;
 use super::handler::{
@@ -30,7 +32,7 @@ use super::handler::{
 use super::volume_data::{self, data};
 use super::{gather, status, validate};
 use crate::context::Context;
-use crate::locations::{self, Location};
+use crate::locations::{self, Location, LocationError};
 use crate::own;
 
 /// The name of the backup that is restored.
@@ -54,18 +56,23 @@ pub(super) struct Prepared {
     pub(super) tools: Tools,
 }
 
-/// Opens and reads everything that the pipeline needs; creates nothing.
+/// Opens and reads everything that the pipeline needs; creates nothing. A restore waits while storage is away, as `outage`
+/// shows; a dry run does not.
 pub(super) async fn prepare(
     context: &Context,
     restore: &Restore,
     log: RunLog,
     actions: &Registry,
     intent: Intent,
+    outage: &Outage,
 ) -> Result<Prepared, RestoreError> {
     let gathered = gather::gather(context, restore).await?;
     let gone = || RestoreError::BackupGone(job_backup(restore).to_owned());
     let backup = gathered.backup.as_ref().ok_or_else(gone)?;
-    let location = open(context, backup).await?;
+    let location = match intent {
+        Intent::Preview => locations::open(context, location_of(backup)).await?,
+        Intent::Restore => open(context, restore, backup, outage).await?,
+    };
     let files = BackupFiles::new(&backup.name_any())?;
     let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
     let mut spool = read_archive(context, &location, &files, untrusted).await?;
@@ -196,9 +203,29 @@ pub(super) fn chosen_versions(
     chosen
 }
 
-async fn open(context: &Context, backup: &Backup) -> Result<Location, RestoreError> {
-    let name = backup.spec.storage_location.clone().unwrap_or_default();
-    Ok(locations::open(context, &name).await?)
+fn location_of(backup: &Backup) -> &str {
+    backup.spec.storage_location.as_deref().unwrap_or_default()
+}
+
+/// Opens the location of the backup. A restore that an earlier server began waits for a location that was Available then.
+async fn open(
+    context: &Context,
+    restore: &Restore,
+    backup: &Backup,
+    outage: &Outage,
+) -> Result<Location, RestoreError> {
+    let until = Instant::now() + context.settings.storage.outage_timeout;
+    loop {
+        match locations::open_patient(context, location_of(backup), outage).await {
+            Err(error @ LocationError::Unavailable { .. })
+                if !status::is_first_attempt(restore) && Instant::now() < until =>
+            {
+                tracing::warn!(restore = restore.name_any(), error = error.chain(), "waiting for storage");
+                sleep(NEXT_TRY).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
 }
 
 /// The log of a run, in a local file.

@@ -9,6 +9,7 @@ use lifeboat_api::velero::Restore;
 use lifeboat_control::Core;
 use lifeboat_plan::velero::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
+use lifeboat_store::Outage;
 use lifeboat_transfer::{MoverSettings, TransferService};
 use lifeboat_web::Metrics;
 
@@ -47,8 +48,15 @@ pub(super) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     restore.metadata.creation_timestamp.get_or_insert_with(|| Time(context.now()));
     // Plugins have side effects, and their protocol has no dry run: they are not called.
     let log = prepare::log(context, &restore).map_err(unread)?;
-    let prepared =
-        Box::pin(prepare::prepare(context, &restore, log, &context.actions, Intent::Preview)).await;
+    let prepared = Box::pin(prepare::prepare(
+        context,
+        &restore,
+        log,
+        &context.actions,
+        Intent::Preview,
+        &Outage::default(),
+    ))
+    .await;
     let prepared = prepared.map_err(unread)?;
     let (wants_data, mapping) = (prepared.job.valid.volumes, prepared.job.valid.rules.mapping.clone());
     let Previewed { mut planned, filled, reported } =

@@ -149,6 +149,7 @@ fn hooks(page: &mut Page, spec: &RestoreSpec, status: &RestoreStatus) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use lifeboat_plan::items::waits::WAITING;
     use serde_json::json;
 
     use super::*;

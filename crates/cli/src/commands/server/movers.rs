@@ -57,7 +57,10 @@ pub(super) struct MoverArgs {
     /// How long a node may not report before its movers are given up as lost
     #[arg(long, default_value = "5m0s", value_parser = duration)]
     mover_node_timeout: Duration,
-    /// How long copying or moving one volume may take, including its time in the queue
+    /// How long a volume may wait for its turn: its mover must have started by then
+    #[arg(long, default_value = "24h0m0s", value_parser = duration)]
+    mover_queue_timeout: Duration,
+    /// How long copying or moving one volume may take, from the start of its mover
     #[arg(long, visible_alias = "pod-volume-operation-timeout", default_value = "4h0m0s", value_parser = duration)]
     fs_backup_timeout: Duration,
     /// How often to maintain repositories without a frequency of their own; 0 for never
@@ -85,6 +88,7 @@ impl MoverArgs {
             prepare_timeout: self.mover_prepare_timeout,
             node_timeout: self.mover_node_timeout,
             copy_timeout: self.fs_backup_timeout,
+            queue_timeout: self.mover_queue_timeout,
             maintenance_frequency: self.default_repo_maintain_frequency,
         }
     }

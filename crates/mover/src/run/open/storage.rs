@@ -16,12 +16,14 @@ use crate::run::failure::{self, Failed};
 use crate::run::{WorkContext, beside};
 use crate::task::{Direct, GATEWAY_USER, Limits, Transport};
 
-/// Storage may be unreachable for some minutes.
+/// Storage may be away for a quarter of an hour. The lock on the repository is valid longer than that without being
+/// renewed.
 const STORAGE_RETRY: RetryPolicy = RetryPolicy {
     attempts: 22,
     first_pause: Duration::from_millis(200),
     longest_pause: Duration::from_secs(20),
     deadline: None,
+    outage: Some(Duration::from_mins(15)),
 };
 
 /// The storage of the task, and the options for opening it.

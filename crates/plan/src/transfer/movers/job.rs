@@ -190,6 +190,7 @@ pub fn read(job: &Value) -> Option<MoverRecord> {
             group: annotations.remove(GROUP).unwrap_or_default(),
             node: annotations.remove(NODE),
             repository: annotations.remove(REPOSITORY).unwrap_or_default(),
+            ..Candidate::default()
         },
         finished,
     })

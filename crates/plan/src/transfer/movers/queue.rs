@@ -5,6 +5,10 @@
 //!
 //! If the first mover of a group cannot start because its node or repository is full, another one of the group may.
 //! The first one keeps its turn, so that no later mover takes the slot that it waits for. Driven by the server.
+//!
+//! A place can be reserved for pods before hooks quiesce them, so that they are not quiesced while their volumes wait.
+//! Reservations wait for their turn as movers do. The first mover of the pods takes the place of the reservation, and the
+//! next one takes it over; their other movers start before all that are not waited for by a quiesced pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +24,7 @@ pub struct Limits {
     pub on_repository: usize,
 }
 
-/// The queue's view of a mover.
+/// The queue's view of a mover, or of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub task: TaskId,
@@ -28,6 +32,24 @@ pub struct Candidate {
     /// None if the scheduler chooses the node.
     pub node: Option<String>,
     pub repository: String,
+    /// The UIDs of the pods whose volumes it reads.
+    pub pods: BTreeSet<String>,
+    /// It reserves a place for movers of these pods in the same group.
+    pub reserves: bool,
+}
+
+impl Default for Candidate {
+    /// A mover of no pod.
+    fn default() -> Self {
+        Self {
+            task: TaskId::new(String::new()),
+            group: String::new(),
+            node: None,
+            repository: String::new(),
+            pods: BTreeSet::new(),
+            reserves: false,
+        }
+    }
 }
 
 impl Candidate {
@@ -37,16 +59,28 @@ impl Candidate {
             group: job.group.clone(),
             node: job.place.node().map(str::to_owned),
             repository: job.repository.clone(),
+            ..Self::default()
         }
     }
 
-    /// Movers of the same lane wait for the same limits.
-    fn lane(&self) -> Lane {
-        (self.group.clone(), self.node.clone(), self.repository.clone())
+    /// Whether a place was reserved for this mover, there or anywhere else.
+    fn is_expected_by(&self, reservation: &Self) -> bool {
+        reservation.reserves
+            && !self.reserves
+            && self.group == reservation.group
+            && !self.pods.is_disjoint(&reservation.pods)
+    }
+
+    /// Whether this mover takes the place of the reservation.
+    fn takes_place_of(&self, reservation: &Self) -> bool {
+        self.is_expected_by(reservation)
+            && self.node == reservation.node
+            && self.repository == reservation.repository
     }
 }
 
-type Lane = (String, Option<String>, String);
+/// Movers of the same lane wait for the same limits: group, node, repository, and whether a quiesced pod waits for them.
+type Lane = (String, Option<String>, String, bool);
 
 /// Why a candidate cannot start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +159,24 @@ impl Queue {
         }
     }
 
-    /// The running movers that count towards the limits.
+    /// The running movers that count towards the limits, and the reservations whose place no mover has taken.
     fn counted(&self) -> impl Iterator<Item = &Candidate> {
-        self.running.iter().filter(|(task, _)| !self.parked.contains(*task)).map(|(_, running)| running)
+        let running = self.running.iter().filter(|(task, _)| !self.parked.contains(*task));
+        running.map(|(_, running)| running).filter(|running| !self.is_taken(running))
+    }
+
+    fn is_taken(&self, reservation: &Candidate) -> bool {
+        reservation.reserves && self.running.values().any(|mover| mover.takes_place_of(reservation))
+    }
+
+    /// What counts towards the limits if this candidate starts, beside itself.
+    fn counted_beside<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
+        self.counted().filter(|running| !candidate.takes_place_of(running))
+    }
+
+    fn lane(&self, candidate: &Candidate) -> Lane {
+        let is_expected = self.running.values().any(|running| candidate.is_expected_by(running));
+        (candidate.group.clone(), candidate.node.clone(), candidate.repository.clone(), is_expected)
     }
 
     /// Removes a mover that neither waits nor runs any more.
@@ -142,7 +191,7 @@ impl Queue {
     pub fn start(&mut self) {
         while let Some(place) = self.next() {
             let candidate = self.waiting.remove(place);
-            self.kept.remove(&candidate.lane());
+            self.kept.remove(&self.lane(&candidate));
             let turn = self.next_turn();
             self.turns.insert(candidate.group.clone(), turn);
             self.running.insert(candidate.task.clone(), candidate);
@@ -154,12 +203,18 @@ impl Queue {
         self.running.contains_key(task)
     }
 
+    /// The number of running movers.
     pub fn running(&self) -> usize {
-        self.running.len()
+        self.running.values().filter(|candidate| !candidate.reserves).count()
     }
 
+    pub fn running_tasks(&self) -> Vec<TaskId> {
+        self.running.keys().cloned().collect()
+    }
+
+    /// The number of waiting movers.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.iter().filter(|candidate| !candidate.reserves).count()
     }
 
     /// The message why a mover waits and how many are ahead of it; None if it does not wait.
@@ -198,32 +253,38 @@ impl Queue {
         // The first mover of each lane, by turn, then by arrival: indexes are in that order.
         let mut heads: BTreeMap<Lane, usize> = BTreeMap::new();
         for (place, candidate) in self.waiting.iter().enumerate() {
-            heads.entry(candidate.lane()).or_insert(place);
+            heads.entry(self.lane(candidate)).or_insert(place);
         }
         let turn = |lane: &Lane| {
             let group = self.turns.get(&lane.0).copied().unwrap_or_default();
             self.kept.get(lane).copied().unwrap_or(group)
         };
-        let mut heads: Vec<(u64, usize, Lane)> =
-            heads.into_iter().map(|(lane, place)| (turn(&lane), place, lane)).collect();
+        // Those for which a quiesced pod waits come first.
+        let mut heads: Vec<(bool, u64, usize, Lane)> =
+            heads.into_iter().map(|(lane, place)| (!lane.3, turn(&lane), place, lane)).collect();
         heads.sort();
-        let chosen = heads.iter().position(|(_, place, _)| self.full_for(&self.waiting[*place]).is_none())?;
-        let place = heads[chosen].1;
-        for (turn, _, lane) in heads.into_iter().take(chosen) {
+        let chosen =
+            heads.iter().position(|(_, _, place, _)| self.full_for(&self.waiting[*place]).is_none())?;
+        let place = heads[chosen].2;
+        for (_, turn, _, lane) in heads.into_iter().take(chosen) {
             self.kept.entry(lane).or_insert(turn);
         }
         Some(place)
     }
 
     fn full_for(&self, candidate: &Candidate) -> Option<Full> {
-        if self.counted().count() >= self.limits.total.max(1) {
+        let beside = |fits: &dyn Fn(&Candidate) -> bool| {
+            self.counted_beside(candidate).filter(|running| fits(running)).count()
+        };
+        if beside(&|_| true) >= self.limits.total.max(1) {
             return Some(Full::Total);
         }
-        if candidate.node.as_ref().is_some_and(|node| self.on_node(node) >= self.limits.on_node.max(1)) {
+        let on_node = |running: &Candidate| running.node == candidate.node;
+        if candidate.node.is_some() && beside(&on_node) >= self.limits.on_node.max(1) {
             return Some(Full::Node);
         }
-        (self.on_repository(&candidate.repository) >= self.limits.on_repository.max(1))
-            .then_some(Full::Repository)
+        let on_repository = |running: &Candidate| running.repository == candidate.repository;
+        (beside(&on_repository) >= self.limits.on_repository.max(1)).then_some(Full::Repository)
     }
 
     fn on_node(&self, node: &str) -> usize {
@@ -256,7 +317,8 @@ impl Queue {
     fn forget(&mut self) {
         let waiting = &self.waiting;
         self.turns.retain(|group, _| waiting.iter().any(|candidate| candidate.group == *group));
-        self.kept.retain(|lane, _| waiting.iter().any(|candidate| candidate.lane() == *lane));
+        let lanes: BTreeSet<Lane> = waiting.iter().map(|candidate| self.lane(candidate)).collect();
+        self.kept.retain(|lane, _| lanes.contains(lane));
     }
 }
 

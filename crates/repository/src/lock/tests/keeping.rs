@@ -72,10 +72,23 @@ async fn a_store_that_does_not_answer_does_not_keep_a_lock_from_being_lost() {
 #[tokio::test(start_paused = true)]
 async fn looking_after_a_lock_ends_although_its_renewal_hangs() {
     let (_, _, lock) = held(LockKind::Shared).await;
-    let renewing = lock.state.renewing.lock().await;
+    let _renewing = lock.state.renewing.lock().await;
     assert!(matches!(lock.verify().await, Err(Error::LockLost { .. })));
-    drop(renewing);
-    lock.verify().await.unwrap();
+    assert!(lock.lost().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_after_a_lock_waits_ten_minutes_for_a_store_that_does_not_respond() {
+    let (_, repository, lock) = held(LockKind::Shared).await;
+    let renewing = lock.state.renewing.lock().await;
+    let respond = async {
+        minutes(10).await;
+        drop(renewing);
+    };
+    let (verified, ()) = tokio::join!(lock.verify(), respond);
+    verified.unwrap();
+    lock.release().await;
+    assert_eq!(locks(&repository).await, []);
 }
 
 #[tokio::test(start_paused = true)]

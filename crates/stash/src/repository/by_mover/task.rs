@@ -72,7 +72,7 @@ pub(super) async fn request(
     };
     let source = Arc::new(TenantRepositories(context.clone()));
     let keys = Arc::new(SourceKeys { source, key: access.key.clone() });
-    Ok(MoverRequest { job, task, keys })
+    Ok(MoverRequest { job, task, keys, turn: None })
 }
 
 /// The parts of a task; the only one has the task's UID.

@@ -8,6 +8,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::{HostPart, HostSource, MoverParts, MoverSource};
+use lifeboat_plan::transfer::limits::Counted;
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, run_transfer};
 use lifeboat_transfer::gateway::Rights;
 use lifeboat_transfer::repositories::RepositoryKey;
@@ -45,6 +46,9 @@ impl BackupWork {
             group: format!("{}/{}", self.record.namespace, self.record.name),
             created: Some(self.record.created),
             limit,
+            counted: Counted::FromCreation,
+            was_running: false,
+            pod: None,
             is_new: attempt.is_none(),
             attempt,
             dead_owners: state.run.dead_owners.clone(),

@@ -9,6 +9,7 @@ use lifeboat_plan::stash::rules::SAFETY_TAG;
 use lifeboat_plan::stash::session::{BackupArgs, RestoreArgs};
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::targets::{Destination, MoverParts, MoverSource, by_mover};
+use lifeboat_plan::transfer::limits::Counted;
 use lifeboat_plan::transfer::movers::{MoverPlace, PodSettings};
 use lifeboat_transfer::attempts::{Transfer, TransferSpec, run_transfer};
 use lifeboat_transfer::gateway::Rights;
@@ -186,6 +187,9 @@ impl RestoreWork {
             group: format!("{}/{}", self.record.namespace, self.record.name),
             created: Some(self.record.created),
             limit: self.limit(),
+            counted: Counted::FromCreation,
+            was_running: false,
+            pod: None,
             is_new: attempt.is_none(),
             attempt,
             dead_owners: state.run.dead_owners.clone(),

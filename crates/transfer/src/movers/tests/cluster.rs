@@ -270,7 +270,7 @@ pub(crate) fn request(uid: &str) -> MoverRequest {
     let repository = RepositoryAccess { transport, passwords: Vec::new(), guarded: false };
     let lock = LockTerms { cluster: "cluster-uid".into(), ..LockTerms::default() };
     let task = Task::single(uid, TaskWork::Maintain(MaintainWork::default()), repository, lock);
-    MoverRequest { job: job(uid), task, keys: Arc::new(Password::default()) }
+    MoverRequest { job: job(uid), task, keys: Arc::new(Password::default()), turn: None }
 }
 
 /// What opens the repository: a password, as it is at the moment; none where it is missing.

@@ -237,9 +237,11 @@ impl Pass {
         }
     }
 
-    /// Waits for the copies of a block, then runs its post hooks.
-    pub(super) async fn settle(&self, rest: Settling) {
-        self.await_copies(&rest.copies).await;
+    /// Waits for the copies of a block, gives its place in the queue back, and runs its post hooks.
+    pub(super) async fn settle(&self, mut rest: Settling) {
+        self.await_copies(&rest.copies, rest.hooked.place.is_some()).await;
+        // The next pod may be quiesced while the post hooks of this one run.
+        rest.hooked.place = None;
         if rest.hooked.has_open() {
             self.let_go(&rest.copies).await;
         }

@@ -2,20 +2,26 @@
 //! removed when they have run. So the next leader knows which post hooks still have to run.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use lifeboat_cluster::ApiError;
 pub(crate) use lifeboat_cluster::exec::Commands;
 use lifeboat_cluster::exec::{ExecError, ExecRequest};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::velero::hooks::{Hook, PodHooks};
+use lifeboat_transfer::movers::Reserved;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
 
 use super::blocks::Block;
 use super::chains::value;
 use super::collect::Collection;
 use super::{About, Pass, Report};
 use crate::backup::journal::Journal;
+use crate::backup::volumes::places::BlockPod;
+
+/// How often it is looked whether storage is back.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A pod whose post hooks have not run yet, as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +44,8 @@ pub(super) struct Hooked {
     open: Vec<OpenPod>,
     /// Pods, by index in the collection, that are not backed up because a hook with onError `Fail` failed.
     pub(super) left_out: BTreeSet<usize>,
-    /// The permit that limits how many pods are quiesced at once.
-    turn: Option<OwnedSemaphorePermit>,
+    /// The place in the queue of movers that is reserved for the volumes of the pods.
+    pub(super) place: Option<Reserved>,
 }
 
 impl Hooked {
@@ -51,7 +57,11 @@ impl Hooked {
 
 impl Pass {
     pub(super) async fn run_pre_hooks(&self, collected: &Collection, block: &Block) -> Hooked {
-        let mut hooked = Hooked::default();
+        let pods = self.pods_of(collected, block);
+        if pods.iter().any(|pod| pod.is_hooked) {
+            self.unless_stopped(self.storage_is_back()).await;
+        }
+        let mut hooked = Hooked { place: self.reserve_place(&pods).await, ..Hooked::default() };
         for at in &block.items {
             let kind = collected.kind(*at);
             let id = collected.id(*at);
@@ -63,16 +73,33 @@ impl Pass {
             for warning in &hooks.warnings {
                 self.report.warning(&About::Item(&id), warning, None);
             }
-            if !hooks.pre.is_empty() && hooked.turn.is_none() {
-                let turn = self.copying.quiesce_permits.clone().acquire_owned();
-                hooked.turn = self.unless_stopped(turn).await.and_then(Result::ok);
-            }
             if !hooks.is_empty() && !self.begin(collected, *at, hooks, &mut hooked).await {
                 hooked.left_out.insert(*at);
                 self.written.claim(&id, &kind.version);
             }
         }
         hooked
+    }
+
+    /// The pods of a block that are not written yet.
+    fn pods_of(&self, collected: &Collection, block: &Block) -> Vec<BlockPod> {
+        let places = block.items.iter().copied().filter(|at| {
+            let kind = collected.kind(*at);
+            kind.id == GroupResource::new("", "pods") && !self.written.has(&collected.id(*at), &kind.version)
+        });
+        let pod = |at: usize| {
+            let object = value(collected, at);
+            let is_hooked = !self.valid.hooks.of_pod(&object).pre.is_empty();
+            BlockPod { id: collected.id(at), uid: collected.items[at].meta.uid.clone(), object, is_hooked }
+        };
+        places.map(pod).collect()
+    }
+
+    /// Waits while storage is away, because a pod would be quiesced until the archive takes it.
+    async fn storage_is_back(&self) {
+        while self.outage.now().is_some() {
+            sleep(LOOK).await;
+        }
     }
 
     /// Runs the pre hooks of one pod. False if the pod must not be backed up.

@@ -10,9 +10,12 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use lifeboat_api::common::BackupUid;
 use lifeboat_cluster::MANAGER;
 use lifeboat_control::locked;
+use lifeboat_plan::items::waits::{WAITING, Waits};
 use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+
+use crate::storage_away::StorageAway;
 
 /// How often the object is read.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,6 +30,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// The counters of a pass that has written all its items.
+    pub(crate) fn of_written(items: usize) -> Self {
+        let counters = Self::default();
+        counters.expect(items);
+        counters.write(items);
+        counters
+    }
+
     pub(super) fn expect(&self, items: usize) {
         self.expected.fetch_add(items, Ordering::Relaxed);
     }
@@ -103,7 +114,17 @@ pub(crate) struct Watch {
     pub(crate) attempt: u64,
     pub(crate) stop: CancellationToken,
     pub(crate) shutdown: CancellationToken,
+    /// The storage that the pass writes to.
+    storage: Option<StorageAway>,
     reason: Mutex<Option<Stop>>,
+    shown: Mutex<Shown>,
+}
+
+/// What the object shows: the progress, and what the backup waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Shown {
+    items: (usize, usize),
+    waits: Option<String>,
 }
 
 impl Watch {
@@ -115,7 +136,13 @@ impl Watch {
         shutdown: CancellationToken,
     ) -> Self {
         let (name, uid, stop) = (name.to_owned(), uid.clone(), CancellationToken::new());
-        Self { api, name, uid, attempt, stop, shutdown, reason: Mutex::default() }
+        let (reason, shown) = (Mutex::default(), Mutex::default());
+        Self { api, name, uid, attempt, stop, shutdown, storage: None, reason, shown }
+    }
+
+    /// Shows when this storage is away.
+    pub(crate) fn with_storage(self, storage: StorageAway) -> Self {
+        Self { storage: Some(storage), ..self }
     }
 
     pub(crate) fn reason(&self) -> Option<Stop> {
@@ -124,13 +151,12 @@ impl Watch {
 
     /// Polls until the pass ends, which drops this future.
     pub(crate) async fn follow(&self, counters: &Counters) {
-        let mut shown = (0, 0);
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => return self.end(Stop::Shutdown),
                 () = tokio::time::sleep(LOOK) => {}
             }
-            if let Some(stop) = self.poll(counters, &mut shown).await {
+            if let Some(stop) = self.poll(counters).await {
                 return self.end(stop);
             }
         }
@@ -143,20 +169,25 @@ impl Watch {
 
     /// Writes progress, if there is some, and reads the object. An API server that cannot be reached does not stop
     /// the pass: the lease decides who works.
-    async fn poll(&self, counters: &Counters, shown: &mut (usize, usize)) -> Option<Stop> {
-        let now = counters.now();
-        let seen = if now == *shown {
+    async fn poll(&self, counters: &Counters) -> Option<Stop> {
+        let away = self.storage.as_ref().and_then(StorageAway::now);
+        let now = Shown { items: counters.now(), waits: Waits::default().and(away).annotation() };
+        let shown = locked(&self.shown).clone();
+        let seen = if now == shown {
             self.api.get(&self.name).await
         } else {
-            let progress = json!({"totalItems": now.0, "itemsBackedUp": now.1});
+            let progress = json!({"totalItems": now.items.0, "itemsBackedUp": now.items.1});
             // The UID prevents a write into another object with the same name.
-            let patch = json!({"metadata": {"uid": self.uid}, "status": {"progress": progress}});
+            let mut patch = json!({"metadata": {"uid": self.uid}, "status": {"progress": progress}});
+            if now.waits != shown.waits {
+                patch["metadata"]["annotations"] = json!({WAITING: now.waits});
+            }
             let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
             self.api.patch(&self.name, &params, &Patch::Merge(patch)).await
         };
         match seen {
             Ok(object) => {
-                *shown = now;
+                *locked(&self.shown) = now;
                 verdict(&object, &self.uid, self.attempt)
             }
             Err(kube::Error::Api(status)) if status.code == 404 => Some(Stop::Deleted),
@@ -185,8 +216,14 @@ pub(crate) fn verdict(object: &DynamicObject, uid: &BackupUid, this_attempt: u64
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use lifeboat_api::velero::Backup;
     use lifeboat_cluster::objects;
+    use lifeboat_control::Clock;
+    use lifeboat_store::layers::Layered;
+    use lifeboat_store::testing::Faults;
+    use lifeboat_store::{Memory, Outage, RetryPolicy, Store, Tuning};
     use rstest::rstest;
     use serde_json::Value;
 
@@ -225,12 +262,40 @@ mod tests {
         let counters = Counters::default();
         counters.expect(7);
         counters.write(3);
-        let mut shown = (0, 0);
-        assert_eq!(watch.poll(&counters, &mut shown).await, None);
+        assert_eq!(watch.poll(&counters).await, None);
         let progress = world.get(PATH).unwrap()["status"]["progress"].clone();
         assert_eq!(progress, json!({"totalItems": 7, "itemsBackedUp": 3}));
         world.remove(PATH);
-        assert_eq!(watch.poll(&counters, &mut shown).await, Some(Stop::Deleted));
+        assert_eq!(watch.poll(&counters).await, Some(Stop::Deleted));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backup_shows_since_when_its_storage_is_away() {
+        let world = World::default();
+        let (outage, faults) = (Outage::default(), Faults::default());
+        let clock = Clock::new(|| "2026-11-16T08:00:00Z".parse().unwrap());
+        let storage = StorageAway::new("the backup", "storage location default".to_owned(), &outage, &clock);
+        let watch = watch(&world, json!({})).await.with_storage(storage);
+        let retry = RetryPolicy::default().with_outage(Duration::from_mins(15));
+        let tuning = Tuning { retry, outage, ..Tuning::default() };
+        let backend = Arc::new(Layered::new(faults.clone(), Arc::new(Memory::new())));
+        let store = Store::new(backend, "", tuning).unwrap();
+        faults.set_away(true);
+        let counters = Counters::default();
+        let look = async {
+            tokio::time::sleep(Duration::from_mins(5)).await;
+            assert_eq!(watch.poll(&counters).await, None);
+            let waits = world.get(PATH).unwrap()["metadata"]["annotations"][WAITING].clone();
+            faults.set_away(false);
+            Waits::read(waits.as_str())
+        };
+        let (written, waits) = tokio::join!(store.put("a", "x"), look);
+        written.unwrap();
+        let shown = waits.waits[0].to_string();
+        assert!(shown.starts_with("the backup waits for storage location default ("), "{shown}");
+        assert!(shown.ends_with("since 2026-11-16T07:55:00Z"), "{shown}");
+        assert_eq!(watch.poll(&counters).await, None);
+        assert_eq!(world.get(PATH).unwrap()["metadata"]["annotations"].get(WAITING), None);
     }
 
     #[tokio::test]

@@ -9,6 +9,8 @@ use lifeboat_archive::{Level, RunLog};
 use lifeboat_cluster::discovery::discover;
 use lifeboat_plan::velero::backup::validate::{Input, LocationFacts, validate};
 use lifeboat_store::Store;
+use lifeboat_transfer::movers::Movers;
+use lifeboat_transfer::{MoverSettings, TransferService};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -24,6 +26,10 @@ fn shop() -> World {
     world.add("configmaps", "shop", "settings", json!({"data": {"a": "1"}}));
     world.add("configmaps", "blog", "other", json!({}));
     world
+}
+
+async fn movers(world: &World, settings: MoverSettings) -> Movers {
+    TransferService::new(&world.server.core().await, settings).movers
 }
 
 async fn input(
@@ -52,8 +58,9 @@ async fn input(
     PassInput {
         fence: None,
         snapshotters: Arc::default(),
-        copying: Arc::new(Copying::new(&client, "lifeboat", &lifeboat_transfer::MoverSettings::default())),
+        copying: Arc::new(Copying::new(&client, "lifeboat", &movers(world, MoverSettings::default()).await)),
         velero_compatible: false,
+        outage: Outage::default(),
         journal: Journal::new(client.clone(), "lifeboat", &backup),
         client,
         clock: Clock::default(),

@@ -3,7 +3,6 @@
 //! so nothing is copied twice. A failure here does not stop the pass: it is an error of that volume.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{DynamicObject, PostParams};
@@ -15,12 +14,12 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::transfer::attempts::{CONSISTENCY, LIVE};
 use lifeboat_plan::transfer::directory::{ClaimOf, claim_of};
+use lifeboat_plan::transfer::limits::longest;
 use lifeboat_plan::velero::backup::volumes::{Copy, VolumeSettings};
-use lifeboat_plan::velero::pod_volumes::{CopySettings, PodVolume, Verdict, backup_object, choose};
+use lifeboat_plan::velero::pod_volumes::{Choices, CopySettings, PodVolume, Verdict, backup_object, choose};
 use lifeboat_plan::velero::uploader;
-use lifeboat_transfer::MoverSettings;
+use lifeboat_transfer::movers::{Movers, late_in_queue};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use crate::backup::journal::{NotStarted, RepositoryEntry};
 use crate::backup::pass::{About, Pass};
@@ -28,14 +27,14 @@ use crate::backup::problem::ReadError;
 use crate::transfers::{self, FollowedTransfers, limit};
 use crate::typed::readable;
 
-/// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
-const GRACE: Duration = Duration::from_mins(10);
-
 /// Why the copy of a volume was not started.
 #[derive(Debug, thiserror::Error)]
 enum NotCopied {
     #[error(transparent)]
     NotStarted(#[from] NotStarted),
+    /// No place in the queue of movers could be reserved for a pod that hooks quiesce.
+    #[error("{0}")]
+    NoPlace(String),
     #[error("{}", .0.message())]
     Api(#[from] ApiError),
     #[error(transparent)]
@@ -49,19 +48,19 @@ pub(crate) struct Copying {
     namespace: NamespaceName,
     /// How long one copy may take if the Backup sets no limit.
     limit: Duration,
-    /// Limits how many pods are quiesced at once to the number of movers that run at once: more pods would only wait.
-    pub(in crate::backup) quiesce_permits: Arc<Semaphore>,
+    /// Where a place is reserved before a pod is quiesced.
+    pub(in crate::backup) movers: Movers,
 }
 
 impl Copying {
-    pub(crate) fn new(client: &Client, namespace: &str, settings: &MoverSettings) -> Self {
+    pub(crate) fn new(client: &Client, namespace: &str, movers: &Movers) -> Self {
         let resource = objects::resource_of::<PodVolumeBackup>();
         let api = objects::namespaced(client, namespace, &resource);
         Self {
             followed: FollowedTransfers::new(api, "the PodVolumeBackup was deleted before its end"),
             namespace: NamespaceName::new(namespace),
-            limit: settings.copy_timeout,
-            quiesce_permits: Arc::new(Semaphore::new(settings.at_once.max(1))),
+            limit: movers.settings().copy_timeout,
+            movers: movers.clone(),
         }
     }
 
@@ -76,9 +75,9 @@ impl Copying {
         self.followed.run(&format!("{}={uid}", names::BACKUP_UID)).await
     }
 
-    /// Waits until all of these have ended, or their time is over.
-    async fn ended(&self, names: &[String]) {
-        let until = tokio::time::Instant::now() + self.limit + GRACE;
+    /// Waits until all of these have ended, or their time is over. `queue`: how long they may wait for their turn.
+    async fn ended(&self, names: &[String], queue: Duration) {
+        let until = tokio::time::Instant::now() + longest(self.limit, queue);
         self.followed.ended(names, until, |_, _| {}).await;
     }
 
@@ -91,9 +90,8 @@ impl Copying {
 impl Pass {
     /// Creates PodVolumeBackups for those volumes of a pod that are to be copied.
     pub(in crate::backup) async fn copy_volumes(&self, id: &ItemId, pod: &Value) {
-        let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
-        let claims = match self.claims_of(pod).await {
-            Ok(claims) => claims,
+        let (choices, claims) = match self.choices(id, pod).await {
+            Ok(chosen) => chosen,
             Err(error) => {
                 let message = "Cannot decide about the pod's volumes";
                 self.report.error(&About::Item(id), message, Some(&error.to_string()));
@@ -102,12 +100,6 @@ impl Pass {
         };
         let namespace = id.namespace.clone().unwrap_or_default();
         let key = |volume: &str| (namespace.clone(), id.name.clone(), volume.to_owned());
-        let choices = {
-            let made = self.made();
-            choose(pod, &claims, &wishes, |claim| {
-                made.copied_claims.contains(&(namespace.clone(), claim.to_owned()))
-            })
-        };
         for warning in &choices.warnings {
             self.report.warning(&About::Item(id), warning, None);
         }
@@ -146,6 +138,31 @@ impl Pass {
             };
             self.made().copies.insert(key(&volume), copy);
         }
+    }
+
+    /// What becomes of the volumes of a pod, and its claims.
+    async fn choices(
+        &self,
+        id: &ItemId,
+        pod: &Value,
+    ) -> Result<(Choices, BTreeMap<String, ClaimOf>), ReadError> {
+        let wishes = VolumeSettings::new(&self.backup.spec, self.valid.policies.as_ref());
+        let claims = self.claims_of(pod).await?;
+        let namespace = id.namespace.clone().unwrap_or_default();
+        let made = self.made();
+        let is_copied = |claim: &str| made.copied_claims.contains(&(namespace.clone(), claim.to_owned()));
+        let choices = choose(pod, &claims, &wishes, is_copied);
+        drop(made);
+        Ok((choices, claims))
+    }
+
+    /// Whether volumes of a pod will be copied, as far as can be seen before it is backed up.
+    pub(super) async fn will_copy(&self, id: &ItemId, pod: &Value) -> bool {
+        let chosen = self.choices(id, pod).await;
+        // An error is reported when the pod is backed up.
+        chosen.is_ok_and(|(choices, _)| {
+            choices.volumes.iter().any(|choice| matches!(choice.verdict, Verdict::Copy(_)))
+        })
     }
 
     /// The claims of a pod's volumes, each with its PersistentVolume.
@@ -214,6 +231,9 @@ impl Pass {
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
             settings: &settings,
         };
+        if self.made().without_place.contains(&of.pod_uid) {
+            return Err(NotCopied::NoPlace(late_in_queue(self.copying.movers.settings().queue_timeout)));
+        }
         self.note_repository(&of.namespace).await?;
         let object = backup_object(&of, &wanted);
         let name = text(&object, "/metadata/name");
@@ -235,7 +255,7 @@ impl Pass {
     }
 
     /// The storage location of the Backup.
-    fn location(&self) -> LocationName {
+    pub(super) fn location(&self) -> LocationName {
         LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default())
     }
 
@@ -265,11 +285,15 @@ impl Pass {
         self.copying.followed.names(of)
     }
 
-    /// Waits for copies, unless the pass is stopped.
-    pub(in crate::backup) async fn await_copies(&self, names: &[String]) {
-        if !names.is_empty() {
-            self.unless_stopped(self.copying.ended(names)).await;
+    /// Waits for copies, unless the pass is stopped. Those of quiesced pods, for which a place is reserved, do not wait in the
+    /// queue.
+    pub(in crate::backup) async fn await_copies(&self, names: &[String], are_quiesced: bool) {
+        if names.is_empty() {
+            return;
         }
+        let queue = self.copying.movers.settings().queue_timeout;
+        let queue = if are_quiesced { Duration::ZERO } else { queue };
+        self.unless_stopped(self.copying.ended(names, queue)).await;
     }
 
     /// Removes the `Quiesced` consistency of copies that still run when the post hooks of their pod run.
@@ -283,7 +307,7 @@ impl Pass {
     /// Waits for all copies of the pass. Copies whose time is over are cancelled.
     pub(in crate::backup) async fn finish_copies(&self) {
         let open = self.copying.followed.open();
-        self.await_copies(&open).await;
+        self.await_copies(&open, false).await;
         if self.stop.is_cancelled() {
             return;
         }

@@ -195,14 +195,24 @@ async fn a_snapshot_that_is_never_ready_ends_the_movement() {
 }
 
 #[tokio::test]
+async fn a_movement_that_waited_longer_than_its_limit_has_its_whole_time_from_the_start_of_its_mover() {
+    let bench = bench(Duration::from_mins(1)).await;
+    let created = jiff::Timestamp::now() - Duration::from_hours(20);
+    bench.world.change(UPLOAD, &json!({"metadata": {"creationTimestamp": created.to_string()}}));
+    run(&bench).await;
+    assert_eq!(bench.status(UPLOAD)["phase"], "Completed", "{}", bench.status(UPLOAD));
+    let requests = bench.effects.requests.lock().unwrap();
+    assert_eq!(requests[0].job.deadline_seconds, 4 * 3600);
+}
+
+#[tokio::test]
 async fn a_movement_whose_time_is_over_says_which_setting_gives_more() {
     let bench = bench(Duration::from_mins(1)).await;
     bench.world.change(UPLOAD, &json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}));
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!((bench.movers(), &status["phase"]), (0, &json!("Failed")));
-    let words =
-        "it did not end within 4h0m0s (the server's --fs-backup-timeout, which holds for every volume)";
+    let words = "its mover did not start within 24h0m0s (--mover-queue-timeout), because others were ahead of it in the queue";
     assert_eq!(status["message"], words);
 }
 

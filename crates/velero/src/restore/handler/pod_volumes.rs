@@ -14,6 +14,7 @@ use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::transfer::directory::claim_of;
+use lifeboat_plan::transfer::limits::longest;
 use lifeboat_plan::velero::pod_volumes::{
     CONTAINER, Copied, CopyFor, PodOf, Wait, copies_for, mark, restore_object, unusable,
 };
@@ -31,9 +32,6 @@ use lifeboat_items::outcome::Notes;
 use lifeboat_items::pipeline::item::WorkItem;
 use lifeboat_items::pipeline::run::Run;
 
-/// How much longer than an object's own time limit its end is waited for: the server may have been restarted.
-const GRACE: Duration = Duration::from_mins(10);
-
 /// A volume in the backup: namespace, pod, and the volume's name in the pod.
 pub(crate) type VolumeKey = (String, String, String);
 
@@ -50,7 +48,8 @@ pub(crate) struct Filler {
     timeout: Option<String>,
     /// The Restore's settings for movers.
     settings: UploaderSettings,
-    limit: Duration,
+    /// How long the end of the objects is waited for.
+    longest: Duration,
     copies: Vec<Copied>,
     state: Mutex<State>,
 }
@@ -97,13 +96,14 @@ impl Filler {
         copies: Vec<Copied>,
     ) -> Self {
         let timeout = restore.annotations().get(names::POD_VOLUME_TIMEOUT).cloned();
+        let settings = context.movers.settings();
         Self {
             objects: Arc::new(PodVolumeApi::new(context)),
             namespace: NamespaceName::new(&context.namespace),
-            image: context.movers.settings().image.clone(),
+            image: settings.image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
             location,
-            limit: limit(timeout.as_deref(), context.movers.settings().copy_timeout),
+            longest: longest(limit(timeout.as_deref(), settings.copy_timeout), settings.queue_timeout),
             timeout,
             settings: uploader::for_restore(restore.spec.uploader_config.as_ref()),
             copies,
@@ -132,7 +132,7 @@ impl Filler {
             location: LocationName::new("default"),
             timeout: None,
             settings: UploaderSettings::new(),
-            limit: Duration::ZERO,
+            longest: Duration::ZERO,
             copies,
             state: Mutex::default(),
         }
@@ -288,7 +288,7 @@ impl Filler {
             }
             return filled;
         };
-        let until = tokio::time::Instant::now() + self.limit + GRACE;
+        let until = tokio::time::Instant::now() + self.longest;
         let selector = format!("{}={}", names::RESTORE_UID, self.restore.1);
         tokio::select! {
             () = followed.ended(&all, until, &mut end) => {}

@@ -86,3 +86,17 @@ fn the_store_of_the_location_is_named() {
     let line = text.lines().find(|line| line.starts_with("Store:")).unwrap();
     assert!(line.ends_with("plugin velero.io/aws (/plugins/velero-plugin-for-aws)"), "{line}");
 }
+
+#[test]
+fn a_backup_whose_storage_is_away_says_since_when() {
+    let mut facts = partial();
+    let waits = json!({"waits": [{"item": "the backup", "for": ["storage location default (connection refused)"],
+        "since": "2026-11-16T11:55:00Z"}]});
+    facts.backup.metadata.annotations = Some([(WAITING.to_owned(), waits.to_string())].into());
+    let text = |facts: &Facts| page(facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text();
+    assert!(!text(&facts).contains("Waiting"), "a backup that has ended waits for nothing");
+    facts.backup.status.as_mut().unwrap().phase = Some(BackupPhase::InProgress);
+    let text = text(&facts);
+    let expected = "the backup waits for storage location default (connection refused) since 2026-11-16T11:55:00Z, for 5m now";
+    assert!(text.contains(expected), "{text}");
+}

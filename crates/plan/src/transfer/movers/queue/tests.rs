@@ -16,6 +16,7 @@ fn candidate(task: &str, group: &str, node: &str, repository: &str) -> Candidate
         group: group.into(),
         node: Some(node).filter(|node| !node.is_empty()).map(str::to_owned),
         repository: repository.into(),
+        ..Candidate::default()
     }
 }
 
@@ -156,6 +157,59 @@ fn nothing_is_kept_of_those_who_left() {
     assert!(queue.turns.is_empty() && queue.kept.is_empty(), "{queue:?}");
 }
 
+fn of_pods(task: &str, node: &str, pods: &[&str]) -> Candidate {
+    let pods = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    Candidate { pods, ..candidate(task, "nightly", node, "r") }
+}
+
+fn reservation(task: &str, node: &str, pods: &[&str]) -> Candidate {
+    Candidate { reserves: true, ..of_pods(task, node, pods) }
+}
+
+#[test]
+fn a_reservation_waits_for_its_turn_and_the_volumes_of_its_pods_for_nothing() {
+    let mut queue = Queue::new(Limits { total: 9, on_node: 9, on_repository: 1 });
+    queue.arrive(candidate("other-1", "hourly", "n1", "r"));
+    queue.arrive(reservation("place", "n1", &["db"]));
+    queue.arrive(candidate("other-2", "hourly", "n1", "r"));
+    queue.start();
+    assert!(!queue.is_running(&id("place")), "a mover runs on the repository");
+    queue.leave(&id("other-1"));
+    queue.start();
+    assert!(queue.is_running(&id("place")));
+    assert_eq!((queue.running(), queue.waiting()), (0, 1), "a reservation is no mover");
+    for task in ["db-1", "db-2"] {
+        queue.arrive(of_pods(task, "n1", &["db"]));
+        queue.start();
+    }
+    assert!(queue.is_running(&id("db-1")) && !queue.is_running(&id("db-2")));
+    queue.leave(&id("db-1"));
+    queue.start();
+    assert!(queue.is_running(&id("db-2")), "the pod's next volume takes the place over");
+    queue.leave(&id("db-2"));
+    queue.start();
+    assert!(!queue.is_running(&id("other-2")), "the place is kept until it is given back");
+    queue.leave(&id("place"));
+    queue.start();
+    assert!(queue.is_running(&id("other-2")));
+}
+
+#[test]
+fn volumes_of_quiesced_pods_start_before_all_others_also_where_nothing_is_reserved() {
+    let mut queue = Queue::new(Limits { total: 2, on_node: 1, on_repository: 9 });
+    queue.adopt(candidate("x", "x", "n2", "s"));
+    queue.arrive(reservation("place", "n1", &["a", "b"]));
+    queue.start();
+    queue.arrive(candidate("earlier", "hourly", "n2", "s"));
+    queue.arrive(of_pods("b-1", "n2", &["b"]));
+    queue.arrive(Candidate { group: "hourly".into(), ..of_pods("a-other", "n1", &["a"]) });
+    queue.start();
+    assert!(!queue.is_running(&id("a-other")), "another backup of the pod does not use the place");
+    queue.leave(&id("x"));
+    queue.start();
+    assert!(queue.is_running(&id("b-1")) && !queue.is_running(&id("earlier")), "{queue:?}");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Arrive {
@@ -188,6 +242,7 @@ fn made(number: usize, group: u8, node: Option<u8>, repository: u8) -> Candidate
         group: group.to_string(),
         node: node.map(|node| node.to_string()),
         repository: repository.to_string(),
+        ..Candidate::default()
     }
 }
 

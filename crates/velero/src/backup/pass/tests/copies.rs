@@ -2,10 +2,26 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+use lifeboat_api::common::{LocationName, NamespaceName};
+use lifeboat_mover::report::LogLine;
+use lifeboat_transfer::movers::{MoverObserver, PlaceRequest, Reserved};
+
 use super::*;
-use lifeboat_transfer::MoverSettings;
+use crate::repositories;
 
 const COPIES: &str = "/apis/velero.io/v1/namespaces/lifeboat/podvolumebackups";
+
+/// Nothing is shown.
+struct Quiet;
+
+#[async_trait]
+impl MoverObserver for Quiet {
+    async fn queued(&self, _: &str) {}
+    async fn preparing(&self, _: &str) {}
+    async fn running(&self, _: &str) {}
+    async fn line(&self, _: &LogLine) {}
+}
 
 /// A running pod whose container mounts its claims.
 fn pod(world: &World, name: &str, claims: &[&str], hooks: bool) {
@@ -34,7 +50,8 @@ fn end_copies(world: &World, status: Value) {
 
 async fn hurried(world: &World, spec: Value, stop: CancellationToken) -> PassInput {
     let mut input = input(world, spec, Arc::new(Store::memory()), stop).await;
-    let mut copying = Copying::new(&input.client, "lifeboat", &MoverSettings::default());
+    let movers = movers(world, MoverSettings::default()).await;
+    let mut copying = Copying::new(&input.client, "lifeboat", &movers);
     copying.followed.pace = Duration::from_millis(5);
     input.copying = Arc::new(copying);
     input
@@ -70,6 +87,63 @@ async fn a_pods_post_hooks_run_when_its_volumes_are_copied() {
     let of_pod = info.pvb_info.as_ref().unwrap();
     assert_eq!((of_pod.snapshot_handle.as_str(), of_pod.size, of_pod.incremental_size), ("abc", 70, 7));
     assert_eq!((info.pvc_name.as_str(), info.pv_name.as_str()), ("data", "pv-data"));
+}
+
+/// A place that a mover of another backup has.
+async fn taken(movers: &Movers, repository: &str) -> Reserved {
+    let wanted = PlaceRequest {
+        name: "other".to_owned(),
+        group: "other".to_owned(),
+        node: None,
+        repository: repository.to_owned(),
+        pods: BTreeSet::new(),
+    };
+    movers.reserve(wanted, &Quiet, &CancellationToken::new()).await.unwrap()
+}
+
+async fn with_movers(world: &World, movers: &Movers) -> PassInput {
+    let mut input = hurried(world, all(), CancellationToken::new()).await;
+    let mut copying = Copying::new(&input.client, "lifeboat", movers);
+    copying.followed.pace = Duration::from_millis(5);
+    input.copying = Arc::new(copying);
+    input
+}
+
+#[tokio::test]
+async fn a_pod_is_not_quiesced_while_its_volumes_would_wait_for_a_mover() {
+    let world = shop();
+    pod(&world, "db-0", &["data"], true);
+    end_copies(&world, completed());
+    let one = MoverSettings { at_once_on_repository: 1, ..MoverSettings::default() };
+    let movers = movers(&world, one).await;
+    let repository = repositories::key(&LocationName::new(""), &NamespaceName::new("shop")).to_string();
+    let other = taken(&movers, &repository).await;
+    let input = with_movers(&world, &movers).await;
+    let later = async {
+        while !movers.awaits_place("u/uid-db-0") {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(world.ran(), Vec::<String>::new(), "no mover could start until now");
+        drop(other);
+    };
+    let both = async { tokio::join!(Box::pin(run(input)), later) };
+    let (outcome, ()) =
+        tokio::time::timeout(Duration::from_secs(30), both).await.expect("the pass does not end");
+    assert_eq!(world.ran(), ["pre db-0", "copied db-0", "post db-0"]);
+    assert_eq!(outcome.unwrap().volumes[0].result, "succeeded");
+}
+
+#[tokio::test]
+async fn where_no_mover_can_start_in_time_the_volume_is_missed_and_the_hooks_run() {
+    let world = shop();
+    pod(&world, "db-0", &["data"], true);
+    let one = MoverSettings { at_once: 1, queue_timeout: Duration::ZERO, ..MoverSettings::default() };
+    let movers = movers(&world, one).await;
+    let _other = taken(&movers, "elsewhere").await;
+    let outcome = Box::pin(run(with_movers(&world, &movers).await)).await.unwrap();
+    assert_eq!(world.ran(), ["pre db-0", "post db-0"]);
+    let errors: Vec<_> = outcome.results.errors.all().map(|(_, message)| message.to_owned()).collect();
+    assert!(errors.iter().any(|error| error.contains("--mover-queue-timeout")), "{errors:?}");
 }
 
 #[tokio::test]

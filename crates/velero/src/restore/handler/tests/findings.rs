@@ -54,6 +54,26 @@ async fn status_and_owners_come_back_though_the_answer_to_the_create_is_lost() {
 }
 
 #[tokio::test]
+async fn an_object_that_exists_and_cannot_be_read_is_an_error() {
+    let path = "/api/v1/namespaces/shop/configmaps/settings";
+    let mut world = World::new(shop());
+    let mut other = object("v1", "ConfigMap", "shop/settings");
+    other["data"] = json!({"a": "other"});
+    world.there.push((path, other));
+    world.rule = Box::new(move |asked, _| {
+        (asked.method == "GET" && asked.path == path).then(|| failure(403, "Forbidden"))
+    });
+    let (ended, _) = world.restore().await;
+    let errors: Vec<&String> = ended.results.errors.namespaces.values().flatten().collect();
+    assert_eq!(errors.len(), 1, "{:?}", ended.results);
+    assert!(
+        errors[0].contains("settings")
+            && errors[0].contains("it exists already, and the existing object cannot be read"),
+        "{errors:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_pod_that_an_earlier_restore_made_does_not_wait_for_that_ones_data() {
     let mut pod = object("v1", "Pod", "shop/db-0");
     pod["spec"] = json!({"containers": [{"name": "main"}],
