@@ -38,7 +38,8 @@ impl Shown {
     /// The backup is not known here.
     pub(crate) fn volume(snapshot_id: &str, volume_id: &str) -> Self {
         let specific = json!({"method": "copy"});
-        let spec = json!({"snapshotID": snapshot_id, "backup": "", "plugin": PLUGIN, "pluginSpecific": specific});
+        let spec =
+            json!({"snapshotID": snapshot_id, "backup": "", "plugin": PLUGIN, "pluginSpecific": specific});
         Self { kind: "VolumePluginRestore", name: None, spec, known: json!({"volumeID": volume_id}) }
     }
 
