@@ -87,7 +87,7 @@ pub(super) fn others(directory: &DirRef, names: &TreeNames<'_>) -> Result<Option
             return Ok(None);
         }
     };
-    let mut is_known = vec![false; entries.count_all()];
+    let mut is_known = vec![false; entries.remaining()];
     let read = names.for_each(&mut |name| {
         if let Some(known) = entries.position(name).and_then(|at| is_known.get_mut(at)) {
             *known = true;

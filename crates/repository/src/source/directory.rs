@@ -195,7 +195,7 @@ impl Names {
     }
 
     /// The number of names that were not taken yet.
-    pub fn count_all(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.starts.len()
     }
 
@@ -294,7 +294,7 @@ mod tests {
             [b"a".as_slice(), b"b", b"cc"].map(|name| names.position(name)),
             [Some(0), Some(1), Some(2)]
         );
-        assert_eq!((names.position(b"c"), names.count_all()), (None, 3));
+        assert_eq!((names.position(b"c"), names.remaining()), (None, 3));
         assert!(!names.is_too_large());
         names.starts = std::iter::repeat_n(0, 22_700_000).collect();
         assert!(names.is_too_large());
