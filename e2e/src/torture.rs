@@ -10,6 +10,7 @@ mod chaos;
 mod child;
 mod cycle;
 mod ledger;
+mod place;
 mod schedule;
 mod summary;
 mod task;
@@ -33,6 +34,8 @@ pub struct Settings {
     pub seed: u64,
     /// The working directory; it exists and is empty.
     pub directory: PathBuf,
+    /// Where the repositories are, in restic's syntax, such as `s3:http://HOST/BUCKET`; by default in the working directory.
+    pub location: Option<String>,
     /// The program of `src/bin/torture_worker.rs`.
     pub worker: PathBuf,
 }

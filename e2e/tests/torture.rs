@@ -18,6 +18,7 @@ fn whatever_is_killed_and_whatever_fails_no_acknowledged_snapshot_is_lost() {
         cycles: number("LIFEBOAT_TORTURE_CYCLES").unwrap_or(CYCLES),
         seed: number("LIFEBOAT_TORTURE_SEED").unwrap_or(SEED),
         directory: directory.path().to_owned(),
+        location: std::env::var("LIFEBOAT_TORTURE_LOCATION").ok(),
         worker: env!("CARGO_BIN_EXE_lifeboat-torture-worker").into(),
     };
     eprintln!("seed {}, {} cycles", settings.seed, settings.cycles);

@@ -1,10 +1,15 @@
-//! Adds index files that name packs which do not exist: `fill_index DIRECTORY PASSWORD-FILE BLOBS`. Makes an empty
-//! repository look as large as needed, to measure what its index costs. `cargo xtask bench scale` runs it.
+//! Adds index files with very many blobs, and packs of the right sizes that are one hole each: `fill_index DIRECTORY
+//! PASSWORD-FILE BLOBS`. Makes an empty repository look as large as needed, to measure what its index costs. `cargo xtask
+//! bench scale` runs it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
 
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::id::{BlobId, BlobKind, Id, PackId};
 use lifeboat_repository::index::{IndexFile, IndexedPack};
-use lifeboat_repository::pack::PackedBlob;
+use lifeboat_repository::pack::{HEADER_OVERHEAD, PackedBlob, header_entry_length};
 use lifeboat_repository::repository::{Options, Repository};
 use lifeboat_store::Store;
 use secrecy::SecretString;
@@ -27,11 +32,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut first = 0;
     while first < blobs {
         let end = blobs.min(first + BLOBS_IN_FILE);
-        let packs = (first..end).step_by(BLOBS_IN_PACK as usize).map(|number| pack(number, end)).collect();
+        let packs: Vec<IndexedPack> =
+            (first..end).step_by(BLOBS_IN_PACK as usize).map(|number| pack(number, end)).collect();
+        packs.iter().try_for_each(|pack| create(Path::new(directory), pack))?;
         repository.save_file(FileKind::Index, &IndexFile { packs }.json()?).await?;
         first = end;
     }
     Ok(())
+}
+
+/// Creates a pack of the size that its blobs need.
+fn create(directory: &Path, pack: &IndexedPack) -> io::Result<()> {
+    let blobs = pack.blobs().map(|blob| u64::from(blob.length) + u64::from(header_entry_length(true)));
+    let path = directory.join(FileKind::Pack.key(pack.id.0));
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    File::create_new(path)?.set_len(u64::from(HEADER_OVERHEAD) + blobs.sum::<u64>())
 }
 
 /// The pack whose first blob has this number.

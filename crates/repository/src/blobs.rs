@@ -3,11 +3,13 @@
 //! while: the directories of a snapshot are adjacent, and a remote store costs a round trip for each request.
 
 pub(crate) mod nodes;
+pub(crate) mod sealed;
 mod segments;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
 use crate::compress;
 use crate::config::Version;
@@ -20,8 +22,8 @@ use crate::node::{self, Node};
 use crate::repository::Repository;
 use segments::Segments;
 
-/// The largest blob that is accepted: files are split into chunks of at most 8 MiB, and a directory of a million
-/// entries has some hundred MiB.
+/// The largest blob that is decoded in memory: files are split into chunks of at most 8 MiB, and a directory of a million
+/// entries has some hundred MiB. Compressed trees may be larger, because they are read as streams.
 pub const MAX_BLOB: u32 = 1 << 30;
 
 /// Reads blobs. Cheap to clone.
@@ -30,11 +32,18 @@ pub struct BlobReader {
     repository: Repository,
     index: Arc<Index>,
     segments: Arc<Segments>,
+    /// One permit for each large tree that concurrent visits may have in memory.
+    large: Arc<Semaphore>,
 }
 
 impl BlobReader {
     pub fn new(repository: &Repository, index: Arc<Index>) -> Self {
-        Self { repository: repository.clone(), index, segments: Arc::new(Segments::default()) }
+        Self {
+            repository: repository.clone(),
+            index,
+            segments: Arc::new(Segments::default()),
+            large: Arc::new(Semaphore::new(1)),
+        }
     }
 
     pub fn index(&self) -> &Arc<Index> {

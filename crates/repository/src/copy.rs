@@ -17,11 +17,11 @@ use crate::id::{BlobId, BlobKind, SnapshotId};
 use crate::index::Index;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::locked::locked;
-use crate::node::Node;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::saver::Saver;
 use crate::snapshot::Snapshot;
+use crate::used::unreadable;
 use crate::walk::{EntrySet, Root, Visit, visit_trees};
 
 /// Snapshots are written each time this many packs were stored.
@@ -172,29 +172,26 @@ impl Copy<'_> {
         self.progress.begin("reading trees");
         let wanted = Arc::new(EntrySet::new(reader.index().len()));
         let (marks, index, target) = (Arc::clone(&wanted), Arc::clone(reader.index()), Arc::clone(saver));
-        let work = Arc::new(move |visit: Visit| want(&index, &target, &marks, &visit));
+        let work = Arc::new(move |visit: &mut Visit| want(&index, &target, &marks, visit));
         visit_trees(reader, [Root::from(root)], visited, work, self.progress, self.cancel).await?;
         Ok(wanted)
     }
 }
 
-fn want(index: &Index, target: &Saver, wanted: &EntrySet, visit: &Visit) -> Result<()> {
-    let nodes = match &visit.nodes {
-        Ok(nodes) => nodes,
-        Err(Error::Cancelled) => return Err(Error::Cancelled),
-        Err(error) => return Err(Error::damaged(visit.describe(), error)),
-    };
-    let trees = std::iter::once((BlobKind::Tree, &visit.tree));
-    let data = nodes.iter().flat_map(Node::blobs).map(|blob| (BlobKind::Data, blob));
-    for (kind, id) in trees.chain(data) {
-        if target.has(kind, id)? {
-            continue;
+fn want(index: &Index, target: &Saver, wanted: &EntrySet, visit: &mut Visit) -> Result<()> {
+    let name = visit.describe();
+    let want = |kind, id: &BlobId| {
+        if !target.has(kind, id)? {
+            let copies = index.find_all(kind, id)?;
+            let first = copies.first().ok_or(Error::MissingBlob { kind, id: *id })?;
+            wanted.insert(first.number);
         }
-        let copies = index.find_all(kind, id)?;
-        let first = copies.first().ok_or(Error::MissingBlob { kind, id: *id })?;
-        wanted.insert(first.number);
+        Ok(())
+    };
+    while let Some(node) = visit.next_node().map_err(|error| unreadable(&name, error))? {
+        node.blobs().iter().try_for_each(|blob| want(BlobKind::Data, blob))?;
     }
-    Ok(())
+    want(BlobKind::Tree, &visit.tree)
 }
 
 /// Whether one is a copy of the other: everything except parent and original is equal (restic's rule).

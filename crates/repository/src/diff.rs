@@ -267,18 +267,20 @@ impl<'a> Comparer<'a> {
         let problems = Arc::new(Mutex::new(Vec::new()));
         let (index, marks, found) =
             (Arc::clone(self.reader.index()), Arc::clone(&common), Arc::clone(&problems));
-        let work = move |visit: Visit| match &visit.nodes {
-            Ok(nodes) => {
-                for blob in nodes.iter().flat_map(Node::blobs) {
-                    marks.insert_all(&index.find_all(BlobKind::Data, blob)?);
+        let work = move |visit: &mut Visit| loop {
+            match visit.next_node() {
+                Ok(Some(node)) => {
+                    for blob in node.blobs() {
+                        marks.insert_all(&index.find_all(BlobKind::Data, blob)?);
+                    }
                 }
-                Ok(())
-            }
-            Err(Error::Cancelled) => Err(Error::Cancelled),
-            Err(error) => {
-                let problem = format!("{}: {error}", visit.describe());
-                found.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
-                Ok(())
+                Ok(None) => return Ok(()),
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(error) => {
+                    let problem = format!("{}: {error}", visit.describe());
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+                    return Ok(());
+                }
             }
         };
         let roots = std::mem::take(&mut self.common).into_iter().map(Root::from);

@@ -2,3 +2,4 @@
 
 mod crashes;
 mod hostile;
+mod large;

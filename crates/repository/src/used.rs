@@ -10,6 +10,7 @@ use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::id::BlobKind;
 use crate::index::Index;
+use crate::node::Node;
 use crate::progress::Progress;
 use crate::walk::{EntrySet, Root, Visit, visit_trees};
 
@@ -42,34 +43,34 @@ pub async fn used_blobs<R: Into<Root>>(
     let index = Arc::clone(reader.index());
     let entries = Arc::new(EntrySet::new(index.len()));
     let marks = Arc::clone(&entries);
-    let work = Arc::new(move |visit: Visit| mark_content(&index, &marks, &visit));
+    let work = Arc::new(move |visit: &mut Visit| mark_content(&index, &marks, visit));
     let roots = roots.into_iter().map(Into::into);
     visit_trees(reader, roots, &entries, work, progress, cancel).await?;
     Ok(UsedBlobs { entries })
 }
 
-fn mark_content(index: &Index, marks: &EntrySet, visit: &Visit) -> Result<()> {
-    let nodes = match &visit.nodes {
-        Ok(nodes) => nodes,
-        Err(Error::Cancelled) => return Err(Error::Cancelled),
-        Err(error) => return Err(Error::damaged(visit.describe(), error)),
-    };
-    let problem = |node: &crate::node::Node, detail: String| {
-        Error::damaged(visit.describe(), format!("'{}' {detail}", node.display_name()))
-    };
-    for node in nodes {
+fn mark_content(index: &Index, marks: &EntrySet, visit: &mut Visit) -> Result<()> {
+    let name = visit.describe();
+    let problem =
+        |node: &Node, detail: String| Error::damaged(&name, format!("'{}' {detail}", node.display_name()));
+    while let Some(node) = visit.next_node().map_err(|error| unreadable(&name, error))? {
         if node.is_directory() && node.subtree.is_none() {
-            return Err(problem(node, "is a directory without a tree".to_owned()));
+            return Err(problem(&node, "is a directory without a tree".to_owned()));
         }
         for blob in node.blobs() {
             let copies = index.find_all(BlobKind::Data, blob)?;
             if copies.is_empty() {
-                return Err(problem(node, format!("needs data blob {blob}, which is in no index")));
+                return Err(problem(&node, format!("needs data blob {blob}, which is in no index")));
             }
             marks.insert_all(&copies);
         }
     }
     Ok(())
+}
+
+/// The error of a walk that needs every tree.
+pub(crate) fn unreadable(tree: &str, error: Error) -> Error {
+    if matches!(error, Error::Cancelled) { error } else { Error::damaged(tree, error) }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
+use crate::blobs::nodes::Nodes;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, SnapshotId};
 use crate::node::Node;
@@ -46,16 +47,31 @@ impl From<(SnapshotId, BlobId)> for Root {
     }
 }
 
-/// A tree that was read, or the error.
+/// A tree that is visited. Its nodes are taken one at a time, because a directory may have millions.
 #[derive(Debug)]
 pub struct Visit {
     /// The first root from which it was reached.
     pub root: Root,
     pub tree: BlobId,
-    pub nodes: Result<Vec<Node>>,
+    nodes: Result<Nodes>,
+    /// The trees of the directories so far.
+    subtrees: Vec<BlobId>,
+    cancel: CancellationToken,
 }
 
 impl Visit {
+    /// The next node. An error says why the tree, or the rest of it, cannot be read; after that there are no more nodes.
+    pub fn next_node(&mut self) -> Result<Option<Node>> {
+        if self.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let mut nodes = std::mem::replace(&mut self.nodes, Ok(Nodes::none()))?;
+        let node = nodes.next()?;
+        self.nodes = Ok(nodes);
+        self.subtrees.extend(node.as_ref().filter(|node| node.is_directory()).and_then(|node| node.subtree));
+        Ok(node)
+    }
+
     /// The tree's name in messages: `tree 1a2b3c4d of snapshot 5e6f7a8b`.
     pub fn describe(&self) -> String {
         describe(&self.tree, &self.root)
@@ -71,7 +87,7 @@ pub(crate) fn describe(tree: &BlobId, root: &Root) -> String {
 
 /// Passes every tree below `roots` to `work` once. `visited` records which trees were visited, by their entries in
 /// the index; `work` is called from several tasks concurrently and stops the walk by returning an error. A tree that
-/// cannot be read is passed as its error.
+/// cannot be read is passed, too: its first node is the error. Only one large tree is in memory at a time.
 pub async fn visit_trees<W>(
     reader: &BlobReader,
     roots: impl IntoIterator<Item = Root>,
@@ -81,7 +97,7 @@ pub async fn visit_trees<W>(
     cancel: &CancellationToken,
 ) -> Result<()>
 where
-    W: Fn(Visit) -> Result<()> + Send + Sync + 'static,
+    W: Fn(&mut Visit) -> Result<()> + Send + Sync + 'static,
 {
     // Depth first, so that the queue holds a few directories and not a whole level of the snapshot.
     let mut waiting: Vec<(Root, BlobId)> = roots.into_iter().map(|root| (root, root.tree)).collect();
@@ -96,7 +112,7 @@ where
             let entries = reader.index().find_all(BlobKind::Tree, &tree)?;
             let first = if entries.is_empty() { absent.insert(tree) } else { visited.insert_all(&entries) };
             if first {
-                running.spawn(visit(reader.clone(), root, tree, Arc::clone(&work)));
+                running.spawn(visit(reader.clone(), root, tree, Arc::clone(&work), cancel.clone()));
             } else {
                 progress.add_done(1, 0);
             }
@@ -113,15 +129,28 @@ where
     }
 }
 
-async fn visit<W>(reader: BlobReader, root: Root, tree: BlobId, work: Arc<W>) -> Result<(Root, Vec<BlobId>)>
+async fn visit<W>(
+    reader: BlobReader,
+    root: Root,
+    tree: BlobId,
+    work: Arc<W>,
+    cancel: CancellationToken,
+) -> Result<(Root, Vec<BlobId>)>
 where
-    W: Fn(Visit) -> Result<()> + Send + Sync + 'static,
+    W: Fn(&mut Visit) -> Result<()> + Send + Sync + 'static,
 {
-    let nodes = reader.load_tree(&tree).await;
-    let subtrees = nodes.as_deref().unwrap_or_default().iter();
-    let subtrees = subtrees.filter(|node| node.is_directory()).filter_map(|node| node.subtree).collect();
-    work(Visit { root, tree, nodes })?;
-    Ok((root, subtrees))
+    let is_large = reader.is_large(&tree)?;
+    let alone = if is_large { Some(reader.one_large_tree().await?) } else { None };
+    let nodes = reader.nodes_as_stored(&tree).await;
+    let mut visit = Visit { root, tree, nodes, subtrees: Vec::new(), cancel };
+    let run = move || {
+        work(&mut visit)?;
+        // For the subtrees of nodes that were not taken.
+        while let Ok(Some(_)) = visit.next_node() {}
+        drop(alone);
+        Ok((root, visit.subtrees))
+    };
+    if is_large { tokio::task::spawn_blocking(run).await.unwrap_or(Err(Error::Cancelled)) } else { run() }
 }
 
 /// The tree of the directory at `path` below `root`.
@@ -175,14 +204,12 @@ pub async fn single_file(reader: &BlobReader, root: BlobId) -> Result<(PathBuf, 
 }
 
 /// The entry `name` of a directory.
-pub(crate) async fn find_node(reader: &BlobReader, tree: BlobId, name: &[u8]) -> Result<Option<Node>> {
-    let json = reader.load(BlobKind::Tree, &tree).await?;
-    let mut found = None;
-    crate::node::parse_tree(&json, &mut |node| {
-        if found.is_none() && node.name == name {
-            found = Some(node);
+pub async fn find_node(reader: &BlobReader, tree: BlobId, name: &[u8]) -> Result<Option<Node>> {
+    let mut nodes = reader.nodes_as_stored(&tree).await?;
+    while let Some(node) = nodes.next()? {
+        if node.name == name {
+            return Ok(Some(node));
         }
-        Ok(())
-    })?;
-    Ok(found)
+    }
+    Ok(None)
 }

@@ -123,6 +123,14 @@ impl Store {
         Self { backend: layered(Arc::clone(&self.bare), &tuning), tuning: Arc::new(tuning), ..self.clone() }
     }
 
+    /// This store with another backend around its own and with other tuning: for tests with faults.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn wrapped(&self, tuning: Tuning, wrap: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>) -> Self {
+        let wrapped = Self::assembled(wrap(Arc::clone(&self.bare)), Arc::clone(&self.prefix), tuning);
+        Self { warnings: Arc::clone(&self.warnings), name: Arc::clone(&self.name), ..wrapped }
+    }
+
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings.into();
         self

@@ -22,6 +22,8 @@ use crate::tree::Random;
 #[derive(Debug)]
 pub(super) struct Chaos {
     pub(super) inner: Arc<dyn Backend>,
+    /// The prefix of all keys: the repository's place in a bucket.
+    pub(super) prefix: String,
     pub(super) trouble: Trouble,
     pub(super) requests: Arc<AtomicU64>,
     pub(super) log: Arc<File>,
@@ -40,7 +42,10 @@ impl Chaos {
     /// `changes` is the object that the request writes or removes.
     async fn request<T>(&self, changes: Option<&Key>, run: impl Future<Output = Result<T>>) -> Result<T> {
         let counts = |death: &Death| match death.only {
-            Some(directory) => changes.is_some_and(|key| key.as_str().starts_with(DIRECTORIES[directory])),
+            Some(directory) => changes.is_some_and(|key| {
+                let below = key.as_str().strip_prefix(self.prefix.as_str());
+                below.is_some_and(|below| below.starts_with(DIRECTORIES[directory]))
+            }),
             None => true,
         };
         let death = self.trouble.death.filter(counts);
@@ -151,6 +156,7 @@ mod tests {
     async fn each_directory_shows_once_what_was_there_before_and_then_the_truth() {
         let chaos = Chaos {
             inner: Arc::new(Memory::new()),
+            prefix: String::new(),
             trouble: Trouble { stale: 1000, ..Trouble::default() },
             requests: Arc::default(),
             log: Arc::new(tempfile::tempfile().unwrap()),

@@ -11,12 +11,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use lifeboat_repository::repository::{Options, Repository};
 use lifeboat_repository::testing;
-use lifeboat_store::Store;
 use secrecy::SecretString;
 use serde_json::Value;
 
 use super::child::{self, ChildEnd};
 use super::ledger::{Expected, Kept, Ledger};
+use super::place;
 use super::schedule::{self, Plan};
 use super::task::{Operation, SECOND_PASSWORD, Task, WhichRepository};
 use super::{Settings, Summary};
@@ -87,9 +87,8 @@ impl Harness {
         for (place, password) in
             [(WhichRepository::Main, "first"), (WhichRepository::Second, SECOND_PASSWORD)]
         {
-            fs::create_dir(harness.repository(place))?;
             let init = testing::cheap(lifeboat_repository::config::Version::V2);
-            let store = Store::local(harness.repository(place))?;
+            let store = place::create(&harness.repository(place)).await?;
             Repository::init(store, &SecretString::from(password), init, Options::default()).await?;
         }
         Ok(harness)
@@ -99,11 +98,16 @@ impl Harness {
         self.settings.directory.join(name)
     }
 
-    pub(super) fn repository(&self, place: WhichRepository) -> PathBuf {
-        self.path(match place {
+    /// The location of a repository.
+    pub(super) fn repository(&self, place: WhichRepository) -> String {
+        let name = match place {
             WhichRepository::Main => "main",
             WhichRepository::Second => "second",
-        })
+        };
+        match &self.settings.location {
+            Some(location) => format!("{location}/{name}"),
+            None => self.path(name).display().to_string(),
+        }
     }
 
     pub(super) async fn cycle(&mut self, cycle: u64) -> Result<()> {

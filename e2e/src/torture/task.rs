@@ -14,8 +14,9 @@ pub(super) const STREAM: &str = "stream";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    pub main: PathBuf,
-    pub second: PathBuf,
+    /// Both locations are in restic's syntax.
+    pub main: String,
+    pub second: String,
     /// The password of the main repository.
     pub password: String,
     /// The host in the worker's locks: a unique name, by which they can be removed.

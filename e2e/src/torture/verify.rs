@@ -14,13 +14,13 @@ use lifeboat_repository::lock::{LockOptions, remove_stale_locks};
 use lifeboat_repository::remove_key::remove_key;
 use lifeboat_repository::repository::{Identity, Options, Repository};
 use lifeboat_repository::restore::{RestoreOptions, restore};
-use lifeboat_store::Store;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::child;
 use super::cycle::{After, Harness};
 use super::ledger::{Expected, Kept};
+use super::place;
 use super::task::{STREAM, WhichRepository};
 use crate::tree::Listing;
 
@@ -64,7 +64,7 @@ impl Harness {
     /// would be too many.
     async fn settle_password(&mut self, after: &After) -> Result<()> {
         let Some(new) = &after.password else { return Ok(()) };
-        let store = Store::local(self.repository(WhichRepository::Main))?;
+        let store = place::open(&self.repository(WhichRepository::Main)).await?;
         let opens = |password: &str| {
             let (password, store) = (SecretString::from(password), store.clone());
             async move { Repository::open(store, &password, Options::default()).await }
@@ -189,7 +189,7 @@ impl Harness {
 
     async fn open(&self, place: WhichRepository) -> Result<Repository> {
         let password = SecretString::from(self.password(place));
-        let store = Store::local(self.repository(place))?;
+        let store = place::open(&self.repository(place)).await?;
         let opened = Repository::open(store, &password, Options::default()).await;
         opened.with_context(|| format!("LOST: {place:?} does not open"))
     }

@@ -23,11 +23,12 @@ use lifeboat_repository::restore::{RestoreOptions, restore};
 use lifeboat_repository::{copy, testing};
 use lifeboat_store::layers::Layered;
 use lifeboat_store::testing::Faults;
-use lifeboat_store::{Backend, Local, RetryPolicy, Store, Tuning};
+use lifeboat_store::{Backend, RetryPolicy, Store, Tuning};
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::chaos::Chaos;
+use super::place;
 use super::task::{End, HOST, Operation, SECOND_PASSWORD, STREAM, Task, WhichRepository};
 use crate::tree::Random;
 
@@ -162,27 +163,29 @@ impl<'a> Worker<'a> {
     }
 
     async fn open(&self, place: WhichRepository) -> Result<Repository> {
-        let (directory, password) = match place {
+        let (location, password) = match place {
             WhichRepository::Main => (&self.task.main, self.task.password.as_str()),
             WhichRepository::Second => (&self.task.second, SECOND_PASSWORD),
         };
         let identity = Identity { host: self.task.owner.clone(), ..Identity::of_system() };
         let options = Options { identity, pack_size: PACK_SIZE, ..Options::default() };
         let password = SecretString::from(password);
-        Ok(Repository::open(self.store(directory)?, &password, options).await?)
+        Ok(Repository::open(self.store(location).await?, &password, options).await?)
     }
 
-    /// The layers from the outside: retries, death and out-of-date listings, faults, the directory.
-    fn store(&self, directory: &Path) -> Result<Store> {
+    /// The layers from the outside: retries, death and out-of-date listings, faults, the directory or S3.
+    async fn store(&self, location: &str) -> Result<Store> {
         let trouble = self.task.trouble;
         let faults = Faults::random(trouble.seed, trouble.faults).logged_to(Arc::clone(&self.log));
-        let inner: Arc<dyn Backend> = Arc::new(Layered::new(faults, Arc::new(Local::new(directory)?)));
-        let chaos = Chaos {
-            inner,
-            trouble,
-            requests: Arc::clone(&self.requests),
-            log: Arc::clone(&self.log),
-            seen: Mutex::default(),
+        let wrap = |backend: Arc<dyn Backend>, prefix: &str| -> Arc<dyn Backend> {
+            Arc::new(Chaos {
+                inner: Arc::new(Layered::new(faults, backend)),
+                prefix: prefix.to_owned(),
+                trouble,
+                requests: Arc::clone(&self.requests),
+                log: Arc::clone(&self.log),
+                seen: Mutex::default(),
+            })
         };
         let retry = RetryPolicy {
             attempts: trouble.attempts.max(1),
@@ -191,7 +194,7 @@ impl<'a> Worker<'a> {
             deadline: None,
             outage: None,
         };
-        Ok(Store::new(Arc::new(chaos), "", Tuning { retry, ..Tuning::default() })?)
+        place::open_through(location, Tuning { retry, ..Tuning::default() }, wrap).await
     }
 }
 

@@ -93,8 +93,10 @@ pub(crate) async fn needed(
     let visited = EntrySet::new(reader.index().len());
     let count = Arc::new(Count { sparse, bytes: AtomicU64::new(0), linked: Mutex::default() });
     let counting = Arc::clone(&count);
-    let work = Arc::new(move |visit: Visit| {
-        visit.nodes?.iter().for_each(|node| counting.add(node));
+    let work = Arc::new(move |visit: &mut Visit| {
+        while let Some(node) = visit.next_node()? {
+            counting.add(&node);
+        }
         Ok(())
     });
     let roots = [tree.into()];

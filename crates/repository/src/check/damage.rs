@@ -72,17 +72,21 @@ async fn is_damaged(
 }
 
 async fn look(reader: &BlobReader, tree: BlobId, report: &Report) -> Result<Level> {
-    let nodes = match reader.load_tree(&tree).await {
+    let mut level = Level { tree, damaged: false, subtrees: Vec::new() };
+    let mut nodes = match reader.nodes_as_stored(&tree).await {
         Ok(nodes) => nodes,
         Err(Error::Cancelled) => return Err(Error::Cancelled),
-        Err(_) => return Ok(Level { tree, damaged: true, subtrees: Vec::new() }),
+        Err(_) => return Ok(Level { damaged: true, ..level }),
     };
-    let mut damaged = false;
-    for node in &nodes {
-        damaged = damaged || impossible(node).is_some() || lacks_content(reader, node, report)?;
+    loop {
+        let node = match nodes.next() {
+            Ok(Some(node)) => node,
+            Ok(None) => return Ok(level),
+            Err(_) => return Ok(Level { damaged: true, ..level }),
+        };
+        level.damaged = level.damaged || impossible(&node).is_some() || lacks_content(reader, &node, report)?;
+        level.subtrees.extend(node.subtree.filter(|_| node.is_directory()));
     }
-    let subtrees = nodes.iter().filter(|node| node.is_directory()).filter_map(|node| node.subtree).collect();
-    Ok(Level { tree, damaged, subtrees })
 }
 
 fn lacks_content(reader: &BlobReader, node: &Node, report: &Report) -> Result<bool> {

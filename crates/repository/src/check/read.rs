@@ -13,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::packs::KnownPack;
 use super::report::Report;
-use crate::blobs::{self, BlobReader, MAX_BLOB};
+use crate::blobs::nodes::LARGE;
+use crate::blobs::{self, BlobReader, MAX_BLOB, sealed};
+use crate::config::Version;
 use crate::crypto::OVERHEAD;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::{Hasher, PackId};
+use crate::id::{BlobKind, Hasher, PackId};
 use crate::index::Location;
 use crate::pack::PackedBlob;
 use crate::progress::Progress;
@@ -167,15 +169,22 @@ fn decode(
     reader: &BlobReader,
     pack: PackId,
     blob: &PackedBlob,
-    sealed: &mut [u8],
+    message: &mut [u8],
     plain: &mut Vec<u8>,
 ) -> Result<()> {
     plain.clear();
     let repository = reader.repository();
     let PackedBlob { kind, id, offset, length, uncompressed_length } = *blob;
+    let is_large_tree = kind == BlobKind::Tree && uncompressed_length >= LARGE;
+    if is_large_tree
+        && repository.config().version != Version::V1
+        && sealed::contains(repository.key(), message, true, id, uncompressed_length.into())
+    {
+        return Ok(());
+    }
     let location = Location { pack, offset, length, uncompressed_length };
     let outcome =
-        blobs::decode(repository.key(), repository.config().version, kind, &id, &location, sealed, plain);
+        blobs::decode(repository.key(), repository.config().version, kind, &id, &location, message, plain);
     plain.clear();
     plain.shrink_to(KEPT_BUFFER);
     outcome

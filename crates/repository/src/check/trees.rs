@@ -66,38 +66,38 @@ pub(super) async fn check_trees(
     cancel: &CancellationToken,
 ) -> Result<()> {
     let (index, marks, found) = (Arc::clone(reader.index()), Arc::clone(used), Arc::clone(report));
-    let work = Arc::new(move |visit: Visit| check_tree(&index, &marks, &found, &visit));
+    let work = Arc::new(move |visit: &mut Visit| check_tree(&index, &marks, &found, visit));
     let roots = snapshots.iter().map(|root| Root::from(*root));
     visit_trees(reader, roots, used, work, progress, cancel).await
 }
 
-fn check_tree(index: &Index, used: &EntrySet, report: &Report, visit: &Visit) -> Result<()> {
+fn check_tree(index: &Index, used: &EntrySet, report: &Report, visit: &mut Visit) -> Result<()> {
     report.trees.fetch_add(1, Ordering::Relaxed);
-    let object = format!("tree {}", visit.tree);
-    let error = |kind, message: String| report.error_of(visit.root.snapshot, kind, &*object, message);
-    let nodes = match &visit.nodes {
-        Ok(nodes) => nodes,
-        Err(Error::Cancelled) => return Err(Error::Cancelled),
-        Err(problem) => {
-            let missing = matches!(problem, Error::MissingBlob { .. });
-            let kind = if missing { ErrorKind::MissingBlob } else { ErrorKind::Tree };
-            error(kind, full_message(problem));
-            return Ok(());
-        }
-    };
-    let mut last: Option<&[u8]> = None;
-    for node in nodes {
+    let (object, snapshot) = (format!("tree {}", visit.tree), visit.root.snapshot);
+    let error = |kind, message: String| report.error_of(snapshot, kind, &*object, message);
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let node = match visit.next_node() {
+            Ok(Some(node)) => node,
+            Ok(None) => return Ok(()),
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(problem) => {
+                let missing = matches!(problem, Error::MissingBlob { .. });
+                let kind = if missing { ErrorKind::MissingBlob } else { ErrorKind::Tree };
+                error(kind, full_message(&problem));
+                return Ok(());
+            }
+        };
         let report_problem = |kind, what: String| error(kind, format!("'{}' {what}", node.display_name()));
-        if let Some(problem) = impossible(node) {
+        if let Some(problem) = impossible(&node) {
             report_problem(ErrorKind::Tree, problem);
         }
-        if last.is_some_and(|last| last >= node.name.as_slice()) {
+        if last.is_some_and(|last| last >= node.name) {
             report_problem(ErrorKind::Tree, "is not sorted or not unique".to_owned());
         }
-        last = Some(&node.name);
-        check_content(index, used, report, &object, node, &report_problem)?;
+        check_content(index, used, report, &object, &node, &report_problem)?;
+        last = Some(node.name);
     }
-    Ok(())
 }
 
 /// Properties that are invalid, whatever else the repository contains.

@@ -1,6 +1,7 @@
 //! Copies blobs from one repository into another: adjacent blobs are read at once, from several packs concurrently,
 //! and decoded and saved on threads.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
@@ -8,8 +9,10 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
+use crate::blobs::nodes::LARGE;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
+use crate::id::BlobKind;
 use crate::index::Entry;
 use crate::progress::Progress;
 use crate::saver::Saver;
@@ -20,6 +23,8 @@ use crate::walk::by_pack::{PackEntries, batches, load_batch};
 const RUN: u64 = 8 * 1024 * 1024;
 /// Reading this many unneeded bytes costs less than another request.
 const GAP: u64 = 128 * 1024;
+/// How much of a large tree is compressed at a time.
+const TREE_PART: usize = 1 << 20;
 
 pub(super) async fn copy_entries(
     reader: &BlobReader,
@@ -74,6 +79,13 @@ fn copy_pack(
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
+        if let [entry] = run
+            && entry.kind == BlobKind::Tree
+            && entry.location.plain_length() >= LARGE
+            && copy_large_tree(reader, saver, runtime, entry)?
+        {
+            continue;
+        }
         let (start, end) = span(run);
         // If this fails, the blobs are read one by one: there may be other copies.
         let content = runtime.block_on(reader.repository().store().get_range(&key, start..end)).ok();
@@ -95,6 +107,24 @@ fn copy_pack(
         }
     }
     Ok(())
+}
+
+/// Copies the tree of a large directory in parts. False if it must be copied as a whole: no copy can be read, which is
+/// reported then, or the target has no compression.
+fn copy_large_tree(reader: &BlobReader, saver: &Saver, runtime: &Handle, entry: &Entry) -> Result<bool> {
+    let _alone = runtime.block_on(reader.one_large_tree())?;
+    let Some(mut tree) = saver.begin_large_tree()? else { return Ok(false) };
+    let Some(mut source) = runtime.block_on(reader.tree_source(&entry.id))? else { return Ok(false) };
+    let mut part = vec![0; TREE_PART];
+    loop {
+        let count = source.read(&mut part).map_err(|error| Error::damaged("a tree", error))?;
+        if count == 0 {
+            break;
+        }
+        tree.push(&part[..count])?;
+    }
+    saver.save_large_tree(tree)?;
+    Ok(true)
 }
 
 /// Groups entries that are close to each other, at most `RUN` bytes from the first to the last.

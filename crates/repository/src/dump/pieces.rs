@@ -7,7 +7,7 @@ use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::index::Location;
-use crate::node::{Node, parse_tree};
+use crate::node::Node;
 
 const GAP: u64 = 256 * 1024;
 const LONGEST_READ: u64 = 4 * 1024 * 1024;
@@ -135,18 +135,10 @@ pub(super) fn walk(
 ) -> Result<()> {
     const LONGEST_PATH: usize = 4095;
     let runtime = tokio::runtime::Handle::current();
-    let load = |tree: BlobId| -> Result<std::vec::IntoIter<Node>> {
-        let json = runtime.block_on(reader.load(BlobKind::Tree, &tree))?;
-        let mut nodes = Vec::new();
-        parse_tree(&json, &mut |node| {
-            nodes.push(node);
-            Ok(())
-        })?;
-        Ok(nodes.into_iter())
-    };
+    let load = |tree: BlobId| runtime.block_on(reader.nodes_as_stored(&tree));
     let mut stack = vec![(prefix, load(tree)?, Vec::new())];
     while let Some((prefix, nodes, last)) = stack.last_mut() {
-        let Some(node) = nodes.next() else {
+        let Some(node) = nodes.next()? else {
             stack.pop();
             continue;
         };

@@ -11,6 +11,9 @@ const START: &[u8] = b"{\"nodes\":[";
 const END: &[u8] = b"]}";
 /// How much is read at a time.
 const WINDOW: usize = 128 * 1024;
+/// The most that is in memory at a time: one node, or a tree that is read as a whole. A file of many terabytes has some
+/// hundred MiB.
+const MOST_AT_ONCE: usize = 1 << 30;
 /// The most that may follow the nodes.
 const MOST_AFTER: usize = 64 * 1024;
 
@@ -21,6 +24,8 @@ pub(crate) struct NodeStream<R> {
     /// What was read and not used yet, from `at` on.
     buffer: Vec<u8>,
     at: usize,
+    /// The most bytes in `buffer`.
+    most: usize,
     state: State,
     /// One node as a tree, for the parser.
     scratch: Vec<u8>,
@@ -40,7 +45,14 @@ enum State {
 
 impl<R: Read> NodeStream<R> {
     pub(crate) fn new(source: R) -> Self {
-        Self { source, buffer: Vec::new(), at: 0, state: State::Start, scratch: Vec::new() }
+        Self {
+            source,
+            buffer: Vec::new(),
+            at: 0,
+            most: MOST_AT_ONCE,
+            state: State::Start,
+            scratch: Vec::new(),
+        }
     }
 
     /// The next node; after an error, there are no more.
@@ -167,6 +179,9 @@ impl<R: Read> NodeStream<R> {
         self.buffer.drain(..self.at);
         self.at = 0;
         let before = self.buffer.len();
+        if before > self.most {
+            return Err(damaged("one of its nodes is larger than 1 GiB"));
+        }
         self.buffer.resize(before + WINDOW, 0);
         let read = self.source.read(&mut self.buffer[before..]);
         let count = *read.as_ref().unwrap_or(&0);
@@ -238,6 +253,36 @@ mod tests {
             let cut = &json[..cut.index(json.len())];
             prop_assert_eq!(streamed(cut, at_once), parsed(cut));
         }
+    }
+
+    #[rstest::rstest]
+    #[case("", false)]
+    #[case(" ", false)]
+    #[case("", true)]
+    fn no_more_than_the_largest_node_is_in_memory(#[case] before: &str, #[case] is_one_node: bool) {
+        let mut builder = TreeBuilder::default();
+        for number in 0..2000 {
+            let name = format!("{number:04}").into_bytes();
+            let link_target = vec![b'x'; if is_one_node { 1_000_000 } else { 500 }];
+            builder.add(&Node { name, link_target, ..Node::default() }).unwrap();
+            if is_one_node {
+                break;
+            }
+        }
+        let json = [before.as_bytes(), &builder.finish()].concat();
+        let mut stream = NodeStream::new(json.as_slice());
+        stream.most = 2 * WINDOW;
+        let mut count = 0;
+        let end = loop {
+            match stream.next() {
+                Ok(Some(_)) => count += 1,
+                end => break end,
+            }
+            assert!(stream.buffer.len() <= 2 * WINDOW);
+        };
+        // Only a tree that is read node by node, and no large one, fits.
+        let fits = before.is_empty() && !is_one_node;
+        assert_eq!((end.is_ok(), count), (fits, if fits { 2000 } else { 0 }));
     }
 
     #[rstest::rstest]

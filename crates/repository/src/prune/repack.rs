@@ -10,11 +10,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::PrunePlan;
-use crate::blobs::BlobReader;
+use crate::blobs::nodes::LARGE;
+use crate::blobs::{BlobReader, sealed};
 use crate::config::Version;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::PackId;
+use crate::id::{BlobKind, PackId};
 use crate::index::{Entry, Index};
 use crate::lock::Lock;
 use crate::progress::Progress;
@@ -194,11 +195,15 @@ impl Worker {
     fn copy_blob(&self, entry: &Entry, start: u64, content: &[u8], buffers: &mut Buffers) -> Result<()> {
         let place = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
         let range = place(entry.location.offset.into())..place(entry.location.end());
-        let sealed = content.get(range).unwrap_or_default();
+        let message = content.get(range).unwrap_or_default();
+        if self.is_intact_large_tree(entry, message) {
+            let length = entry.location.uncompressed_length;
+            return self.saver.save_sealed(entry.kind, entry.id, message, length).map(drop);
+        }
         let Buffers { opened, plain } = buffers;
         plain.clear();
         opened.clear();
-        opened.extend_from_slice(sealed);
+        opened.extend_from_slice(message);
         let decoded = self.reader.decode(entry.kind, &entry.id, &entry.location, opened, plain);
         if let Err(error) = decoded {
             // This copy is damaged; another one may be intact. If there is none, the prune ends before anything is
@@ -211,6 +216,15 @@ impl Worker {
         if self.compresses && !compressed {
             return self.saver.save_again(entry.kind, entry.id, plain).map(drop);
         }
-        self.saver.save_sealed(entry.kind, entry.id, sealed, entry.location.uncompressed_length).map(drop)
+        self.saver.save_sealed(entry.kind, entry.id, message, entry.location.uncompressed_length).map(drop)
+    }
+
+    /// The compressed tree of a large directory is not decompressed in memory: it has some hundred MiB, or more than
+    /// are accepted there.
+    fn is_intact_large_tree(&self, entry: &Entry, message: &[u8]) -> bool {
+        let length = entry.location.uncompressed_length;
+        let key = self.reader.repository().key();
+        let is_large = entry.kind == BlobKind::Tree && length >= LARGE && self.compresses;
+        is_large && sealed::contains(key, message, true, entry.id, length.into())
     }
 }

@@ -1,6 +1,6 @@
 //! Finds the blobs that snapshots use: visits all trees, each once, several concurrently. Takes the roots and the
-//! index; returns one bit per entry of the index. Memory: the bits, the trees in flight, and the IDs of those still
-//! to visit.
+//! index; returns one bit per entry of the index. Memory: the bits, the trees in flight (one large one, compressed), and
+//! the IDs of those still to visit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::index::Index;
-use crate::node;
+use crate::node::{self, Node};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::walk::EntrySet;
@@ -57,7 +57,7 @@ pub(crate) async fn find(
             && let Some(tree) = waiting.pop()
         {
             let walk = Arc::clone(&walk);
-            visiting.push(tokio::spawn(async move { walk.visit(tree).await }));
+            visiting.push(tokio::spawn(walk.visit(tree)));
         }
         let Some(visited) = visiting.next().await else { break };
         let mut found = visited.unwrap_or(Err(Error::Cancelled))?;
@@ -95,25 +95,44 @@ impl Walk {
     }
 
     /// Marks all blobs that a tree names; returns the subtrees that were not visited yet.
-    async fn visit(&self, tree: BlobId) -> Result<Vec<BlobId>> {
+    async fn visit(self: Arc<Self>, tree: BlobId) -> Result<Vec<BlobId>> {
+        if self.reader.is_large(&tree)? {
+            return self.visit_large(tree).await;
+        }
         let json = self.reader.load(BlobKind::Tree, &tree).await?;
         let mut subtrees = Vec::new();
-        let parsed = node::parse_tree(&json, &mut |node| {
-            // For every kind of node: whatever it names is kept.
-            for blob in node.blobs() {
-                self.note(BlobKind::Data, blob)?;
-            }
-            if let Some(subtree) = &node.subtree
-                && self.note(BlobKind::Tree, subtree)?
-            {
-                subtrees.push(*subtree);
-            }
-            Ok(())
-        });
+        let parsed = node::parse_tree(&json, &mut |node| self.mark(&node, &mut subtrees));
         parsed.map_err(|error| match error {
             Error::Damaged { detail, .. } => Error::damaged(format!("tree {}", tree.short()), detail),
             other => other,
         })?;
         Ok(subtrees)
+    }
+
+    async fn visit_large(self: Arc<Self>, tree: BlobId) -> Result<Vec<BlobId>> {
+        let alone = self.reader.one_large_tree().await?;
+        let mut nodes = self.reader.nodes_as_stored(&tree).await?;
+        let marking = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            let mut subtrees = Vec::new();
+            while let Some(node) = nodes.next()? {
+                self.mark(&node, &mut subtrees)?;
+            }
+            Ok(subtrees)
+        });
+        marking.await.unwrap_or(Err(Error::Cancelled))
+    }
+
+    /// For every kind of node: whatever it names is kept.
+    fn mark(&self, node: &Node, subtrees: &mut Vec<BlobId>) -> Result<()> {
+        for blob in node.blobs() {
+            self.note(BlobKind::Data, blob)?;
+        }
+        if let Some(subtree) = &node.subtree
+            && self.note(BlobKind::Tree, subtree)?
+        {
+            subtrees.push(*subtree);
+        }
+        Ok(())
     }
 }

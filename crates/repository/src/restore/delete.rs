@@ -1,7 +1,6 @@
 //! Removes entries that obstruct others or are not in the snapshot: through handles, never through a symbolic link,
 //! and never in another file system that is mounted below.
 
-use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -13,6 +12,9 @@ use super::metadata::chmod_entry;
 use super::outcome::{Action, add};
 use super::plan::Removal;
 use super::shared::Shared;
+use super::walk::TreeNames;
+use crate::error::Result;
+use crate::source::directory::DirectoryHandle;
 use crate::source::stat::Stat;
 
 /// The name of a directory that was moved out of the way; a number follows.
@@ -62,27 +64,46 @@ fn move_aside(directory: BorrowedFd<'_>, name: &[u8]) -> SystemResult<()> {
 }
 
 /// Removes (or in a dry run, reports) the selected entries of a directory that the snapshot does not have.
-pub(super) fn remove_others(directory: &DirRef, names: &HashSet<Vec<u8>>) {
-    let Some((handle, others)) = others(directory, names) else { return };
-    remove_all(directory, handle.as_fd(), others);
+pub(super) fn remove_others(directory: &DirRef, names: &TreeNames<'_>) -> Result<()> {
+    if let Some((handle, others)) = others(directory, names)? {
+        remove_all(directory, handle.as_fd(), others);
+    }
+    Ok(())
 }
 
+/// An open directory and names in it.
+pub(super) type Others = (Arc<OwnedFd>, Vec<Vec<u8>>);
+
 /// The selected entries of a directory that the snapshot does not have; None if it cannot be read, which is reported.
-pub(super) fn others(directory: &DirRef, names: &HashSet<Vec<u8>>) -> Option<(Arc<OwnedFd>, Vec<Vec<u8>>)> {
+pub(super) fn others(directory: &DirRef, names: &TreeNames<'_>) -> Result<Option<Others>> {
     let shared = directory.shared();
-    let entries = directory.handle().and_then(|handle| Ok((names_of(handle.as_fd())?, handle)));
-    let (mut entries, handle) = match entries {
+    let entries = directory.handle().map_err(std::io::Error::from);
+    let entries = entries.and_then(|handle| Ok((DirectoryHandle::of(&*handle)?.names()?, handle)));
+    let (entries, handle) = match entries {
         Ok(found) => found,
         Err(error) => {
-            let message = format!("cannot list the entries to delete: {}", std::io::Error::from(error));
+            let message = format!("cannot list the entries to delete: {error}");
             shared.problem(&directory.location(None), message);
-            return None;
+            return Ok(None);
         }
     };
-    entries.retain(|name| {
-        !names.contains(name) && shared.select(&directory.location(Some(name)), false).include
+    let mut is_known = vec![false; entries.remaining()];
+    let read = names.for_each(&mut |name| {
+        if let Some(known) = entries.position(name).and_then(|at| is_known.get_mut(at)) {
+            *known = true;
+        }
     });
-    Some((handle, entries))
+    match read {
+        Ok(()) => {}
+        Err(error) if Shared::is_local(&error) => {
+            shared.problem(&directory.location(None), error);
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    }
+    let others = entries.zip(is_known).filter(|(_, is_known)| !is_known).map(|(name, _)| name);
+    let others = others.filter(|name| shared.select(&directory.location(Some(name)), false).include);
+    Ok(Some((handle, others.collect())))
 }
 
 /// Removes entries of a directory, with everything below them.

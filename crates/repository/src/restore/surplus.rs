@@ -2,7 +2,6 @@
 //! verified before. Directories are opened as in any restore, never through a symbolic link, and other file systems below the target
 //! are left alone.
 
-use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::directory::DirRef;
 use super::feed;
 use super::metadata::MetadataTarget;
 use super::shared::Shared;
-use super::walk::{self, Visitor};
+use super::walk::{self, TreeNames, Visitor};
 use crate::error::Result;
 use crate::id::BlobId;
 use crate::node::Node;
@@ -41,9 +40,9 @@ impl Visitor for Remover {
         Ok(())
     }
 
-    fn listed(&mut self, directory: &DirRef, names: &HashSet<Vec<u8>>) -> Result<()> {
+    fn listed(&mut self, directory: &DirRef, names: &TreeNames<'_>) -> Result<()> {
         self.shared.check_running()?;
-        if let Some((handle, others)) = delete::others(directory, names)
+        if let Some((handle, others)) = delete::others(directory, names)?
             && !others.is_empty()
             && self.is_in_target(handle.as_fd())
         {

@@ -4,6 +4,7 @@ mod damage;
 mod exact;
 mod hostile;
 mod in_place;
+pub(crate) mod large;
 mod links;
 pub(crate) mod make;
 mod plain;

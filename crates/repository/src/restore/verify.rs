@@ -1,6 +1,5 @@
 //! Verification: a second walk that reads every written file and compares it with its blobs' IDs.
 
-use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 
@@ -9,7 +8,7 @@ use super::directory::DirRef;
 use super::feed::{self, Feed};
 use super::outcome::add;
 use super::shared::{Shared, path_hash};
-use super::walk::{self, Visitor};
+use super::walk::{self, TreeNames, Visitor};
 use crate::error::Result;
 use crate::id::BlobId;
 use crate::node::Node;
@@ -76,7 +75,7 @@ impl Visitor for Verifier {
         }
     }
 
-    fn listed(&mut self, _directory: &DirRef, _names: &HashSet<Vec<u8>>) -> Result<()> {
+    fn listed(&mut self, _directory: &DirRef, _names: &TreeNames<'_>) -> Result<()> {
         self.shared.check_running()
     }
 }

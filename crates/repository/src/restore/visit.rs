@@ -3,7 +3,6 @@
 
 mod directories;
 
-use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use super::outcome::Action;
 use super::plan::{self, Existing, Removal, Repair, Step};
 use super::shared::{FILES_AT_ONCE, Shared};
 use super::special::Special;
-use super::walk::{self, Visitor};
+use super::walk::{self, TreeNames, Visitor};
 use super::window::{self, Want};
 use super::work::Job;
 use crate::chunker::length_of_zeros;
@@ -105,10 +104,10 @@ impl Visitor for Restorer {
         }
     }
 
-    fn listed(&mut self, directory: &DirRef, names: &HashSet<Vec<u8>>) -> Result<()> {
+    fn listed(&mut self, directory: &DirRef, names: &TreeNames<'_>) -> Result<()> {
         let existed = directory.presence().is_some_and(|presence| !presence.fresh);
         if self.shared.allows_deletion() && existed {
-            delete::remove_others(directory, names);
+            delete::remove_others(directory, names)?;
         }
         self.shared.check_running()
     }

@@ -1,8 +1,9 @@
 //! Walks the trees of a snapshot, depth first, without recursion and without trusting them: names that are not a
 //! single path component, duplicate names and paths that are too long are reported as problems and never written. The
-//! next trees are loaded in advance, for remote stores.
+//! next trees are loaded in advance, for remote stores; large ones are streamed.
 
-use std::collections::HashSet;
+mod names;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,9 +14,11 @@ use super::Selection;
 use super::directory::DirRef;
 use super::shared::Shared;
 use super::target::LONGEST_PATH;
+use crate::blobs::nodes::Nodes;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::node::{Node, NodeKind, parse_tree};
+pub(super) use names::TreeNames;
 
 /// How many trees are loaded in advance, of at most this size each.
 const AHEAD: usize = 16;
@@ -28,7 +31,7 @@ pub(super) trait Visitor {
     /// Called for a selected entry that is not a directory.
     fn entry(&mut self, directory: &DirRef, node: Node) -> Result<()>;
     /// Called after all entries of a directory, with all their names, selected or not.
-    fn listed(&mut self, directory: &DirRef, names: &HashSet<Vec<u8>>) -> Result<()>;
+    fn listed(&mut self, directory: &DirRef, names: &TreeNames<'_>) -> Result<()>;
 }
 
 /// A directory that is still to be walked.
@@ -70,8 +73,14 @@ pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor
             shared.problem(&pending.directory.location(None), "the directory has no tree");
             continue;
         };
-        let json = match ahead.load(tree, pending.loading.take()) {
-            Ok(json) => json,
+        let is_large = shared.reader.is_large(&tree)?;
+        let loaded = if is_large {
+            nodes_of(shared, tree).map(Content::Nodes)
+        } else {
+            ahead.load(tree, pending.loading.take()).map(Content::Json)
+        };
+        let content = match loaded {
+            Ok(content) => content,
             Err(error) if Shared::is_local(&error) => {
                 shared.problem(&pending.directory.location(None), error);
                 continue;
@@ -79,8 +88,8 @@ pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor
             Err(error) => return Err(error),
         };
         let first = stack.len();
-        list(shared, &pending.directory, &json, visitor, &mut stack)?;
-        drop(json);
+        let mut names = TreeNames::new(shared, tree, is_large);
+        list(shared, &pending.directory, content, &mut names, visitor, &mut stack)?;
         // The last one pushed is walked first.
         stack[first..].reverse();
         ahead.start(&mut stack);
@@ -88,20 +97,50 @@ pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor
     Ok(())
 }
 
+/// What a tree contains.
+enum Content {
+    Json(Bytes),
+    /// Of a large directory.
+    Nodes(Nodes),
+}
+
+impl Content {
+    fn for_each(self, each: &mut dyn FnMut(Node) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Json(json) => parse_tree(&json, each),
+            Self::Nodes(mut nodes) => {
+                while let Some(node) = nodes.next()? {
+                    each(node)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn nodes_of(shared: &Shared, tree: BlobId) -> Result<Nodes> {
+    shared.runtime.block_on(async {
+        tokio::select! {
+            nodes = shared.reader.nodes_as_stored(&tree) => nodes,
+            () = shared.cancel.cancelled() => Err(Error::Cancelled),
+        }
+    })
+}
+
 /// Walks one directory.
 fn list(
     shared: &Arc<Shared>,
     directory: &DirRef,
-    json: &[u8],
+    content: Content,
+    names: &mut TreeNames<'_>,
     visitor: &mut dyn Visitor,
     stack: &mut Vec<Pending>,
 ) -> Result<()> {
-    let mut names = HashSet::new();
     let mut stopped = None;
     // Without a filter and deletion, an entry's path is only needed if something fails.
     let filtered = shared.options.select.is_some();
-    let parsed = parse_tree(json, &mut |node| {
-        if let Err(error) = one(shared, directory, node, filtered, &mut names, visitor, stack) {
+    let parsed = content.for_each(&mut |node| {
+        if let Err(error) = one(shared, directory, node, filtered, names, visitor, stack) {
             stopped = Some(error);
             return Err(Error::Cancelled);
         }
@@ -111,7 +150,7 @@ fn list(
         return Err(error);
     }
     match parsed {
-        Ok(()) => visitor.listed(directory, &names),
+        Ok(()) => visitor.listed(directory, names),
         Err(error) => {
             // Entries that were not read must not be taken for deleted.
             shared.problem(&directory.location(None), error);
@@ -125,14 +164,14 @@ fn one(
     directory: &DirRef,
     node: Node,
     filtered: bool,
-    names: &mut HashSet<Vec<u8>>,
+    names: &mut TreeNames<'_>,
     visitor: &mut dyn Visitor,
     stack: &mut Vec<Pending>,
 ) -> Result<()> {
     shared.check_running()?;
     let problem = if !node.has_safe_name() {
         Some("the name of the entry is not a file name, so it was not restored")
-    } else if !names.insert(node.name.clone()) {
+    } else if !names.insert(&node.name)? {
         Some("the directory has two entries of this name, only the first was restored")
     } else if directory.path_length() + 1 + node.name.len() > LONGEST_PATH {
         Some("its path is too long, so it was not restored")

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::packer::Filling;
 use super::{Saved, Saver, upload};
-use crate::blobs::MAX_BLOB;
+use crate::blobs::sealed;
 use crate::config::Version;
-use crate::crypto::{Key, NotAuthentic};
+use crate::crypto::Key;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, Hasher};
 use crate::pack::Builder;
@@ -25,10 +25,11 @@ impl LargeTree {
     /// Adds the next part of the JSON.
     pub(crate) fn push(&mut self, json: &[u8]) -> Result<()> {
         self.length += json.len() as u64;
-        if self.length > u64::from(MAX_BLOB) {
+        if self.length > u64::from(u32::MAX) {
             return Err(Error::invalid(
-                "tree blob",
-                "it is larger than 1 GiB: the directory has too many entries",
+                "directory",
+                "its tree would be larger than 4 GiB, which the format cannot store: exclude a part of its entries, or \
+                 move them into several directories",
             ));
         }
         self.hasher.update(json);
@@ -63,18 +64,18 @@ impl Saver {
             return Ok(there);
         }
         let length = u32::try_from(tree.length).unwrap_or(u32::MAX);
-        let mut sealed = tree.encoder.finish().map_err(failed)?;
+        let mut message = tree.encoder.finish().map_err(failed)?;
         let key = self.shared.repository.key();
-        key.seal(&mut sealed, 0);
-        if !decompresses_to(key, &sealed, id) {
+        key.seal(&mut message, 0);
+        if !sealed::contains(key, &message, true, id, tree.length) {
             let detail =
                 "it could not be read back, so it was not stored: check this machine for faulty memory";
             return Err(Error::damaged(format!("new tree blob {}", id.short()), detail));
         }
-        let stored = sealed.len() as u64;
+        let stored = message.len() as u64;
         if !self.dry {
             let permit = self.shared.wait_for_room()?;
-            let builder = Builder::of_blob(BlobKind::Tree, id, sealed, length)?;
+            let builder = Builder::of_blob(BlobKind::Tree, id, message, length)?;
             upload::start(&self.shared, Filling { builder, permit })?;
         }
         let counters = &self.shared.counters;
@@ -85,26 +86,28 @@ impl Saver {
     }
 }
 
-/// Whether the content of the sealed and compressed message has this ID.
-fn decompresses_to(key: &Key, sealed: &[u8], id: BlobId) -> bool {
-    let Ok(mut decoder) = zstd::stream::write::Decoder::new(HashWriter(Hasher::new())) else { return false };
-    let read = key.open_in_pieces(sealed, |piece| decoder.write_all(piece).map_err(|_| NotAuthentic));
-    read.is_ok() && decoder.flush().is_ok() && decoder.into_inner().0.finish() == id.0
-}
-
-struct HashWriter(Hasher);
-
-impl Write for HashWriter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn failed(source: std::io::Error) -> Error {
     Error::Local { action: "compress a large directory".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::testing::memory_repository;
+
+    #[tokio::test]
+    async fn a_tree_that_no_blob_can_hold_is_refused_with_what_to_do() {
+        let repository = memory_repository().await;
+        let index = Arc::new(repository.load_index().await.unwrap());
+        let saver = Saver::start(&repository, index, None, CancellationToken::new());
+        let mut tree = saver.begin_large_tree().unwrap().unwrap();
+        tree.length = u64::from(u32::MAX) - 2;
+        tree.push(b"12").unwrap();
+        let error = tree.push(b"3").unwrap_err().to_string();
+        assert!(error.contains("4 GiB") && error.contains("several directories"), "{error}");
+    }
 }

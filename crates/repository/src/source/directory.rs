@@ -22,6 +22,10 @@ use crate::error::{Error, Result};
 const OPEN_AT_END: usize = 32;
 /// Of the directories above them, one in this many is open.
 const OPEN_ONE_IN: usize = 64;
+/// A tree is a blob, whose length has 32 bits.
+const LARGEST_TREE: u64 = u32::MAX as u64;
+/// An entry of a tree has at least this many bytes beside its name.
+const SHORTEST_ENTRY: u64 = 190;
 /// For reading names: one system call returns about a thousand.
 const NAMES_BUFFER: usize = 32 * 1024;
 
@@ -89,6 +93,14 @@ impl DirectoryHandle {
             }
         }
         names.sort();
+        if names.is_too_large() {
+            let message = format!(
+                "it has {} entries, whose tree would be larger than 4 GiB, which the format cannot store: exclude a part of \
+                 them, or move them into several directories",
+                names.starts.len()
+            );
+            return Err(io::Error::other(message));
+        }
         Ok(names)
     }
 
@@ -182,6 +194,22 @@ impl Names {
         Ok(())
     }
 
+    /// The number of names that were not taken yet.
+    pub fn remaining(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The position of a name among those that were not taken yet.
+    pub fn position(&self, name: &[u8]) -> Option<usize> {
+        self.starts.binary_search_by(|start| name_at(&self.text, *start).cmp(name)).ok()
+    }
+
+    /// Whether no tree can have so many entries.
+    fn is_too_large(&self) -> bool {
+        let entries = SHORTEST_ENTRY.saturating_mul(self.starts.len() as u64);
+        entries.saturating_add(self.text.len() as u64) > LARGEST_TREE
+    }
+
     fn sort(&mut self) {
         let text = &self.text;
         let mut starts = Vec::from(std::mem::take(&mut self.starts));
@@ -253,6 +281,23 @@ mod tests {
             [".hidden", "Z", "a", "a.b", "b", "ä"].iter().map(|name| name.as_bytes().to_vec()).collect();
         assert_eq!(handle.names().unwrap().collect::<Vec<_>>(), expected);
         assert_eq!(handle.names().unwrap().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn names_have_positions_and_too_many_are_recognised() {
+        let mut names = Names::default();
+        for name in [c"b", c"a", c"cc"] {
+            names.push(name).unwrap();
+        }
+        names.sort();
+        assert_eq!(
+            [b"a".as_slice(), b"b", b"cc"].map(|name| names.position(name)),
+            [Some(0), Some(1), Some(2)]
+        );
+        assert_eq!((names.position(b"c"), names.remaining()), (None, 3));
+        assert!(!names.is_too_large());
+        names.starts = std::iter::repeat_n(0, 22_700_000).collect();
+        assert!(names.is_too_large());
     }
 
     #[test]

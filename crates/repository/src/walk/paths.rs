@@ -3,6 +3,7 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
+use crate::blobs::nodes::Nodes;
 use crate::error::{Error, Result};
 use crate::id::BlobId;
 use crate::node::Node;
@@ -14,7 +15,7 @@ pub enum Step {
     Enter { path: Vec<u8>, node: Node },
     /// The end of a directory.
     Leave { path: Vec<u8>, node: Node },
-    /// A directory that cannot be read; the walk continues beside it.
+    /// A directory that cannot be read, or the rest of one; the walk continues beside it.
     Unreadable { path: Vec<u8>, tree: BlobId, error: Error },
 }
 
@@ -32,7 +33,8 @@ struct Level {
     path: Vec<u8>,
     /// The directory itself; None for the root.
     node: Option<Node>,
-    nodes: std::vec::IntoIter<Node>,
+    tree: BlobId,
+    nodes: Nodes,
 }
 
 impl<'a> Walk<'a> {
@@ -43,11 +45,11 @@ impl<'a> Walk<'a> {
         tree: &BlobId,
         cancel: &'a CancellationToken,
     ) -> Result<Self> {
-        let nodes = reader.load_tree(tree).await?.into_iter();
+        let nodes = reader.nodes_as_stored(tree).await?;
         Ok(Self {
             reader,
             cancel,
-            levels: vec![Level { path: path.to_vec(), node: None, nodes }],
+            levels: vec![Level { path: path.to_vec(), node: None, tree: *tree, nodes }],
             next: None,
         })
     }
@@ -68,10 +70,17 @@ impl<'a> Walk<'a> {
             return Ok(Some(unreadable));
         }
         let Some(level) = self.levels.last_mut() else { return Ok(None) };
-        let Some(node) = level.nodes.next() else {
-            let level = self.levels.pop();
-            let left = level.and_then(|level| level.node.map(|node| Step::Leave { path: level.path, node }));
-            return Ok(left);
+        let node = match level.nodes.next() {
+            Ok(Some(node)) => node,
+            Ok(None) => {
+                let level = self.levels.pop();
+                let left =
+                    level.and_then(|level| level.node.map(|node| Step::Leave { path: level.path, node }));
+                return Ok(left);
+            }
+            Err(error) => {
+                return Ok(Some(Step::Unreadable { path: level.path.clone(), tree: level.tree, error }));
+            }
         };
         let path = join(&level.path, &node.name);
         if node.is_directory() {
@@ -86,9 +95,9 @@ impl<'a> Walk<'a> {
                 Error::damaged(format!("directory '{}'", String::from_utf8_lossy(&path)), "it has no tree");
             return Some(Step::Unreadable { path, tree: BlobId(crate::id::Id([0; 32])), error });
         };
-        match self.reader.load_tree(&tree).await {
+        match self.reader.nodes_as_stored(&tree).await {
             Ok(nodes) => {
-                self.levels.push(Level { path, node: Some(node), nodes: nodes.into_iter() });
+                self.levels.push(Level { path, node: Some(node), tree, nodes });
                 None
             }
             Err(error) => Some(Step::Unreadable { path, tree, error }),

@@ -13,7 +13,7 @@ use lifeboat_repository::id::BlobId;
 use lifeboat_repository::node::{Node, NodeTime};
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::walk::find_directory;
+use lifeboat_repository::walk::{find_directory, find_node};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, fchmod, fchown, futimens};
 use tokio_util::sync::CancellationToken;
 
@@ -83,15 +83,14 @@ impl Folder {
             return Ok(FolderOrEntry::Directory(Self { tree, owner: None }));
         };
         let parent = find_directory(reader, snapshot.tree, parent).await?;
-        let nodes = reader.load_tree(&parent).await?;
-        let node = nodes.iter().find(|node| node.name == name.as_encoded_bytes());
-        if node.is_some_and(|node| !node.is_directory()) {
+        let node = find_node(reader, parent, name.as_encoded_bytes()).await?;
+        if node.as_ref().is_some_and(|node| !node.is_directory()) {
             return Ok(FolderOrEntry::Entry);
         }
         let tree = find_directory(reader, snapshot.tree, path).await?;
         // Directories above the backed-up paths were synthesized or belong to the system.
         let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
-        let owner = node.filter(|_| is_content).and_then(Owner::of_node);
+        let owner = node.as_ref().filter(|_| is_content).and_then(Owner::of_node);
         Ok(FolderOrEntry::Directory(Self { tree, owner }))
     }
 
