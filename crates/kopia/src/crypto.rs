@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub(crate) const LONGEST_HASH: usize = 32;
 /// The bytes at the end of a hash that a content's key is derived from.
 pub(crate) const IV: usize = 16;
-const NONCE: usize = 12;
+pub(crate) const NONCE: usize = 12;
 /// What sealing adds: nonce and tag.
 pub(crate) const OVERHEAD: u32 = 28;
 

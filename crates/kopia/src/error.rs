@@ -57,8 +57,21 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The safe writing of files, which both readers share, failed.
+    #[error(transparent)]
+    Writing(lifeboat_repository::Error),
     #[error("cancelled")]
     Cancelled,
+}
+
+impl From<lifeboat_repository::Error> for Error {
+    fn from(error: lifeboat_repository::Error) -> Self {
+        match error {
+            lifeboat_repository::Error::Cancelled => Self::Cancelled,
+            lifeboat_repository::Error::File { action, path, source } => Self::File { action, path, source },
+            other => Self::Writing(other),
+        }
+    }
 }
 
 impl Error {
@@ -73,6 +86,7 @@ impl Error {
             Self::Damaged { .. } | Self::MissingContent { .. } => "damaged",
             Self::NothingFound { .. } | Self::Invalid { .. } => "invalid",
             Self::File { .. } | Self::Local { .. } => "local-files",
+            Self::Writing(error) => error.category(),
             Self::Cancelled => "cancelled",
         }
     }
@@ -82,6 +96,7 @@ impl Error {
         match self {
             Self::Store { source, .. } => source.retry(),
             Self::Upgrading { .. } | Self::Local { .. } => Retry::Later,
+            Self::Writing(error) => error.retry(),
             _ => Retry::Never,
         }
     }
@@ -105,6 +120,7 @@ impl Error {
             Self::Damaged { .. } | Self::MissingContent { .. } => {
                 "run `check --read-data` to see which snapshots are affected; others can still be restored"
             }
+            Self::Writing(error) => return error.hint(),
             _ => return None,
         };
         Some(text.to_owned())

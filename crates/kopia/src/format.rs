@@ -171,9 +171,9 @@ impl Format {
             stored = correction.unwrap(&stored)?;
         }
         let opened = self.cipher.open(iv, &mut stored).ok_or("its authentication tag does not match")?;
+        // What was opened in place lies behind the nonce.
         let length = opened.len();
-        // Nonce and tag surround what was opened in place.
-        stored.copy_within(stored.len() - length - 16..stored.len() - 16, 0);
+        stored.copy_within(crypto::NONCE..crypto::NONCE + length, 0);
         stored.truncate(length);
         Ok(stored)
     }

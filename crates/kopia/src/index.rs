@@ -37,6 +37,11 @@ impl Location {
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.offset) + u64::from(self.length)
     }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(pack: u32, offset: u32, length: u32) -> Self {
+        Self { pack, offset, length, original: length, compression: 0, deleted: false, time: 0 }
+    }
 }
 
 /// A pack that the index names.
@@ -71,11 +76,21 @@ impl Index {
         live.filter_map(|row| ContentId::from_key(self.table.key(row))).collect()
     }
 
-    /// Every content that is not deleted.
-    pub(crate) fn live(&self) -> impl Iterator<Item = (ContentId, Location)> + '_ {
-        let all = (0..self.table.len())
-            .map(|row| (ContentId::from_key(self.table.key(row)), self.table.location(row)));
-        all.filter_map(|(id, location)| Some((id?, location))).filter(|(_, location)| !location.deleted)
+    /// The rows of all contents that are not deleted, in the order of their packs: four bytes for each.
+    pub(crate) fn live_rows(&self) -> Vec<u32> {
+        let rows = 0..u32::try_from(self.len()).unwrap_or(u32::MAX);
+        let mut live: Vec<u32> = rows.filter(|row| !self.table.location(*row as usize).deleted).collect();
+        live.sort_unstable_by_key(|row| {
+            let location = self.table.location(*row as usize);
+            (location.pack, location.offset)
+        });
+        live
+    }
+
+    /// The content in a row.
+    pub(crate) fn row(&self, row: u32) -> Option<(ContentId, Location)> {
+        let row = row as usize;
+        Some((ContentId::from_key(self.table.key(row))?, self.table.location(row)))
     }
 
     pub(crate) fn len(&self) -> usize {

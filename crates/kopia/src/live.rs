@@ -23,8 +23,8 @@ struct Set<'a> {
 
 /// Chooses from the names of all blobs with the prefix `x`.
 pub(crate) fn of_epochs(names: &[String]) -> Live {
-    let mut epoch = 0;
-    let mut watermark = 0;
+    let mut epoch: u64 = 0;
+    let mut watermark: u64 = 0;
     let mut written: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     let mut compacted: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     let mut ranges: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();

@@ -54,7 +54,8 @@ struct Rows<const K: usize> {
 
 impl<const K: usize> Row<K> {
     fn location(&self) -> Location {
-        let [a, b, c, d, e, f] = self.time;
+        let mut time = [0; 8];
+        time[..6].copy_from_slice(&self.time);
         let offset = u32::from_le_bytes(self.offset);
         Location {
             pack: u32::from_le_bytes(self.pack),
@@ -63,7 +64,7 @@ impl<const K: usize> Row<K> {
             original: u32::from_le_bytes(self.original),
             compression: u16::from_le_bytes(self.compression).into(),
             deleted: offset & DELETED != 0,
-            time: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
+            time: u64::from_le_bytes(time),
         }
     }
 
@@ -83,11 +84,12 @@ impl<const K: usize> Row<K> {
 impl<const K: usize> Table for Rows<K> {
     fn push(&mut self, key: &[u8], location: &Location) {
         let Ok(key) = key.try_into() else { return };
-        let [a, b, c, d, e, f, ..] = location.time.to_le_bytes();
+        let bytes = location.time.to_le_bytes();
+        let time = *bytes.first_chunk().expect("eight bytes");
         let deleted = if location.deleted { DELETED } else { 0 };
         self.rows.push(Row {
             key,
-            time: [a, b, c, d, e, f],
+            time,
             pack: location.pack.to_le_bytes(),
             offset: (location.offset | deleted).to_le_bytes(),
             length: location.length.to_le_bytes(),
