@@ -143,8 +143,8 @@ fn entry(raw: RawEntry) -> Result<Entry> {
     let is_directory = kind == NodeKind::Directory;
     let node = Node {
         name: raw.name.into_bytes(),
-        // Only permissions: the kind is in a field of its own.
-        mode: Mode(mode & PERMISSIONS),
+        // The kind is in a field of its own.
+        mode: Mode(mode & PERMISSIONS | kind_bit(&kind)),
         size: if is_directory { 0 } else { raw.size },
         links: 1,
         kind,
@@ -160,6 +160,15 @@ fn entry(raw: RawEntry) -> Result<Entry> {
 
 /// The lowest nine bits, set-uid, set-gid and sticky, in Go's numbering.
 const PERMISSIONS: u32 = 0o777 | 1 << 23 | 1 << 22 | 1 << 20;
+
+/// The bit of a kind, in Go's numbering.
+fn kind_bit(kind: &NodeKind) -> u32 {
+    match kind {
+        NodeKind::Directory => 1 << 31,
+        NodeKind::Symlink => 1 << 27,
+        _ => 0,
+    }
+}
 
 fn check_names(entries: &[Entry]) -> Result<()> {
     match entries.iter().find(|entry| !entry.node.has_safe_name() || entry.node.name.len() > 255) {
