@@ -164,6 +164,11 @@ impl Error {
     }
 }
 
+/// A text from a repository, for a message: short, and without what a terminal would not show as it is.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(60).flat_map(char::escape_debug).collect()
+}
+
 /// Runs work that computes or uses the disk on a thread of its own.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,

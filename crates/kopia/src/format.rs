@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::crypto::{self, Cipher, Hasher};
 use crate::ecc::Correction;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// The largest format blob; a usual one has about 1 KiB.
 pub(crate) const LARGEST: u64 = 64 * 1024;
@@ -201,11 +201,6 @@ fn check(json: &Json) -> Result<()> {
         return Err(Error::Upgrading { owner: shown(&upgrade.owner) });
     }
     Ok(())
-}
-
-/// A short text that a terminal can show.
-fn shown(text: &str) -> String {
-    text.chars().take(60).flat_map(char::escape_default).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::crypto::LONGEST_HASH;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// How often an object may refer to a further list of its parts.
 const DEEPEST: u8 = 4;
@@ -99,8 +99,7 @@ pub struct ObjectId {
 
 impl ObjectId {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let shown: String = text.chars().take(80).collect();
-        let wrong = || Error::damaged("an object ID", format!("'{}'", shown.escape_default()));
+        let wrong = || Error::damaged("an object ID", format!("'{}'", shown(text)));
         let rest = text.trim_start_matches('I');
         let indirection = u8::try_from(text.len() - rest.len()).map_err(|_| wrong())?;
         if indirection > DEEPEST {

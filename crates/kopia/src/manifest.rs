@@ -8,7 +8,7 @@ use lifeboat_repository::node::NodeTime;
 use serde::Deserialize;
 
 use crate::compress;
-use crate::error::{Error, Result, blocking};
+use crate::error::{Error, Result, blocking, shown};
 use crate::repository::Repository;
 use crate::snapshot::{Snapshot, Source};
 use crate::tree::{self, RawEntry};
@@ -120,7 +120,7 @@ fn parse(text: &[u8]) -> std::result::Result<Vec<(String, Version)>, Error> {
 
 fn version(manifest: Manifest) -> Result<(String, Version)> {
     let modified = NodeTime::parse(&manifest.modified)
-        .ok_or_else(|| Error::damaged("its time", format!("'{:.40}'", manifest.modified.escape_debug())))?;
+        .ok_or_else(|| Error::damaged("its time", format!("'{}'", shown(&manifest.modified))))?;
     let labels = manifest.labels.unwrap_or_default();
     let is_snapshot = labels.get("type").is_some_and(|kind| kind == SNAPSHOT) && !manifest.deleted;
     let snapshot =
@@ -129,7 +129,7 @@ fn version(manifest: Manifest) -> Result<(String, Version)> {
 }
 
 fn snapshot(id: &str, data: Data) -> Result<Snapshot> {
-    let what = || format!("the manifest of snapshot {:.64}", id.escape_debug());
+    let what = || format!("the manifest of snapshot {}", shown(id));
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) || id.len() > 64 {
         return Err(Error::damaged(what(), "its ID is not one"));
     }
@@ -137,8 +137,12 @@ fn snapshot(id: &str, data: Data) -> Result<Snapshot> {
         |text: &str| NodeTime::parse(text).ok_or_else(|| Error::damaged(what(), "its time is not one"));
     let source = data.source.unwrap_or_default();
     let stats = data.stats.unwrap_or_default();
-    // A snapshot that was stopped before its root was written has none.
-    let root = data.root.map(tree::root).transpose()?;
+    // A root that cannot be read must not hide the other snapshots.
+    let root = match data.root.map(tree::root) {
+        // A snapshot that was stopped before its root was written has none.
+        None => Err("it has no root".to_owned()),
+        Some(root) => root.map_err(|error| error.to_string()),
+    };
     Ok(Snapshot {
         id: id.to_owned(),
         source: Source { host: source.host, user: source.user, path: source.path },
@@ -179,7 +183,7 @@ mod tests {
         let snapshot = version.snapshot.unwrap();
         assert_eq!((id.as_str(), snapshot.source.to_string().as_str(), snapshot.size), ("a1", "u@h:/p", 7));
         assert_eq!(snapshot.tags, [("tag:x".to_owned(), "y".to_owned())].into());
-        assert_eq!(snapshot.root.unwrap().object.unwrap().to_string(), "kaa");
+        assert_eq!(snapshot.root().unwrap().object.unwrap().to_string(), "kaa");
     }
 
     #[test]

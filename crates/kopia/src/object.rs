@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use crate::compress;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::id::{ContentId, ObjectId};
 use crate::repository::Repository;
 
@@ -121,8 +121,7 @@ async fn single(
 fn parse(text: &[u8]) -> std::result::Result<Vec<Entry>, String> {
     let list: List = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if list.stream != STREAM {
-        let stream: String = list.stream.chars().take(40).flat_map(char::escape_default).collect();
-        return Err(format!("it is a '{stream}' instead of a list of parts"));
+        return Err(format!("it is a '{}' instead of a list of parts", shown(&list.stream)));
     }
     let entries = list.entries.unwrap_or_default();
     if entries.is_empty() {

@@ -41,13 +41,14 @@ pub struct Snapshot {
     pub errors: u64,
     pub tags: BTreeMap<String, String>,
     pub pins: Vec<String>,
-    pub root: Option<Entry>,
+    /// Its root, or why it has none that can be read.
+    pub(crate) root: std::result::Result<Entry, String>,
 }
 
 impl Snapshot {
     /// Its root, which a snapshot that was stopped early does not have.
     pub fn root(&self) -> Result<&Entry> {
-        self.root.as_ref().ok_or_else(|| Error::damaged(format!("snapshot {}", self.id), "it has no root"))
+        self.root.as_ref().map_err(|problem| Error::damaged(format!("snapshot {}", self.id), problem))
     }
 }
 
@@ -136,7 +137,7 @@ mod tests {
             errors: 0,
             tags: [("tag:app".to_owned(), "shop".to_owned())].into(),
             pins: Vec::new(),
-            root: None,
+            root: Err(String::new()),
         }
     }
 

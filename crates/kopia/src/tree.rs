@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use lifeboat_repository::node::{Mode, Node, NodeKind, NodeTime};
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::id::ObjectId;
 use crate::object;
 use crate::repository::Repository;
@@ -109,32 +109,31 @@ fn parse(text: &[u8]) -> Result<Vec<Entry>> {
     let document: Document =
         serde_json::from_slice(text).map_err(|error| Error::damaged("its JSON", error))?;
     if document.stream != STREAM {
-        let stream: String = document.stream.chars().take(40).flat_map(char::escape_default).collect();
-        return Err(Error::unsupported("a kind of directory", format!("'{stream}'")));
+        return Err(Error::unsupported("a kind of directory", format!("'{}'", shown(&document.stream))));
     }
     document.entries.unwrap_or_default().into_iter().map(entry).collect()
 }
 
 fn entry(raw: RawEntry) -> Result<Entry> {
-    let shown = || format!("entry '{:.80}'", raw.name.escape_debug());
+    let what = || format!("entry '{}'", shown(&raw.name));
     let kind = match raw.kind.as_str() {
         "d" => NodeKind::Directory,
         "f" => NodeKind::File,
         "s" => NodeKind::Symlink,
         other => {
-            let detail = format!("'{:.20}' of {}", other.escape_debug(), shown());
+            let detail = format!("'{}' of {}", shown(other), what());
             return Err(Error::unsupported("a kind of entry", detail));
         }
     };
     let mode = match raw.mode.as_str() {
         "" => 0,
         text => {
-            u32::from_str_radix(text, 8).map_err(|_| Error::damaged(shown(), "its mode is not a number"))?
+            u32::from_str_radix(text, 8).map_err(|_| Error::damaged(what(), "its mode is not a number"))?
         }
     };
     let mtime = match raw.mtime.as_str() {
         "" => NodeTime::default(),
-        text => NodeTime::parse(text).ok_or_else(|| Error::damaged(shown(), "its time is not one"))?,
+        text => NodeTime::parse(text).ok_or_else(|| Error::damaged(what(), "its time is not one"))?,
     };
     let object = match raw.obj.as_str() {
         "" => None,
