@@ -138,10 +138,11 @@ fn snapshot(id: &str, data: Data) -> Result<Snapshot> {
     let source = data.source.unwrap_or_default();
     let stats = data.stats.unwrap_or_default();
     // A root that cannot be read must not hide the other snapshots.
-    let root = match data.root.map(tree::root) {
+    let (root, problem) = match data.root.map(tree::root) {
         // A snapshot that was stopped before its root was written has none.
-        None => Err("it has no root".to_owned()),
-        Some(root) => root.map_err(|error| error.to_string()),
+        None => (None, "it has no root".to_owned()),
+        Some(Ok(root)) => (Some(root), String::new()),
+        Some(Err(error)) => (None, error.to_string()),
     };
     Ok(Snapshot {
         id: id.to_owned(),
@@ -157,6 +158,7 @@ fn snapshot(id: &str, data: Data) -> Result<Snapshot> {
         tags: data.tags.unwrap_or_default().into_iter().collect(),
         pins: data.pins.unwrap_or_default(),
         root,
+        problem,
     })
 }
 

@@ -41,14 +41,15 @@ pub struct Snapshot {
     pub errors: u64,
     pub tags: BTreeMap<String, String>,
     pub pins: Vec<String>,
-    /// Its root, or why it has none that can be read.
-    pub(crate) root: std::result::Result<Entry, String>,
+    pub(crate) root: Option<Entry>,
+    /// Why it has no root that can be read.
+    pub(crate) problem: String,
 }
 
 impl Snapshot {
     /// Its root, which a snapshot that was stopped early does not have.
     pub fn root(&self) -> Result<&Entry> {
-        self.root.as_ref().map_err(|problem| Error::damaged(format!("snapshot {}", self.id), problem))
+        self.root.as_ref().ok_or_else(|| Error::damaged(format!("snapshot {}", self.id), &self.problem))
     }
 }
 
@@ -137,7 +138,8 @@ mod tests {
             errors: 0,
             tags: [("tag:app".to_owned(), "shop".to_owned())].into(),
             pins: Vec::new(),
-            root: Err(String::new()),
+            root: None,
+            problem: String::new(),
         }
     }
 
