@@ -42,11 +42,15 @@ pub const COMPRESSIONS: [(u32, &str); 18] = [
     (0x1502, "deflate-best-compression"),
 ];
 
-fn family(id: u32) -> Result<Family> {
+fn unknown(id: u32) -> Error {
+    Error::unsupported("a compression", format!("number {id:#06x}"))
+}
+
+fn family(id: u32) -> Option<Family> {
     if !COMPRESSIONS.iter().any(|(known, _)| *known == id) {
-        return Err(Error::unsupported("a compression", format!("number {id:#06x}")));
+        return None;
     }
-    Ok(match id >> 8 {
+    Some(match id >> 8 {
         0x10 | 0x13 => Family::Gzip,
         0x11 => Family::Zstd,
         0x12 => Family::S2,
@@ -57,14 +61,14 @@ fn family(id: u32) -> Result<Family> {
 
 /// Fails if this version cannot read a compression.
 pub(crate) fn check(id: u32) -> Result<()> {
-    family(id).map(|_| ())
+    family(id).map(|_| ()).ok_or_else(|| unknown(id))
 }
 
 /// Why a content cannot be decompressed.
 #[derive(Debug)]
 pub(crate) enum Problem {
     /// A compression that this version does not know.
-    Unknown(Error),
+    Unknown(u32),
     Damaged(String),
 }
 
@@ -72,7 +76,7 @@ impl Problem {
     /// The error for a content.
     pub(crate) fn of(self, what: impl FnOnce() -> String) -> Error {
         match self {
-            Self::Unknown(error) => error,
+            Self::Unknown(id) => unknown(id),
             Self::Damaged(detail) => Error::damaged(what(), detail),
         }
     }
@@ -113,7 +117,7 @@ fn split(stored: &[u8]) -> std::result::Result<(u32, &[u8]), Problem> {
 }
 
 fn at_most(id: u32, stream: &[u8], most: usize) -> std::result::Result<Vec<u8>, Problem> {
-    match family(id).map_err(Problem::Unknown)? {
+    match family(id).ok_or(Problem::Unknown(id))? {
         Family::Gzip => read(MultiGzDecoder::new(stream), most),
         Family::Deflate => read(DeflateDecoder::new(stream), most),
         Family::Lz4 => read(lz4_flex::frame::FrameDecoder::new(stream), most),

@@ -28,7 +28,7 @@ enum HashAlgorithm {
     Blake2b(Box<blake2b_simd::Params>),
     Blake2s(Box<blake2s_simd::Params>),
     Blake3(Box<[u8; 32]>),
-    Sha2(hmac::Key),
+    Sha2(Box<hmac::Key>),
     Sha3x224(Box<SimpleHmac<sha3::Sha3_224>>),
     Sha3x256(Box<SimpleHmac<sha3::Sha3_256>>),
 }
@@ -81,9 +81,9 @@ impl Hasher {
                 let key: [u8; 32] = key.try_into().map_err(|_| unusable())?;
                 (HashAlgorithm::Blake3(Box::new(key)), if name == "BLAKE3-256" { 32 } else { 16 })
             }
-            "HMAC-SHA256" => (HashAlgorithm::Sha2(hmac::Key::new(hmac::HMAC_SHA256, key)), 32),
-            "HMAC-SHA256-128" => (HashAlgorithm::Sha2(hmac::Key::new(hmac::HMAC_SHA256, key)), 16),
-            "HMAC-SHA224" => (HashAlgorithm::Sha2(hmac::Key::new(hmac::HMAC_SHA224, key)), 28),
+            "HMAC-SHA256" => (HashAlgorithm::Sha2(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key))), 32),
+            "HMAC-SHA256-128" => (HashAlgorithm::Sha2(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key))), 16),
+            "HMAC-SHA224" => (HashAlgorithm::Sha2(Box::new(hmac::Key::new(hmac::HMAC_SHA224, key))), 28),
             "HMAC-SHA3-224" => {
                 let mac = SimpleHmac::new_from_slice(key).map_err(|_| unusable())?;
                 (HashAlgorithm::Sha3x224(Box::new(mac)), 28)

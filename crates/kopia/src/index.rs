@@ -60,7 +60,10 @@ pub(crate) struct Index {
 
 impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Index").field("contents", &self.len()).field("packs", &self.packs.len()).finish()
+        f.debug_struct("Index")
+            .field("contents", &self.len())
+            .field("packs", &self.packs.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -133,13 +136,12 @@ impl Builder {
         let mut numbers: HashMap<parse::PackRef, u32> = HashMap::new();
         for entry in 0..parsed.len() {
             let found = parsed.entry(entry).map_err(failed)?;
-            let pack = match numbers.get(&found.pack) {
-                Some(number) => *number,
-                None => {
-                    let number = self.number(parsed.pack_name(found.pack).map_err(failed)?, name)?;
-                    numbers.insert(found.pack, number);
-                    number
-                }
+            let pack = if let Some(number) = numbers.get(&found.pack) {
+                *number
+            } else {
+                let number = self.number(parsed.pack_name(found.pack).map_err(failed)?, name)?;
+                numbers.insert(found.pack, number);
+                number
             };
             let location = Location { pack, ..found.location };
             let end = &mut self.index.packs[pack as usize].end;

@@ -52,14 +52,14 @@ fn block(mut input: &[u8], most: usize, plain: &mut Vec<u8>) -> Result<()> {
     while let Some((tag, rest)) = input.split_first() {
         input = rest;
         let value = usize::from(tag >> 2);
-        if tag & 3 == 0 {
-            let length = literal(value, &mut input)?;
-            let (bytes, rest) = input.split_at_checked(length).ok_or(CUT)?;
-            append(plain, bytes, end)?;
-            input = rest;
-            continue;
-        }
         let (offset, length) = match tag & 3 {
+            0 => {
+                let length = literal(value, &mut input)?;
+                let (bytes, rest) = input.split_at_checked(length).ok_or(CUT)?;
+                append(plain, bytes, end)?;
+                input = rest;
+                continue;
+            }
             1 => {
                 let low = number(&mut input, 1)?;
                 let offset = usize::from(tag & 0xe0) << 3 | low;

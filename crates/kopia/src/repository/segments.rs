@@ -33,9 +33,8 @@ impl Segments {
         let start = u64::from(location.offset) / LENGTH * LENGTH;
         let end = (start + LENGTH).min(pack.end).max(location.end());
         // The index may say more about the pack than its real length.
-        let bytes = match blobs.range(&pack.name, start..end).await {
-            Ok(bytes) => bytes,
-            Err(_) => return blobs.range(&pack.name, location.offset.into()..location.end()).await,
+        let Ok(bytes) = blobs.range(&pack.name, start..end).await else {
+            return blobs.range(&pack.name, location.offset.into()..location.end()).await;
         };
         let part = part(&bytes, start, location).unwrap_or_default();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

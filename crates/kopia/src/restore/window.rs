@@ -49,18 +49,15 @@ pub(super) fn plan<F>(mut wants: Vec<Want<F>>) -> Vec<Read<F>> {
     for Want { part, location, file, at } in wants {
         let (start, end) = (u64::from(location.offset), location.end());
         let places = vec![(file, at)];
-        match reads.last_mut().filter(|read| read.takes(&location)) {
-            Some(read) => {
-                read.end = read.end.max(end);
-                match read.contents.last_mut().filter(|last| last.part == part && last.location == location) {
-                    Some(last) => last.places.extend(places),
-                    None => read.contents.push(Planned { part, location, places }),
-                }
+        if let Some(read) = reads.last_mut().filter(|read| read.takes(&location)) {
+            read.end = read.end.max(end);
+            match read.contents.last_mut().filter(|last| last.part == part && last.location == location) {
+                Some(last) => last.places.extend(places),
+                None => read.contents.push(Planned { part, location, places }),
             }
-            None => {
-                let contents = vec![Planned { part, location, places }];
-                reads.push(Read { pack: location.pack, start, end, contents });
-            }
+        } else {
+            let contents = vec![Planned { part, location, places }];
+            reads.push(Read { pack: location.pack, start, end, contents });
         }
     }
     reads

@@ -10,7 +10,7 @@ use lifeboat_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::fixtures::{all, open, restore_latest, restore_with, store, try_open};
-use crate::tree::{below, expected};
+use crate::tree::{below, expected, lines};
 
 /// Fixtures that were made of another tree.
 const OTHERS: [&str; 4] = ["compress", "device", "epochs", "indirect"];
@@ -33,7 +33,7 @@ async fn every_compression_gives_back_its_text() {
     assert!(!outcome.is_incomplete(), "{:?}", outcome.problems);
     for (_, name) in COMPRESSIONS {
         let text = std::fs::read_to_string(target.path().join(name).join("text")).unwrap();
-        let expected: String = (1..=400).map(|line| format!("{name} line {line} of the text\n")).collect();
+        let expected = lines(400, |line| format!("{name} line {line} of the text"));
         assert!(text == expected, "{name}");
     }
 }
@@ -49,7 +49,7 @@ async fn lists_of_parts_and_lists_of_lists_are_restored_with_holes() {
     };
     let outcome = restore_with(&open("indirect").await, options).await.unwrap();
     assert!(!outcome.is_incomplete(), "{:?}", outcome.problems);
-    let rows: String = (1..=30_000).map(|row| format!("row {row}\n")).collect();
+    let rows = lines(30_000, |row| format!("row {row}"));
     assert!(std::fs::read_to_string(target.path().join("rows")).unwrap() == rows);
     let zeros = target.path().join("zeros").metadata().unwrap();
     assert_eq!(zeros.len(), 420 * 1024 * 1024 + 3);
@@ -76,7 +76,7 @@ async fn a_device_is_restored_to_a_device_only() {
         std::fs::write(&image, vec![0xaa; length]).unwrap();
         restore_device(&repository, &snapshot, &image, true, Arc::default(), CancellationToken::new())
     };
-    let blocks: String = (1..=1000).map(|block| format!("block {block}\n")).collect();
+    let blocks = lines(1000, |block| format!("block {block}"));
     let mut expected = blocks.into_bytes();
     expected.extend(vec![0; 20_000]);
     let size = expected.len();

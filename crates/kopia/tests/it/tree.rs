@@ -20,8 +20,14 @@ const OLD: i128 = -157_582_554_876_543_211;
 const FILES: i128 = 981_173_106_700_000_000;
 const DIRECTORIES: i128 = 1_580_702_706_500_000_000;
 
+/// Numbered lines.
+pub(crate) fn lines(count: u32, line: impl Fn(u32) -> String) -> String {
+    let lines: Vec<String> = (1..=count).map(|number| line(number) + "\n").collect();
+    lines.concat()
+}
+
 pub(crate) fn expected() -> Tree {
-    let text: String = (1..=400).map(|line| format!("line {line} of the text\n")).collect();
+    let text = lines(400, |line| format!("line {line} of the text"));
     let owner = if rustix::process::geteuid().is_root() { (1234, 4321) } else { (0, 0) };
     [
         ("dangling", 0o120_777, FILES, (0, 0), b"nowhere".to_vec()),
