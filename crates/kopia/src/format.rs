@@ -209,7 +209,7 @@ pub(crate) mod tests {
 
     /// A format with known keys.
     pub(crate) fn sample() -> Format {
-        Format::of(json(serde_json::json!({})), outer()).unwrap()
+        Format::of(json(&serde_json::json!({})), outer()).unwrap()
     }
 
     impl Format {
@@ -227,7 +227,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn json(change: serde_json::Value) -> Json {
+    fn json(change: &serde_json::Value) -> Json {
         let key = STANDARD.encode([3; 32]);
         let mut all = serde_json::json!({
             "hash": "BLAKE2B-256-128", "encryption": "AES256-GCM-HMAC-SHA256", "secret": key, "masterKey": key,
@@ -251,15 +251,15 @@ pub(crate) mod tests {
     #[case(serde_json::json!({"masterKey": "AAAA"}), "master key")]
     #[case(serde_json::json!({"secret": ""}), "no key")]
     fn what_cannot_be_read_is_refused_by_name(#[case] change: serde_json::Value, #[case] expected: &str) {
-        let error = Format::of(json(change), outer()).unwrap_err().to_string();
+        let error = Format::of(json(&change), outer()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 
     #[test]
     fn features_that_only_warn_and_old_values_are_accepted() {
         let features = serde_json::json!([{"feature": "tape", "ifNotUnderstood": {"warn": true}}, {"feature": "index-v2"}]);
-        assert!(Format::of(json(serde_json::json!({"requiredFeatures": features})), outer()).is_ok());
-        let old = Format::of(json(serde_json::json!({"version": 1, "indexVersion": 0})), outer()).unwrap();
+        assert!(Format::of(json(&serde_json::json!({"requiredFeatures": features})), outer()).is_ok());
+        let old = Format::of(json(&serde_json::json!({"version": 1, "indexVersion": 0})), outer()).unwrap();
         assert_eq!(old.made.index_version, 1);
     }
 

@@ -2,6 +2,8 @@
 //! once. `parse` reads one index blob; `Builder` merges many; of several entries for one content the latest wins.
 
 mod parse;
+#[cfg(test)]
+pub(crate) mod parse_for_tests;
 mod rows;
 
 use std::collections::HashMap;

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case("[]")]
+    #[case("5")]
     #[case(r#"{"entries":[{"id":"a","modified":"yesterday"}]}"#)]
     #[case(r#"{"entries":[{"id":"../a","labels":{"type":"snapshot"},"modified":"2026-01-02T00:00:00Z"}]}"#)]
     #[case(r#"{"entries":[{"id":"a","labels":{"type":"snapshot"},"modified":"2026-01-02T00:00:00Z","data":{}}]}"#)]

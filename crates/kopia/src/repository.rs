@@ -1,6 +1,8 @@
 //! An open repository: loads the index, finds contents and reads them, verified. Nothing is ever written. A running
 //! kopia may replace index blobs and packs meanwhile: what is not found is looked up again in a fresh index.
 
+#[cfg(test)]
+pub(crate) mod forged;
 mod load;
 mod segments;
 
@@ -62,7 +64,11 @@ impl Repository {
         let password = password.clone();
         let format = blocking(move || Format::open(&blob, &password)).await?;
         let index = load::current(&blobs, &format, &options).await?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self::with(blobs, format, options, index))
+    }
+
+    fn with(blobs: Blobs, format: Format, options: Options, index: Index) -> Self {
+        Self(Arc::new(Inner {
             blobs,
             format,
             options,
@@ -70,7 +76,7 @@ impl Repository {
             reloads: AtomicU32::new(0),
             reloading: tokio::sync::Mutex::new(()),
             segments: Segments::default(),
-        })))
+        }))
     }
 
     /// What it is made with.

@@ -98,3 +98,6 @@ pub async fn restore(
     }
     shared.outcome()
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,9 @@ const M: &str = "maa0102030405060708090a0b0c0d0e0f";
 
 fn merged(blobs: &[Vec<u8>], watermark: u64) -> Index {
     let mut builder = Builder::new(16, false);
-    blobs.iter().for_each(|blob| builder.add("xn0_a", blob).unwrap());
+    for blob in blobs {
+        builder.add("xn0_a", blob).unwrap();
+    }
     builder.finish(watermark)
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Found {
 
 pub(crate) type Tree = BTreeMap<String, Found>;
 
-const OLD: i128 = -157_582_554_876_543_211;
+const OLD: i128 = -157_668_954_876_543_211;
 const FILES: i128 = 981_173_106_700_000_000;
 const DIRECTORIES: i128 = 1_580_702_706_500_000_000;
 
