@@ -13,6 +13,17 @@ const SMALL: (usize, usize) = (6, 2);
 /// The name of the only algorithm.
 pub const ALGORITHM: &str = "REED-SOLOMON-CRC32";
 
+/// Why a wrapped blob has no content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Uncorrectable {
+    #[error("it is cut off")]
+    CutOff,
+    #[error("its length is wrong")]
+    WrongLength,
+    #[error("more of it is damaged than its error correction can repair")]
+    TooDamaged,
+}
+
 /// The shape of the code, which follows from the overhead that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Correction {
@@ -82,18 +93,18 @@ impl Correction {
     }
 
     /// The content of a wrapped blob, corrected if that is necessary and possible.
-    pub(crate) fn unwrap(&self, stored: &[u8]) -> std::result::Result<Vec<u8>, &'static str> {
+    pub(crate) fn unwrap(&self, stored: &[u8]) -> Result<Vec<u8>, Uncorrectable> {
         let shape = self.shape(stored.len());
         let parity_length = shape.parity * (CRC + shape.shard) * shape.blocks;
-        let (parity, data) = stored.split_at_checked(parity_length).ok_or("it is cut off")?;
+        let (parity, data) = stored.split_at_checked(parity_length).ok_or(Uncorrectable::CutOff)?;
         let mut plain = Vec::with_capacity(data.len());
         for block in 0..shape.blocks {
             shape.block(parity, data, block, &mut plain)?;
         }
-        let length = plain.first_chunk::<LENGTH>().ok_or("it is cut off")?;
+        let length = plain.first_chunk::<LENGTH>().ok_or(Uncorrectable::CutOff)?;
         let length = u32::from_be_bytes(*length) as usize;
         let end =
-            length.checked_add(LENGTH).filter(|end| *end <= plain.len()).ok_or("its length is wrong")?;
+            length.checked_add(LENGTH).filter(|end| *end <= plain.len()).ok_or(Uncorrectable::WrongLength)?;
         plain.truncate(end);
         plain.drain(..LENGTH);
         Ok(plain)
@@ -108,7 +119,7 @@ impl Shape {
         data: &[u8],
         block: usize,
         plain: &mut Vec<u8>,
-    ) -> std::result::Result<(), &'static str> {
+    ) -> Result<(), Uncorrectable> {
         let unit = CRC + self.shard;
         let mut shards: Vec<Option<Vec<u8>>> = Vec::with_capacity(self.data + self.parity);
         for number in 0..self.data {
@@ -128,8 +139,7 @@ impl Shape {
             shards.push(parity.get(start..start + unit).and_then(intact));
         }
         if shards[..self.data].iter().any(Option::is_none) {
-            field::reconstruct(&mut shards, self.data)
-                .ok_or("more of it is damaged than its error correction can repair")?;
+            field::reconstruct(&mut shards, self.data).ok_or(Uncorrectable::TooDamaged)?;
         }
         shards.into_iter().take(self.data).flatten().for_each(|shard| plain.extend_from_slice(&shard));
         Ok(())

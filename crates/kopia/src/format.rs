@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde::{Deserialize, Deserializer};
 
 use crate::crypto::{self, Cipher, Hasher};
-use crate::ecc::Correction;
+use crate::ecc::{Correction, Uncorrectable};
 use crate::error::{Error, Result, shown};
 
 /// The largest format blob; a usual one has about 1 KiB.
@@ -107,6 +107,15 @@ pub struct Made {
     pub unique_id: String,
 }
 
+/// Why sealed bytes cannot be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unopened {
+    #[error(transparent)]
+    Uncorrectable(#[from] Uncorrectable),
+    #[error("its authentication tag does not match")]
+    NotAuthentic,
+}
+
 /// A repository's format with its keys.
 #[derive(Clone)]
 pub(crate) struct Format {
@@ -161,7 +170,7 @@ impl Format {
         Ok(Self { made, hasher, cipher, correction })
     }
 
-    /// Opens what is sealed with a key from `iv`. None if the tag does not match.
+    /// Opens what is sealed with a key from `iv`.
     pub(crate) fn unseal(
         &self,
         iv: &[u8],
@@ -170,7 +179,7 @@ impl Format {
         if let Some(correction) = &self.correction {
             stored = correction.unwrap(&stored)?;
         }
-        let opened = self.cipher.open(iv, &mut stored).ok_or("its authentication tag does not match")?;
+        let opened = self.cipher.open(iv, &mut stored).ok_or(Unopened::NotAuthentic)?;
         // What was opened in place lies behind the nonce.
         let length = opened.len();
         stored.copy_within(crypto::NONCE..crypto::NONCE + length, 0);

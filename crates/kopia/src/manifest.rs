@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::compress;
 use crate::error::{Error, Result, blocking, shown};
 use crate::repository::Repository;
-use crate::snapshot::{Snapshot, Source};
+use crate::snapshot::{Filter, Snapshot, Source, select};
 use crate::tree::{self, RawEntry};
 
 /// The longest unpacked content of manifests.
@@ -83,8 +83,18 @@ struct Version {
     snapshot: Option<Box<Snapshot>>,
 }
 
-/// All snapshots, in the order of their start.
-pub(crate) async fn snapshots(repository: &Repository) -> Result<Vec<Snapshot>> {
+/// All snapshots that match, in the order of their start.
+pub async fn snapshots(repository: &Repository, filter: &Filter) -> Result<Vec<Snapshot>> {
+    let all = load(repository).await?;
+    Ok(all.into_iter().filter(|snapshot| filter.matches(snapshot)).collect())
+}
+
+/// The snapshot with an ID, or the start of one that is unique, or the latest that matches.
+pub async fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<Snapshot> {
+    select(load(repository).await?, name, filter)
+}
+
+async fn load(repository: &Repository) -> Result<Vec<Snapshot>> {
     let contents = repository.index().with_prefix(b'm');
     let mut reading = futures::stream::iter(contents)
         .map(|id| async move {

@@ -6,8 +6,6 @@ use std::fmt;
 use lifeboat_repository::node::NodeTime;
 
 use crate::error::{Error, Result};
-use crate::manifest;
-use crate::repository::Repository;
 use crate::tree::Entry;
 
 /// Whose data a snapshot holds: `user@host:path`.
@@ -86,19 +84,8 @@ impl Filter {
     }
 }
 
-/// All snapshots that match, in the order of their start.
-pub async fn snapshots(repository: &Repository, filter: &Filter) -> Result<Vec<Snapshot>> {
-    let all = manifest::snapshots(repository).await?;
-    Ok(all.into_iter().filter(|snapshot| filter.matches(snapshot)).collect())
-}
-
 /// The snapshot with an ID, or the start of one that is unique, or the latest that matches.
-pub async fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<Snapshot> {
-    let all = manifest::snapshots(repository).await?;
-    select(all, name, filter)
-}
-
-fn select(all: Vec<Snapshot>, name: &str, filter: &Filter) -> Result<Snapshot> {
+pub(crate) fn select(all: Vec<Snapshot>, name: &str, filter: &Filter) -> Result<Snapshot> {
     if name == "latest" {
         let latest = all.into_iter().filter(|snapshot| filter.matches(snapshot)).max_by_key(|one| one.start);
         return latest.ok_or_else(|| Error::NothingFound { what: "no snapshot matches".to_owned() });
