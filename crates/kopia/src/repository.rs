@@ -24,6 +24,8 @@ use segments::Segments;
 
 /// How often the index is loaded again while a repository is open: a damaged repository must not cause it forever.
 const MOST_RELOADS: u32 = 16;
+/// The longest sealed content that can be the target of a link.
+const SMALL: u32 = 4096 + 128;
 
 /// How a repository is read.
 #[derive(Debug, Clone)]
@@ -53,7 +55,10 @@ struct Inner {
     index: RwLock<Arc<Index>>,
     reloads: AtomicU32,
     reloading: tokio::sync::Mutex<()>,
-    segments: Segments,
+    /// Of directories, manifests and lists, which have packs of their own.
+    documents: Segments,
+    /// Of small contents among file data: the targets of links.
+    links: Segments,
 }
 
 impl Repository {
@@ -75,7 +80,8 @@ impl Repository {
             index: RwLock::new(Arc::new(index)),
             reloads: AtomicU32::new(0),
             reloading: tokio::sync::Mutex::new(()),
-            segments: Segments::default(),
+            documents: Segments::of(2 * 1024 * 1024),
+            links: Segments::of(256 * 1024),
         }))
     }
 
@@ -138,13 +144,15 @@ impl Repository {
             Err(error) if error.is_local() => error,
             Err(error) => return Err(error),
         };
-        if !error.is_not_found() {
-            // The network or the cached segment may have been at fault.
-            if let Ok(plain) = self.read_at(id, &index, &location, false).await {
-                return Ok(plain);
-            }
+        let mut fresh = self.index();
+        if error.is_not_found() {
+            fresh = self.reload(&index).await?;
+        } else if let Ok(plain) = self.read_at(id, &index, &location, false).await {
+            // The network or the cached segment was at fault.
+            return Ok(plain);
+        } else if self.0.reloads.load(Ordering::Relaxed) == 0 {
+            fresh = self.reload(&index).await?;
         }
-        let fresh = self.reload(&index).await?;
         match fresh.find(id) {
             Some(other) if !Arc::ptr_eq(&fresh, &index) => self.read_at(id, &fresh, &other, false).await,
             _ => Err(error),
@@ -159,10 +167,12 @@ impl Repository {
         cached: bool,
     ) -> Result<Vec<u8>> {
         let pack = index.pack(location.pack)?;
-        let sealed = if cached && id.prefix() != 0 {
-            self.0.segments.read(&self.0.blobs, pack, location).await?
-        } else {
-            self.0.blobs.range(&pack.name, location.offset.into()..location.end()).await?
+        let sealed = match id.prefix() {
+            0 if cached && location.length <= SMALL => {
+                self.0.links.read(&self.0.blobs, pack, location).await?
+            }
+            prefix if cached && prefix != 0 => self.0.documents.read(&self.0.blobs, pack, location).await?,
+            _ => self.0.blobs.range(&pack.name, location.offset.into()..location.end()).await?,
         };
         let (this, id, location) = (self.clone(), *id, *location);
         if sealed.len() < 64 * 1024 {

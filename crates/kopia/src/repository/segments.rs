@@ -1,5 +1,5 @@
-//! Reads contents that are not file data (directories, manifests, lists) in segments of their packs, the last few of
-//! which are kept: the directories of a snapshot are neighbours, and a remote store costs a round trip for each request.
+//! Reads small contents (directories, manifests, lists, targets of links) in segments of their packs, the last few of which
+//! are kept: those of a snapshot are neighbours, and a remote store costs a round trip for each request.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,6 @@ use crate::blobs::Blobs;
 use crate::error::Result;
 use crate::index::{Location, Pack};
 
-const LENGTH: u64 = 2 * 1024 * 1024;
 const KEPT: usize = 8;
 
 #[derive(Debug)]
@@ -21,23 +20,30 @@ struct Segment {
 }
 
 /// The segments that were read last.
-#[derive(Debug, Default)]
-pub(super) struct Segments(Mutex<VecDeque<Segment>>);
+#[derive(Debug)]
+pub(super) struct Segments {
+    length: u64,
+    kept: Mutex<VecDeque<Segment>>,
+}
 
 impl Segments {
+    pub(super) fn of(length: u64) -> Self {
+        Self { length, kept: Mutex::default() }
+    }
+
     /// The sealed bytes of a content.
     pub(super) async fn read(&self, blobs: &Blobs, pack: &Pack, location: &Location) -> Result<Bytes> {
         if let Some(found) = self.find(pack, location) {
             return Ok(found);
         }
-        let start = u64::from(location.offset) / LENGTH * LENGTH;
-        let end = (start + LENGTH).min(pack.end).max(location.end());
+        let start = u64::from(location.offset) / self.length * self.length;
+        let end = (start + self.length).min(pack.end).max(location.end());
         // The index may say more about the pack than its real length.
         let Ok(bytes) = blobs.range(&pack.name, start..end).await else {
             return blobs.range(&pack.name, location.offset.into()..location.end()).await;
         };
         let part = part(&bytes, start, location).unwrap_or_default();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.pop_front();
         }
@@ -46,7 +52,7 @@ impl Segments {
     }
 
     fn find(&self, pack: &Pack, location: &Location) -> Option<Bytes> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |segment: &Segment| {
             segment.pack == pack.name && part(&segment.bytes, segment.start, location).is_some()
         };

@@ -180,7 +180,9 @@ impl Restorer {
     }
 
     fn want(&mut self, file: &Arc<File>, part: Part, at: u64) -> Result<()> {
-        let located = self.shared.wait(self.shared.repository.locate(&part.content));
+        let known = self.index.find(&part.content).map(|location| (Arc::clone(&self.index), location));
+        let located =
+            known.map_or_else(|| self.shared.wait(self.shared.repository.locate(&part.content)), Ok);
         let (index, location) = match located {
             Ok(found) => found,
             Err(error) if error.is_local() => {
