@@ -206,6 +206,8 @@ impl Restorer {
             let pack = self.index.pack(read.pack)?.name.clone();
             self.jobs.blocking_send(Job { pack, read }).map_err(|_| Error::Cancelled)?;
         }
+        // It may have been loaded again, because a pack was replaced.
+        self.index = self.shared.repository.index();
         Ok(())
     }
 
