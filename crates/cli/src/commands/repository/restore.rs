@@ -75,8 +75,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let Some(target) = args.target.clone() else {
         return Err(CliError::usage("the directory to restore to is missing").help("give one with --target"));
     };
-    // Before the repository is opened.
-    selected(session, &args.include, &args.exclude)?;
+    let select = selected(session, &args.include, &args.exclude)?;
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
     let progress = Arc::new(Progress::default());
@@ -84,7 +83,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let outcome = session
         .reading(&repository, |cancel| async {
             let (found, subfolder) = select::one(&repository, &selection, &filter).await?;
-            let options = args.options(session, target, subfolder)?;
+            let options = args.options(session, target, subfolder, select)?;
             announce(session, &found, &args);
             let shown = Shown::start(session, &progress, Some(restore_status));
             let work = restore::restore(&repository, &found.1, options, Arc::clone(&progress), cancel);
@@ -128,8 +127,8 @@ impl Args {
         session: &Session,
         target: PathBuf,
         subfolder: Option<PathBuf>,
+        select: Option<restore::Select>,
     ) -> Result<RestoreOptions, CliError> {
-        let select = selected(session, &self.include, &self.exclude)?;
         Ok(RestoreOptions {
             target,
             subfolder,
