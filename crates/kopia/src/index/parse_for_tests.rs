@@ -2,8 +2,8 @@
 
 use crate::id::ContentId;
 
-/// Entries with offset, sealed length, plain length and compression, all in one pack.
-pub(crate) fn encode(pack: &str, entries: &[(ContentId, u32, u32, u32, u32)]) -> Vec<u8> {
+/// Entries with offset, sealed length, plain length and compression, all in one pack and of one time.
+pub(crate) fn encode(pack: &str, time: u32, entries: &[(ContentId, u32, u32, u32, u32)]) -> Vec<u8> {
     let mut compressions: Vec<u32> = entries.iter().map(|entry| entry.4).collect();
     compressions.sort_unstable();
     compressions.dedup();
@@ -15,7 +15,7 @@ pub(crate) fn encode(pack: &str, entries: &[(ContentId, u32, u32, u32, u32)]) ->
     bytes.extend(0_u32.to_be_bytes());
     for (id, offset, length, original, compression) in entries {
         bytes.extend(id.key());
-        bytes.extend(1_u32.to_be_bytes());
+        bytes.extend(time.to_be_bytes());
         bytes.extend(offset.to_be_bytes());
         bytes.extend(&original.to_be_bytes()[1..]);
         bytes.extend(&length.to_be_bytes()[1..]);

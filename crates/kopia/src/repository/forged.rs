@@ -10,6 +10,7 @@ use crate::id::ContentId;
 use crate::index::{Builder, parse_for_tests};
 
 const PACK: &str = "p0123456789abcdef0123456789abcdef-s01";
+const MOVED: &str = "p1123456789abcdef0123456789abcdef-s02";
 
 /// Collects contents.
 pub(crate) struct Forger {
@@ -74,10 +75,27 @@ impl Forger {
 
     pub(crate) async fn open(self) -> Repository {
         let store = Store::memory();
+        store.put(PACK, self.pack.clone()).await.unwrap();
+        self.open_on(store).await
+    }
+
+    /// A repository whose pack was replaced after its index was loaded, as by kopia's maintenance.
+    pub(crate) async fn open_and_move(self) -> Repository {
+        let store = Store::memory();
+        store.put(MOVED, self.pack.clone()).await.unwrap();
+        let index = parse_for_tests::encode(MOVED, 2, &self.entries);
+        let (hash, size) = self.format.hasher.hash(&index);
+        let digits: Vec<String> = hash[..size].iter().map(|byte| format!("{byte:02x}")).collect();
+        let sealed = self.format.seal(&hash[size - IV..size], &index);
+        store.put(&format!("xn0_{}-s1-c1", digits.concat()), sealed).await.unwrap();
+        self.open_on(store).await
+    }
+
+    /// With the index in which everything is in the first pack.
+    async fn open_on(self, store: Store) -> Repository {
         store.put(blobs::FORMAT, "{}").await.unwrap();
-        store.put(PACK, self.pack).await.unwrap();
         let mut builder = Builder::new(16, false);
-        builder.add("xn0_", &parse_for_tests::encode(PACK, &self.entries)).unwrap();
+        builder.add("xn0_", &parse_for_tests::encode(PACK, 1, &self.entries)).unwrap();
         let blobs = Blobs::open(store).await.unwrap();
         let options = Options { reads: 2, threads: 2 };
         Repository::with(blobs, self.format, options, builder.finish(0))

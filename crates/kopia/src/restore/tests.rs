@@ -180,3 +180,16 @@ async fn a_content_that_many_files_share_is_written_to_each() {
         (0..500).all(|number| std::fs::read(target.path().join(format!("f{number}"))).unwrap() == b"shared")
     );
 }
+
+#[tokio::test]
+async fn a_pack_that_was_replaced_meanwhile_is_looked_up_again() {
+    let mut forger = Forger::new();
+    let (one, two) = (forger.add("", b"one"), forger.add("", b"two"));
+    let root = forger.directory(&[file("one", 3, &one), file("two", 3, &two)].join(","));
+    let repository = forger.open_and_move().await;
+    let target = tempfile::tempdir().unwrap();
+    let options = RestoreOptions { target: target.path().to_owned(), ..RestoreOptions::default() };
+    let work = restore(&repository, &snapshot(&root), options, Arc::default(), CancellationToken::new());
+    assert!(!work.await.unwrap().is_incomplete());
+    assert_eq!(std::fs::read(target.path().join("two")).unwrap(), b"two");
+}

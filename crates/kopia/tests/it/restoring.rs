@@ -167,9 +167,9 @@ async fn a_cancelled_restore_ends_as_cancelled() {
     assert!(matches!(restored, Err(lifeboat_kopia::Error::Cancelled)));
 }
 
-/// A pack whose contents moved to another one, as kopia's maintenance does: the index that is loaded then knows where.
+/// Indexes that were written after the repository was opened are found when a content is missing.
 #[tokio::test]
-async fn a_pack_that_was_replaced_meanwhile_is_looked_up_again() {
+async fn contents_that_were_written_meanwhile_are_found() {
     let objects = &all()["epochs"];
     let indexes: Vec<&String> = objects.keys().filter(|key| key.starts_with("x/n5_/")).collect();
     let store: Store = store(objects).await;
