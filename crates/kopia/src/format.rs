@@ -171,11 +171,7 @@ impl Format {
     }
 
     /// Opens what is sealed with a key from `iv`.
-    pub(crate) fn unseal(
-        &self,
-        iv: &[u8],
-        mut stored: Vec<u8>,
-    ) -> std::result::Result<Vec<u8>, &'static str> {
+    pub(crate) fn unseal(&self, iv: &[u8], mut stored: Vec<u8>) -> Result<Vec<u8>, Unopened> {
         if let Some(correction) = &self.correction {
             stored = correction.unwrap(&stored)?;
         }
