@@ -92,7 +92,6 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "lifeboat-plan",
             "lifeboat-store",
             "lifeboat-repository",
-            "lifeboat-kopia",
             "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-cluster",

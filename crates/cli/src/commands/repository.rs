@@ -10,10 +10,8 @@ macro_rules! message {
     }};
 }
 
-pub(crate) use message;
-
-pub(crate) mod arguments;
-pub(crate) mod backup;
+mod arguments;
+mod backup;
 pub(crate) mod cache;
 mod cat;
 pub(crate) mod check;
@@ -42,7 +40,7 @@ pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod signals;
 mod snapshots;
-pub(crate) mod source;
+mod source;
 mod stats;
 mod tag;
 pub(crate) mod unlock;
