@@ -192,7 +192,8 @@ async fn a_pack_that_was_replaced_meanwhile_is_looked_up_again() {
     let repository = forger.open_and_move().await;
     let target = tempfile::tempdir().unwrap();
     let options = RestoreOptions { target: target.path().to_owned(), ..RestoreOptions::default() };
-    let work = restore(&repository, &snapshot(&root), options, Arc::default(), CancellationToken::new());
+    let snapshot = snapshot(&root);
+    let work = restore(&repository, &snapshot, options, Arc::default(), CancellationToken::new());
     assert!(!work.await.unwrap().is_incomplete());
     assert_eq!(std::fs::read(target.path().join("two")).unwrap(), b"two");
 }
