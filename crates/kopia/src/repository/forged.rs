@@ -26,7 +26,7 @@ impl Forger {
 
     /// Adds a content; returns its ID.
     pub(crate) fn add(&mut self, prefix: &str, plain: &[u8]) -> String {
-        self.add_stored(prefix, plain, plain.to_vec(), 0)
+        self.add_stored(prefix, plain, plain, 0)
     }
 
     /// Adds a content that is stored in another form.
@@ -34,7 +34,7 @@ impl Forger {
         &mut self,
         prefix: &str,
         plain: &[u8],
-        stored: Vec<u8>,
+        stored: &[u8],
         compression: u32,
     ) -> String {
         let length = u32::try_from(plain.len()).unwrap();
@@ -46,7 +46,7 @@ impl Forger {
         &mut self,
         prefix: &str,
         plain: &[u8],
-        stored: Vec<u8>,
+        stored: &[u8],
         compression: u32,
         length: u32,
     ) -> String {
@@ -55,7 +55,7 @@ impl Forger {
             hash[..size].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         let text = format!("{prefix}{digits}");
         let id = ContentId::parse(&text).unwrap();
-        let sealed = self.format.seal(&hash[size - IV..size], &stored);
+        let sealed = self.format.seal(&hash[size - IV..size], stored);
         let offset = u32::try_from(self.pack.len()).unwrap();
         self.entries.push((id, offset, u32::try_from(sealed.len()).unwrap(), length, compression));
         self.pack.extend(sealed);

@@ -96,13 +96,13 @@ async fn a_bomb_and_a_wrong_length_are_named() {
     let zeros = vec![0; 32 << 20];
     let mut forger = Forger::new();
     let packed = [0x1101_u32.to_be_bytes().to_vec(), zstd::bulk::compress(&zeros, 1).unwrap()].concat();
-    let bomb = forger.add_lying("", &zeros, packed, 0x1101, 1000);
+    let bomb = forger.add_lying("", &zeros, &packed, 0x1101, 1000);
     problem_of(forger, &file("bad", 1000, &bomb)).await;
     let mut forger = Forger::new();
-    let lie = forger.add_lying("", b"short", b"short".to_vec(), 0, 6);
+    let lie = forger.add_lying("", b"short", b"short", 0, 6);
     problem_of(forger, &file("bad", 6, &lie)).await;
     let mut forger = Forger::new();
-    let other = forger.add_lying("", b"these bytes", b"other bytes".to_vec(), 0, 11);
+    let other = forger.add_lying("", b"these bytes", b"other bytes", 0, 11);
     let message = problem_of(forger, &file("bad", 11, &other)).await;
     assert!(message.contains("do not have its hash"), "{message}");
 }

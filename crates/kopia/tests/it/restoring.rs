@@ -180,13 +180,11 @@ async fn contents_that_were_written_meanwhile_are_found() {
     }
     // Opened before the latest indexes were written.
     let repository = try_open(store.clone()).await.unwrap();
-    let before = lifeboat_kopia::snapshots(&repository, &Filter::default()).await.unwrap().len();
     let fresh = open("epochs").await;
     let latest = find(&fresh, "latest", &Filter::default()).await.unwrap();
     for (key, content) in kept {
         store.put(&key, content).await.unwrap();
     }
-    assert!(before < 66);
     let target = tempfile::tempdir().unwrap();
     let options = RestoreOptions { target: target.path().to_owned(), ..RestoreOptions::default() };
     let work = lifeboat_kopia::restore::restore(
