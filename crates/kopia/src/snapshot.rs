@@ -34,6 +34,7 @@ pub struct Snapshot {
     /// Why it is incomplete: "checkpoint" while an upload runs, "canceled", "limit reached".
     pub incomplete: Option<String>,
     pub size: u64,
+    /// The files that its upload counted: unchanged ones may be missing.
     pub files: u64,
     pub directories: u64,
     pub errors: u64,
