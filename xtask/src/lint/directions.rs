@@ -92,6 +92,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "lifeboat-plan",
             "lifeboat-store",
             "lifeboat-repository",
+            "lifeboat-kopia",
             "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-cluster",
