@@ -1,10 +1,12 @@
-//! Repositories in restic's format, written and read by our program and by genuine restic. `cargo xtask test
+//! Repositories in restic's format, written and read by our program and by genuine restic; kopia repositories, written by
+//! genuine kopia. `cargo xtask test
 //! repository` builds the programs and passes their paths; no cluster is needed.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 #[cfg(feature = "torture")]
 mod gateway;
 mod interop;
+mod kopia;
 mod places;
 mod several;
 

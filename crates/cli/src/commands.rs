@@ -6,6 +6,7 @@ pub(crate) mod completion;
 pub(crate) mod crds;
 mod describe;
 pub(crate) mod install;
+pub(crate) mod kopia;
 pub(crate) mod mover;
 pub(crate) mod plugin;
 pub(crate) mod repo;
@@ -51,6 +52,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Plugin(command) => plugin::run(&settings, command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
+        Command::Kopia(args) => kopia::run(*args).await,
         Command::Crds(args) => crds::run(&args),
         Command::Server(args) => Box::pin(server::run(settings, *args)).await,
         Command::Volume(command) => Box::pin(volume::run(&settings, command)).await,

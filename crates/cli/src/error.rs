@@ -177,6 +177,22 @@ impl From<lifeboat_repository::Error> for CliError {
     }
 }
 
+impl From<lifeboat_kopia::Error> for CliError {
+    fn from(error: lifeboat_kopia::Error) -> Self {
+        use lifeboat_kopia::Error;
+        let code = match &error {
+            Error::NoRepository { .. } => 10,
+            Error::Upgrading { .. } => 11,
+            Error::WrongPassword => 12,
+            Error::Cancelled => INTERRUPTED,
+            _ => 1,
+        };
+        let message = if code == INTERRUPTED { "interrupted".to_owned() } else { error.to_string() };
+        let source = std::error::Error::source(&error).map(|cause| Causes::of(cause).into());
+        Self { message, help: error.hint(), kind: Kind::Restic(code), source }
+    }
+}
+
 /// The causes of an error whose own text has become the message.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]

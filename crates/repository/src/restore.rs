@@ -31,6 +31,7 @@ mod visit;
 mod walk;
 mod window;
 mod work;
+pub mod writing;
 
 pub use crate::backup::Problem;
 pub use outcome::{Action, Event, RestoreOutcome};

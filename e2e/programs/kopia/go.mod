@@ -1,4 +1,4 @@
-// Genuine kopia, built from its own module: the bench measures it.
+// Genuine kopia, built from its own module: the bench measures it, and tests read what it writes.
 module lifeboat.dev/e2e/kopia
 
 go 1.26.0

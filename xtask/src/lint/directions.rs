@@ -11,11 +11,13 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
+    // Shares the safe writing of restores, and the types of nodes.
+    ("lifeboat-kopia", &["lifeboat-store", "lifeboat-repository"]),
     ("lifeboat-mover", &["lifeboat-store", "lifeboat-repository"]),
     ("lifeboat-archive", &["lifeboat-api", "lifeboat-store"]),
     ("lifeboat-plugin-protocol", &[]),
@@ -90,6 +92,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "lifeboat-plan",
             "lifeboat-store",
             "lifeboat-repository",
+            "lifeboat-kopia",
             "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-cluster",
@@ -111,7 +114,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
 ];
 
 /// External crates that a crate must not use, and why.
-const MUST_NOT_USE: [(&str, &[&str], &str); 9] = [
+const MUST_NOT_USE: [(&str, &[&str], &str); 10] = [
     ("lifeboat-api", &["tokio", "tokio-util", "futures", "rand"], "it holds types, not behaviour"),
     (
         "lifeboat-plan",
@@ -120,6 +123,7 @@ const MUST_NOT_USE: [(&str, &[&str], &str); 9] = [
     ),
     ("lifeboat-store", &["kube", "k8s-openapi"], "it does not know Kubernetes"),
     ("lifeboat-repository", &["kube", "k8s-openapi"], "it does not know Kubernetes"),
+    ("lifeboat-kopia", &["kube", "k8s-openapi"], "it does not know Kubernetes"),
     ("lifeboat-mover", &["kube", "k8s-openapi"], "it has no token and decides nothing"),
     ("lifeboat-archive", &["kube"], "it knows files, not clusters"),
     ("lifeboat-plugin", &["kube"], "actions ask through a trait"),

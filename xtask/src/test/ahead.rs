@@ -19,10 +19,11 @@ const NICENESS: i32 = 10;
 /// A variable with which users name a program that they have, and the function that builds it otherwise.
 type ProgramBuild = (&'static str, fn() -> Result<PathBuf>);
 
-const REPOSITORY: [ProgramBuild; 4] = [
+const REPOSITORY: [ProgramBuild; 5] = [
     ("LIFEBOAT_RESTIC", tools::restic),
     ("LIFEBOAT_RESTIC_014", tools::debian_restic),
     ("LIFEBOAT_REST_SERVER", tools::rest_server),
+    ("LIFEBOAT_KOPIA", tools::kopia),
     ("", programs::s3_server),
 ];
 const PLUGINS: [ProgramBuild; 3] = [

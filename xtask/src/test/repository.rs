@@ -1,6 +1,6 @@
-//! The part `repository`: our program beside genuine restic on directories, S3 and restic's REST server, and some
-//! cycles of the kill harness. It needs no cluster; it builds or starts everything else and passes it to the tests in
-//! the environment.
+//! The part `repository`: our program beside genuine restic on directories, S3 and restic's REST server, on repositories
+//! of genuine kopia, and some cycles of the kill harness. It needs no cluster; it builds or starts everything else and
+//! passes it to the tests in the environment.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,11 @@ use crate::tools;
 
 /// Programs and the functions that build them. If the variable is set, it names an existing program.
 type Build = fn() -> Result<PathBuf>;
-const PROGRAMS: [(&str, Build); 3] = [
+const PROGRAMS: [(&str, Build); 4] = [
     ("LIFEBOAT_RESTIC", tools::restic),
     ("LIFEBOAT_RESTIC_014", tools::debian_restic),
     ("LIFEBOAT_REST_SERVER", tools::rest_server),
+    ("LIFEBOAT_KOPIA", tools::kopia),
 ];
 
 /// Modules of crate `e2e`'s tests; those of its library run, too.

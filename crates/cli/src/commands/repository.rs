@@ -10,8 +10,10 @@ macro_rules! message {
     }};
 }
 
-mod arguments;
-mod backup;
+pub(crate) use message;
+
+pub(crate) mod arguments;
+pub(crate) mod backup;
 pub(crate) mod cache;
 mod cat;
 pub(crate) mod check;
@@ -40,7 +42,7 @@ pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod signals;
 mod snapshots;
-mod source;
+pub(crate) mod source;
 mod stats;
 mod tag;
 pub(crate) mod unlock;

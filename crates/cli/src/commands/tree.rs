@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Volume(commands::volume::Command),
     /// Use a repository directly, without a cluster: back up, restore, forget, prune, check
     Repository(Box<commands::repository::Args>),
+    /// Read a kopia repository, such as Velero's, without a cluster: list, restore, check; nothing is written to it
+    Kopia(Box<commands::kopia::Args>),
     /// Print the custom resource definitions
     Crds(commands::crds::Args),
     /// Run the server (used by the Deployment)

@@ -1,7 +1,7 @@
 //! A file that is being written. Blobs arrive in any order and from several threads; the thread that writes the last
 //! one completes the file. A file of one blob is opened, written and completed at once.
 
-mod write;
+pub(super) mod write;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;

@@ -20,7 +20,7 @@ const LONGEST_LIST: usize = 64 * 1024;
 const USUAL_LIST: usize = 1024;
 
 /// The object whose metadata is set.
-pub(super) enum MetadataTarget<'a> {
+pub enum MetadataTarget<'a> {
     /// An open file or directory.
     Open(BorrowedFd<'a>),
     /// An entry of a directory; a symbolic link is never followed.
@@ -120,7 +120,7 @@ fn set_xattrs(shared: &Shared, target: &MetadataTarget<'_>, node: &Node, failure
 }
 
 impl MetadataTarget<'_> {
-    fn chown(&self, uid: u32, gid: u32) -> SystemResult<()> {
+    pub fn chown(&self, uid: u32, gid: u32) -> SystemResult<()> {
         // To the kernel, the largest number means "do not change"; rustix does not allow it.
         let (user, group) =
             ((uid != u32::MAX).then(|| Uid::from_raw(uid)), (gid != u32::MAX).then(|| Gid::from_raw(gid)));
@@ -132,14 +132,14 @@ impl MetadataTarget<'_> {
         }
     }
 
-    pub(super) fn chmod(&self, mode: u32) -> SystemResult<()> {
+    pub fn chmod(&self, mode: u32) -> SystemResult<()> {
         match self {
             Self::Open(handle) => fchmod(handle, Mode::from_raw_mode(mode)),
             Self::Entry { directory, name } => chmod_entry(*directory, name, mode),
         }
     }
 
-    pub(super) fn set_times(&self, node: &Node) -> SystemResult<()> {
+    pub fn set_times(&self, node: &Node) -> SystemResult<()> {
         let times = Timestamps { last_access: timespec(node.atime), last_modification: timespec(node.mtime) };
         match self {
             Self::Open(handle) => futimens(handle, &times),
@@ -192,7 +192,7 @@ fn entry_path(directory: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
 
 /// Changes the mode of an entry that must not be followed. The system call for this is too new, so the entry is
 /// opened without any permission and changed through the path of that handle.
-pub(super) fn chmod_entry(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> SystemResult<()> {
+pub fn chmod_entry(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> SystemResult<()> {
     let handle = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let stat = Stat::of(&handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     if stat.kind() == NodeKind::Symlink {

@@ -11,7 +11,7 @@ use rustix::io::{Errno, Result as SystemResult};
 use crate::error::{Error, Result};
 
 /// The longest path, as in the kernel: this also bounds the depth.
-pub(super) const LONGEST_PATH: usize = 4095;
+pub const LONGEST_PATH: usize = 4095;
 
 /// With RESOLVE_BENEATH, the kernel may fail when something is renamed meanwhile, and must be called again.
 const ATTEMPTS: usize = 16;
@@ -21,7 +21,7 @@ const SAFE: ResolveFlags =
 
 /// The opened target.
 #[derive(Debug)]
-pub(super) struct Target {
+pub struct Target {
     /// None in a dry run if the directory does not exist.
     root: Option<OwnedFd>,
     /// Whether the kernel has openat2, and permits it.
@@ -31,7 +31,7 @@ pub(super) struct Target {
 impl Target {
     /// Opens the directory; creates it and its parents unless it is a dry run. The path comes from the user, so
     /// symbolic links in it are followed.
-    pub(super) fn open(path: &Path, dry_run: bool) -> Result<Self> {
+    pub fn open(path: &Path, dry_run: bool) -> Result<Self> {
         if !dry_run {
             make_all(path).map_err(Error::file("create the target directory", path))?;
         }
@@ -47,13 +47,13 @@ impl Target {
         Ok(Self { root, beneath })
     }
 
-    pub(super) fn root(&self) -> Option<BorrowedFd<'_>> {
+    pub fn root(&self) -> Option<BorrowedFd<'_>> {
         self.root.as_ref().map(AsFd::as_fd)
     }
 
     /// Opens a path below the target (empty for the target itself), through no symbolic link, not even as the last
     /// component.
-    pub(super) fn open_below(&self, path: &[u8], flags: OFlags) -> SystemResult<OwnedFd> {
+    pub fn open_below(&self, path: &[u8], flags: OFlags) -> SystemResult<OwnedFd> {
         let root = self.root.as_ref().ok_or(Errno::NOENT)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = if path.is_empty() { b".".as_slice() } else { path };

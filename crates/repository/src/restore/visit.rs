@@ -1,7 +1,7 @@
 //! The walk that restores: checks what exists at each path, asks `plan` what to do, creates directories, removes
 //! obstructing entries, and passes files to the workers, one window at a time.
 
-mod directories;
+pub(super) mod directories;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

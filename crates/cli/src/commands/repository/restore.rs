@@ -75,9 +75,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let Some(target) = args.target.clone() else {
         return Err(CliError::usage("the directory to restore to is missing").help("give one with --target"));
     };
-    if args.include.is_given() && args.exclude.is_given() {
-        return Err(CliError::usage("--include and --exclude cannot be combined").help("use one of them"));
-    }
+    let select = selected(session, &args.include, &args.exclude)?;
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
     let progress = Arc::new(Progress::default());
@@ -85,7 +83,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let outcome = session
         .reading(&repository, |cancel| async {
             let (found, subfolder) = select::one(&repository, &selection, &filter).await?;
-            let options = args.options(session, target, subfolder)?;
+            let options = args.options(session, target, subfolder, select)?;
             announce(session, &found, &args);
             let shown = Shown::start(session, &progress, Some(restore_status));
             let work = restore::restore(&repository, &found.1, options, Arc::clone(&progress), cancel);
@@ -94,7 +92,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
             Ok(outcome?)
         })
         .await?;
-    report(session, &args, &outcome, start.elapsed())
+    report(session, args.dry_run, &outcome, start.elapsed())
 }
 
 fn announce(session: &Session, (id, snapshot): &FoundSnapshot, args: &Args) {
@@ -129,22 +127,8 @@ impl Args {
         session: &Session,
         target: PathBuf,
         subfolder: Option<PathBuf>,
+        select: Option<restore::Select>,
     ) -> Result<RestoreOptions, CliError> {
-        let settings = &session.settings;
-        let wanted = if self.include.is_given() {
-            Wanted::Include(self.include.patterns(settings)?)
-        } else if self.exclude.is_given() {
-            Wanted::Exclude(self.exclude.patterns(settings)?)
-        } else {
-            Wanted::Everything
-        };
-        let select: Option<restore::Select> = match wanted {
-            Wanted::Everything => None,
-            wanted => Some(Arc::new(move |path: &[u8], is_directory| {
-                let found = wanted.select(path, is_directory);
-                restore::Selection { include: found.matched, descend: found.below }
-            })),
-        };
         Ok(RestoreOptions {
             target,
             subfolder,
@@ -173,8 +157,29 @@ impl Args {
     }
 }
 
+/// What the patterns select; None for everything.
+pub(crate) fn selected(
+    session: &Session,
+    include: &IncludeArgs,
+    exclude: &ExcludeArgs,
+) -> Result<Option<restore::Select>, CliError> {
+    let settings = &session.settings;
+    let wanted = match (include.is_given(), exclude.is_given()) {
+        (true, true) => {
+            return Err(CliError::usage("--include and --exclude cannot be combined").help("use one of them"));
+        }
+        (true, false) => Wanted::Include(include.patterns(settings)?),
+        (false, true) => Wanted::Exclude(exclude.patterns(settings)?),
+        (false, false) => return Ok(None),
+    };
+    Ok(Some(Arc::new(move |path: &[u8], is_directory| {
+        let found = wanted.select(path, is_directory);
+        restore::Selection { include: found.matched, descend: found.below }
+    })))
+}
+
 /// Prints every entry with -vv.
-fn notify(session: &Session) -> Option<restore::Notify> {
+pub(crate) fn notify(session: &Session) -> Option<restore::Notify> {
     if session.settings.verbosity < 2 {
         return None;
     }
@@ -198,11 +203,17 @@ fn notify(session: &Session) -> Option<restore::Notify> {
     }))
 }
 
-fn report(session: &Session, args: &Args, outcome: &RestoreOutcome, took: Duration) -> Result<(), CliError> {
+/// Prints what a restore did, and fails if it is incomplete.
+pub(crate) fn report(
+    session: &Session,
+    dry_run: bool,
+    outcome: &RestoreOutcome,
+    took: Duration,
+) -> Result<(), CliError> {
     for found in &outcome.problems {
         problem(session, "restore", &found.path, &found.message);
     }
-    output::summary(session, &summary(outcome, took), &summary_text(args, outcome, took))?;
+    output::summary(session, &summary(outcome, took), &summary_text(dry_run, outcome, took))?;
     match outcome.problem_count {
         0 => Ok(()),
         count => Err(CliError::restic(1, format!("the restore is incomplete: {count} problems"))
@@ -231,8 +242,8 @@ fn summary(outcome: &RestoreOutcome, took: Duration) -> serde_json::Value {
     message
 }
 
-fn summary_text(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
-    let did = if args.dry_run { "Would restore" } else { "Restored" };
+fn summary_text(dry_run: bool, outcome: &RestoreOutcome, took: Duration) -> String {
+    let did = if dry_run { "Would restore" } else { "Restored" };
     let mut text = format!(
         "{did} {} of {} files and directories ({} of {}) in {}",
         outcome.files_restored,

@@ -34,7 +34,7 @@ impl DeviceTarget {
         Ok(Self { path: path.to_owned(), file, size, clear: AtomicBool::new(false) })
     }
 
-    pub(super) fn must_hold(&self, bytes: u64) -> Result<()> {
+    pub fn must_hold(&self, bytes: u64) -> Result<()> {
         if bytes <= self.size {
             return Ok(());
         }
@@ -44,14 +44,14 @@ impl DeviceTarget {
     }
 
     /// Makes all of it read as zeros, if that needs no writing.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let cleared = self.size == 0 || fallocate(&self.file, flags, 0, self.size).is_ok();
         self.clear.store(cleared, Ordering::Relaxed);
     }
 
     /// Writes the parts that are not zero.
-    pub(super) fn write(&self, plain: &[u8], at: u64) -> Result<()> {
+    pub fn write(&self, plain: &[u8], at: u64) -> Result<()> {
         let mut done = 0;
         while done < plain.len() {
             let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
@@ -70,7 +70,7 @@ impl DeviceTarget {
     }
 
     /// Makes a part read as zeros.
-    pub(super) fn zeros(&self, at: u64, length: u64) -> Result<()> {
+    pub fn zeros(&self, at: u64, length: u64) -> Result<()> {
         if self.clear.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -87,14 +87,14 @@ impl DeviceTarget {
         Ok(())
     }
 
-    pub(super) fn read(&self, at: u64, length: u32) -> Result<Vec<u8>> {
+    pub fn read(&self, at: u64, length: u32) -> Result<Vec<u8>> {
         let mut content = vec![0; length as usize];
         self.file.read_exact_at(&mut content, at).map_err(self.failed("read"))?;
         Ok(content)
     }
 
     /// Flushes everything to the device, so that later reads come from the device itself.
-    pub(super) fn sync(&self) -> Result<()> {
+    pub fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(self.failed("write to"))?;
         let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
         Ok(())

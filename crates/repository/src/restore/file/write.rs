@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result as SystemResult};
 const BLOCK: usize = 4096;
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-pub(super) fn write_all(handle: &OwnedFd, mut bytes: &[u8], mut at: u64) -> SystemResult<()> {
+pub fn write_all(handle: &OwnedFd, mut bytes: &[u8], mut at: u64) -> SystemResult<()> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(handle, bytes, at) {
             Ok(0) => return Err(Errno::NOSPC),
@@ -40,7 +40,7 @@ pub(super) fn fill_with_zeros(handle: &OwnedFd, at: u64, length: u64) -> SystemR
 }
 
 /// Writes the parts that are not zero. Zeros become holes: skipped where there was nothing, punched below `old_size`.
-pub(super) fn write_sparse(handle: &OwnedFd, plain: &[u8], at: u64, old_size: u64) -> SystemResult<()> {
+pub fn write_sparse(handle: &OwnedFd, plain: &[u8], at: u64, old_size: u64) -> SystemResult<()> {
     for run in runs(plain, at) {
         let (start, bytes) = (at + run.start as u64, &plain[run.start..run.end]);
         if !run.zero {

@@ -97,7 +97,7 @@ fn open(directory: &DirRef, parent: BorrowedFd<'_>, name: &[u8], fresh: bool) ->
 }
 
 /// What exists at a path, in the plan's types.
-pub(super) fn look_at(directory: BorrowedFd<'_>, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
+pub fn look_at(directory: BorrowedFd<'_>, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
     let stat = match Stat::at(directory, name) {
         Ok(stat) => stat,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
