@@ -3,6 +3,7 @@
 //! repository` builds the programs and passes their paths; no cluster is needed.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
+mod agents;
 #[cfg(feature = "torture")]
 mod gateway;
 mod interop;

@@ -1,6 +1,8 @@
 //! The name `restic`: called by it, the program accepts restic's command line and short forms for pipes: `… | restic -r
-//! R backup` and `restic -r R restore | …`. The commands are those of `lifeboat repository`.
+//! R backup` and `restic -r R restore | …`. The commands are those of `lifeboat repository`; in the commands of a
+//! BackupAgent, `agent` hands them to the mover.
 
+mod agent;
 mod others;
 
 use std::path::Path;
@@ -57,6 +59,9 @@ pub(crate) fn run() -> Result<(), CliError> {
         }
     };
     match restic.command {
+        Command::Repository(command) if agent::is_meant(&restic.common) => {
+            agent::run(&restic.common, &command)
+        }
         Command::Repository(mut command) => {
             command.as_restic();
             runtime::run(repository::run_command(restic.common, command))

@@ -4,6 +4,7 @@
 //! out a task. See docs/design/0005-movers.md.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod agent;
 pub mod program;
 pub mod report;
 pub mod run;

@@ -1,6 +1,7 @@
 //! Carries out a task: reads it, opens the repository, copies the data, reports progress and writes the result. Takes
 //! the task's directory and the output for reports; returns the exit code. Called by `lifeboat mover`.
 
+mod agent;
 mod backup;
 mod block;
 mod call;
@@ -18,6 +19,7 @@ mod proof;
 mod reporter;
 mod restore;
 mod result;
+mod secrets;
 mod space;
 
 use std::io::Write;
@@ -51,16 +53,20 @@ pub struct MoverSettings {
     pub pod_uid: String,
     /// The environment of the process, which contains the identity that a cloud gives to a pod.
     pub environment: Vec<(String, String)>,
+    /// The running program, which the commands of an agent find as `restic`.
+    pub program: PathBuf,
     /// Where the log lines are written.
     pub output: Box<dyn Write + Send>,
 }
 
 /// Carries out the task and writes the result. Returns the exit code: 0 if every part is done, 1 otherwise.
 pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
-    let MoverSettings { directory, result_file, pod_uid, environment, output } = settings;
+    let MoverSettings { directory, result_file, pod_uid, environment, program, output } = settings;
     let reporter = Reporter::new(output);
     let context = WorkContext {
-        environment: Environment::from_vars(environment),
+        environment: Environment::from_vars(environment.clone()),
+        variables: Arc::new(environment),
+        program,
         directory,
         pod_uid,
         reporter: reporter.clone(),
@@ -103,6 +109,9 @@ pub(crate) struct WorkContext {
     directory: PathBuf,
     pod_uid: String,
     environment: Environment,
+    /// All variables, for the commands of an agent.
+    variables: Arc<Vec<(String, String)>>,
+    program: PathBuf,
     reporter: Reporter,
     progress: Arc<Progress>,
 }

@@ -4,10 +4,12 @@
 //! is its encoding in each version.
 
 mod access;
+mod agent;
 mod call;
 mod file;
 
 pub use access::{Direct, GATEWAY_USER, REPOSITORY_MOUNT, RepositoryAccess, Transport, lock_user};
+pub use agent::{AGENT_REPOSITORY, AGENT_SOCKET, AgentCommand, AgentLine, AgentRun, MOST_SIDES};
 pub use call::{Call, CallWork, FormField, Header, Method};
 pub use file::TaskFileError;
 
@@ -159,6 +161,9 @@ pub enum Source {
     /// The output of a command, stored as one file of the given name. There is no snapshot unless the command exits
     /// with 0.
     Command { argv: Vec<String>, name: String },
+    /// What the commands of an agent pass to `restic backup`, stored as one file of the given name. There is no snapshot
+    /// unless all of them exit with 0. Version 2.
+    Agent { run: AgentRun, name: String },
 }
 
 /// The proof that a directory is the expected volume.
@@ -269,6 +274,10 @@ pub enum Target {
     /// A command that gets the only file of the snapshot as its input.
     Command {
         argv: Vec<String>,
+    },
+    /// The commands of an agent, which get the only file of the snapshot from `restic restore`. Version 2.
+    Agent {
+        run: AgentRun,
     },
 }
 

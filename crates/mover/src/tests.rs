@@ -1,5 +1,6 @@
 //! Whole tasks with real directories and repositories on disk.
 
+mod agents;
 mod backup;
 mod call;
 mod devices;

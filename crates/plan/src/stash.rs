@@ -1,7 +1,9 @@
 //! Decisions about Stash's kinds: which pods and volumes a target has and which hosts they make ([`targets`], [`hosts`]),
 //! which snapshots a restore takes ([`rules`]), whether an invoker may run ([`invoker`], [`reservation`]), which namespaces a server serves ([`served`]), and what a
-//! session does next ([`state`], [`session`]); what driver VolumeSnapshotter takes, keeps and restores ([`snapshotter`]). Crate `stash` carries them out.
+//! session does next ([`state`], [`session`]); what driver VolumeSnapshotter takes, keeps and restores ([`snapshotter`]); how the
+//! commands of a BackupAgent are run ([`agents`]). Crate `stash` carries them out.
 
+pub mod agents;
 pub mod backend;
 pub mod databases;
 pub mod hook_trust;

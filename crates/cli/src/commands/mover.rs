@@ -54,6 +54,7 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
         result_file: args.result_file,
         pod_uid,
         environment: readable_variables().collect(),
+        program: own_program()?,
         output: Box::new(std::io::stdout()),
     };
     // The mover has printed its own errors.
@@ -61,6 +62,11 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
         0 => Ok(()),
         _ => Err(CliError::ended("")),
     }
+}
+
+/// The path of the running program, at which the commands of an agent find it.
+fn own_program() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|error| CliError::failed("cannot find the path of this program", error))
 }
 
 /// Outside of a pod, locks are owned by the machine and the process.

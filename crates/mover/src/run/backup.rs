@@ -20,6 +20,7 @@ use lifeboat_repository::source::patterns::{Case, Patterns};
 use tokio_util::sync::CancellationToken;
 
 use super::WorkContext;
+use super::agent::{AgentBackup, Surroundings};
 use super::failure::{self, Failed};
 use super::open::Opened;
 use super::proof::{Volume, has_file};
@@ -72,17 +73,24 @@ impl Backup<'_> {
         if let Some(found) = seen.iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)) {
             return Ok(self.made_before(found));
         }
-        let input = Input::open(self.work, cancel)?;
+        let input = Input::open(self.work, Surroundings::of(self.context, repository), cancel)?;
+        let agent = input.agent.clone();
         let confirm = Confirmation {
             repository: repository.clone(),
             tag,
             volume: input.directory.as_ref().map(|directory| Arc::clone(&directory.volume)),
             file: input.directory.as_ref().and_then(|directory| directory.file.clone()),
             seen: seen.into_iter().map(|(id, _)| id).collect(),
+            agent: agent.clone(),
         };
         let options = self.options(input, confirm)?;
         let progress = Arc::clone(&self.context.progress);
-        match backup::backup(repository, options, &self.opened.lock, progress, cancel.clone()).await {
+        let made = backup::backup(repository, options, &self.opened.lock, progress, cancel.clone()).await;
+        // To the engine, an agent that failed is a stream that cannot be read.
+        if let Some(failed) = agent.and_then(|agent| agent.problem()).filter(|_| made.is_err()) {
+            return Err(failed);
+        }
+        match made {
             Ok(outcome) => Ok(self.finished(outcome).await),
             Err(Error::NotConfirmed(reason)) => self.not_confirmed(reason),
             Err(error) => Err(failure::of(Cause::Source)(error)),
@@ -102,7 +110,7 @@ impl Backup<'_> {
     }
 
     fn options(&self, input: Input, confirm: Confirmation) -> Result<BackupOptions, Failure> {
-        let Input { source, directory } = input;
+        let Input { source, directory, .. } = input;
         let excludes = self.excludes();
         let patterns = Patterns::parse(&excludes, Case::Matters);
         let patterns = patterns.map_err(|error| Failure {
@@ -211,6 +219,8 @@ struct Confirmation {
     file: Option<Arc<(OwnedFd, String)>>,
     /// The snapshots that existed when the backup started: none of them belongs to this task.
     seen: HashSet<SnapshotId>,
+    /// Its commands must all have succeeded.
+    agent: Option<AgentBackup>,
 }
 
 impl From<Confirmation> for Confirm {
@@ -221,6 +231,9 @@ impl From<Confirmation> for Confirm {
 
 impl Confirmation {
     async fn check(self) -> Result<(), Error> {
+        if let Some(agent) = &self.agent {
+            agent.finish().await.map_err(|error| Error::NotConfirmed(Box::new(error)))?;
+        }
         if let Some(volume) = self.volume.clone() {
             let proved = tokio::task::spawn_blocking(move || volume.prove()).await;
             let proved = proved.map_err(|_| Error::Cancelled)?;

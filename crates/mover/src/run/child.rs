@@ -21,8 +21,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{self, Failed};
+use super::secrets::Secrets;
 use crate::report::{Cause, Failure, Restored};
-use errors::Errors;
+pub(in crate::run) use errors::Errors;
 
 /// How often the command is polled for its exit.
 const POLL: Duration = Duration::from_millis(20);
@@ -146,7 +147,7 @@ impl Running {
             Failure { cause: side, message: format!("cannot start '{program}': {error}{hint}") }
         })?;
         let pipes = Pipes { input: child.stdin.take(), output: child.stdout.take() };
-        let errors = Errors::follow(child.stderr.take());
+        let errors = Errors::follow(child.stderr.take(), Secrets::default());
         Ok((Self { child, program: program.clone(), errors, has_ended: false }, pipes))
     }
 

@@ -21,6 +21,15 @@ impl Failed {
     }
 }
 
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Because(failure) => f.write_str(&failure.message),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self::Because(failure)

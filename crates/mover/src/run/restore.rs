@@ -18,6 +18,7 @@ use lifeboat_repository::snapshot::Snapshot;
 use lifeboat_repository::snapshots::by_prefix;
 use tokio_util::sync::CancellationToken;
 
+use super::agent::AgentRestore;
 use super::backup::listed;
 use super::failure::{self, Failed, is_full};
 use super::open::Opened;
@@ -131,6 +132,7 @@ impl Restore<'_> {
                 block::restore(repository, &snapshot, path, &self.work.paths, progress, cancel).await
             }
             Target::Command { argv } => child::feed(repository, &snapshot, argv, cancel).await,
+            Target::Agent { run } => AgentRestore::of(self, &snapshot, run).carry_out(cancel).await,
         }
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Target, Task, TaskWork, Transport, VERSION,
+    Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Source, Target, Task, TaskWork, Transport, VERSION,
 };
 
 /// UIDs are part of object names, and of a result of limited size.
@@ -108,6 +108,7 @@ fn newer_field(work: &TaskWork) -> Option<&'static str> {
             (work.sub_path.is_some(), "subPath"),
             (work.at.is_some(), "at"),
             (work.incomplete_tag, "incompleteTag"),
+            (matches!(work.source, Source::Agent { .. }), "agent"),
         ],
         TaskWork::Restore(work) => &[
             (!work.include.is_empty(), "include"),
@@ -115,6 +116,7 @@ fn newer_field(work: &TaskWork) -> Option<&'static str> {
             (work.folder.is_some(), "folder"),
             (work.sub_path.is_some(), "subPath"),
             (work.exact, "exact"),
+            (matches!(work.target, Target::Agent { .. }), "agent"),
         ],
         TaskWork::Maintain(_) => &[],
         TaskWork::Init => &[(true, "init")],

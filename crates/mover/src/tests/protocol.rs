@@ -66,6 +66,16 @@ fn works_of_version_1() -> [TaskWork; 10] {
     ]
 }
 
+fn agent() -> AgentRun {
+    let line = |line: &str| AgentLine {
+        name: "mysqldump".into(),
+        line: line.into(),
+        arguments: vec!["--all-databases".into()],
+    };
+    let sides = vec![line("mysqldump \"$@\""), line("restic -r lifeboat:task backup")];
+    AgentRun { command: AgentCommand::Pipeline { sides }, secrets: vec!["DB_PASSWORD".into()] }
+}
+
 fn transports() -> [Transport; 2] {
     let direct = Transport::Direct(Direct {
         provider: "aws".into(),
@@ -105,6 +115,8 @@ fn tasks_of_version_2() -> Vec<Task> {
         restore(|work| work.sub_path = Some("a".into())),
         restore(|work| work.exact = true),
         backup(|work| work.incomplete_tag = true),
+        backup(|work| work.source = Source::Agent { run: agent(), name: "dump.sql".into() }),
+        restore(|work| work.target = Target::Agent { run: agent() }),
         TaskWork::Init,
         TaskWork::Look(LookWork::new(50)),
         TaskWork::Look(LookWork { states: vec![state()], ..LookWork::new(50) }),

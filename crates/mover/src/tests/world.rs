@@ -25,6 +25,8 @@ const REPOSITORY: &str = "restic/shop";
 pub(crate) struct World {
     root: tempfile::TempDir,
     pub(crate) store: Store,
+    /// The environment of movers.
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 /// The output of one mover: exit code, result and log lines.
@@ -51,7 +53,7 @@ impl World {
         std::fs::write(root.path().join("task/password-0"), "wrong\n").unwrap();
         std::fs::write(root.path().join("task/password-1"), "correct horse\n").unwrap();
         let store = Store::local(root.path().join("bucket")).unwrap().below("cluster").unwrap();
-        Self { root, store }
+        Self { root, store, environment: Vec::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -151,7 +153,8 @@ impl World {
             directory: self.path("task"),
             result_file: result_file.clone(),
             pod_uid: "pod-uid".to_owned(),
-            environment: Vec::new(),
+            environment: self.environment.clone(),
+            program: self.path("program"),
             output: Box::new(LineReader { lines: Arc::clone(&lines), on_line: Box::new(on_line) }),
         };
         let code = run(settings, stop).await;

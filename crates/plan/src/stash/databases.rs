@@ -18,13 +18,15 @@ mod keys;
 mod scripts;
 #[cfg(test)]
 mod tests;
-mod words;
+pub(in crate::stash) mod words;
 
 pub use access::AppAccess;
+pub(in crate::stash) use access::variable;
 pub use built_in::{BuiltIn, Direction, Family};
 pub use command::{CommandError, ToolCommand, tool_command};
 pub use files::{APP_MOUNT, AppFiles};
 pub use keys::{AppFacts, KeySource, secret_names};
+pub(in crate::stash) use scripts::load_postgres;
 
 /// The name of a dump in its snapshot, as upstream has it.
 pub const DUMP_FILE: &str = "dumpfile.sql";

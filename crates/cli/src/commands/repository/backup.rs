@@ -24,6 +24,9 @@ use super::{output, prepared, select};
 use crate::error::CliError;
 use crate::units;
 
+/// The default name of the file for a stream.
+const STDIN: &str = "stdin";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files and directories; with --stdin-from-command the command and its arguments, after "--"
@@ -37,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long)]
     stdin_from_command: bool,
     /// Name of that file
-    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    #[arg(long, value_name = "NAME", default_value = STDIN)]
     stdin_filename: String,
     /// Accept empty standard input or output of a command
     #[arg(long)]
@@ -113,6 +116,28 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
 }
 
 impl Args {
+    /// Refuses what a task decides that runs the commands of an agent: the source is standard input, and the snapshot's file,
+    /// host and tags are the server's.
+    pub(crate) fn must_be_of_an_agent(&self) -> Result<(), CliError> {
+        let given = [
+            (!self.paths.is_empty() && !self.stdin_from_command, "paths"),
+            (self.files.is_given(), "--files-from"),
+            (self.stdin_from_command, "--stdin-from-command"),
+            (self.allow_empty_input, "--allow-empty-input"),
+            (self.stdin_filename != STDIN, "--stdin-filename"),
+            (!self.tags.is_empty(), "--tag"),
+            (self.host.is_some(), "--host"),
+            (self.time.is_some(), "--time"),
+            (self.parent.is_some(), "--parent"),
+            (self.dry_run, "--dry-run"),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, name)) => Err(CliError::usage(format!("{name}: not supported in the commands of an agent"))
+                .help("write `DUMP | restic -r {{RepoName}} backup`; what is stored, and its name and tags, is decided by the server")),
+        }
+    }
+
     fn threads(&self, session: &Session) -> Result<Option<usize>, CliError> {
         let variable = session.settings.variable("RESTIC_READ_CONCURRENCY");
         match (self.read_concurrency, variable) {

@@ -102,6 +102,23 @@ fn announce(session: &Session, (id, snapshot): &FoundSnapshot, args: &Args) {
 }
 
 impl Args {
+    /// The snapshot that the command of an agent names, if any. The target is standard output.
+    pub(crate) fn snapshot_for_an_agent(&self) -> Result<Option<String>, CliError> {
+        let has_folder = self.snapshot.as_ref().is_some_and(|selection| selection.subfolder.is_some());
+        let given = [
+            (self.target.is_some(), "--target"),
+            (has_folder, "a folder"),
+            (self.include.is_given(), "--include"),
+            (self.exclude.is_given(), "--exclude"),
+            (self.dry_run, "--dry-run"),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            None => Ok(self.snapshot.as_ref().map(|selection| selection.snapshot.to_string())),
+            Some((_, name)) => Err(CliError::usage(format!("{name}: not supported in the commands of an agent"))
+                .help("write `restic -r {{RepoName}} restore | LOAD`; the snapshot's file is written to standard output")),
+        }
+    }
+
     /// Restores a snapshot to a directory, with its paths below it.
     pub(crate) fn whole(snapshot: Selection, target: PathBuf) -> Self {
         Self {

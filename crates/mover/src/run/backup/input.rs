@@ -11,6 +11,7 @@ use rustix::fs::{Stat, fstat};
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Cause, Failure};
+use crate::run::agent::{AgentBackup, Surroundings};
 use crate::run::block;
 use crate::run::child::Output;
 use crate::run::proof::{Below, Volume};
@@ -22,8 +23,10 @@ const ROOT: &str = "/";
 /// An opened source.
 pub(super) struct Input {
     pub(super) source: backup::Source,
-    /// None for devices and commands.
+    /// None for devices, commands and agents.
     pub(super) directory: Option<Directory>,
+    /// The commands of an agent, which have to succeed before the snapshot is written.
+    pub(super) agent: Option<AgentBackup>,
 }
 
 /// The directory that is read: the volume's root or a directory below it.
@@ -36,21 +39,36 @@ pub(super) struct Directory {
 }
 
 impl Input {
-    pub(super) fn open(work: &BackupWork, cancel: &CancellationToken) -> Result<Self, Failure> {
+    pub(super) fn open(
+        work: &BackupWork,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+    ) -> Result<Self, Failure> {
         match &work.source {
             Source::Path { path, proof } => Self::of_directory(work, path, proof.as_ref()),
             Source::Snapshot { path } => Self::of_directory(work, path, None),
             Source::BlockDevice { path, name } => {
                 must_be_whole(work)?;
                 let file = File::open(path).map_err(|error| no_device(path, &error))?;
-                Ok(Self { source: backup::Source::Device { file, name: name.clone() }, directory: None })
+                Ok(Self::single(backup::Source::Device { file, name: name.clone() }, None))
             }
             Source::Command { argv, name } => {
                 must_be_whole(work)?;
                 let reader = Box::new(Output::new(argv, cancel));
-                Ok(Self { source: backup::Source::Stream { name: name.clone(), reader }, directory: None })
+                Ok(Self::single(backup::Source::Stream { name: name.clone(), reader }, None))
+            }
+            Source::Agent { run, name } => {
+                must_be_whole(work)?;
+                let agent = AgentBackup::new(run, surroundings, cancel);
+                let reader = Box::new(agent.clone());
+                Ok(Self::single(backup::Source::Stream { name: name.clone(), reader }, Some(agent)))
             }
         }
+    }
+
+    /// A source that is one file of the snapshot.
+    fn single(source: backup::Source, agent: Option<AgentBackup>) -> Self {
+        Self { source, directory: None, agent }
     }
 
     fn of_directory(work: &BackupWork, path: &Path, proof: Option<&Proof>) -> Result<Self, Failure> {
@@ -75,7 +93,8 @@ impl Input {
                 (backup::Source::Entry { directory, path: at }, Some(Arc::new((kept, name))))
             }
         };
-        Ok(Self { source, directory: Some(Directory { volume: Arc::new(volume), stat, file }) })
+        let directory = Directory { volume: Arc::new(volume), stat, file };
+        Ok(Self { source, directory: Some(directory), agent: None })
     }
 }
 

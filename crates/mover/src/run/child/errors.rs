@@ -1,10 +1,12 @@
 //! What a command prints on its standard error: passed on to the mover's own, which is the pod's log, and its end kept for messages.
+//! The values of secrets are masked in both.
 
 use std::io::{self, Read, Write};
-use std::process::ChildStderr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::run::secrets::{Masking, Secrets};
 
 /// How many bytes are kept, how many lines of them are shown, and how many characters.
 const KEPT: usize = 4096;
@@ -14,23 +16,23 @@ const CHARACTERS: usize = 500;
 const LAST: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(5);
 
-pub(super) struct Errors {
+pub(in crate::run) struct Errors {
     kept: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Errors {
-    pub(super) fn follow(pipe: Option<ChildStderr>) -> Self {
+    pub(in crate::run) fn follow(pipe: Option<impl Read + Send + 'static>, secrets: Secrets) -> Self {
         let kept = Arc::<Mutex<Vec<u8>>>::default();
         let reader = pipe.map(|pipe| {
             let kept = Arc::clone(&kept);
-            std::thread::spawn(move || pass_on(pipe, io::stderr(), &kept))
+            std::thread::spawn(move || pass_on(pipe, io::stderr(), &kept, secrets.masking()))
         });
         Self { kept, reader }
     }
 
     /// The last lines of a command that has ended, as one line.
-    pub(super) fn last_lines(&mut self) -> String {
+    pub(in crate::run) fn last_lines(&mut self) -> String {
         let until = Instant::now() + LAST;
         while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < until {
             std::thread::sleep(POLL);
@@ -39,16 +41,20 @@ impl Errors {
     }
 }
 
-fn pass_on(mut pipe: impl Read, mut log: impl Write, kept: &Mutex<Vec<u8>>) {
+fn pass_on(mut pipe: impl Read, mut log: impl Write, kept: &Mutex<Vec<u8>>, mut masking: Masking) {
     let mut buffer = [0; 1024];
-    while let Ok(read) = pipe.read(&mut buffer) {
-        if read == 0 {
-            return;
-        }
+    loop {
+        let masked = match pipe.read(&mut buffer) {
+            Ok(0) => masking.finish(),
+            Ok(read) => Some(masking.mask(&buffer[..read])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => masking.finish(),
+        };
+        let Some(masked) = masked else { return };
         // The work must not stop because its log cannot be written.
-        let _ = log.write_all(&buffer[..read]);
+        let _ = log.write_all(&masked);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&buffer[..read]);
+        kept.extend_from_slice(&masked);
         let beyond = kept.len().saturating_sub(KEPT);
         kept.drain(..beyond);
     }
@@ -73,7 +79,18 @@ mod tests {
         assert_eq!(shown("\u{1b}[31mred\u{7}\n".as_bytes()), "[31mred");
         assert_eq!(shown(&[b'x'; 2000]).len(), CHARACTERS);
         let kept = Mutex::default();
-        pass_on(io::repeat(b'a').take(10 * KEPT as u64), io::sink(), &kept);
+        let secrets = Secrets::default();
+        pass_on(io::repeat(b'a').take(10 * KEPT as u64), io::sink(), &kept, secrets.masking());
         assert_eq!(kept.into_inner().unwrap().len(), KEPT);
+    }
+
+    #[test]
+    fn a_secret_is_neither_logged_nor_kept() {
+        let (mut log, kept) = (Vec::new(), Mutex::default());
+        let secrets = Secrets::of(["hunter2".to_owned()]);
+        let input = io::Cursor::new(b"connecting as root:hunter2@db\nhunter2".to_vec());
+        pass_on(input, &mut log, &kept, secrets.masking());
+        assert_eq!(log, b"connecting as root:***@db\n***");
+        assert_eq!(kept.into_inner().unwrap(), log);
     }
 }

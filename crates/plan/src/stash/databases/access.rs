@@ -105,7 +105,7 @@ fn tls_file(key: &str) -> String {
 }
 
 /// A variable of a container's environment. The kubelet replaces `$(NAME)` in texts, so a `$` before a parenthesis is doubled.
-pub(super) fn variable(name: &str, source: &KeySource) -> Value {
+pub(in crate::stash) fn variable(name: &str, source: &KeySource) -> Value {
     match source {
         KeySource::Literal(text) => json!({"name": name, "value": text.replace("$(", "$$(")}),
         KeySource::Secret { name: secret, key } => {

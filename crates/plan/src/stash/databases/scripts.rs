@@ -98,7 +98,7 @@ done
 /// AppBinding's Secret, and other roles may already exist. Everything else is loaded unchanged, because users' data
 /// may contain the same text. If sed fails, statements that fail follow what psql already got: a shell knows the exit
 /// code of the last program only, and part of a dump is no restore.
-pub(super) fn load_postgres(user: &str) -> String {
+pub(in crate::stash) fn load_postgres(user: &str) -> String {
     let role = pattern(&identifier(user));
     let script = format!(
         r"2{{

@@ -20,11 +20,11 @@ pub(super) fn split(text: &str) -> Option<Vec<String>> {
 }
 
 /// A word that a shell reads as it is.
-pub(super) fn quoted(word: &str) -> String {
+pub(in crate::stash) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Words that a shell reads as they are.
-pub(super) fn all_quoted(words: &[String]) -> String {
+pub(in crate::stash) fn all_quoted(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }

@@ -151,7 +151,7 @@ impl Copying<'_> {
         tags.extend(args.tags.iter().cloned());
         let at = match &source {
             // Devices and the output of programs are one file, with a name of its own.
-            Source::Command { .. } => None,
+            Source::Command { .. } | Source::Agent { .. } => None,
             Source::BlockDevice { .. } => {
                 tags.push(DEVICE_TAG.to_owned());
                 None
