@@ -58,8 +58,8 @@ pub use host_run::{HookPhase, HookPodRef, HostRun};
 pub use invoker::{Driver, ExecutionOrder, InvokerPhase, RetryConfig};
 pub use member::{BackupMember, RestoreMember};
 pub use recovery::{
-    DatabaseRestorer, RecoveredVolume, Recovery, RecoverySpec, RecoveryStats, RecoveryStatus,
-    RecoveryTargetType, VolumeRestorer,
+    ClusterRestorer, DatabaseRestorer, EarlierRecovery, ExistingObjects, RecoveredVolume, Recovery,
+    RecoverySpec, RecoveryStats, RecoveryStatus, RecoveryTargetType, VolumeRestorer,
 };
 pub use reference::{ObjectRef, Param, TargetRef, TaskRef, TypedObjectRef};
 pub use repository::{
@@ -67,8 +67,9 @@ pub use repository::{
     RepositoryStatus, UsagePolicy,
 };
 pub use restic::{
-    BackupMode, BackupType, ClusterResources, DatabaseSelector, ResourceSelector, Restic, ResticSpec,
-    ResticStatus, ResticTargetType, TargetDirectory, TargetVolume, VolumeSelector,
+    BackupMode, BackupType, ClusterResources, DatabaseSelector, EarlierBackupMode, EarlierRestic, FileGroup,
+    ResourceSelector, Restic, ResticSpec, ResticStatus, ResticTargetType, TargetDirectory, TargetVolume,
+    VolumeSelector,
 };
 pub use restore_batch::{
     RestoreBatch, RestoreBatchSpec, RestoreBatchStatus, RestoreMemberStatus, RestoreTargetPhase,
