@@ -95,7 +95,7 @@ use crate::definition::Crd;
 /// The API group of all kinds here.
 pub const GROUP: &str = "stash.appscode.com";
 
-/// The kinds that no controller of this version acts on. They are defined, and not installed.
+/// The kinds that no controller of this version acts on, or not in all of their forms. They are defined, and not installed.
 pub(crate) const WITHOUT_CONTROLLER: [&str; 4] = ["Restic", "Recovery", "BackupAgent", "BackupBlueprint"];
 
 /// The CRDs of the group.

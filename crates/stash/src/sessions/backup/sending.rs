@@ -63,6 +63,7 @@ impl BackupWork {
     }
 
     fn options(&self, member: usize, task: Option<&TaskWork>) -> CopyOptions {
+        let directory = self.tags(member);
         let member = self.member(member);
         let target = member.and_then(|member| member.spec.target.as_ref());
         CopyOptions {
@@ -73,6 +74,7 @@ impl BackupWork {
                 .map(|target| target.args.clone())
                 .unwrap_or_default(),
             source: task.map(TaskWork::source),
+            directory,
         }
     }
 
