@@ -140,6 +140,9 @@ pub struct BackupSessionStatus {
     /// Progress of each target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<BackupTargetStatus>,
+    /// How many targets succeeded and are not listed, because the session had more than 100 targets and has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded_targets: Option<i32>,
     /// Steps of the session as a whole: BackendRepositoryInitialized, RetentionPolicyApplied,
     /// RepositoryIntegrityVerified, BackupSkipped, DeadlineExceeded and others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -69,6 +69,7 @@ pub(super) async fn finish(
     let state = record.state().await;
     doubt(context, &work.invoker, work.key.as_ref(), &state);
     context.metrics.sessions.ended(&ended(work, &state, record.now()));
+    written(record.change(SessionState::shorten).await?)?;
     Ok(())
 }
 
