@@ -1,6 +1,5 @@
 //! A BackupConfiguration, BackupBatch or Restic in one form: a BackupConfiguration is a batch with one member, a Restic has a
-//! member for each workload that it selects. Called by the controllers
-//! of invokers and by sessions.
+//! member for each workload that it selects. Called by the controllers of invokers and by sessions.
 
 use std::collections::BTreeMap;
 

@@ -103,8 +103,8 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
     Ok(false)
 }
 
-/// The snapshots of a repository, or of one in its directories. If only movers open it, those of the last inspection: no mover is started only to
-/// find a late snapshot.
+/// The snapshots of a repository, or of one in its directories. If only movers open it, those of the last inspection: no mover is
+/// started only to find a late snapshot.
 async fn stored(
     context: &Context,
     repository: &Repository,

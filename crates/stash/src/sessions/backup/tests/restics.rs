@@ -270,3 +270,60 @@ async fn a_server_that_does_not_serve_restics_skips_their_sessions() {
     let session = run(&shop, "s", "nightly").await;
     assert_eq!(phase(&session), "Skipped", "{session}");
 }
+
+/// What a session of a Restic with one workload leaves.
+fn left(shop: &Shop) -> Value {
+    let entries = shop.world.repository("r")["status"]["backupRepos"].clone();
+    let entry = &entries[0];
+    json!({
+        "session": phase(&shop.object("s")),
+        "snapshots": host(&shop.object("s"), 0)["snapshots"].as_array().map(Vec::len),
+        "directories": entries.as_array().map(Vec::len),
+        "directory": entry["repoDir"],
+        "backups": entry["backupCount"],
+        "numbers": restic(shop, "nightly")["status"]["successfulBackups"],
+        "repositories": shop.world.repository("r")["metadata"]["annotations"]["lifeboat.io/directory-ids"].is_string(),
+    })
+}
+
+#[tokio::test]
+async fn a_session_comes_to_the_same_end_wherever_its_server_died() {
+    use std::sync::atomic::AtomicUsize;
+    let begun = async || {
+        let shop = shop().await;
+        shop.world.server.remove("/apis/apps/v1/namespaces/shop/deployments/api");
+        put_restic(&shop, "nightly", &json!({}));
+        shop.put_session("s", "Restic", "nightly");
+        shop
+    };
+    let expected = json!({
+        "session": "Succeeded", "snapshots": 1, "directories": 1, "directory": "/volumes/deployment/web", "backups": 1,
+        "numbers": 1, "repositories": true,
+    });
+    for number in 1.. {
+        let shop = begun().await;
+        let (written, dies) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
+        let (count, wake) = (written.clone(), dies.clone());
+        shop.world.server.on_write(move |_, _| {
+            if count.fetch_add(1, Ordering::Relaxed) + 1 == number {
+                wake.notify_one();
+            }
+        });
+        let died = tokio::select! {
+            biased;
+            () = dies.notified() => true,
+            ran = shop.advance("s") => {
+                assert!(matches!(ran, Ok(Advance::Ended)), "after {number} writes");
+                false
+            }
+        };
+        if phase(&shop.object("s")) != "Succeeded" {
+            shop.run("s").await;
+        }
+        assert_eq!(left(&shop), expected, "the server died after write {number}");
+        if !died && written.load(Ordering::Relaxed) < number {
+            assert!(number > 8, "only {number} writes");
+            return;
+        }
+    }
+}
